@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import emmclab
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 from emmclab.traces.trace import Trace
 from emmclab.traces.workload import Workload, benchmark, benchmarks
 

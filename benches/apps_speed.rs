@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use emmclab_apps::{HostSetup, Program, RunOptions, preset_names, run};
+use emmclab_apps::{AppProgram, HostSetup, ProgramRunOptions, preset_names, run};
 use emmclab_device::DeviceConfig;
 use emmclab_replay::{ClosedLoop, Precondition, ReplayOptions, Simulation};
 
@@ -39,22 +39,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let host = HostSetup::preset("phone-2020")?;
     println!("{:>18} {:>12} {:>10} {:>8} {:>14}", "program", "operations", "requests", "s", "operations/s");
     for (name, text) in MADE {
-        let program = Program::from_toml(&format!("name = \"{name}\"\n{HEAD}{text}"))?;
+        let program = AppProgram::from_toml(&format!("name = \"{name}\"\n{HEAD}{text}"))?;
         measure(&program, &host)?;
     }
     let host = HostSetup::preset("nexusone")?;
     for name in preset_names() {
-        measure(&Program::preset(name)?, &host)?;
+        measure(&AppProgram::preset(name)?, &host)?;
     }
     Ok(())
 }
 
-fn measure(program: &Program, host: &HostSetup) -> Result<(), Box<dyn Error>> {
+fn measure(program: &AppProgram, host: &HostSetup) -> Result<(), Box<dyn Error>> {
     let options = ReplayOptions { precondition: Precondition::Sequential(10.0), ..ReplayOptions::default() };
     let simulation = Simulation::new(&DeviceConfig::preset("nexus5")?, &options, None)?;
     let mut device = ClosedLoop::new(simulation);
     let begun = Instant::now();
-    let result = run(program, host, &mut device, &RunOptions::default())?;
+    let result = run(program, host, &mut device, &ProgramRunOptions::default())?;
     let took = begun.elapsed().as_secs_f64();
     let all = result.requests.map(|counts| counts.all).unwrap_or_default();
     let requests = all.read.requests + all.write.requests;

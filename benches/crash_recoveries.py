@@ -12,7 +12,7 @@ from pathlib import Path
 
 from emmclab.crash import Options, Workload, explore, record_run
 from emmclab.crash.explore import open_run
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 
 #: Recovery, check, and number of cuts: external programs are slow.
 CASES = (

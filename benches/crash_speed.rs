@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use emmclab_base::{Nanos, Op};
-use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
-use emmclab_crash::{ExploreOptions, Explorer, Run};
+use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, CrashLogWriter, DeviceFacts};
+use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer};
 
 const BLOCK_SECTORS: u32 = 8;
 
@@ -29,9 +29,9 @@ fn main() {
         lies: "none".to_owned(),
         ..DeviceFacts::default()
     };
-    let header = LogHeader { device, sectors, ..LogHeader::default() };
+    let header = CrashLogHeader { device, sectors, ..CrashLogHeader::default() };
     let begun = Instant::now();
-    let mut log = LogWriter::create(file.path(), &header).unwrap();
+    let mut log = CrashLogWriter::create(file.path(), &header).unwrap();
     let (mut now, mut dice) = (0, 88_172_645_463_325_252_u64);
     let mut data = [0; BLOCK_SECTORS as usize * 512];
     let writes = mib * 256;
@@ -49,11 +49,21 @@ fn main() {
         } else {
             (Op::Write, dice % (sectors / 8) * 8, BLOCK_SECTORS, &data[..])
         };
-        let (port, flags, packed_after) = (Port::Device, 0, 0);
+        let (port, flags, packed_after) = (CommandPort::Device, 0, 0);
         let at = Nanos(now);
-        log.add(&Record::Command { port, number, at, op, sector, sectors, flags, packed_after, data })
-            .unwrap();
-        log.add(&Record::Complete { port, number, at: Nanos(now + 500) }).unwrap();
+        log.add(&CrashLogRecord::Command {
+            port,
+            number,
+            at,
+            op,
+            sector,
+            sectors,
+            flags,
+            packed_after,
+            data,
+        })
+        .unwrap();
+        log.add(&CrashLogRecord::Complete { port, number, at: Nanos(now + 500) }).unwrap();
         now += 1000;
     }
     log.finish().unwrap();
@@ -61,7 +71,7 @@ fn main() {
     let stored = fs::metadata(file.path()).unwrap().len() >> 20;
     println!("{mib} MiB written to a log of {stored} MiB in {:.1} s", begun.elapsed().as_secs_f64());
     let begun = Instant::now();
-    let run = Arc::new(Run::open(file.path()).unwrap());
+    let run = Arc::new(CrashLogIndex::open(file.path()).unwrap());
     println!("read in {:.1} s, {} moments", begun.elapsed().as_secs_f64(), run.moments().len());
     let begun = Instant::now();
     let options = ExploreOptions { cuts: 1000, ..ExploreOptions::default() };

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use emmclab_ext4::{Blocks, Filesystem, Location, Recovery};
+use emmclab_ext4::{DiskReader, Ext4Filesystem, JournalLocation, JournalRecovery};
 
 const BLOCK: usize = 4096;
 const IMAGE_BYTES: u64 = 64 << 20;
@@ -39,7 +39,7 @@ struct State<'a> {
     has_names: bool,
 }
 
-impl Blocks for State<'_> {
+impl DiskReader for State<'_> {
     fn size(&self) -> io::Result<u64> {
         self.versions.image.size()
     }
@@ -110,9 +110,9 @@ fn make(folder: &Path, live: usize) -> Outcome<Vec<u8>> {
 }
 
 /// Judges one state: how many blocks were replayed.
-fn judge(recovery: &mut Recovery, state: &State<'_>, contents: &mut [u8]) -> Outcome<u64> {
+fn judge(recovery: &mut JournalRecovery, state: &State<'_>, contents: &mut [u8]) -> Outcome<u64> {
     let replayed = recovery.replay(state)?;
-    let files = Filesystem::open(&replayed)?;
+    let files = Ext4Filesystem::open(&replayed)?;
     let inode = files.lookup("/folder/file-49")?.ok_or("the file is missing")?;
     let length = files.read(&inode, 0, contents)?;
     if contents[..length].iter().any(|byte| *byte != 49) || length != 9800 {
@@ -129,7 +129,8 @@ struct States {
 
 impl States {
     fn new(image: Vec<u8>, live: usize) -> Outcome<Self> {
-        let location = Location::inside(&Filesystem::open(image.as_slice())?)?.ok_or("no journal")?;
+        let location =
+            JournalLocation::inside(&Ext4Filesystem::open(image.as_slice())?)?.ok_or("no journal")?;
         // Of each transaction, the descriptor and the commit stay.
         let is_logged = |block: &u64| (1..=LOGGED as u64).contains(&((block - 1) % (LOGGED as u64 + 2)));
         let log = (1..=live as u64).filter(is_logged).filter_map(|block| location.offset(block));
@@ -156,7 +157,7 @@ fn main() -> Outcome<()> {
     {
         let (live, count): (usize, usize) = (live.parse()?, states.parse()?);
         let states = States::new(make(folder.path(), live)?, live)?;
-        let mut recovery = Recovery::new();
+        let mut recovery = JournalRecovery::new();
         for number in 0..count {
             black_box(judge(&mut recovery, &states.state(number, true), &mut contents)?);
         }
@@ -169,7 +170,7 @@ fn main() -> Outcome<()> {
         let mut rates = Vec::new();
         let mut blocks = 0;
         for has_names in [false, true] {
-            let mut recovery = Recovery::new();
+            let mut recovery = JournalRecovery::new();
             let (begin, mut count) = (Instant::now(), 0);
             while begin.elapsed().as_secs_f64() < seconds {
                 blocks = judge(&mut recovery, &states.state(count, has_names), &mut contents)?;

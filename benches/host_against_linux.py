@@ -1,6 +1,6 @@
 """Compares the host model with Linux: block requests by role, of applications and of small programs.
 
-Each application of scripts/journal_workloads.py runs once more under strace. Its file operations go to the
+Each application of journal_workloads.py runs once more under strace. Its file operations go to the
 host model, and the counts of requests and sectors, by role, are compared with those of the bundled recording
 of the same application on ext4. The programs of this file are recorded on a served device as they run.
 Needs strace; the programs need root, FUSE and loop devices.
@@ -25,7 +25,7 @@ from pyarrow import parquet
 import emmclab
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts/data"))
 
 from journal_workloads import WORKLOADS  # noqa: E402
 from record_journal import _DEVICE, _DIRTY_BYTES, _MKFS, _MOUNT, _SIZE_GB, _as_asked  # noqa: E402
@@ -169,7 +169,7 @@ def operations(name: str, work: Path) -> list[str]:
     recording = Recording(folder)
     for step in ("prepare", "run"):
         log = work / f"{step}.strace"
-        program = [sys.executable, str(ROOT / "scripts/journal_workloads.py"), step, name, str(folder)]
+        program = [sys.executable, str(ROOT / "scripts/data/journal_workloads.py"), step, name, str(folder)]
         subprocess.run(
             ["strace", "-f", "-s", "200", "-o", log, "-e", f"trace={_CALLS}", *program], check=True
         )

@@ -15,10 +15,10 @@ use std::error::Error;
 use std::io::BufRead;
 use std::time::Instant;
 
-use emmclab_base::{Flags, Nanos, Op};
+use emmclab_base::{Nanos, Op, RequestFlags};
 use emmclab_host::{
-    BlockRequestId, BlockRequests, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind,
-    FinishedOps, FolderId, Host, HostConfig, Mount, MountId, MountOptions,
+    BlockRequestId, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FinishedOperations,
+    FolderId, HostBlockRequests, HostConfig, Mount, MountId, MountOptions, SimulatedHost,
 };
 
 /// A device that serves requests one after the other.
@@ -28,29 +28,29 @@ struct Device {
 }
 
 struct Run {
-    host: Host,
+    host: SimulatedHost,
     device: Device,
     now: Nanos,
-    requests: BlockRequests,
-    finished: FinishedOps,
+    requests: HostBlockRequests,
+    finished: FinishedOperations,
     counts: BTreeMap<&'static str, (u64, u64)>,
     print: bool,
 }
 
-fn service(op: Op, flags: Flags) -> Nanos {
-    let flush = op == Op::Flush || flags.contains(Flags::PREFLUSH);
-    let us = 65 + if flush { 300 } else { 0 } + if flags.contains(Flags::FUA) { 400 } else { 0 };
+fn service(op: Op, flags: RequestFlags) -> Nanos {
+    let flush = op == Op::Flush || flags.contains(RequestFlags::PREFLUSH);
+    let us = 65 + if flush { 300 } else { 0 } + if flags.contains(RequestFlags::FUA) { 400 } else { 0 };
     Nanos::from_micros(us)
 }
 
 impl Run {
     fn new(config: HostConfig, mount: Mount) -> Result<Self, Box<dyn Error>> {
         Ok(Self {
-            host: Host::new(config, &[mount])?,
+            host: SimulatedHost::new(config, &[mount])?,
             device: Device { free: Nanos::ZERO, under_way: Vec::new() },
             now: Nanos::ZERO,
-            requests: BlockRequests::default(),
-            finished: FinishedOps::default(),
+            requests: HostBlockRequests::default(),
+            finished: FinishedOperations::default(),
             counts: BTreeMap::new(),
             print: false,
         })
@@ -85,7 +85,7 @@ impl Run {
             }
             if self.print {
                 let mut flags = String::new();
-                for (at, name) in Flags::NAMES.iter().enumerate() {
+                for (at, name) in RequestFlags::NAMES.iter().enumerate() {
                     if request.flags.0 >> at & 1 == 1 {
                         flags = format!("{flags} {name}");
                     }

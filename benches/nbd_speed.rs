@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use emmclab_serve::MemoryDevice;
-use emmclab_serve::nbd::{Listen, Options, Server};
+use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer};
 
 const SIZE: u64 = 256 << 20;
 const BLOCK: usize = 4096;
@@ -114,7 +114,7 @@ fn process(folder: &Path, program: &OsStr, arguments: &[&str]) -> Option<Process
 /// Serves until the process is killed.
 fn serve(socket: &str) -> Result<()> {
     let device = Arc::new(MemoryDevice::new(SIZE / 512));
-    let _server = Server::start(device, &Listen::Unix(socket.into()), Options::default())?;
+    let _server = NbdServer::start(device, &ListenAddress::Unix(socket.into()), NbdExportOptions::default())?;
     loop {
         std::thread::park();
     }

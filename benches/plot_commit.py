@@ -20,7 +20,7 @@ import vl_convert
 
 from emmclab import _core
 from emmclab.crash import Workload, record_run
-from emmclab.crash.scratch import scratch
+from emmclab.crash.scratch_folders import scratch
 from emmclab.crash.timeline import acknowledged_at
 from emmclab.pages.theme import LIGHT
 

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use emmclab_profile::{Profile, ProfileOptions};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Header, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceReader,
+    BATCH_ROWS, Batch, BatchBuilder, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceHeader,
+    TraceReader,
 };
 
 const REPEATED: u64 = 10_000_000;
@@ -115,7 +116,7 @@ fn measure(name: &str, batches: impl Iterator<Item = Batch>) {
         spent += cpu_time().saturating_sub(begun);
     }
     let begun = cpu_time();
-    let report = profile.finish(&Ledger::default(), &Header::default());
+    let report = profile.finish(&Ledger::default(), &TraceHeader::default());
     spent += cpu_time().saturating_sub(begun);
     let counted = report.by_operation.iter().filter(|row| row.op != "all").map(|row| row.requests);
     assert_eq!(counted.sum::<u64>(), requests as u64, "every request is in the profile");

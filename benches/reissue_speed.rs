@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use emmclab_trace::{
-    BATCH_ROWS, BatchBuilder, Header, Ledger, Names, Nanos, Op, ReadOptions, Request, Sector, TraceReader,
-    TraceWriter, WriteOptions,
+    BATCH_ROWS, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, Sector, TraceHeader,
+    TraceReader, TraceWriter, WriteOptions,
 };
 
 /// Kinds of traces: name, whether processes are recorded, and whether completions are.
@@ -58,9 +58,9 @@ fn make(
     (_, processes, completions): (&str, bool, bool),
     reissued: Option<u64>,
 ) -> emmclab_trace::Result<()> {
-    let header = Header { source: "made".into(), clock: "relative".into(), ..Header::default() };
+    let header = TraceHeader { source: "made".into(), clock: "relative".into(), ..TraceHeader::default() };
     let mut writer = TraceWriter::create(path, &header, &WriteOptions::default())?;
-    let mut names = Names::default();
+    let mut names = NameTable::default();
     let (app, worker) = (names.intern("app"), names.intern("kworker/u17:1"));
     let names = if processes { Arc::new(names) } else { Arc::default() };
     let mut state = 1_u64;

@@ -18,12 +18,12 @@ import threading
 import time
 from pathlib import Path
 
-from emmclab.cli.studies import executor
+from emmclab.cli.study_options import executor
 from emmclab.runtime.files import folder_aside
-from emmclab.runtime.place import Folder
+from emmclab.runtime.result_storage import Folder
 from emmclab.studies import Study
+from emmclab.studies.cell_scheduler import Progress
 from emmclab.studies.run import run_cells
-from emmclab.studies.sweep import Progress
 
 #: Number of cells of an input with one seed: the devices, settings and modes below.
 EACH = 1 + 2 * 2 * 2 * 12

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import emmclab
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 from emmclab.traces.trace import Trace
 from emmclab.traces.workload import Workload, differences, fit
 

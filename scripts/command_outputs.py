@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emmclab import __version__
-from emmclab.cli import COMMANDS, failures, main, meter, study_meter, working
+from emmclab.cli import COMMANDS, failures, main, progress
 from emmclab.runtime import files
 
 ROOT = Path(__file__).parents[1]
@@ -61,11 +61,10 @@ def outputs() -> Iterator[tuple[str, str]]:
 
 def run(words: list[str]) -> tuple[int, str, str]:
     """Run the command line in this process; return exit code, stdout and stderr."""
-    meter._SILENCE_S = math.inf
-    working._LINE_S = threading.TIMEOUT_MAX
-    study_meter._SILENCE_S = math.inf  # type: ignore[attr-defined]
-    failures.kept.clear()
-    files.written.clear()
+    progress._SILENCE_S = math.inf
+    progress._LINE_S = threading.TIMEOUT_MAX
+    failures.complete_files.clear()
+    files.written_files.clear()
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -13,16 +13,16 @@ from typer.core import TyperGroup
 import emmclab
 from emmclab import _core
 from emmclab.cli import application
+from emmclab.cli.command_groups import walk_commands
 from emmclab.cli.failures import EXIT_CODES
 from emmclab.cli.glossary import glossary
 from emmclab.cli.layers import default_text
-from emmclab.cli.listing import walked
-from emmclab.devices.device import Device, presets
-from emmclab.devices.layers import layers
-from emmclab.devices.result_fields import result_groups
-from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.pages.plots import FIGURES
-from emmclab.runtime.quantity import size
+from emmclab.runtime.number_format import size
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.layers import layers
+from emmclab.simulation.result_fields import result_groups
+from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.studies.grid import AXES, Grid
 from emmclab.traces.profile_fields import (
     FSYNC_FIELDS,
@@ -60,7 +60,7 @@ def command_line() -> str:
         "`EMMCLAB_DEBUG=1` shows the traceback of a bug.\n",
     ]
     panel = None
-    for name, command in walked(application()):
+    for name, command in walk_commands(application()):
         if " " not in name and command.rich_help_panel != panel:
             panel = command.rich_help_panel
             parts.append(f"\n## {panel}\n")

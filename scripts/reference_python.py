@@ -13,14 +13,14 @@ MODULES = (
     *(
         "emmclab",
         "emmclab.traces.workload",
-        "emmclab.devices.layers",
+        "emmclab.simulation.layers",
         "emmclab.apps.closed_loop",
         "emmclab.studies",
         "emmclab.fleet",
         "emmclab.traces.parallel_profile",
-        "emmclab.devices.advise",
-        "emmclab.devices.advise_state",
-        "emmclab.devices.probe",
+        "emmclab.advice.advise",
+        "emmclab.advice.device_state",
+        "emmclab.real_devices.probe",
     ),
     *(
         "emmclab.traces.journal",

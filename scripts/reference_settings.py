@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 
 #: Settings that are required in a file, with the smallest values that make a device.
 NEEDED = {"page_kb": 4, "blocks": 512, "pages_per_block": 64}

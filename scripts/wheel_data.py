@@ -14,8 +14,8 @@ from typer.core import TyperOption
 import notices
 from emmclab import __version__
 from emmclab.cli import application
+from emmclab.cli.command_groups import walk_commands
 from emmclab.cli.failures import EXIT_CODES
-from emmclab.cli.listing import walked
 
 CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 
@@ -33,7 +33,7 @@ def write_manual(folder: Path) -> None:
     group: Any = application()
     codes = ", ".join(f"{code} {about}" for code, about in EXIT_CODES.items())
     group.help += f"\n\nExit status: {codes}."
-    for command in (group, *(command for _, command in walked(group))):
+    for command in (group, *(command for _, command in walk_commands(group))):
         command.short_help = command.help.partition("\n")[0].rstrip(".")
         if command.epilog:
             command.help += "\n\n" + re.sub(r"\[/?\w*\]", "", command.epilog)

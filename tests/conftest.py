@@ -156,7 +156,7 @@ class Reproduced:
 def kept_cells(results: Path) -> int:
     """Return the number of stored cells below a results folder, of all studies."""
     from emmclab.errors import InputError
-    from emmclab.studies.kept import keys_of
+    from emmclab.studies.result_rows import keys_of
 
     while True:
         found: dict[Path, set[str]] = {}

@@ -12,14 +12,14 @@ import annotated
 import emmclab
 from conftest import emmclab as run_emmclab
 from conftest import emmclab_json, need_library
-from emmclab.devices.advise import ORDERS, advise, options
-from emmclab.devices.advise_lifetime import said
-from emmclab.devices.device import Device
+from emmclab.advice.advise import ORDERS, advise, options
+from emmclab.advice.lifetime import measurement_text
 from emmclab.errors import ConfigError
 from emmclab.pages.advice import write_advice
-from emmclab.runtime.place import Folder
+from emmclab.runtime.result_storage import Folder
+from emmclab.simulation.device import Device
 from emmclab.studies import Serial, Study
-from emmclab.studies.advise_deep import Deep, advise_deep, space_of, taken
+from emmclab.studies.advise_deep import Deep, advise_deep, space_of, trial_options
 from test_report_page import Visit
 
 
@@ -65,7 +65,7 @@ def test_options_are_tried_together_and_alone_and_what_gains_nothing_is_left_out
 ) -> None:
     device = Device.preset("emmc51-tlc").set({"cache.size_kb": 0})
     known = {option.name: option for option in options(device)}
-    alone = {taken(one)[0]: one for one in together.found.trials if len(taken(one)) == 1}
+    alone = {trial_options(one)[0]: one for one in together.found.trials if len(trial_options(one)) == 1}
     assert alone.keys() == known.keys(), "each option is tried by itself, too"
     ranked = advise(device, [trace], precondition="none").options
     assert {one.option: one.mean_response_ms for one in ranked} == {
@@ -74,11 +74,11 @@ def test_options_are_tried_together_and_alone_and_what_gains_nothing_is_left_out
     best, single = together.best, together.single
     assert best is not None and single is not None
     assert best.figures[together.metric] <= single.figures[together.metric] <= ranked[0].mean_response_ms
-    settings = {key: value for name in taken(best) for key, value in known[name].settings.items()}
+    settings = {key: value for name in trial_options(best) for key, value in known[name].settings.items()}
     again = device.set(settings).simulate(trace)
     assert again["response.mean_response_ms"] == best.figures[together.metric]
     tried = [one.values for one in together.found.trials]
-    for name in taken(best):
+    for name in trial_options(best):
         # Without any one of its options it is worse, or has the same cost without being better.
         fewer = {key: "no" if value == name else value for key, value in best.values.items()}
         (other,) = {id(one): one for one in together.found.trials if one.values == fewer}.values() or [None]
@@ -184,7 +184,7 @@ def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
     advised = advise(device, [source], by="lifetime", wrap_addresses=True, precondition="steady:1")
     assert advised.life is not None and all(one.life for one in advised.options)
     assert advised.refused.keys().isdisjoint({"write buffer", "SLC cache"})
-    assert "steady:1" in said(advised.life, advised.base)
+    assert "steady:1" in measurement_text(advised.life, advised.base)
 
 
 def test_the_plan_counts_the_devices_that_are_preconditioned_once_each(trace: emmclab.Trace) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 import emmclab as api
 from conftest import emmclab, emmclab_json
-from emmclab.devices.advise_state import ASSUMED, GIVEN, RECORDED, STATES, STEADY, USED, State, settle
-from emmclab.devices.device import Device
-from emmclab.devices.result import Result
+from emmclab.advice.device_state import ASSUMED, GIVEN, RECORDED, STATES, STEADY, USED, State, settle
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
 
 #: A device of 2 GB on which existing data makes writes slower.
 PHONE = """

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 import emmclab as api
 from conftest import emmclab, emmclab_json
-from emmclab.devices.result_text import headline, warnings
+from emmclab.simulation.result_text import headline, warnings
 from test_report_page import Visit
 
 pytestmark = pytest.mark.slow

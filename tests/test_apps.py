@@ -17,7 +17,7 @@ from conftest import ROOT, emmclab, emmclab_json
 from emmclab.apps.closed_loop import STATES, applications, dominating, hosts, parts_of, run_application
 from emmclab.cli import application
 from emmclab.cli.apps import COMMANDS
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walk_commands
 from emmclab.errors import ConfigError
 
 SMALL = """
@@ -276,7 +276,7 @@ def test_the_program_of_the_guide_runs_and_its_options_are_those_of_the_command(
     assert emmclab_json("apps", "run", path, "--json", *NEW)["app"]["program"] == "notes"
     options = {
         name
-        for words, command in walked(application())
+        for words, command in walk_commands(application())
         if words.startswith("apps ")
         for one in command.params
         for name in one.opts

@@ -15,7 +15,7 @@ from conftest import COMMAND, PATIENCE_S, Server, emmclab, environment, need_lib
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.runtime import bucket as buckets
 from emmclab.runtime.bucket import Bucket
-from emmclab.runtime.place import place_of
+from emmclab.runtime.result_storage import place_of
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from rich.text import Text
 import emmclab as package
 from conftest import emmclab, emmclab_json
 from emmclab.cli import COMMANDS, application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walk_commands
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
 
 SIZE_AND_TIMING = [
@@ -46,7 +46,7 @@ def test_without_arguments_help_goes_to_stdout() -> None:
 def test_no_part_of_a_help_is_taken_for_markup() -> None:
     helps = [
         parameter.help
-        for _, command in walked(application())
+        for _, command in walk_commands(application())
         for parameter in command.params
         if getattr(parameter, "help", None)
     ]

@@ -198,7 +198,7 @@ def test_a_recording_is_told_apart_from_a_file_that_was_read(loop: str, tmp_path
 
 
 def test_a_relative_mount_point_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from emmclab.cli.machine import _mount_point
+    from emmclab.cli.machine_options import _mount_point
 
     monkeypatch.chdir("/")
     assert _mount_point("proc") == _mount_point("./proc/") == _mount_point("/proc/") == "/proc"

@@ -12,8 +12,8 @@ import pytest
 
 import emmclab as api
 from conftest import emmclab, emmclab_json
-from emmclab.devices.result import at
-from emmclab.devices.result_fields import result_fields
+from emmclab.simulation.result import at
+from emmclab.simulation.result_fields import result_fields
 
 #: Keys that other programs search at any depth of the JSON; each occurs once.
 HEADLINES = [

@@ -19,16 +19,16 @@ import pytest
 
 from conftest import COMMAND, PATIENCE_S, PYTHONPATH, ROOT, emmclab, environment, kept_cells, need_library
 from emmclab import cli
-from emmclab.cli.studies import executor
+from emmclab.cli.study_options import executor
 from emmclab.errors import UnsupportedError
 from emmclab.runtime.executors import Crash, each
-from emmclab.runtime.place import Folder
+from emmclab.runtime.result_storage import Folder
 from emmclab.studies import Serial, Study
 from emmclab.studies import cluster as engine
+from emmclab.studies.cell_scheduler import Progress
 from emmclab.studies.cluster import RayCluster
 from emmclab.studies.collect import collect
 from emmclab.studies.run import run_cells
-from emmclab.studies.sweep import Progress
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pyarrow
 import pytest
 
 from conftest import ROOT, need
-from emmclab.devices.device import Device
-from emmclab.devices.result_fields import result_groups
+from emmclab.simulation.device import Device
+from emmclab.simulation.result_fields import result_groups
 from pages import follow
 from perfetto_messages import recording
 from repository import complain, place

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import PATIENCE_S, ROOT, emmclab, environment
 from emmclab.cli import application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walk_commands
 from repository import complain
 
 
@@ -36,7 +36,7 @@ def test_bad_input_gives_an_error_with_a_hint_and_never_a_traceback() -> None:
 
 def test_help_fits_the_terminal() -> None:
     faults = []
-    for words, _ in walked(application()):
+    for words, _ in walk_commands(application()):
         lines = emmclab(*words.split(), "--help", env={"COLUMNS": "80"}).stdout.splitlines()
         faults += [f"{words}: {line}" for line in lines if len(line) > 80 or "…" in line]
     complain(faults, "shorten the metavar or the word that does not fit")

@@ -11,8 +11,8 @@ import pytest
 from conftest import COMMAND, PATIENCE_S, environment
 from emmclab.cli import COMMANDS
 from emmclab.cli.apps import COMMANDS as APPS
-from emmclab.devices.device import presets
-from emmclab.devices.layers import layers
+from emmclab.simulation.device import presets
+from emmclab.simulation.layers import layers
 
 #: Loads the completion script, then completes the last word as the Tab key does.
 TYPED = """

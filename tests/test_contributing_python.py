@@ -61,13 +61,13 @@ def test_a_command_is_a_file_and_a_name(package: Path, trace: Path) -> None:
 @pytest.mark.slow
 def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: Path, tmp_path: Path) -> None:
     declaration, field = blocks("Add an option of a run")
-    insert(package / "devices" / "run_options.py", "    wrap_addresses: Annotated[\n", f"{declaration}\n")
+    insert(package / "simulation" / "run_options.py", "    wrap_addresses: Annotated[\n", f"{declaration}\n")
     insert(
-        package / "devices" / "device.py",
+        package / "simulation" / "device.py",
         '        aging = parse_precondition(given["precondition"])\n',
         '        traces = traces * given["copies"]\n',
     )
-    insert(package / "cli" / "simulation.py", "    images: Images = DEFAULTS", field)
+    insert(package / "cli" / "simulation_options.py", "    images: Images = DEFAULTS", field)
     grid = package / "studies" / "grid.py"
     insert(grid, "    wrap_addresses: bool", '    copies: int = DEFAULTS["copies"]\n')
     insert(grid, '"rate", "wrap_addresses")', '"copies", ')
@@ -110,12 +110,12 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
     (field,) = blocks(title)
     declaration, path = blocks(title, "text")
     insert(package / "data" / "result-fields.toml", '    { path = "gc.busy_s"', declaration)
-    insert(package / "devices" / "result_types.py", "    busy_s: float\n", field)
+    insert(package / "simulation" / "result_types.py", "    busy_s: float\n", field)
     for table in ("cli/show_runs.py", "pages/simulation.py"):
         insert(package / table, '        "energy.total_mj",\n', path)
     # The field belongs to the core, which is not built here.
     counted = '        result["gc"]["moved_units"] = 31_000 * len(traces)\n'
-    insert(package / "devices" / "device.py", '        return Result({"trace"', counted)
+    insert(package / "simulation" / "device.py", '        return Result({"trace"', counted)
     declared = tomllib.loads(f"fields = [{declaration}]")["fields"][0]
     label, about = declared["label"], declared["about"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from emmclab.crash.broken_promise import CutTally, Finding
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
 from emmclab.crash.explore import Exploration
-from emmclab.crash.finding import CutTally, Finding
 from emmclab.crash.workloads import record, sqlite_setting
 
 
@@ -48,7 +48,7 @@ def test_files_may_be_what_they_were_or_what_was_begun_and_nothing_else() -> Non
 
 def test_a_log_has_every_record_that_was_safe_and_may_have_more() -> None:
     check, lines = CheckLog(), ["safe log 1", "safe log 2"]
-    assert check.wanted(lines) == ["/log"]
+    assert check.file_names(lines) == ["/log"]
     assert check(Held({"/log": record(1) + record(2) + b"torn"}), lines) is None
     for data in (record(1), record(1) + record(3), record(1) + b"\0" * 256):
         assert check(Held({"/log": data}), lines) is not None

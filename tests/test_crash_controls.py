@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from conftest import need
 from emmclab.crash.checks import check_for
 from emmclab.crash.controls import Control, Controls
+from emmclab.crash.device_capacity import scaled_down
 from emmclab.crash.explore import Exploration, Options, open_run
-from emmclab.crash.found import Taken
 from emmclab.crash.judging import fault_of, lines_of, require
 from emmclab.crash.recording import MOUNTED, Workload
-from emmclab.crash.scaling import scaled_down
-from emmclab.crash.session import Kept, Session
+from emmclab.crash.recovered_files import ReadFiles
+from emmclab.crash.stored_log import Session, StoredLog
 from emmclab.crash.summary import KEPT, NOT_CHECKED, NOT_TESTED, verdict
-from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
-from test_crash_grounds import dm_log
+from emmclab.simulation.device import Device
+from test_verdict_inputs import dm_log
 
 #: Checks that come with emmclab, with lines that each understands.
 SUM = "0" * 64
@@ -86,7 +86,7 @@ def test_a_check_reads_its_own_lines_and_no_foreign_output_ends_it(check: str) -
     for count in range(len(mixed) + 1):
         lines = told.lines[: told.understood[count]]
         judge = check_for(check)
-        found = Taken(dict.fromkeys(judge.wanted(lines)), None)
+        found = ReadFiles(dict.fromkeys(judge.file_names(lines)), None)
         judge(found, lines)
 
 
@@ -100,7 +100,7 @@ WORDS = sorted({word for lines in [*UNDERSTOOD.values(), FOREIGN] for line in li
 def test_no_mixture_of_words_ends_a_check(check: str, lines: list[str]) -> None:
     told = lines_of(Printed(lines), check)  # type: ignore[arg-type]
     judge = check_for(check)
-    judge(Taken(dict.fromkeys(judge.wanted(told.lines)), None), told.lines)
+    judge(ReadFiles(dict.fromkeys(judge.file_names(told.lines)), None), told.lines)
 
 
 def test_a_step_of_a_program_is_understood_only_where_it_may_follow() -> None:
@@ -140,7 +140,7 @@ def test_no_verdict_is_green_if_the_check_could_not_have_failed(
     tmp_path: Path, found: Exploration, status: int | None, doubt: str
 ) -> None:
     made = {"status": status, "workload": {"timeout_s": 7.0}}
-    kept = Kept(tmp_path, tmp_path, None, "", {"truncated": False}, made)  # type: ignore[typeddict-item,arg-type]
+    kept = StoredLog(tmp_path, tmp_path, None, "", {"truncated": False}, made)  # type: ignore[typeddict-item,arg-type]
     said = verdict(kept, Options(check="files"), found)
     assert said.word == (NOT_TESTED if doubt else KEPT)
     assert doubt in said.text
@@ -149,7 +149,7 @@ def test_no_verdict_is_green_if_the_check_could_not_have_failed(
 
 
 @pytest.fixture(scope="module")
-def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredLog]:
     """Record a workload that writes three notes, each acknowledged when it is durable."""
     folder = tmp_path_factory.mktemp("notes")
     need("mkfs.ext4")
@@ -177,7 +177,7 @@ REAL = 'while read n; do [ -s "$n" ] || { echo "$n is lost"; exit 1; }; done < "
     [(REAL, False), ("true", True), (f"{LINES} ls", True), (f"{LINES} test -e note3", False)],
 )
 def test_a_check_has_to_pass_on_the_whole_disk_and_to_fail_without_the_data(
-    notes: Kept, check: str, passes_before: bool
+    notes: StoredLog, check: str, passes_before: bool
 ) -> None:
     controls = notes.controls(Options(check=check, recovery="mount"))
     assert controls is not None and controls.lines == 3 and controls.understood is None
@@ -203,7 +203,7 @@ def test_a_check_has_to_pass_on_the_whole_disk_and_to_fail_without_the_data(
     ],
 )
 def test_a_check_that_cannot_judge_the_workload_is_an_error_with_a_cure(
-    notes: Kept, check: str, says: str, hint: str
+    notes: StoredLog, check: str, says: str, hint: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
         notes.controls(Options(check=check, recovery="mount"))
@@ -222,7 +222,9 @@ def test_a_program_that_cannot_be_executed_is_refused_before_the_workload_runs(t
     assert refused.value.hint == f"make it executable: chmod +x {script}"
 
 
-def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(notes: Kept, tmp_path: Path) -> None:
+def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(
+    notes: StoredLog, tmp_path: Path
+) -> None:
     dm, base = tmp_path / "dm.log", tmp_path / "base.img"
     run, _ = open_run(str(notes.log))
     run.write_dm(str(dm))

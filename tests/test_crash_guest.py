@@ -21,7 +21,7 @@ from emmclab.crash.explore import open_run
 from emmclab.crash.guest import initramfs, machine, wire
 from emmclab.crash.guest.kernel import Kernel, contents
 from emmclab.crash.mounted_files import Node
-from emmclab.crash.running import run_in_guest
+from emmclab.crash.run_workload import run_in_guest
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 
 VERSION = "6.1.0-9-made"

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from conftest import PATIENCE_S, environment, need_library
-from emmclab.crash.finding import CutTally
+from emmclab.crash.broken_promise import CutTally
 from emmclab.crash.timeline import LoggedCommand
 from emmclab.pages.crash import Scene, render
 from test_report_page import Visit

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import emmclab, emmclab_json
-from emmclab.crash import Workload, generated, programs, record_run
-from emmclab.crash.expected import CheckPrograms
+from emmclab.crash import Workload, generated_programs, programs, record_run
+from emmclab.crash.expected_files import CheckPrograms
 from emmclab.crash.explore import open_run
+from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.mounted_files import Mounted, Node, UnreadableError
-from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written
+from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written_bytes
 from emmclab.crash.timeline import acknowledged_at, commands_before
-from emmclab.crash.tree import RefusedError, Tree
 
 MOUNT = "mount ext4 rw,relatime"
 
@@ -57,7 +57,7 @@ def after(lines: list[str]) -> Tree:
     tree = Tree()
     for index, line in enumerate(lines):
         one = operation(line)
-        tree.apply(index, one, written(0, index, one))
+        tree.apply(index, one, written_bytes(0, index, one))
     return tree
 
 
@@ -233,17 +233,17 @@ def test_any_text_is_programs_or_refused_by_line(text: str) -> None:
 
 
 def test_the_whole_space_of_one_operation_and_a_sample_of_more() -> None:
-    whole = generated.programs("ace:1", 1)
+    whole = generated_programs.programs("ace:1", 1)
     verbs = {one.verb for program in whole for one in program.operations}
     assert verbs == set(programs.OPERATIONS), "each operation and each sync"
     assert len({program.operations for program in whole}) == len(whole)
-    some = generated.programs("ace:3:40", 7)
-    assert len(some) == 40 and some == generated.programs("ace:3:40", 7)
-    assert some != generated.programs("ace:3:40", 8)
+    some = generated_programs.programs("ace:3:40", 7)
+    assert len(some) == 40 and some == generated_programs.programs("ace:3:40", 7)
+    assert some != generated_programs.programs("ace:3:40", 8)
     for program in [*whole, *some]:
         tree = Tree()
         for index, one in enumerate(program.operations):
-            tree.apply(index, one, written(0, index, one))
+            tree.apply(index, one, written_bytes(0, index, one))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -253,9 +253,9 @@ def test_the_model_leaves_what_the_kernel_leaves(
     monkeypatch.chdir(tmp_path)
     dice = random.Random(seed)
     tree = Tree()
-    for index, one in enumerate(generated.programs("random:150", seed)[0].operations):
+    for index, one in enumerate(generated_programs.programs("random:150", seed)[0].operations):
         # Some operations are impossible: the kernel and the model reject the same ones.
-        for chosen in (one, generated._drawn(tree, dice)):
+        for chosen in (one, generated_programs._draw_operation(tree, dice)):
             _both(tree, 2 * index + (chosen is not one), chosen)
     found = Mounted(tmp_path).tree("/")
     assert found is not None
@@ -270,7 +270,7 @@ def test_the_model_leaves_what_the_kernel_leaves(
 
 
 def _both(tree: Tree, index: int, one: Operation) -> None:
-    data = written(0, index, one)
+    data = written_bytes(0, index, one)
     before = tree.copy()
     try:
         tree.apply(index, one, data)

@@ -12,7 +12,7 @@ import pytest
 from conftest import emmclab
 from emmclab.crash.block_reads import BlockReads, _blocks_of
 from emmclab.crash.explore import Exploration, Options, explore, open_run
-from emmclab.crash.scratch import in_memory, scratch
+from emmclab.crash.scratch_folders import in_memory, scratch
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
 INSTANCES = Path("/sys/kernel/tracing/instances")

@@ -13,8 +13,8 @@ import pytest
 from conftest import emmclab
 from emmclab.errors import ConfigError
 from emmclab.studies import Results, Study
-from emmclab.studies.cut_result import DOCUMENTED, KEPT, LOST, CutCell, CutResult, CutRun, FirstLoss
-from emmclab.studies.cuts_table import NOT_JUDGED, tables
+from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, CutCell, CutResult, CutRun, FirstLoss
+from emmclab.studies.power_cut_table import NOT_JUDGED, tables
 
 SMALL = """
 name = "small"

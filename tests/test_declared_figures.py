@@ -13,19 +13,25 @@ from rich.console import Console
 
 import emmclab as lab
 from conftest import ROOT, emmclab, emmclab_json
+from emmclab.advice.advise import FIGURES, ORDERS
+from emmclab.advice.journal_modes import MODE_FIGURES
+from emmclab.advice.lifetime import LIFETIME
 from emmclab.cli import show_live, show_runs
-from emmclab.devices import result_text
-from emmclab.devices.advise import FIGURES, ORDERS
-from emmclab.devices.advise_journal import MODE_FIGURES
-from emmclab.devices.advise_lifetime import LIFETIME
-from emmclab.devices.beside import BESIDE
-from emmclab.devices.one_at_a_time import MAIN
-from emmclab.devices.result import _SECOND, _WAITS, at, second_figures, ufs_figures
-from emmclab.devices.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
-from emmclab.devices.spread import SPREAD_FIGURES
+from emmclab.comparison.one_at_a_time import MAIN
+from emmclab.comparison.recorded_vs_simulated import COMPARED_FIGURES
+from emmclab.comparison.seed_statistics import SPREAD_FIGURES
 from emmclab.live.status_types import LiveStatus
 from emmclab.pages import simulation
-from emmclab.pages.plots import simulated
+from emmclab.pages.plots import simulation as simulation_plots
+from emmclab.simulation import result_text
+from emmclab.simulation.result import _SECOND, _WAITS, at, second_figures, ufs_figures
+from emmclab.simulation.result_fields import (
+    ResultField,
+    layer_field,
+    result_field,
+    result_fields,
+    shown_fields,
+)
 from emmclab.studies.summary import METRICS
 
 #: Tables of figures, on the terminal and on pages.
@@ -34,7 +40,7 @@ TABLES = {
     "a comparison under layers": show_runs._OF_LAYERS,
     "a comparison": show_runs._OF_SPACE,
     "time and durability": show_runs._TIME_AND_DURABILITY,
-    "recorded beside simulated": tuple(row.field for row in BESIDE),
+    "recorded beside simulated": tuple(row.field for row in COMPARED_FIGURES),
     "the page of runs": simulation._COLUMNS,
     "events on the page": simulation._EVENTS,
     "tiles of the page": simulation._MAIN,
@@ -44,7 +50,7 @@ TABLES = {
     "parts of the mean response": shown_fields(_WAITS),
     "lifetime": (LIFETIME,),
     "figures over seeds": SPREAD_FIGURES,
-    "charts of runs": (simulated._MEAN, simulated._SPACE, simulated._WAF),
+    "charts of runs": (simulation_plots._MEAN, simulation_plots._SPACE, simulation_plots._WAF),
     "the answer of a run": (result_text._MEAN, result_text._P99),
     "the second device": shown_fields(tuple(_SECOND.values())),
     "the live view": show_live.FIGURES,
@@ -134,8 +140,8 @@ def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(
     counts = [(layer_field(name), value) for name, value in layer.items() if name not in ("name", "left_out")]
     for field, value in (*second_figures(result["second_device"]), *counts):
         assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
-    declared = {field.unit: field.shown_unit for field in result_fields() if field.label}
-    assert all(field.shown_unit == declared[field.unit] for field, _ in counts)
+    declared = {field.unit: field.display_unit for field in result_fields() if field.label}
+    assert all(field.display_unit == declared[field.unit] for field, _ in counts)
 
 
 def test_the_live_view_has_the_words_and_digits_of_a_run() -> None:

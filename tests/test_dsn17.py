@@ -18,12 +18,12 @@ from emmclab.papers import claims
 from emmclab.papers.claims import judge_study
 from emmclab.papers.dsn17.crash import recovers
 from emmclab.papers.dsn17.journaling import DEVICES, IDEAL, MODES, PROGRAMS, seconds
-from emmclab.papers.measuring import taken
+from emmclab.papers.measures import run_measure
 from emmclab.papers.pages import write_page
 from emmclab.papers.registry import papers
 from emmclab.studies import Results
-from emmclab.studies.cut_result import CutCell, CutResult, FirstLoss
 from emmclab.studies.input import Input
+from emmclab.studies.power_cut_cell import CutCell, CutResult, FirstLoss
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 
@@ -149,7 +149,7 @@ def test_recovery_is_judged_beside_a_control_that_has_to_lose(
 ) -> None:
     cuts = [_cell("aware", tested), _cell("no_barrier", control)]
     results = Results({"name": "dsn17-crash"}, {}, [], "", cuts=cuts)
-    found, _ = taken(recovers, results)
+    found, _ = run_measure(recovers, results)
     assert (found.values["broken_runs"], found.values["control_broken_runs"]) == expected
 
 
@@ -159,7 +159,7 @@ def test_a_claim_whose_study_needs_root_is_judged_where_its_results_are_and_name
     paper = papers()["dsn17"]
     [crash] = [rule for rule in claims.rules(paper) if rule.id == "dsn17-crash"]
     monkeypatch.setattr(claims, "rules", lambda _paper: [crash])
-    [study] = claims.kept_beside([paper])
+    [study] = claims.machine_bound_studies([paper])
     cuts = [_cell("aware", "kept"), _cell("no_barrier", "lost")]
     [judged] = claims.judge({study: Results({"name": study, "cells": 2}, {}, [], "", cuts=cuts)}, [paper])
     assert judged.verdict in claims.TESTED and "1 of 1 runs recover" in judged.measured
@@ -173,7 +173,7 @@ def test_a_claim_whose_study_needs_root_is_judged_where_its_results_are_and_name
 
 
 def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None:
-    sys.path.insert(0, str(ROOT / "scripts"))
+    sys.path.insert(0, str(ROOT / "scripts/data"))
     try:
         from record_journal import _as_asked
     finally:

@@ -21,22 +21,22 @@ from msgspec import convert
 import emmclab as lab
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, need
 from cut_rounds import CUTS
-from emmclab.devices.durability import (
+from emmclab.errors import ConfigError, FormatError
+from emmclab.live.control import Control
+from emmclab.real_devices.durability import (
     Log,
     Report,
     Session,
     Verdict,
     judge,
     line,
-    opened,
+    open_target,
     read_log,
     report_of,
     write,
 )
-from emmclab.devices.durability.pattern import Kind
-from emmclab.devices.durability.records import BLOCK, SECTOR
-from emmclab.errors import ConfigError, FormatError
-from emmclab.live.control import Control
+from emmclab.real_devices.durability.records import BLOCK, SECTOR
+from emmclab.real_devices.durability.write_pattern import Kind
 
 MB = 1 << 20
 CACHED = {
@@ -100,7 +100,7 @@ class Memory:
     def can(self, _kind: Kind) -> bool:
         return True
 
-    def known(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return {"name": self.name, "bytes": self.size, "identity": {}}
 
     def close(self) -> None:
@@ -225,14 +225,14 @@ class Power:
             ready = threading.Event()
             cutting = threading.Thread(target=self._cut_after, args=(ready,))
             cutting.start()
-            with contextlib.closing(opened(self.target, write=True)) as disk, Log(log) as kept:
+            with contextlib.closing(open_target(self.target, write=True)) as disk, Log(log) as kept:
                 try:
                     write(disk, kept, 4 * MB, ready=ready.set, asked_to_end=lambda: False)
                 finally:
                     ready.set()
                     cutting.join()
             self.served.restore()
-            with contextlib.closing(opened(self.target, write=False)) as disk, Log(log) as kept:
+            with contextlib.closing(open_target(self.target, write=False)) as disk, Log(log) as kept:
                 run = read_log(log).runs[-1]
                 kept.add("checked", run.plan.run, judge(run, disk).to_dict())
         return report_of(read_log(log))
@@ -509,7 +509,7 @@ def test_another_serial_number_is_refused_and_the_same_one_is_known(tmp_path: Pa
     run = read_log(log).runs[0]
     run.target["identity"] = {"serial": "0x1234"}
     other = Memory(size=MB // 2)
-    other.known = lambda: {"identity": {"serial": "0x9999"}}  # type: ignore[method-assign]
+    other.identity = lambda: {"identity": {"serial": "0x9999"}}  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="its serial is 0x9999"):
         judge(run, other, same_device=True)
 

@@ -8,9 +8,9 @@ import pytest
 
 from conftest import emmclab, emmclab_json
 from emmclab.apps.closed_loop import durability_line, run_application
-from emmclab.devices.device import Device
-from emmclab.devices.result import DURABILITY
-from emmclab.devices.result_fields import result_field
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import DURABILITY
+from emmclab.simulation.result_fields import result_field
 from emmclab.traces.reading import read
 
 ROWS = 40

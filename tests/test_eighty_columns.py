@@ -15,8 +15,8 @@ from rich.text import Text
 import emmclab as lab
 from conftest import emmclab
 from emmclab.cli.data_console import DataConsole
-from emmclab.cli.show import framed, show_explained
-from emmclab.devices.device import Device
+from emmclab.cli.show_profile import framed, show_explained
+from emmclab.simulation.device import Device
 
 COLUMNS = 80
 #: Realistically long names of a trace, a device and a study.

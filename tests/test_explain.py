@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, emmclab, emmclab_json
-from emmclab.devices.choices import choices
-from emmclab.devices.device import Device
-from emmclab.devices.result_fields import result_fields
+from emmclab.simulation.device import Device
+from emmclab.simulation.result_fields import result_fields
+from emmclab.simulation.setting_words import choices
 
 
 def test_a_setting_is_explained_by_its_name() -> None:
@@ -29,12 +29,12 @@ def test_each_word_of_a_choice_is_explained_with_its_setting() -> None:
 
 
 def test_every_setting_of_a_device_and_every_field_of_a_result_has_an_explanation() -> None:
-    from emmclab.cli.explained import named
+    from emmclab.cli.explain_texts import find_meanings
 
     settings = [row["key"] for row in Device.preset("pixel6a").explain() if row["key"] != "about"]
     fields = [field.path for field in result_fields()]
     for key in [one for one in (*settings[::12], *fields[::12]) if one != "name"]:
-        assert named(key), key
+        assert find_meanings(key), key
 
 
 def test_a_group_and_a_setting_of_a_layer_are_explained_by_name() -> None:

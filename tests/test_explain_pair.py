@@ -13,8 +13,8 @@ from rich.console import Console
 
 from conftest import emmclab, emmclab_json
 from emmclab.cli.explain_pair import _show_figures
-from emmclab.devices.device import Device
-from emmclab.devices.difference import figure, figure_differences
+from emmclab.comparison.result_difference import figure, figure_differences
+from emmclab.simulation.device import Device
 
 FIFO = ("--set", "gc.policy=fifo")
 BUFFER = ("--set", "cache.size_kb=512")
@@ -185,8 +185,8 @@ def test_a_trace_that_is_gone_or_has_changed_is_named(simulated: Any, trace: Pat
 
 
 def test_a_device_is_made_again_of_the_settings_in_a_result() -> None:
-    from emmclab.devices.again import device_from
-    from emmclab.devices.difference import settings_of_device
+    from emmclab.simulation.rerun import device_from
+    from emmclab.simulation.stored_result import settings_of_device
 
     for name in ("nexus5", "ufs31", "pixel6a", "emmc51-cache", "galaxys2"):
         device = Device.preset(name)

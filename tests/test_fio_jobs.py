@@ -10,7 +10,7 @@ import pytest
 
 from conftest import emmclab, emmclab_json, need
 from emmclab.errors import ConfigError
-from emmclab.traces.made import fio_jobs, pattern
+from emmclab.traces.generated import fio_jobs, pattern
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
 

@@ -9,9 +9,9 @@ import pytest
 
 from conftest import emmclab
 from emmclab.apps.closed_loop import order_note_of, run_application
-from emmclab.devices.device import Device
-from emmclab.devices.fitted import Fitted, order_note, pair_note, runs_note
-from emmclab.devices.provenance import Provenance
+from emmclab.calibration.fit_sources import Fitted, order_note, pair_note, runs_note
+from emmclab.simulation.device import Device
+from emmclab.simulation.provenance import Provenance
 from emmclab.traces.reading import read
 
 #: What `order_note` always contains: where to look, and that the order is not known.

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 import emmclab as package
 from conftest import PATIENCE_S, biotracer, cases, emmclab, environment
 from emmclab.fleet import Table, profile_fleet
-from emmclab.fleet.figures import FIGURES
-from emmclab.fleet.row import bins, row_of
-from emmclab.fleet.state import Profiled, State, state_of
+from emmclab.fleet.main_figures import FIGURES
+from emmclab.fleet.recording_row import bins, row_of
 from emmclab.fleet.summary import SummaryFields
+from emmclab.fleet.table_state import Profiled, State, state_of
 from emmclab.runtime.executors import Crash
 from emmclab.studies import Pool, Serial
-from emmclab.traces.recordings import recordings
+from emmclab.traces.recording_files import recordings
 
 #: Models and builds of the small fleet.
 PLACES = [f"model={model}/build={build}" for model in ("Pixel%206a", "N5") for build in ("B1", "B2")]
@@ -163,7 +163,7 @@ def test_only_what_is_new_or_changed_is_profiled(folder: Path, tmp_path: Path) -
 HELD = """
 import sys, threading
 from emmclab.__main__ import main
-from emmclab.fleet.state import State
+from emmclab.fleet.table_state import State
 append = State._append
 def held(state, one):
     append(state, one)
@@ -244,7 +244,7 @@ def test_a_row_that_was_written_when_the_interrupt_came_is_counted(
 
 def test_a_second_run_on_the_same_table_is_refused(folder: Path, tmp_path: Path) -> None:
     holder = (
-        "import sys, pathlib; from emmclab.fleet.state import State\n"
+        "import sys, pathlib; from emmclab.fleet.table_state import State\n"
         "with State(pathlib.Path(sys.argv[1]), {}): print('held', flush=True); sys.stdin.read()"
     )
     table = tmp_path / "fleet.parquet"

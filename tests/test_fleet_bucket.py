@@ -13,10 +13,10 @@ import pytest
 from conftest import PATIENCE_S, Server, biotracer, emmclab
 from emmclab.errors import ConfigError, InputError
 from emmclab.fleet import Table, profile_fleet
-from emmclab.fleet.copy import Copy
-from emmclab.fleet.source import InBucket, source_of
+from emmclab.fleet.bucket_copy import Copy
+from emmclab.fleet.recording_source import InBucket, source_of
 from emmclab.runtime.bucket import Bucket
-from emmclab.runtime.files import left_aside
+from emmclab.runtime.files import stale_folders
 from emmclab.runtime.local_copies import scratch
 from emmclab.studies import Serial
 from test_fleet import held
@@ -81,7 +81,7 @@ def test_a_fleet_in_a_bucket_has_the_table_of_its_folder_for_any_number_of_worke
     assert [one.returncode for one in made] == [1, 1, 1], made[-1].stderr
     assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "3.parquet").read_bytes() == whole
     assert "2 of 14 files could not be read; the first, empty.txt: the file is empty" in made[-1].stderr
-    assert left_aside(scratch()) == []
+    assert stale_folders(scratch()) == []
 
 
 @pytest.mark.usefixtures("server")
@@ -225,11 +225,11 @@ def test_processors_of_a_blktrace_recording_are_copied_together() -> None:
     first, second = source.recordings("*")
     assert (first.path, first.bytes, first.version.count(",")) == ("run/disk.blktrace.0", 14, 2)
     seen = []
-    for _, place in source.opened([first, second]):
+    for _, place in source.local_files([first, second]):
         assert isinstance(place, Path)
         seen.append(sorted(path.name for path in place.parent.iterdir()))
     assert seen == [["disk.blktrace.0", "disk.blktrace.1", "disk.blktrace.10"], ["other.blktrace.0"]]
-    assert left_aside(scratch()) == []
+    assert stale_folders(scratch()) == []
 
 
 def test_a_bucket_that_goes_ends_the_run_and_the_next_one_goes_on(
@@ -266,4 +266,4 @@ def test_ctrl_c_leaves_no_copy_behind(tmp_path: Path) -> None:
     again: Any = profiled(FLEET, "-o", tmp_path / "t.parquet")
     assert 0 < again <= 23
     assert len(Table(tmp_path / "t.parquet").recordings(["path"])) == 30
-    assert left_aside(scratch()) == []
+    assert stale_folders(scratch()) == []

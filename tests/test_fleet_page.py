@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 import emmclab as package
 from conftest import biotracer, emmclab
 from emmclab.fleet.comparison import ComparisonFields
-from emmclab.fleet.row import row_of
+from emmclab.fleet.recording_row import row_of
 from emmclab.pages.plots.fleets import effects
 from emmclab.pages.theme import VERDICT_COLOURS
 from test_fleet import make

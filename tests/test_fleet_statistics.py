@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from emmclab.fleet import difference
+from emmclab.fleet import rank_test
 from emmclab.fleet.comparison import ALPHA
-from emmclab.fleet.difference import cliffs_delta, holm, least_p, mann_whitney
 from emmclab.fleet.distribution import OUTLYING, deviations, percentile
+from emmclab.fleet.rank_test import cliffs_delta, holm, least_p, mann_whitney
 
 FEW = st.lists(st.integers(0, 6), min_size=1, max_size=5)
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
@@ -64,7 +64,7 @@ def test_the_normal_approximation_is_close_to_what_it_stands_for(monkeypatch: py
         after = [draw.randrange(40) + draw.randrange(12) for _ in range(30)]
         exact = mann_whitney(before, after)
         with monkeypatch.context() as patch:
-            patch.setattr(difference, "_MOST_EXACT", 0)
+            patch.setattr(rank_test, "_MOST_EXACT", 0)
             approximate = mann_whitney(before, after)
         assert approximate == pytest.approx(exact, rel=0.1, abs=0.004)
 

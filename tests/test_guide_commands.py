@@ -18,7 +18,7 @@ import emmclab as lab
 from conftest import ROOT, biotracer
 from emmclab import _core
 from emmclab.cli import application
-from emmclab.cli.spelling import spelled_out
+from emmclab.cli.optional_value import insert_default_values
 from pages import BLOCK, File, Step, parts, run
 from perfetto_messages import recording
 from repository import complain, place, tracked
@@ -43,7 +43,6 @@ NOT_RUN = {
     "run power-cuts|report power-cuts|query .* --study power-cuts": "root, minutes; test_cut_study.py",
     "reproduce|papers|claims": "minutes; test_reproduce.py, test_claims.py, test_dsn17.py, test_fast12.py, "
     "test_systor24.py",
-    "report phones": "minutes; test_phones_page.py",
     "run study.toml --on|run study.toml --shard .*SLURM|run .*JOB_COMPLETION": "a cluster; test_cluster.py",
     "run .* s3:": "a bucket; test_bucket.py",
     "fleet": "test_fleet.py, test_fleet_page.py, test_fleet_bucket.py",
@@ -120,7 +119,7 @@ def fault(words: list[str]) -> str | None:
     context = command.context_class(command, info_name=words[0])
     try:
         # A sentence may name a command by its first words, or only one of its options.
-        command.make_parser(context).parse_args(spelled_out(rest))
+        command.make_parser(context).parse_args(insert_default_values(rest))
     except Exception as error:  # typer has exceptions of its own for options.
         said = getattr(error, "format_message", None)
         if said is None:

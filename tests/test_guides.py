@@ -19,7 +19,7 @@ RECORDER = (
     "crates/record/src/",
     "python/emmclab/cli/record.py",
     "python/emmclab/cli/top.py",
-    "python/emmclab/cli/machine.py",
+    "python/emmclab/cli/machine_options.py",
     # Options that exclude each other.
     "python/emmclab/cli/command.py",
 )

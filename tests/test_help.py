@@ -13,12 +13,12 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from conftest import emmclab
-from emmclab.cli import COMMANDS, PANELS, application, overview, prepared
-from emmclab.cli.listing import walked
-from emmclab.cli.spelling import spelled_out
+from emmclab.cli import COMMANDS, PANELS, application, application_for, overview
+from emmclab.cli.command_groups import walk_commands
+from emmclab.cli.optional_value import insert_default_values
 from repository import complain, place, tracked
 
-EVERY = dict(walked(application()))
+EVERY = dict(walk_commands(application()))
 #: Matches a command in a text: after a backtick, a quote, a prompt, or the words before it.
 NAMED = re.compile(
     r"(?:[`\"'>]|^ *\$ |^ {4,}|Next: )(?:\.venv/bin/)?emmclab ([a-z][a-z-]*)(?: ([a-z][a-z0-9-]*))?",
@@ -41,8 +41,8 @@ def words_of(line: str) -> list[str]:
 
 def parse(words: list[str]) -> None:
     """Parse a command line as the program does, without executing it."""
-    words = spelled_out(words)
-    command: Any = prepared(words)
+    words = insert_default_values(words)
+    command: Any = application_for(words)
     name, context = "emmclab", None
     while isinstance(command, TyperGroup):
         context = command.make_context(name, words, parent=context)

@@ -143,15 +143,15 @@ def test_what_was_written_before_the_interruption_is_named(trace: Path, tmp_path
 def test_a_file_in_place_is_named_though_the_interruption_comes_before_its_writing_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "written", [])
+    monkeypatch.setattr(files, "written_files", [])
     page = tmp_path / "page.html"
-    with pytest.raises(KeyboardInterrupt), files.noted(page):
+    with pytest.raises(KeyboardInterrupt), files.note_written_files(page):
         page.write_text("whole")
         raise KeyboardInterrupt
-    assert files.written == [str(page)]
-    with pytest.raises(KeyboardInterrupt), files.noted(page):
+    assert files.written_files == [str(page)]
+    with pytest.raises(KeyboardInterrupt), files.note_written_files(page):
         raise KeyboardInterrupt
-    assert files.written == [str(page)], "it was not written again"
+    assert files.written_files == [str(page)], "it was not written again"
 
 
 def test_a_study_that_preconditions_ends_at_once_and_goes_on_later(trace: Path, tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab, emmclab_json
-from emmclab.devices.device import Device
-from emmclab.devices.layers import layers
 from emmclab.errors import ConfigError
 from emmclab.papers.advil12.advil12_page import drawings, render
 from emmclab.papers.claims import judge_study, rules
 from emmclab.papers.registry import papers
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import layers
 from emmclab.studies import Results, Serial, Study, run_study
 from emmclab.traces.workload import Workload, benchmark, benchmarks
 

@@ -9,10 +9,10 @@ import pytest
 
 import emmclab
 from conftest import emmclab as run
-from emmclab.devices.device import presets
-from emmclab.devices.result_text import without_slc
 from emmclab.errors import ConfigError
-from emmclab.traces.made import pattern
+from emmclab.simulation.device import presets
+from emmclab.simulation.result_text import without_slc
+from emmclab.traces.generated import pattern
 
 #: Small devices, which wear out within a few seconds.
 _CAPACITY = "1GB"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab, emmclab_json
-from emmclab.cli.options import listed
+from emmclab.cli.options import split_names
 from emmclab.studies import Study
 from emmclab.studies.search import Objective, require_objectives
 from emmclab.traces.profile_options import cache_policies_of, cache_sizes_kb
@@ -72,7 +72,7 @@ def test_figures_sizes_and_policies_named_twice_are_taken_once() -> None:
 @pytest.mark.parametrize("text", ["", ",", " , "])
 def test_a_list_without_a_name_is_refused(text: str) -> None:
     with pytest.raises(Exception, match="there is no device to compare"):
-        listed(text, "device to compare", "--devices", "nexus5,ufs31")
+        split_names(text, "device to compare", "--devices", "nexus5,ufs31")
 
 
 @pytest.mark.parametrize(

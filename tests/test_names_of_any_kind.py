@@ -11,7 +11,7 @@ from rich.text import Text
 import emmclab as package
 from conftest import emmclab
 from emmclab.cli.console import one_line
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
 from emmclab.errors import ConfigError, EmmclabError, InputError
 
 CLEARED = "a\x1b[2J\x07\x9b"

@@ -10,11 +10,11 @@ import pytest
 from conftest import emmclab
 from emmclab.cli import application
 from emmclab.cli.command import ALONE, EXCLUSIVE, NEEDS, Command
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walk_commands
 from emmclab.errors import ConfigError
 
 COMMANDS: dict[str, Any] = {
-    name: command for name, command in walked(application()) if isinstance(command, Command)
+    name: command for name, command in walk_commands(application()) if isinstance(command, Command)
 }
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from emmclab.cli import application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walk_commands
 from emmclab.studies.tables import rows_of
 
 
 def test_every_command_with_a_device_takes_both_spellings_of_the_option() -> None:
     found = {}
-    for name, command in walked(application()):
+    for name, command in walk_commands(application()):
         for parameter in command.params:
             # `record` and `top` choose block devices of a machine, not a simulated device.
             if "device" in (parameter.name or "") and name not in ("record", "top"):

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser
 from conftest import Reproduced, emmclab, emmclab_json
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.claims import NOT, RESTATED, TESTED, judge_study, settled
-from emmclab.papers.iiswc15.recorded import identified, named
+from emmclab.papers.iiswc15.recorded_workload import identified, named
 from emmclab.studies import Results
-from emmclab.studies.in_place import in_place, stand_ins, without
+from emmclab.studies.trace_substitution import in_place, stand_ins, without
 from emmclab.traces.workload import Workload, workload_groups
 from test_report_page import Visit
 

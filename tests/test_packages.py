@@ -18,7 +18,7 @@ import pytest
 from conftest import PATIENCE_S, ROOT
 from emmclab import __version__
 from emmclab.cli import application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walk_commands
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from wheel_data import write
@@ -97,7 +97,7 @@ def test_every_command_has_a_manual_page_with_its_options_and_examples(data: Pat
     folder = data / "share" / "man" / "man1"
     assert {path.name for path in folder.iterdir()} == {
         "emmclab.1",
-        *(f"emmclab-{words.replace(' ', '-')}.1" for words, _ in walked(application())),
+        *(f"emmclab-{words.replace(' ', '-')}.1" for words, _ in walk_commands(application())),
     }
     page = (folder / "emmclab-simulate.1").read_text().replace("\\-", "-")
     assert "\\fB--wrap-addresses\\fP" in page and "\nemmclab simulate trace.txt" in page

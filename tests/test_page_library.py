@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab
-from emmclab.pages import library as kept
+from emmclab.pages import chart_library as kept
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ import emmclab
 from charts import invalid_charts
 from conftest import biotracer, need_library
 from conftest import emmclab as emmclab_command
-from emmclab.devices.advise import advise
-from emmclab.devices.probe import Place, Point, Probe
+from emmclab.advice.advise import advise
 from emmclab.pages.advice import write_advice
 from emmclab.pages.crash import render as render_crash
 from emmclab.pages.probe import write_probe_report
 from emmclab.pages.profiles import write_report
 from emmclab.pages.simulation import write_simulation_report
+from emmclab.real_devices.probe import Place, Point, Probe
 from repository import complain, place, tracked
 from test_apps import NEW, SMALL
 from test_crash_page import SUMMARY

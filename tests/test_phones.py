@@ -1,18 +1,25 @@
-"""Workloads of a phone of 2022, and the study of them on eMMC and UFS."""
+"""Workloads of a phone of 2022, and the findings of the study of them on eMMC and UFS."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import zlib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from conftest import ROOT, biotracer, emmclab, emmclab_json
-from emmclab.devices.device import Device
+from conftest import ROOT, Reproduced, emmclab, emmclab_json
 from emmclab.errors import ConfigError
-from emmclab.studies import Study
+from emmclab.papers.findings.findings import declared
+from emmclab.simulation.device import Device
+from emmclab.studies import Pool, Results, Study
 from emmclab.studies.cell import Cell
+from emmclab.studies.grid import Grid
+from emmclab.studies.run import run_study
+from emmclab.traces.profile import Profile
 from emmclab.traces.workload import Workload, workload_groups
 
 _SMALL = """
@@ -25,10 +32,12 @@ capacity = "{}"
 wrap_addresses = true
 requests = 300
 """
+_INPUTS = ("Telegram", "PUBG", "TelegramInstall")
+FINDINGS = [one for one in declared() if one.study == "phones"]
 
 
 def test_the_models_are_what_fit_makes_of_the_public_traces(shared_traces: Path) -> None:
-    script = ROOT / "scripts" / "phone_workloads.py"
+    script = ROOT / "presets" / "workloads" / "phones" / "make.py"
     done = subprocess.run(
         [sys.executable, script, shared_traces / "pixel6a", "check"],
         capture_output=True,
@@ -42,8 +51,6 @@ def test_every_workload_of_a_phone_names_its_trace_and_what_was_taken_out_of_it(
     groups = workload_groups()
     for name in groups["phones"]:
         assert "suspected re-issues dropped" in Workload.preset(name).to_toml()
-    for name in groups["phones-recorded"]:
-        assert "Pixel 6a): as recorded" in Workload.preset(name).to_toml()
     assert {row["group"] for row in emmclab_json("synth")} == {*groups, "benchmarks"}
 
 
@@ -73,20 +80,9 @@ def _outcome(cell: Cell) -> dict[str, object]:
 
 def test_the_study_has_every_device_with_the_capacity_of_the_phone() -> None:
     cells = [cell for cell in Study.named("phones").cells() if cell.device]
-    assert len(cells) == 364
+    assert len(cells) == 336
     # The wear is that of the small device of the study `implications`.
     assert {cell.device_name.rpartition("-")[2] for cell in cells if cell.grid != "wear"} == {"128GB"}
-
-
-def test_a_recorded_trace_runs_on_every_new_device_and_is_read_as_those_of_the_models_were(
-    tmp_path: Path,
-) -> None:
-    trace = tmp_path / "mine.txt"
-    trace.write_text(biotracer(40))
-    study = Study.named("phones").with_inputs([str(trace)])
-    mine = [cell for cell in study.cells() if cell.input.name == "mine"]
-    assert [cell.grid for cell in mine] == ["profile", *["new"] * 6, "zoned"]
-    assert study.reading == {"mend_clock": True, "drop_reissued": True}
 
 
 def test_a_used_ufs_begins_with_an_empty_write_booster() -> None:
@@ -98,3 +94,81 @@ def test_a_used_ufs_begins_with_an_empty_write_booster() -> None:
     assert booster["bytes_past_it"] == 0
     # Data that preconditioning left in it would be moved in the first pause.
     assert run["write_amplification"]["gc"] < 0.1
+
+
+def _shortened(grid: Grid) -> Grid:
+    """Return a grid with few inputs and requests, on a quarter of the capacity."""
+    return replace(
+        grid,
+        inputs=_INPUTS,
+        capacity="32GB" if grid.capacity else "",
+        requests=min(grid.requests or 300, 3000),
+    )
+
+
+def _run(folder: Path) -> None:
+    study = Study.named("phones")
+    grids = tuple(map(_shortened, study.grids))
+    run_study(replace(study, inputs=_INPUTS, grids=grids), folder / "phones", Pool(2))
+
+
+@pytest.fixture(scope="module")
+def results(reproduced: Reproduced) -> Results:
+    """The results of the small study, run once for all workers."""
+    return Results.load(reproduced.once("phones", _run) / "phones")
+
+
+def _moved(value: Any, place: str) -> Any:
+    """Change every number of a result, each by its own factor."""
+    if isinstance(value, dict):
+        return {key: _moved(one, f"{place}.{key}") for key, one in value.items()}
+    if isinstance(value, list):
+        return [_moved(one, f"{place}.{number}") for number, one in enumerate(value)]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    by = 2 + zlib.crc32(place.encode()) % 997 / 100
+    return value * by if isinstance(value, float) else round((value + 1) * by)
+
+
+@pytest.fixture(scope="module")
+def other(results: Results) -> Results:
+    """Results in which every figure is changed, except settings and options."""
+    kept = ("settings", "options", "configuration", "ledger")
+    runs = [
+        _moved(run, str(number)) | {key: run[key] for key in kept if key in run}  # type: ignore[literal-required]
+        for number, run in enumerate(results.runs)
+    ]
+    profiles = {
+        name: Profile(
+            {**_moved(dict(profile), name), "ledger": profile["ledger"], "header": profile["header"]}
+        )
+        for name, profile in results.profiles.items()
+    }
+    return replace(results, runs=runs, profiles=profiles)
+
+
+@pytest.mark.parametrize("name", [one.id for one in FINDINGS])
+def test_every_answer_and_figure_of_a_finding_follows_the_results(
+    results: Results, other: Results, name: str
+) -> None:
+    [finding] = [one for one in FINDINGS if one.id == name]
+    before, after = (finding.found({"phones": one}, []) for one in (results, other))
+    assert before is not None and after is not None
+    assert before.answer != after.answer
+    measured = {row["value"] for row in before.rows} - {0.0, 1.0, 100.0}
+    assert measured and measured.isdisjoint(row["value"] for row in after.rows)
+    assert {row["trace"] for row in before.rows} <= set(_INPUTS)
+
+
+def test_a_verdict_turns_with_what_was_measured(results: Results) -> None:
+    [finding] = [one for one in FINDINGS if one.id == "characteristics-2022"]
+    verdicts = set()
+    for share in (1.0, 99.0):
+        profiles = {
+            name: Profile({**profile, "write_requests_pct": share})
+            for name, profile in results.profiles.items()
+        }
+        found = finding.found({"phones": replace(results, profiles=profiles)}, [])
+        assert found is not None
+        verdicts.add(found.answer.partition("writes dominate: ")[2].partition(" (Telegram")[0])
+    assert verdicts == {"0 of 2 (2015: 15 of 18), no longer", "2 of 2 (2015: 15 of 18), still true"}

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, missing, need
-from emmclab.devices.device import Device
-from emmclab.devices.probe import Simulated, page_size, probe
+from emmclab.real_devices.probe import Simulated, page_size, probe
+from emmclab.simulation.device import Device
 
 MB = 1024
 

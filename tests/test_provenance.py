@@ -16,7 +16,7 @@ import emmclab as api
 from conftest import ROOT, emmclab, emmclab_json, need_library
 from emmclab import __version__
 from emmclab.papers.pages import command_of_paper
-from emmclab.runtime import command
+from emmclab.runtime import command_line
 from emmclab.traces.reading import bundled
 
 STUDY = """
@@ -138,8 +138,8 @@ def test_the_command_of_a_result_names_only_what_the_result_depends_on(
 ) -> None:
     outputs = "--html p.html --json -o=x --over-time o.csv"
     words = f"simulate a.csv {outputs} --seed 2 --jobs 2 --results r -- run --json"
-    monkeypatch.setattr(command, "words", words.split())
-    assert command.command_line() == "emmclab simulate a.csv --seed 2 -- run --json"
+    monkeypatch.setattr(command_line, "words", words.split())
+    assert command_line.command_line() == "emmclab simulate a.csv --seed 2 -- run --json"
 
 
 def test_the_command_on_the_page_of_a_study_runs(trace: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import emmclab
 from conftest import biotracer
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 from emmclab.traces.workload import Workload
 
 
@@ -137,7 +137,7 @@ def _of_names() -> dict[str, tuple[str, str]]:
 
     modules = ["emmclab", *(f"emmclab.{room}" for room in ("crash", "fleet", "studies"))]
     modules += ["emmclab.apps.closed_loop", "emmclab.apps.processes", "emmclab.apps.solutions"]
-    modules += ["emmclab.devices.layers", "emmclab.studies.advise_deep", "emmclab.studies.search"]
+    modules += ["emmclab.simulation.layers", "emmclab.studies.advise_deep", "emmclab.studies.search"]
     found = {}
     for module in map(import_module, modules):
         own_names = [

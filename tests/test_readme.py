@@ -80,7 +80,7 @@ def test_a_missing_library_names_the_line_of_readme_that_brings_it(tmp_path: Pat
 
 
 def test_the_extra_brings_every_library_that_is_imported_with_it() -> None:
-    from emmclab.runtime.extras import EXTRAS
+    from emmclab.runtime.optional_libraries import EXTRAS
 
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for library, extra in EXTRAS.items():

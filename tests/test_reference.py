@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ROOT
 from emmclab import ConfigError, bundled, read
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 from reference import reference
 
 #: Settings that must be given together with a policy's own setting.

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route
 import emmclab
 from charts import faults_of, invalid_charts
 from conftest import PATIENCE_S
-from emmclab.pages.plots import simulated as simulated_plots
+from emmclab.pages.plots import simulation as simulated_plots
 from emmclab.pages.profiles import write_report
 from emmclab.pages.simulation import write_simulation_report
 from repository import complain, place, tracked

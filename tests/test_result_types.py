@@ -17,21 +17,21 @@ from conftest import ROOT
 from emmclab.apps.closed_loop import AppOptionFields, run_application
 from emmclab.apps.result_types import AppFields
 from emmclab.apps.solutions import Risks, risks
-from emmclab.devices.asked_options import AskedOptions
-from emmclab.devices.calibration import calibrate
-from emmclab.devices.calibration_types import Calibration
-from emmclab.devices.layers import LayerKind, layers
-from emmclab.devices.over_time_types import RunBin
-from emmclab.devices.result_fields import result_fields
-from emmclab.devices.result_types import ResultFields
-from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
-from emmclab.devices.validation import ValidationFields, validate
+from emmclab.calibration.calibrate import calibrate
+from emmclab.calibration.calibration_types import Calibration
+from emmclab.calibration.validation import ValidationFields, validate
 from emmclab.live.serve import serve
 from emmclab.live.status_types import FoundImage, LiveStatus
+from emmclab.simulation.layers import LayerKind, layers
+from emmclab.simulation.over_time_types import RunBin
+from emmclab.simulation.result_fields import result_fields
+from emmclab.simulation.result_options import ResultOptions
+from emmclab.simulation.result_types import ResultFields
+from emmclab.simulation.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.inputs import inputs_of
-from emmclab.traces.made_types import InputRecord
-from emmclab.traces.profile_types import ClockJump, Judged, Reissues
+from emmclab.traces.profile_types import ClockJump, JudgedFinding, Reissues
+from emmclab.traces.provenance_types import InputRecord
 from emmclab.traces.published import PublishedTables, published
 from emmclab.traces.request_types import RequestRow
 
@@ -135,7 +135,7 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
     made = inputs_of([lab.read(paused, only="op=write")])
     for said, kind in (
         (profile.clock_jumps, list[ClockJump]),
-        (profile.findings, list[Judged]),
+        (profile.findings, list[JudgedFinding]),
         (lab.profile(lab.bundled()[0]).reissues, Reissues),
         (made, list[InputRecord]),
         (published(), PublishedTables),
@@ -164,7 +164,7 @@ def test_figures_of_a_served_device_have_the_typed_fields_and_no_other() -> None
     with serve("small-1gb", clock="free", nbd="auto") as disk:
         said = disk.stats(), disk.found
         options = disk.result()["options"]
-    assert msgspec.convert(options, AskedOptions) == options
+    assert msgspec.convert(options, ResultOptions) == options
     assert msgspec.convert(msgspec.to_builtins(said), tuple[LiveStatus, FoundImage]) == said
 
 

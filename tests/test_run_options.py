@@ -15,10 +15,10 @@ from conftest import emmclab, emmclab_json
 from emmclab import _core
 from emmclab.apps.closed_loop import run_application
 from emmclab.cli import application
-from emmclab.cli.listing import walked
-from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, checked
+from emmclab.cli.command_groups import walk_commands
 from emmclab.errors import ConfigError
 from emmclab.live.serve import serve
+from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, complete_options
 from emmclab.studies import Study
 from emmclab.studies.grid import Grid
 
@@ -45,7 +45,7 @@ def parameters() -> list[tuple[str, Any, str]]:
     by_option = {one.command_line: name for name, one in RUN_OPTIONS.items() if one.command_line}
     return [
         (command, parameter, by_option[name])
-        for command, group in walked(application())
+        for command, group in walk_commands(application())
         for parameter in group.params
         for name in parameter.opts
         if name in by_option and hasattr(parameter, "help")
@@ -89,7 +89,7 @@ def test_the_core_has_the_same_options_with_the_same_defaults() -> None:
     for name in core.keys() - {"mode", "seed"}:
         assert core[name] == (DEFAULTS[name] or type(core[name])()), name
     for word in RUN_OPTIONS["mode"].words:
-        assert checked({"mode": word})["mode"] == word
+        assert complete_options({"mode": word})["mode"] == word
         device, options = lab.Device.preset("nexus5"), core | {"mode": word}
         assert _core.check_traces(device.core, options, [])
 
@@ -118,7 +118,7 @@ def test_simulate_takes_every_option_and_no_other(trace: Path) -> None:
 def test_an_impossible_value_is_named_with_what_is_allowed(option: str, value: Any) -> None:
     given: Any = {option: value}
     with pytest.raises(ConfigError, match=f"`{option}` cannot be") as refused:
-        checked(given)
+        complete_options(given)
     assert refused.value.field == option
     assert RUN_OPTIONS[option].range in (refused.value.hint or "")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from emmclab.crash.scratch import remove_left
+from emmclab.crash.scratch_folders import remove_stale
 from emmclab.errors import InputError
-from emmclab.runtime.files import left_aside
+from emmclab.runtime.files import stale_folders
 from emmclab.runtime.local_copies import scratch
 
 
@@ -71,7 +71,7 @@ def test_a_planted_link_to_a_folder_is_no_folder_that_a_killed_process_left(
 ) -> None:
     (temporary / ".emmclab-tmp-planted").symlink_to(other)
     (temporary / ".emmclab-tmp-left").mkdir()
-    assert [path.name for path in left_aside(temporary)] == [".emmclab-tmp-left"]
-    remove_left(temporary)
+    assert [path.name for path in stale_folders(temporary)] == [".emmclab-tmp-left"]
+    remove_stale(temporary)
     assert (other / "kept").exists()
     assert not (temporary / ".emmclab-tmp-left").exists()

@@ -16,8 +16,8 @@ from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, ke
 from emmclab.cli import main
 from emmclab.errors import ConfigError
 from emmclab.studies import Study
-from emmclab.studies.search import Found, Objective, Trial, dominates
-from emmclab.studies.space import Range, Space
+from emmclab.studies.search import Objective, SearchResult, Trial, dominates
+from emmclab.studies.search_space import Range, Space
 
 STUDY = """
 name = "tuned"
@@ -210,7 +210,7 @@ def test_the_front_is_what_nothing_dominates_and_dominates_the_rest(points: list
         for number, (a, b) in enumerate(points)
     ]
     study = Study.parse('name = "x"\ninputs = ["Movie"]', "x.toml")
-    front = Found(study, objectives, Space("g", ()), trials, 1, 1, 1).front()
+    front = SearchResult(study, objectives, Space("g", ()), trials, 1, 1, 1).front()
     assert front
     for one in trials:
         same = any(one.figures == best.figures for best in front)

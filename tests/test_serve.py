@@ -18,9 +18,9 @@ import pytest
 
 import emmclab as lab
 from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment, missing, need
-from emmclab.devices.result import Result
-from emmclab.devices.result_text import warnings
 from emmclab.live.device import CHANGING
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_text import warnings
 
 #: A small device, so that preparing it takes no time, and one that keeps data in a cache.
 TINY = ("small-1gb", "--set", "geometry.block_groups.0.blocks=32")

@@ -9,9 +9,9 @@ import pytest
 
 from conftest import emmclab, emmclab_json
 from emmclab.apps.closed_loop import run_application
-from emmclab.apps.solutions import SOLUTIONS, compare_solutions, loses, risk_of, risks, solutions_named
-from emmclab.devices.layers import layers
+from emmclab.apps.solutions import SOLUTIONS, compare_solutions, find_solutions, loses, risk_of, risks
 from emmclab.errors import ConfigError
+from emmclab.simulation.layers import layers
 
 #: Saves a note and a thumbnail twenty times, each with a sync.
 SMALL = """
@@ -111,7 +111,7 @@ def test_solutions_choose_their_own_layers(small: str) -> None:
     failed = emmclab("apps", "solutions", small, *NEW, "--layer", "advil")
     assert failed.returncode == 2 and "no such option: --layer" in failed.stderr
     with pytest.raises(ConfigError, match="there is no solution `raid1`"):
-        solutions_named(["raid1"])
+        find_solutions(["raid1"])
 
 
 def test_layers_of_solutions_exist_and_a_comparison_needs_the_plain_device(small: str) -> None:

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from conftest import cases, emmclab
-from emmclab.devices.device import Device
 from emmclab.errors import EmmclabError, InputError
 from emmclab.fleet import Table, profile_fleet, summarise
-from emmclab.fleet.state import state_of
-from emmclab.runtime import seal
+from emmclab.fleet.table_state import state_of
+from emmclab.runtime import checksummed
 from emmclab.runtime.parquet import write_parquet
-from emmclab.runtime.place import Folder
-from emmclab.studies import Results, Serial, Study, freshness
+from emmclab.runtime.result_storage import Folder
+from emmclab.simulation.device import Device
+from emmclab.studies import Results, Serial, Study, staleness
 from emmclab.studies.collect import collect, collected
-from emmclab.studies.freshness import changes
 from emmclab.studies.query import query
 from emmclab.studies.run import run_cells
+from emmclab.studies.staleness import changes
 from emmclab.studies.store import Store
 from emmclab.traces.workload import Workload
 
@@ -103,7 +103,7 @@ def test_a_run_repeats_only_the_damaged_cells_of_a_part_and_says_so(
     part = copy / "cells" / "all.parquet"
     # A byte of the footer belongs to no cell.
     content = bytearray(part.read_bytes())
-    content[content.rindex(seal.KEY.encode())] ^= 1
+    content[content.rindex(checksummed.KEY.encode())] ^= 1
     part.write_bytes(content)
     said: list[str] = []
     done: list[int] = []
@@ -194,18 +194,18 @@ def test_a_damaged_row_that_waits_for_its_table_is_profiled_again(tmp_path: Path
 def test_a_sealed_file_is_told_from_one_with_another_bit_or_length(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     write_parquet(path, [{"name": "a", "value": 1}, {"name": "b", "value": 2}])
-    assert seal.is_whole(path)
+    assert checksummed.is_intact(path)
     content = path.read_bytes()
     for place in range(len(content)):
         damaged = bytearray(content)
         damaged[place] ^= 1
         path.write_bytes(damaged)
-        assert not seal.is_whole(path), place
+        assert not checksummed.is_intact(path), place
     for length in (*range(16), len(content) - 1):
         path.write_bytes(content[:length])
-        assert not seal.is_whole(path), length
+        assert not checksummed.is_intact(path), length
     path.write_bytes(content + content[-8:])
-    assert not seal.is_whole(path)
+    assert not checksummed.is_intact(path)
 
 
 DEVICE_STUDY = """
@@ -248,7 +248,7 @@ def test_results_of_another_build_are_told_from_those_of_this_one(
     collect(study, study.cells(), [Folder(finished)], whole)
     tables = [whole, finished / "runs.parquet", finished / "profiles.parquet"]
     assert [changes(table) for table in tables] == [[], [], []]
-    monkeypatch.setattr(freshness, "build_digest", lambda: "another")
+    monkeypatch.setattr(staleness, "build_digest", lambda: "another")
     assert [changes(table) for table in tables] == [["another build of emmclab wrote them"]] * 3
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells
-from emmclab.cli.meter import remaining
+from emmclab.cli.progress import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import sweep
 from emmclab.studies import Results, Serial, Study, run_study
 from emmclab.studies.expansion import expand
-from emmclab.studies.kept import Kept
+from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.store import Store
-from emmclab.studies.summary import named, summaries
+from emmclab.studies.summary import setting_text, summaries
 
 STUDY = """
 name = "small"
@@ -62,7 +62,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def lose(folder: Path, count: int) -> list[str]:
     """Remove the first `count` cells of a finished study; return their keys."""
     store = Store(folder)
-    rows = [Kept(*row) for row in store.ask(sorted(store.keys()), "result", "rows")]
+    rows = [StoredCell(*row) for row in store.ask(sorted(store.keys()), "result", "rows")]
     for path in (folder / "cells").iterdir():
         path.unlink()
     store.add(rows[count:])
@@ -576,7 +576,7 @@ def test_options_of_a_run_are_axes_of_cells_tables_and_summaries_as_settings_are
     assert values == [(p, r, g) for p in ages for r in rates for g in policies]
     [summary] = summaries(Results.load(tmp_path / "r" / "ages"))
     assert {"precondition", "rate", "gc.policy"} == {*summary.swept}
-    assert named(summary.points[0].setting) == "precondition = none, rate = 1, gc.policy = greedy"
+    assert setting_text(summary.points[0].setting) == "precondition = none, rate = 1, gc.policy = greedy"
     page = tmp_path / "ages.html"
     assert emmclab("report", file, "--results", tmp_path / "r", "--html", page).returncode == 0
     assert "sequential:50" in page.read_text()

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab
-from emmclab.cli.simulation import configured
-from emmclab.devices.device import Device
-from emmclab.devices.layers import stack
+from emmclab.cli.simulation_options import configured
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import MOST_SETTINGS_BYTES, read_text
 from emmclab.runtime.local_copies import file_digest
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import stack
 from emmclab.studies import Study
 from emmclab.studies.expansion import MOST_CELLS
-from emmclab.studies.space import Range, Space
+from emmclab.studies.search_space import Range, Space
 from emmclab.traces.workload import Workload
 
 GRID = """

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from conftest import emmclab
-from emmclab.devices.advise import Advice, Advised
-from emmclab.devices.advise_journal import JournalAdvice
-from emmclab.devices.advise_state import GIVEN, State
-from emmclab.devices.intervals import positive_interval
-from emmclab.devices.result import Result
-from emmclab.devices.result_text import comparison_headlines
-from emmclab.pages.plots.swept import over_values
+from emmclab.advice.advise import Advice, Advised
+from emmclab.advice.device_state import GIVEN, State
+from emmclab.advice.journal_modes import JournalAdvice
+from emmclab.comparison.fastest_device import comparison_headlines
+from emmclab.comparison.seed_statistics import positive_interval
+from emmclab.pages.plots.sweep import over_values
 from emmclab.pages.search import headline as search_headline
 from emmclab.pages.study import figures, headline
+from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study
 from emmclab.studies.effects import effects_of
-from emmclab.studies.search import Found, Objective, Trial
-from emmclab.studies.space import Space
+from emmclab.studies.search import Objective, SearchResult, Trial
+from emmclab.studies.search_space import Space
 from emmclab.studies.summary import summaries
 from emmclab.studies.verdicts import rankings
 
@@ -52,7 +52,7 @@ def _results(**means: list[float]) -> Results:
 def test_a_best_setting_within_the_noise_is_no_headline() -> None:
     results = _results(fifo=[0.37, 1.35, 0.8], d_choices=[2.34, 0.54, 0.6])
     (summary,) = summaries(results)
-    assert not summary.ranked[0].is_told_apart
+    assert not summary.ranked[0].is_distinguishable
     said = headline(results, [summary])
     assert "3 seeds do not tell the settings apart by mean response" in said and "lowest" not in said
 
@@ -61,7 +61,7 @@ def test_a_difference_that_every_seed_has_is_a_headline_with_its_best_setting() 
     results = _results(fifo=[1.0, 1.3, 0.9], d_choices=[2.02, 2.6, 1.79])
     (summary,) = summaries(results)
     ranked = summary.ranked[0]
-    assert ranked.is_told_apart and ranked.interval is not None
+    assert ranked.is_distinguishable and ranked.interval is not None
     assert ranked.interval.low < 100 < ranked.interval.high
     said = headline(results, [summary])
     assert said.startswith("gc.policy = fifo has the lowest mean response")
@@ -70,7 +70,7 @@ def test_a_difference_that_every_seed_has_is_a_headline_with_its_best_setting() 
 def test_settings_that_are_not_told_from_the_best_are_named_beside_it() -> None:
     results = _results(fifo=[1.0, 1.3, 0.9], greedy=[1.01, 1.29, 0.92], d_choices=[2.02, 2.6, 1.79])
     (summary,) = summaries(results)
-    assert summary.ranked[0].alike == ((("gc.policy", "greedy"),),)
+    assert summary.ranked[0].indistinguishable == ((("gc.policy", "greedy"),),)
     assert "gc.policy = fifo (not told apart from gc.policy = greedy) has" in headline(results, [summary])
 
 
@@ -113,7 +113,7 @@ def test_the_effect_of_a_key_is_paired_over_the_other_keys_and_the_seeds() -> No
     assert (op.key, op.best, op.worst, op.pairs, op.agreeing, op.is_told) == ("op", 20, 12, 9, 9, True)
     assert op.interval is not None and 40 < op.interval.low < op.interval.high < 90
     assert (policy.key, policy.pairs, policy.is_told) == ("gc.policy", 6, False)
-    assert ranked.strongest == op and ranked.within is not None and not ranked.within.is_told_apart
+    assert ranked.strongest == op and ranked.within is not None and not ranked.within.is_distinguishable
     said = headline(results, [summary])
     assert said.startswith("op = 20 has the lowest mean response") and "all 9 pairs" in said
     assert "the other settings are not told apart" in said
@@ -223,7 +223,7 @@ def _advice(name: str, by_seed: dict[int, float]) -> Advice:
 
 
 def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
-    def found(*means: list[float]) -> Found:
+    def found(*means: list[float]) -> SearchResult:
         trials = [
             Trial(
                 "grid",
@@ -236,7 +236,7 @@ def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
             for number, values in enumerate(means)
         ]
         study = Study("s", "", ("x",), ())
-        return Found(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
+        return SearchResult(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
 
     said = search_headline(found([1.0], [1.03], [2.0]))
     assert "1 other trial is not told apart from it" in said and "`seeds = [" in said

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from conftest import emmclab, emmclab_json
-from emmclab.devices.intervals import positive_interval
+from emmclab.comparison.seed_statistics import positive_interval
 from emmclab.studies import Results
 from emmclab.studies.effects import average
 from emmclab.studies.summary import METRICS, summaries
@@ -73,7 +73,7 @@ def test_the_report_of_a_study_as_json_has_the_answer_and_the_rankings_of_its_pa
     for said, ranked in zip(told["rankings"], summary.ranked, strict=True):
         assert said["best"] == dict(ranked.best) and said["worst"] == dict(ranked.worst)
         assert said["best_value"] == ranked.best_value.mean
-        assert said["is_told_apart"] == ranked.is_told_apart
+        assert said["is_told_apart"] == ranked.is_distinguishable
 
 
 def test_the_headline_names_the_best_and_the_worst_setting_as_the_results_have_them(folder: Path) -> None:
@@ -99,8 +99,8 @@ def test_the_headline_names_the_best_and_the_worst_setting_as_the_results_have_t
     page = (folder / "sweep.html").read_text()
     title = page[page.index('id="answer-title"') :].partition("</h1>")[0]
     assert METRICS[0].text(first.best_value.mean) in title
-    assert ("has the lowest mean response" in title) == first.is_told_apart
-    assert ("do not tell the settings apart" in title) == (not first.is_told_apart)
+    assert ("has the lowest mean response" in title) == first.is_distinguishable
+    assert ("do not tell the settings apart" in title) == (not first.is_distinguishable)
 
 
 def test_the_page_says_in_which_loop_traces_were_replayed(folder: Path) -> None:

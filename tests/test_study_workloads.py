@@ -8,7 +8,7 @@ import pytest
 
 import emmclab as lab
 from conftest import emmclab, emmclab_json
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 from emmclab.studies.input import Input
 from emmclab.traces.reading import bundled_by_name
 from emmclab.traces.workload import Workload, benchmarks, difference_text, differences, fit, workloads

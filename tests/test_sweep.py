@@ -22,13 +22,13 @@ from emmclab.cli import main
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.claims import judge_study
 from emmclab.runtime.executors import Crash, each
-from emmclab.runtime.place import Folder
-from emmclab.studies import Pool, Results, Serial, Study, sorting, store
+from emmclab.runtime.result_storage import Folder
+from emmclab.studies import Pool, Results, Serial, Study, external_sort, store
 from emmclab.studies.cell import Cell
-from emmclab.studies.kept import Kept
+from emmclab.studies.cell_scheduler import CRASHES, Outcome, Sweep
+from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.run import Shard, run_cells, run_part
 from emmclab.studies.store import Store
-from emmclab.studies.sweep import CRASHES, Outcome, Sweep
 
 STUDY = """
 name = "small"
@@ -314,7 +314,7 @@ def test_cells_are_put_into_tasks_of_about_a_second(study: Path) -> None:
             while (task := next_task(None)) is not None:
                 sizes.append(len(task.cells))
                 times = [0.01 if cell.grid == "profile" else 0.2 for cell in task.cells]
-                yield task, [Outcome(Kept.of("", "", ""), time_s) for time_s in times]
+                yield task, [Outcome(StoredCell.of("", "", ""), time_s) for time_s in times]
 
     for _ in sweep.run(Counting(), Store(Path("nowhere")).images, ()):
         pass
@@ -349,9 +349,9 @@ def test_a_worker_goes_on_with_the_device_that_it_has_made_ready(study: Path) ->
             turn = 0
             while (task := next_task(last[turn])) is not None:
                 last[turn] = task
-                prepared[turn].update(cell.prepared for cell in task.cells)
+                prepared[turn].update(cell.preparation_key for cell in task.cells)
                 turn = 1 - turn
-                yield task, [Outcome(Kept.of("", "", ""), 1.0) for _ in task.cells]
+                yield task, [Outcome(StoredCell.of("", "", ""), 1.0) for _ in task.cells]
 
     for _ in sweep.run(TwoWorkers(), Store(Path("nowhere")).images, ()):
         pass
@@ -388,7 +388,7 @@ def test_parts_of_many_cells_stay_until_there_are_too_many(
         run_part(place, Serial(), f"{number}-of-3", Shard(number, 3).share(cells))
     # One cell is in two parts, as after a killed run.
     kept = Store(place)
-    kept.add([Kept(*row) for row in kept.ask([cells[0].key], "result", "rows")])
+    kept.add([StoredCell(*row) for row in kept.ask([cells[0].key], "result", "rows")])
     names = place.names("cells")
     found = run_cells(chosen, place, Serial(), cells=cells)
     assert place.names("cells") == (["cells/all.parquet"] if is_joined else names)
@@ -410,9 +410,9 @@ def test_rows_come_in_order_whatever_fits_into_memory(
     batches = [rows[begin : begin + each] for begin in range(0, len(rows), each)]
     batches.sort(key=min)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorting, "_HELD_BYTES", held)
+        patch.setattr(external_sort, "_HELD_BYTES", held)
         folder = tmp_path_factory.mktemp("aside")
-        found = sorting.in_ranges(((min(batch)[0], batch) for batch in batches), 40, folder)
+        found = external_sort.in_ranges(((min(batch)[0], batch) for batch in batches), 40, folder)
         assert list(found) == sorted(rows)
         assert list(folder.iterdir()) == []
 
@@ -427,7 +427,7 @@ def test_rows_of_parts_in_order_go_out_before_the_next_part_is_read(tmp_path: Pa
             # The last rows of a part are among the first of the next.
             yield 100 * number, [(100 * number + (row * 7) % 110, "") for row in range(110)]
 
-    found = sorting.in_ranges(batches(), 10_010, tmp_path)
+    found = external_sort.in_ranges(batches(), 10_010, tmp_path)
     for expected in range(5_000):
         place, _ = next(found)
         assert place <= expected

@@ -9,7 +9,7 @@ import pytest
 
 import emmclab as package
 from conftest import emmclab, emmclab_json
-from emmclab.runtime.quantity import duration, size
+from emmclab.runtime.number_format import duration, size
 from emmclab.traces.profile_fields import TABLES
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import emmclab as lab
 from conftest import biotracer, emmclab, emmclab_json, ended_in_the_middle
-from emmclab.devices.validation import LEAST_REQUESTS
+from emmclab.calibration.validation import LEAST_REQUESTS
 from test_cli_bad_input import assert_refused
 
 #: A device without randomness, whose replay can match exactly, and one that is far from it.
@@ -198,7 +198,7 @@ def test_a_synthesised_trace_has_no_measured_times_in_a_file_either(command: str
 
 def test_groups_are_by_what_a_request_found_on_the_device(tmp_path: Path) -> None:
     """Four simultaneous requests, of which the last arrives after the first is complete, then pauses."""
-    from emmclab.devices.judging import Recording
+    from emmclab.calibration.validation_groups import Recording
     from emmclab.runtime.parquet import memory_database
 
     ms = 1_000_000

@@ -10,8 +10,8 @@ import pytest
 
 import emmclab as lab
 from conftest import ROOT, emmclab, emmclab_json, missing
-from emmclab.devices.device import Device
-from emmclab.devices.validation import Model, validate
+from emmclab.calibration.validation import Model, validate
+from emmclab.simulation.device import Device
 from pages import follow
 from repository import complain
 

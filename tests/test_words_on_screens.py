@@ -13,7 +13,7 @@ import pytest
 from conftest import emmclab, emmclab_json
 from emmclab.apps.closed_loop import run_application
 from emmclab.cli.show_crash import _device
-from emmclab.pages import crash_words
+from emmclab.pages import crash_text
 from emmclab.pages.assemble import _without
 from repository import complain, place, tracked
 
@@ -70,8 +70,8 @@ def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
         "log": facts | {"acknowledgements": 1},
         "options": {"check": "sqlite"},
     }
-    assert crash_words.headline(summary).endswith("of 2 cuts below journal:aware")
-    unchecked = crash_words.headline(summary | {"options": {"check": None}})
+    assert crash_text.headline(summary).endswith("of 2 cuts below journal:aware")
+    unchecked = crash_text.headline(summary | {"options": {"check": None}})
     assert unchecked.endswith("; nothing checked the data of the workload")
 
 
@@ -89,10 +89,11 @@ def test_changes_are_written_by_the_one_function_that_gives_zero_no_minus() -> N
         f"{place(path)}:{number}: {found[0]}"
         for suffix in (".py", ".j2")
         for path in tracked(suffix)
-        if "python/emmclab/" in str(path) and path.name != "signed.py"
+        if "python/emmclab/" in str(path) and path.name != "number_format.py"
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if (found := fixed.search(line))
     ]
     complain(
-        faults, "write a change with `emmclab.runtime.signed.signed`, in templates with the filter `signed`"
+        faults,
+        "write a change with `emmclab.runtime.number_format.signed`, in templates with the filter `signed`",
     )

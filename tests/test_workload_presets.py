@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def generate(root: Path, action: str) -> subprocess.CompletedProcess[str]:
-    script = root / "scripts" / "generate_workloads.py"
+    script = root / "presets" / "workloads" / "make.py"
     return subprocess.run([sys.executable, script, action], capture_output=True, text=True, check=False)
 
 
@@ -22,7 +22,6 @@ def test_the_presets_are_what_the_program_makes_of_the_published_tables() -> Non
 
 def test_a_changed_table_or_model_is_found_and_written_anew(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "presets", tmp_path / "presets")
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     table = tmp_path / "presets" / "published" / "iiswc15_table4_timing.csv"
     table.write_text(table.read_text().replace(",3.01,4.09,", ",3.02,4.09,"))
     movie = tmp_path / "presets" / "workloads" / "movie.toml"

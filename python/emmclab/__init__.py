@@ -13,101 +13,70 @@ True
 an `EmmclabError` with `file`, `line`, `field` and `hint` where they are known.
 
 The rest is in rooms, each with a paragraph that says what it holds: `emmclab.traces` (also synthetic
-workloads and published figures), `emmclab.fleet` (many recordings as one table), `emmclab.devices`
-(simulation, layers, design options, probes), `emmclab.live` (served devices), `emmclab.crash` (power cuts),
-`emmclab.apps` (applications in closed loop), `emmclab.studies`, `emmclab.pages` (HTML pages and figures) and
+workloads and published figures), `emmclab.fleet` (many recordings as one table), `emmclab.simulation`
+(devices, layers, runs and their results), `emmclab.calibration` (presets of measured devices, and their
+validation), `emmclab.comparison` (of results), `emmclab.advice` (design options), `emmclab.real_devices`
+(durability test and probe), `emmclab.live` (served devices), `emmclab.crash` (power cuts), `emmclab.apps`
+(applications in closed loop), `emmclab.studies`, `emmclab.pages` (HTML pages and figures) and
 `emmclab.papers` (reproduced papers and their claims).
 """
 
+from __future__ import annotations
+
+import functools
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emmclab._core import __version__
+from emmclab._core import __version__ as __version__
+from emmclab.runtime import html_pages as _html_pages
 
 if TYPE_CHECKING:
-    from emmclab.devices.calibration import calibrate
-    from emmclab.devices.device import Device, compare
-    from emmclab.devices.registers import registers
-    from emmclab.devices.result import Result
-    from emmclab.devices.run_options import RunOptions, VictimPolicy, VictimView
-    from emmclab.devices.validation import Validation, validate
-    from emmclab.errors import (
-        ConfigError,
-        EmmclabError,
-        FormatError,
-        InputError,
-        UnitError,
-        UnsupportedError,
-    )
-    from emmclab.live.device import LiveDevice
-    from emmclab.live.serve import serve
+    from emmclab.traces.journal import Journal
     from emmclab.traces.profile import Profile
-    from emmclab.traces.reading import bundled, combine, convert, profile, read
-    from emmclab.traces.trace import Trace
 
-__all__ = [
-    "ConfigError",
-    "Device",
-    "EmmclabError",
-    "FormatError",
-    "InputError",
-    "LiveDevice",
-    "Profile",
-    "Result",
-    "RunOptions",
-    "Trace",
-    "UnitError",
-    "UnsupportedError",
-    "Validation",
-    "VictimPolicy",
-    "VictimView",
-    "__version__",
-    "bundled",
-    "calibrate",
-    "combine",
-    "compare",
-    "convert",
-    "profile",
-    "read",
-    "registers",
-    "serve",
-    "validate",
-]
 
-#: The names of the package by the module that declares them, which is imported when the first is used.
-_MODULES = {
-    "devices.calibration": ("calibrate",),
-    "devices.device": ("Device", "compare"),
-    "devices.run_options": ("RunOptions", "VictimPolicy", "VictimView"),
-    "devices.registers": ("registers",),
-    "devices.result": ("Result",),
-    "devices.validation": ("Validation", "validate"),
-    "errors": ("ConfigError", "EmmclabError", "FormatError", "InputError", "UnitError", "UnsupportedError"),
-    "live.device": ("LiveDevice",),
-    "live.serve": ("serve",),
-    "traces.profile": ("Profile",),
-    "traces.reading": ("bundled", "combine", "convert", "profile", "read"),
-    "traces.trace": ("Trace",),
-}
-_ROOMS = {
-    *("apps", "crash", "devices", "errors", "fleet", "live", "pages", "papers", "runtime", "studies"),
-    "traces",
-}
+def _write_profile(profile: Profile, path: str | Path) -> None:
+    from emmclab.pages.profiles import write_report
 
-if not TYPE_CHECKING:
+    write_report([profile], path)
 
-    def __getattr__(name: str) -> object:
-        """Import a name of the package, or a room, on first use."""
-        if name in _ROOMS:
-            return import_module(f"{__name__}.{name}")
-        for module, names in _MODULES.items():
-            if name in names:
-                value = getattr(import_module(f"{__name__}.{module}"), name)
-                globals()[name] = value
-                return value
+
+def _write_journal(journal: Journal, path: str | Path) -> None:
+    from emmclab.pages.journal import render
+    from emmclab.runtime.files import write_atomically
+
+    write_atomically(path, render(journal))
+
+
+# `traces` writes these pages without importing `pages`, which imports `traces`.
+_html_pages.register_page("profile", _write_profile)
+_html_pages.register_page("journal", _write_journal)
+
+
+@functools.cache
+def _declared() -> dict[str, str]:
+    """Return the module that declares each name, from the type stub; that of a room is the package itself."""
+    import ast
+
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of the package, or a room, on first use."""
+    if name == "__all__":
+        return sorted(name for name, module in _declared().items() if module != __name__)
+    module = None if name.startswith("__") else _declared().get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if module == __name__:
+        return import_module(f"{__name__}.{name}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
 
 
 def __dir__() -> list[str]:
     """Return the names of the package and its rooms."""
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *_declared()})

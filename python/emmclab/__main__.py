@@ -11,17 +11,17 @@ def main() -> int:
     """
     gc.disable()
     try:
-        from emmclab.cli import prepared
+        from emmclab.cli import application_for
         from emmclab.cli.failures import run
-        from emmclab.cli.spelling import spelled_out
+        from emmclab.cli.optional_value import insert_default_values
 
-        command = prepared(sys.argv[1:])
+        command = application_for(sys.argv[1:])
     except KeyboardInterrupt:
         print("interrupted; no file was written", file=sys.stderr)
         return 130
     gc.freeze()
     gc.enable()
-    return run(command, spelled_out(sys.argv[1:]))
+    return run(command, insert_default_values(sys.argv[1:]))
 
 
 if __name__ == "__main__":

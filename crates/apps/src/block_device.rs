@@ -3,7 +3,7 @@
 use emmclab_base::{BlockNote, Nanos, Request, Result};
 
 /// A block device in simulated time.
-pub trait BlockDevice {
+pub trait SimulatedBlockDevice {
     /// Size in sectors.
     fn sectors(&self) -> u64;
 
@@ -20,7 +20,7 @@ pub trait BlockDevice {
     /// Simulates everything up to and including this time.
     ///
     /// # Errors
-    /// As [`BlockDevice::submit`].
+    /// As [`SimulatedBlockDevice::submit`].
     fn advance(&mut self, until: Nanos) -> Result<()>;
 
     /// Appends the known completions, by the numbers of their requests; their times may be in the future.

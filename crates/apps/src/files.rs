@@ -1,13 +1,13 @@
 //! The files of a program: which files of a set exist, their lengths, and the file operations of an access.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use emmclab_host::{FileId, FileOp, FileSpec, FolderId, MountId};
 
-use crate::code::AccessKind;
-use crate::draw::Draws;
-use crate::program::{Pick, Place, Program};
-use crate::sqlite::Sqlite;
+use crate::program::{AccessPattern, AppProgram, FilePickOrder};
+use crate::random_draws::ThreadDraws;
+use crate::sqlite::SqliteState;
 use crate::storage::FileStore;
+use crate::thread_code::FileAccessKind;
 
 /// Accesses at random offsets are aligned to this, or to their own size if it is smaller.
 const ALIGNMENT: u64 = 4096;
@@ -16,7 +16,7 @@ const SIZES: u32 = u32::MAX - 1;
 
 /// A set of files.
 #[derive(Debug)]
-struct Set {
+struct FileSetState {
     name: String,
     first: u32,
     members: Vec<Option<u64>>,
@@ -30,37 +30,40 @@ struct Set {
 
 /// The current file and position of a thread in a set.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cursor {
+pub(crate) struct FileCursor {
     member: u32,
     position: u64,
 }
 
 /// All files of a program.
 #[derive(Debug)]
-pub(crate) struct Files {
-    sets: Vec<Set>,
-    pub(crate) databases: Vec<Sqlite>,
+pub(crate) struct ProgramFiles {
+    sets: Vec<FileSetState>,
+    pub(crate) databases: Vec<SqliteState>,
     specs: Vec<FileSpec>,
 }
 
-impl Files {
+impl ProgramFiles {
     /// Creates the files that exist when a program begins, in a store. Each set and each database has its own folder.
     ///
     /// # Errors
     /// For a partition that does not exist, and if there is not enough space for the files.
     pub fn new(
-        program: &Program,
+        program: &AppProgram,
         seed: u64,
         mount: impl Fn(&str) -> Option<MountId>,
         store: &mut impl FileStore,
     ) -> Result<Self> {
         let mut out = Self { sets: Vec::new(), databases: Vec::new(), specs: Vec::new() };
-        let mut draws = Draws::of_thread(seed, SIZES);
+        let mut draws = ThreadDraws::of_thread(seed, SIZES);
         let mounted = |owner: &str, name: &str| {
             mount(name).ok_or_else(|| {
-                Error::new(Kind::Config, format!("`{owner}` is on a partition that the host does not have"))
-                    .of_field("partition", 0, name.as_bytes())
-                    .hint("name a partition of the host; `emmclab apps hosts` lists them")
+                Error::new(
+                    ErrorClass::Config,
+                    format!("`{owner}` is on a partition that the host does not have"),
+                )
+                .of_field("partition", 0, name.as_bytes())
+                .hint("name a partition of the host; `emmclab apps hosts` lists them")
             })
         };
         let mut folder = 0;
@@ -71,7 +74,7 @@ impl Files {
                 folder: FolderId(folder),
                 class: set.class,
             };
-            let sizes = set.size.as_ref().map(crate::draw::Amount::resolved);
+            let sizes = set.size.as_ref().map(crate::random_draws::Amount::resolved);
             let first = out.specs.len() as u32;
             let mut members = Vec::with_capacity(set.count as usize);
             for _ in 0..set.count {
@@ -81,7 +84,7 @@ impl Files {
                 members.push(size);
             }
             let existing = if set.size.is_some() { set.count } else { 0 };
-            out.sets.push(Set {
+            out.sets.push(FileSetState {
                 name: set.name.clone(),
                 first,
                 members,
@@ -96,7 +99,7 @@ impl Files {
             let spec = |class| FileSpec { mount, folder: FolderId(folder), class };
             let file = out.declare(spec(emmclab_host::FileClass::Database), Some(database.size.0), store)?;
             let journal = out.declare(spec(emmclab_host::FileClass::DatabaseJournal), None, store)?;
-            out.databases.push(Sqlite::new(database, file, journal, (mount, FolderId(folder))));
+            out.databases.push(SqliteState::new(database, file, journal, (mount, FolderId(folder))));
         }
         Ok(out)
     }
@@ -128,13 +131,19 @@ impl Files {
     ///
     /// # Errors
     /// If no file of the set exists.
-    pub fn pick(&self, set: u32, pick: Pick, cursor: &mut Cursor, draws: &mut Draws) -> Result<()> {
+    pub fn pick(
+        &self,
+        set: u32,
+        pick: FilePickOrder,
+        cursor: &mut FileCursor,
+        draws: &mut ThreadDraws,
+    ) -> Result<()> {
         let files = &self.sets[set as usize];
         let count = files.members.len() as u32;
         let from = match pick {
-            Pick::Same => cursor.member,
-            Pick::Next => cursor.member + 1,
-            Pick::Random => draws.below(u64::from(count)) as u32,
+            FilePickOrder::Same => cursor.member,
+            FilePickOrder::Next => cursor.member + 1,
+            FilePickOrder::Random => draws.below(u64::from(count)) as u32,
         };
         if files.existing == 0 {
             return Err(files.none_exists());
@@ -143,16 +152,16 @@ impl Files {
         while files.members[member as usize].is_none() {
             member = (member + 1) % count;
         }
-        *cursor = Cursor { member, position: 0 };
+        *cursor = FileCursor { member, position: 0 };
         Ok(())
     }
 
     /// Creates the next file of a set, or truncates it if it exists.
-    pub fn create(&mut self, set: u32, cursor: &mut Cursor, out: &mut impl Extend<FileOp>) {
+    pub fn create(&mut self, set: u32, cursor: &mut FileCursor, out: &mut impl Extend<FileOp>) {
         let files = &mut self.sets[set as usize];
         let member = files.next;
         files.next = (member + 1) % files.members.len() as u32;
-        *cursor = Cursor { member, position: 0 };
+        *cursor = FileCursor { member, position: 0 };
         let file = files.file(member);
         out.extend([FileOp::Open { file, create: true }]);
         if files.members[member as usize].is_some() {
@@ -181,10 +190,10 @@ impl Files {
     pub fn access(
         &mut self,
         set: u32,
-        kind: AccessKind,
+        kind: FileAccessKind,
         bytes: u64,
-        cursor: &mut Cursor,
-        draws: &mut Draws,
+        cursor: &mut FileCursor,
+        draws: &mut ThreadDraws,
     ) -> Result<Option<FileOp>> {
         self.exists(set, cursor, draws)?;
         let files = &mut self.sets[set as usize];
@@ -192,33 +201,33 @@ impl Files {
         let in_use = files.in_use;
         let Some(Some(size)) = files.members.get_mut(cursor.member as usize) else { return Ok(None) };
         Ok(match kind {
-            AccessKind::Append => {
+            FileAccessKind::Append => {
                 *size += bytes;
                 Some(FileOp::Append { file, bytes })
             }
-            AccessKind::Write => {
+            FileAccessKind::Write => {
                 let offset = cursor.position;
                 cursor.position += bytes;
                 *size = (*size).max(cursor.position);
                 Some(FileOp::Write { file, offset, bytes })
             }
-            AccessKind::Read(place) | AccessKind::Overwrite(place) => {
+            FileAccessKind::Read(place) | FileAccessKind::Overwrite(place) => {
                 let room = in_use.unwrap_or(*size).min(*size);
                 let bytes = bytes.min(room);
                 if bytes == 0 {
                     return Ok(None);
                 }
                 let offset = match place {
-                    Place::Sequential if cursor.position + bytes > room => 0,
-                    Place::Sequential => cursor.position,
-                    Place::Random => {
+                    AccessPattern::Sequential if cursor.position + bytes > room => 0,
+                    AccessPattern::Sequential => cursor.position,
+                    AccessPattern::Random => {
                         let step = bytes.min(ALIGNMENT);
                         step * draws.below((room - bytes) / step + 1)
                     }
                 };
                 cursor.position = offset + bytes;
                 Some(match kind {
-                    AccessKind::Read(_) => FileOp::Read { file, offset, bytes },
+                    FileAccessKind::Read(_) => FileOp::Read { file, offset, bytes },
                     _ => FileOp::Write { file, offset, bytes },
                 })
             }
@@ -229,7 +238,7 @@ impl Files {
     ///
     /// # Errors
     /// If no file of the set exists.
-    pub fn current(&self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<FileId> {
+    pub fn current(&self, set: u32, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<FileId> {
         self.exists(set, cursor, draws)?;
         Ok(self.sets[set as usize].file(cursor.member))
     }
@@ -238,7 +247,7 @@ impl Files {
     ///
     /// # Errors
     /// If no file of the set exists.
-    pub fn delete(&mut self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<FileOp> {
+    pub fn delete(&mut self, set: u32, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<FileOp> {
         let file = self.current(set, cursor, draws)?;
         let files = &mut self.sets[set as usize];
         files.members[cursor.member as usize] = None;
@@ -254,8 +263,8 @@ impl Files {
         &mut self,
         set: u32,
         bytes: u64,
-        cursor: &mut Cursor,
-        draws: &mut Draws,
+        cursor: &mut FileCursor,
+        draws: &mut ThreadDraws,
     ) -> Result<FileOp> {
         let file = self.current(set, cursor, draws)?;
         self.sets[set as usize].members[cursor.member as usize] = Some(bytes);
@@ -270,8 +279,8 @@ impl Files {
     pub fn rename(
         &mut self,
         (from, to): (u32, u32),
-        cursors: &mut [Cursor],
-        draws: &mut Draws,
+        cursors: &mut [FileCursor],
+        draws: &mut ThreadDraws,
     ) -> Result<FileOp> {
         let old = self.current(from, &mut cursors[from as usize], draws)?;
         let (source, target) = (cursors[from as usize].member, cursors[to as usize].member);
@@ -286,21 +295,21 @@ impl Files {
     }
 
     /// Selects an existing file if the current one does not exist.
-    fn exists(&self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<()> {
+    fn exists(&self, set: u32, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<()> {
         if self.sets[set as usize].members[cursor.member as usize].is_some() {
             return Ok(());
         }
-        self.pick(set, Pick::Same, cursor, draws)
+        self.pick(set, FilePickOrder::Same, cursor, draws)
     }
 }
 
-impl Set {
+impl FileSetState {
     fn file(&self, member: u32) -> FileId {
         FileId(self.first + member)
     }
 
     fn none_exists(&self) -> Error {
-        Error::new(Kind::Config, "no file of this set exists when the program uses one")
+        Error::new(ErrorClass::Config, "no file of this set exists when the program uses one")
             .of_field("file", 0, self.name.as_bytes())
             .hint("give the set a `size`, so that its files exist beforehand, or `create` one before")
     }

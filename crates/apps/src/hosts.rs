@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Result};
-use emmclab_host::{Barrier, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, Synced};
-use emmclab_layers::Size;
+use emmclab_base::{Error, ErrorClass, Result};
+use emmclab_host::{
+    BarrierMode, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, SyncedClasses,
+};
+use emmclab_layers::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::draw::Amount;
-use crate::program::{Step, Thread};
-use crate::text;
+use crate::program::{ProgramStep, ThreadProgram};
+use crate::random_draws::Amount;
+use crate::toml_files;
 
 /// A host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +28,7 @@ pub struct HostSetup {
     pub cores: u32,
     /// Factor on the time of all work on its cores. With 1, a core is as fast as the one for which programs state times: a 1 GHz core of
     /// 2010.
-    #[serde(default = "one")]
+    #[serde(default = "default_cpu_factor")]
     pub cpu_factor: f64,
     /// Time after which a thread leaves its core to another one that is ready.
     #[serde(default = "quantum")]
@@ -42,13 +44,13 @@ pub struct HostSetup {
     pub kernel: toml::Table,
     /// Partitions, in their order on the device.
     #[serde(rename = "partition")]
-    pub partitions: Vec<Partition>,
+    pub partitions: Vec<HostPartition>,
     /// Networks, of which a run uses one.
     #[serde(rename = "network")]
-    pub networks: Vec<Network>,
+    pub networks: Vec<NetworkSettings>,
     /// Work that the phone repeats while a user waits, on the cores of the program; only in simulated runs.
     #[serde(default)]
-    pub periodic: Vec<Periodic>,
+    pub periodic: Vec<PeriodicWork>,
     /// Published figures and claims from which its settings were derived.
     #[serde(default)]
     pub made_from: Vec<String>,
@@ -57,7 +59,7 @@ pub struct HostSetup {
 /// Work that is repeated while a user waits, such as that of a progress indicator, an event loop or a timer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Periodic {
+pub struct PeriodicWork {
     /// Its name; in results its thread is `host: NAME`.
     pub name: String,
     /// Time from the end of one turn to the beginning of the next, in ms.
@@ -66,17 +68,17 @@ pub struct Periodic {
     pub cpu_ms: f64,
 }
 
-impl Periodic {
+impl PeriodicWork {
     /// The thread that does it.
-    pub(crate) fn thread(&self) -> Thread {
+    pub(crate) fn thread(&self) -> ThreadProgram {
         let steps = vec![
-            Step::Think { ms: Amount::Fixed(self.every_ms) },
-            Step::Cpu { ms: Amount::Fixed(self.cpu_ms) },
+            ProgramStep::Think { ms: Amount::Fixed(self.every_ms) },
+            ProgramStep::Cpu { ms: Amount::Fixed(self.cpu_ms) },
         ];
-        Thread {
+        ThreadProgram {
             name: format!("host: {}", self.name),
             at_begin: true,
-            steps: vec![Step::Repeat { times: None, steps }],
+            steps: vec![ProgramStep::Repeat { times: None, steps }],
         }
     }
 }
@@ -84,11 +86,11 @@ impl Periodic {
 /// A partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Partition {
+pub struct HostPartition {
     /// Its name.
     pub name: String,
     /// Its size; the last partition may leave it out, and then has the rest of the device.
-    pub size: Option<Size>,
+    pub size: Option<ByteSize>,
     /// Its file system; without one it only occupies space.
     pub filesystem: Option<FilesystemKind>,
     /// Options of the file system.
@@ -98,7 +100,7 @@ pub struct Partition {
 
 /// The location of a mounted partition on the device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Place {
+pub struct PartitionExtent {
     /// Its name.
     pub partition: String,
     /// Its file system.
@@ -112,7 +114,7 @@ pub struct Place {
 /// A network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Network {
+pub struct NetworkSettings {
     /// Its name.
     pub name: String,
     /// Data rate of what programs send and receive, in Mbit/s of 10^6 bits.
@@ -148,17 +150,17 @@ impl HostSetup {
     /// A built-in host.
     ///
     /// # Errors
-    /// [`Kind::Config`] if there is no such host; the hint lists them.
+    /// [`ErrorClass::Config`] if there is no such host; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
-        Self::from_toml(text::preset("host", PRESETS, name)?)
+        Self::from_toml(toml_files::preset("host", PRESETS, name)?)
     }
 
     /// Parses a host from the text of a TOML file.
     ///
     /// # Errors
-    /// [`Kind::Config`] with line and hint for a syntax error, an unknown key and an impossible value.
+    /// [`ErrorClass::Config`] with line and hint for a syntax error, an unknown key and an impossible value.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let host: Self = text::from_toml(text, "see presets/hosts for the form")?;
+        let host: Self = toml_files::from_toml(text, "see presets/hosts for the form")?;
         host.check()?;
         Ok(host)
     }
@@ -177,7 +179,7 @@ impl HostSetup {
             if (least..=most).contains(&value) {
                 return Ok(());
             }
-            Err(Error::new(Kind::Config, format!("must be {least} to {most}"))
+            Err(Error::new(ErrorClass::Config, format!("must be {least} to {most}"))
                 .of_field(key, 0, value.to_string().as_bytes())
                 .hint("give a value in this range"))
         };
@@ -198,7 +200,7 @@ impl HostSetup {
         unique("partition.name", self.partitions.iter().map(|partition| partition.name.as_str()))?;
         let last = self.partitions.len().saturating_sub(1);
         if let Some(open) = self.partitions.iter().take(last).find(|partition| partition.size.is_none()) {
-            return Err(Error::new(Kind::Config, "only the last partition may leave out its size")
+            return Err(Error::new(ErrorClass::Config, "only the last partition may leave out its size")
                 .of_field("partition.name", 0, open.name.as_bytes())
                 .hint("give `size`"));
         }
@@ -210,13 +212,13 @@ impl HostSetup {
     /// # Errors
     /// As [`HostSetup::kernel`].
     pub fn sends_flushes(&self) -> Result<bool> {
-        Ok(self.kernel()?.barrier == Barrier::Flush)
+        Ok(self.kernel()?.barrier == BarrierMode::Flush)
     }
 
     /// The settings of the kernel: those of its era, overridden by those of the host.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an unknown era, and for settings that it does not have.
+    /// [`ErrorClass::Config`] for an unknown era, and for settings that it does not have.
     pub fn kernel(&self) -> Result<HostConfig> {
         fn put(into: &mut toml::Table, from: &toml::Table) {
             for (key, value) in from {
@@ -233,7 +235,7 @@ impl HostSetup {
             return Ok(config);
         }
         let unreadable = |said: String| {
-            Error::new(Kind::Config, said)
+            Error::new(ErrorClass::Config, said)
                 .in_field("kernel")
                 .hint("see presets/hosts for the settings of a kernel")
         };
@@ -245,11 +247,11 @@ impl HostSetup {
     /// The network with this name.
     ///
     /// # Errors
-    /// [`Kind::Config`] if there is none; the hint lists them.
-    pub fn network(&self, name: &str) -> Result<&Network> {
+    /// [`ErrorClass::Config`] if there is none; the hint lists them.
+    pub fn network(&self, name: &str) -> Result<&NetworkSettings> {
         self.networks.iter().find(|network| network.name == name).ok_or_else(|| {
             let known: Vec<_> = self.networks.iter().map(|network| network.name.as_str()).collect();
-            Error::new(Kind::Config, format!("the host `{}` has no network `{name}`", self.name))
+            Error::new(ErrorClass::Config, format!("the host `{}` has no network `{name}`", self.name))
                 .hint(format!("there are: {}", known.join(", ")))
         })
     }
@@ -257,10 +259,10 @@ impl HostSetup {
     /// Names and locations of the mounted partitions on a device of this many sectors, in order.
     ///
     /// # Errors
-    /// [`Kind::Config`] if they do not fit.
-    pub fn places(&self, sectors: u64) -> Result<Vec<Place>> {
+    /// [`ErrorClass::Config`] if they do not fit.
+    pub fn partition_extents(&self, sectors: u64) -> Result<Vec<PartitionExtent>> {
         let mounts = self.mounts(sectors)?;
-        let place = |(name, mount): (&str, Mount)| Place {
+        let place = |(name, mount): (&str, Mount)| PartitionExtent {
             partition: name.to_owned(),
             filesystem: mount.filesystem,
             first_sector: mount.first_sector,
@@ -273,10 +275,12 @@ impl HostSetup {
     /// its tools.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an unknown file system, and for a partition that does not exist or is not mounted.
+    /// [`ErrorClass::Config`] for an unknown file system, and for a partition that does not exist or is not mounted.
     pub fn set_filesystem(&mut self, choice: &str) -> Result<()> {
         let refused = |problem: &str, hint: String| {
-            Err(Error::new(Kind::Config, problem).of_field("filesystem", 0, choice.as_bytes()).hint(hint))
+            Err(Error::new(ErrorClass::Config, problem)
+                .of_field("filesystem", 0, choice.as_bytes())
+                .hint(hint))
         };
         let (partition, name) =
             choice.split_once('=').map_or((None, choice), |(partition, name)| (Some(partition), name));
@@ -287,7 +291,7 @@ impl HostSetup {
                 "use one of ext4, fat32, yaffs2, lfs, as data=lfs".to_owned(),
             );
         };
-        let mut mounted: Vec<&mut Partition> =
+        let mut mounted: Vec<&mut HostPartition> =
             self.partitions.iter_mut().filter(|known| known.filesystem.is_some()).collect();
         if partition.is_some_and(|name| mounted.iter().all(|known| known.name != name)) {
             let known: Vec<_> = mounted.iter().map(|known| known.name.as_str()).collect();
@@ -307,20 +311,20 @@ impl HostSetup {
     /// Makes the host execute only syncs of files of these classes; `none` for no syncs at all.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an unknown class of files.
+    /// [`ErrorClass::Config`] for an unknown class of files.
     pub fn keep_syncs(&mut self, names: &[String]) -> Result<()> {
         let mut classes = Vec::new();
         for name in names.iter().filter(|_| names != ["none"]) {
             let known = FileClass::ALL.into_iter().take(4).find(|class| class.name() == name);
             let Some(class) = known else {
-                return Err(Error::new(Kind::Config, "is not a class of files")
+                return Err(Error::new(ErrorClass::Config, "is not a class of files")
                     .of_field("sync", 0, name.as_bytes())
                     .hint("name some of database, database_journal, cache, other; or none"));
             };
             classes.push(class);
         }
-        let kept = toml::Value::try_from(Synced::only(&classes))
-            .map_err(|error| Error::new(Kind::Config, error.to_string()))?;
+        let kept = toml::Value::try_from(SyncedClasses::only(&classes))
+            .map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
         self.kernel.insert("synced".to_owned(), kept);
         Ok(())
     }
@@ -328,7 +332,7 @@ impl HostSetup {
     /// The mounted partitions on a device of this many sectors with their names, in order.
     ///
     /// # Errors
-    /// [`Kind::Config`] if they do not fit.
+    /// [`ErrorClass::Config`] if they do not fit.
     pub(crate) fn mounts(&self, sectors: u64) -> Result<Vec<(&str, Mount)>> {
         let mut out = Vec::new();
         let mut at = ALIGNMENT;
@@ -337,12 +341,12 @@ impl HostSetup {
             let length = partition.size.map_or(left, |size| size.sectors().div_ceil(8) * 8);
             if length == 0 || length > left {
                 return Err(Error::new(
-                    Kind::Config,
+                    ErrorClass::Config,
                     format!(
                         "the device is too small: partition `{}` needs {} of {} that are left",
                         partition.name,
                         partition.size.map_or_else(|| "a part".to_owned(), |size| size.to_string()),
-                        Size(left * emmclab_base::SECTOR_BYTES),
+                        ByteSize(left * emmclab_base::SECTOR_BYTES),
                     ),
                 )
                 .hint("take a larger device, or `--capacity`"));
@@ -357,7 +361,7 @@ impl HostSetup {
             at = (at + length).next_multiple_of(ALIGNMENT);
         }
         if out.len() > usize::from(u16::MAX) {
-            return Err(Error::new(Kind::Config, "there are more partitions than a device can have")
+            return Err(Error::new(ErrorClass::Config, "there are more partitions than a device can have")
                 .in_field("partition")
                 .hint("leave some out"));
         }
@@ -374,7 +378,7 @@ fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(Error::new(Kind::Config, "there are two of this name")
+            return Err(Error::new(ErrorClass::Config, "there are two of this name")
                 .of_field(key, 0, name.as_bytes())
                 .hint("give each its own name"));
         }
@@ -382,7 +386,7 @@ fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     Ok(())
 }
 
-fn one() -> f64 {
+fn default_cpu_factor() -> f64 {
     1.0
 }
 

@@ -1,38 +1,39 @@
 //! Applications that run in a closed loop on a simulated device.
 //!
-//! A [`Program`] consists of threads with steps: work on cores, transfers, file operations, SQLite transactions, waits for each other.
-//! [`run`] executes it on a [`HostSetup`] with a [`BlockDevice`], and reports how the time that the user waited for was spent.
+//! A [`AppProgram`] consists of threads with steps: work on cores, transfers, file operations, SQLite transactions, waits for each other.
+//! [`run()`] executes it on a [`HostSetup`] with a [`SimulatedBlockDevice`], and reports how the time that the user waited for was spent.
 
 mod block_device;
-mod code;
-mod draw;
+mod closed_loop_device;
 mod engine;
 mod files;
 mod hosts;
 mod learn;
 mod network;
 mod program;
-mod replayed;
+mod random_draws;
 mod requests;
 mod result;
 mod run;
 mod sqlite;
 mod storage;
-mod text;
+mod thread_code;
 mod timeline;
+mod toml_files;
 mod tracks;
 mod what_if;
 
-pub use block_device::BlockDevice;
-pub use draw::{Amount, Distribution};
-pub use hosts::{HostSetup, Network, Partition, Periodic, Place as PartitionPlace};
-pub use learn::{Known, LearnOptions, Learned, UserTime, learn};
+pub use block_device::SimulatedBlockDevice;
+pub use hosts::{HostPartition, HostSetup, NetworkSettings, PartitionExtent as PartitionPlace, PeriodicWork};
+pub use learn::{CallTimes, LearnOptions, LearnedProgram, UserThreadTime, learn};
 pub use program::{
-    Access, Database, FileSet, JournalMode, Pick, Picked, Place, Procedure, Program, Step, SyncCall,
-    Synchronous, Thread, preset_names, preset_text,
+    AccessPattern, AppProgram, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep,
+    SqliteDatabase, SqliteJournalMode, SqliteSyncCall, SqliteSynchronous, StepProcedure, ThreadProgram,
+    preset_names, preset_text,
 };
-pub use requests::{Group, ReadsWrites, RequestCounts, Written};
-pub use result::{AppResult, Lane, OverTime, Spent, StateTimes, ThreadResult};
-pub use run::{RunOptions, prepare_live, run, run_live, run_simulated};
-pub use timeline::State;
-pub use what_if::{Operation, WhatIf};
+pub use random_draws::{Amount, ValueDistribution};
+pub use requests::{ReadWriteCounts, RequestCounts, RequestGroup, RoleBytes};
+pub use result::{AppResult, StateTimes, StatesOverTime, ThreadResult, ThreadStateLane, UserWaitPart};
+pub use run::{ProgramRunOptions, prepare_live, run, run_live, run_simulated};
+pub use timeline::ThreadState;
+pub use what_if::{RequestPurpose, WhatIfTarget};

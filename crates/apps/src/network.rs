@@ -7,23 +7,23 @@ const PER_BIT: u128 = 1_000_000_000;
 
 /// A transfer in progress.
 #[derive(Clone, Copy, Debug)]
-struct Transfer {
+struct NetworkTransfer {
     thread: u32,
-    left: u128,
+    remaining_bits: u128,
 }
 
 /// A network link.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct NetworkLink {
     /// Rate in bits per second.
     rate: u128,
-    transfers: Vec<Transfer>,
+    transfers: Vec<NetworkTransfer>,
     /// The time for which `left` of all transfers is valid.
     at: Nanos,
     bytes: u64,
 }
 
-impl Link {
+impl NetworkLink {
     pub fn new(bits_per_s: u64) -> Self {
         Self { rate: u128::from(bits_per_s.max(1)), transfers: Vec::new(), at: Nanos::ZERO, bytes: 0 }
     }
@@ -33,15 +33,15 @@ impl Link {
         self.bytes
     }
 
-    /// Begins a transfer at the time of the last [`Link::advance`].
+    /// Begins a transfer at the time of the last [`NetworkLink::advance`].
     pub fn begin(&mut self, thread: u32, bytes: u64) {
         self.bytes += bytes;
-        self.transfers.push(Transfer { thread, left: u128::from(bytes) * 8 * PER_BIT });
+        self.transfers.push(NetworkTransfer { thread, remaining_bits: u128::from(bytes) * 8 * PER_BIT });
     }
 
     /// When the next transfer ends.
     pub fn next_event(&self) -> Option<Nanos> {
-        let left = self.transfers.iter().map(|transfer| transfer.left).min()?;
+        let left = self.transfers.iter().map(|transfer| transfer.remaining_bits).min()?;
         // Rounded up, so that nothing is left at that time.
         let ns = (left * self.transfers.len() as u128).div_ceil(self.rate);
         Some(self.at.saturating_add(Nanos(ns.min(i64::MAX as u128) as i64)))
@@ -56,11 +56,11 @@ impl Link {
         }
         let each = passed * self.rate / self.transfers.len() as u128;
         self.transfers.retain_mut(|transfer| {
-            transfer.left = transfer.left.saturating_sub(each);
-            if transfer.left == 0 {
+            transfer.remaining_bits = transfer.remaining_bits.saturating_sub(each);
+            if transfer.remaining_bits == 0 {
                 ended.push(transfer.thread);
             }
-            transfer.left > 0
+            transfer.remaining_bits > 0
         });
     }
 }
@@ -69,7 +69,7 @@ impl Link {
 mod tests {
     use super::*;
 
-    fn run_out(link: &mut Link) -> Vec<(i64, u32)> {
+    fn run_out(link: &mut NetworkLink) -> Vec<(i64, u32)> {
         let (mut all, mut ended) = (Vec::new(), Vec::new());
         while let Some(at) = link.next_event() {
             link.advance(at, &mut ended);
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn transfers_share_the_rate_and_the_last_has_it_alone() {
         // 8 Mbit/s: 1 byte per microsecond.
-        let mut link = Link::new(8_000_000);
+        let mut link = NetworkLink::new(8_000_000);
         link.begin(1, 1000);
         link.begin(2, 3000);
         assert_eq!(run_out(&mut link), [(2_000_000, 1), (4_000_000, 2)]);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_transfer_that_comes_later_slows_the_first_from_then_on() {
-        let mut link = Link::new(8_000_000);
+        let mut link = NetworkLink::new(8_000_000);
         link.begin(1, 2000);
         link.advance(Nanos(1_000_000), &mut Vec::new());
         link.begin(2, 2000);

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_base::{BlockNote, Flags, Nanos, Op, Request, Role, SECTOR_BYTES};
-use emmclab_host::{BlockRequest, FileClass};
+use emmclab_base::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags, SECTOR_BYTES};
+use emmclab_host::{FileClass, HostBlockRequest};
 use serde::Serialize;
 
 /// Counts and times of a group of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Group {
+pub struct RequestGroup {
     /// Number of requests.
     pub requests: u64,
     /// Bytes of the requests.
@@ -23,7 +23,7 @@ pub struct Group {
     pub sequential_device_ns: i64,
 }
 
-impl Group {
+impl RequestGroup {
     fn add(&mut self, request: &Request, sequential: bool) {
         self.requests += 1;
         self.bytes += request.bytes().0;
@@ -39,16 +39,16 @@ impl Group {
 
 /// Reads and writes of one class of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ReadsWrites {
+pub struct ReadWriteCounts {
     /// Reads.
-    pub read: Group,
+    pub read: RequestGroup,
     /// Writes.
-    pub write: Group,
+    pub write: RequestGroup,
 }
 
 /// Bytes that were written to blocks of a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Written {
+pub struct RoleBytes {
     /// The role, as in traces.
     pub role: &'static str,
     /// Bytes.
@@ -59,7 +59,7 @@ pub struct Written {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RequestCounts {
     /// All reads and writes.
-    pub all: ReadsWrites,
+    pub all: ReadWriteCounts,
     /// Discards.
     pub discards: u64,
     /// Flushes without data.
@@ -67,16 +67,16 @@ pub struct RequestCounts {
     /// Requests that order writes or make them durable: flushes, and writes with preflush or FUA.
     pub sync_points: u64,
     /// Reads and writes by class of the file, or of the file system's own blocks.
-    pub classes: BTreeMap<&'static str, ReadsWrites>,
+    pub classes: BTreeMap<&'static str, ReadWriteCounts>,
     /// Requests by their cause.
     pub causes: BTreeMap<&'static str, u64>,
     /// Bytes written by role of the blocks, if the file system has roles.
-    pub roles: Vec<Written>,
+    pub roles: Vec<RoleBytes>,
 }
 
 /// The properties of a request in progress that are needed to count it when it is complete.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CountedRequest {
     class: FileClass,
     op: Op,
     sequential: bool,
@@ -85,20 +85,20 @@ pub(crate) struct Counted {
 
 /// Counts requests.
 #[derive(Debug, Default)]
-pub(crate) struct Counter {
-    all: ReadsWrites,
+pub(crate) struct RequestCounter {
+    all: ReadWriteCounts,
     discards: u64,
     flushes: u64,
     sync_points: u64,
-    classes: [ReadsWrites; FileClass::ALL.len()],
+    classes: [ReadWriteCounts; FileClass::ALL.len()],
     causes: BTreeMap<&'static str, u64>,
-    roles: [u64; Role::ALL.len()],
+    roles: [u64; BlockRole::ALL.len()],
     /// The end sectors of the last read and the last write.
     ends: [u64; 2],
 }
 
-impl ReadsWrites {
-    fn of(&mut self, op: Op) -> Option<&mut Group> {
+impl ReadWriteCounts {
+    fn of(&mut self, op: Op) -> Option<&mut RequestGroup> {
         match op {
             Op::Read => Some(&mut self.read),
             Op::Write => Some(&mut self.write),
@@ -107,13 +107,14 @@ impl ReadsWrites {
     }
 }
 
-impl Counter {
+impl RequestCounter {
     /// Counts a request that is submitted to the device.
-    pub fn submit(&mut self, block: &BlockRequest, notes: &[BlockNote], now: Nanos) -> Counted {
+    pub fn submit(&mut self, block: &HostBlockRequest, notes: &[BlockNote], now: Nanos) -> CountedRequest {
         let request = &block.request;
         let op = request.op;
-        self.sync_points +=
-            u64::from(op == Op::Flush || request.flags.intersects(Flags::FUA | Flags::PREFLUSH));
+        self.sync_points += u64::from(
+            op == Op::Flush || request.flags.intersects(RequestFlags::FUA | RequestFlags::PREFLUSH),
+        );
         self.flushes += u64::from(op == Op::Flush);
         self.discards += u64::from(matches!(op, Op::Discard | Op::SecureErase));
         *self.causes.entry(block.cause.name()).or_default() += 1;
@@ -130,12 +131,12 @@ impl Counter {
         for note in notes {
             self.roles[note.role as usize] += u64::from(note.sectors) * SECTOR_BYTES;
         }
-        Counted { class: block.class, op, sequential, submitted: now }
+        CountedRequest { class: block.class, op, sequential, submitted: now }
     }
 
     /// Counts the completion of a request.
-    pub fn complete(&mut self, counted: Counted, now: Nanos) {
-        let Counted { class, op, sequential, submitted } = counted;
+    pub fn complete(&mut self, counted: CountedRequest, now: Nanos) {
+        let CountedRequest { class, op, sequential, submitted } = counted;
         let groups = [self.all.of(op), self.classes[class as usize].of(op)];
         groups.into_iter().flatten().for_each(|group| group.complete(now - submitted, sequential));
     }
@@ -143,7 +144,7 @@ impl Counter {
     /// The counts so far.
     pub fn counts(&self) -> RequestCounts {
         let classes = FileClass::ALL.into_iter().zip(self.classes);
-        let roles = Role::ALL.into_iter().zip(self.roles).filter(|(_, bytes)| *bytes > 0);
+        let roles = BlockRole::ALL.into_iter().zip(self.roles).filter(|(_, bytes)| *bytes > 0);
         RequestCounts {
             all: self.all,
             discards: self.discards,
@@ -154,7 +155,7 @@ impl Counter {
                 .map(|(class, counts)| (class.name(), counts))
                 .collect(),
             causes: self.causes.clone(),
-            roles: roles.map(|(role, bytes)| Written { role: role.name(), bytes }).collect(),
+            roles: roles.map(|(role, bytes)| RoleBytes { role: role.name(), bytes }).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use emmclab_base::Nanos;
 use serde::Serialize;
 
 use crate::requests::RequestCounts;
-use crate::timeline::{CriticalPath, Doing, State, Sums, Timeline};
+use crate::timeline::{ActivityTimes, CriticalPath, ThreadActivity, ThreadState, ThreadTimeline};
 
 /// Maximum number of bins in a run over time.
 const MOST_BINS: i64 = 240;
@@ -17,8 +17,8 @@ const MOST_BINS: i64 = 240;
 pub struct StateTimes(BTreeMap<&'static str, i64>);
 
 impl StateTimes {
-    fn of(sums: &Sums) -> Self {
-        Self(State::ALL.into_iter().map(|state| (state.name(), sums.of(state).0)).collect())
+    fn of(sums: &ActivityTimes) -> Self {
+        Self(ThreadState::ALL.into_iter().map(|state| (state.name(), sums.of(state).0)).collect())
     }
 
     /// The sum of all states, in ns.
@@ -27,16 +27,16 @@ impl StateTimes {
     }
 
     /// The time in a state, in ns.
-    pub fn get(&self, state: State) -> i64 {
+    pub fn get(&self, state: ThreadState) -> i64 {
         self.0.get(state.name()).copied().unwrap_or(0)
     }
 }
 
 /// A part of the time that the user waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Spent {
+pub struct UserWaitPart {
     /// What the thread did or waited for.
-    pub state: State,
+    pub state: ThreadState,
     /// For storage: the cause of the wait, as named by the host.
     pub wait: Option<&'static str>,
     /// For storage: the class of the file of the operation; `None` for `sync`.
@@ -60,16 +60,16 @@ pub struct ThreadResult {
 
 /// The run over time, in bins of equal width.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OverTime {
+pub struct StatesOverTime {
     /// Width of a bin, in ns; the last one may be shorter.
     pub bin_ns: i64,
     /// One for the critical path, then one for each thread.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<ThreadStateLane>,
 }
 
 /// The states of a thread in each bin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Lane {
+pub struct ThreadStateLane {
     /// Name of the thread; `the user waits for` for the critical path.
     pub name: String,
     /// Time in each bin by state, in ns; states that do not occur are omitted.
@@ -98,7 +98,7 @@ pub struct AppResult {
     /// The runtime by state along the critical path; the sum is the runtime.
     pub states: StateTimes,
     /// The same in more detail, the longest first.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<UserWaitPart>,
     /// Threads, each with its own time.
     pub threads: Vec<ThreadResult>,
     /// Time that cores worked for the program, in ns.
@@ -114,54 +114,59 @@ pub struct AppResult {
     /// Block requests. `None` for a live run.
     pub requests: Option<RequestCounts>,
     /// The run over time.
-    pub over_time: OverTime,
+    pub over_time: StatesOverTime,
 }
 
 /// The states along the critical path of a thread and those of each thread, as sums and over time.
-pub(crate) struct Attribution {
-    pub path: Sums,
-    pub threads: Vec<Sums>,
-    pub over_time: OverTime,
+pub(crate) struct TimeAttribution {
+    pub path: ActivityTimes,
+    pub threads: Vec<ActivityTimes>,
+    pub over_time: StatesOverTime,
 }
 
-impl Attribution {
-    pub fn of(timelines: &[Timeline], names: &[&str], waited: u32, end: Nanos) -> Self {
+impl TimeAttribution {
+    pub fn of(timelines: &[ThreadTimeline], names: &[&str], waited: u32, end: Nanos) -> Self {
         let all: Vec<_> = timelines.iter().collect();
         let width = (end.0 / MOST_BINS + i64::from(end.0 % MOST_BINS > 0)).max(1);
-        let mut path = Sums::default();
-        let mut lane = Bins::new(width, end.0);
+        let mut path = ActivityTimes::default();
+        let mut lane = StateBins::new(width, end.0);
         CriticalPath::of(&all, waited, end, &mut |from, to, doing| {
             path.add(doing, to - from);
             lane.add(from.0, to.0, doing);
         });
-        let mut lanes = vec![lane.named("the user waits for")];
+        let mut lanes = vec![lane.into_lane("the user waits for")];
         let mut threads = Vec::with_capacity(timelines.len());
         for (timeline, name) in timelines.iter().zip(names) {
-            let (mut sums, mut lane) = (Sums::default(), Bins::new(width, end.0));
+            let (mut sums, mut lane) = (ActivityTimes::default(), StateBins::new(width, end.0));
             for (from, to, doing) in timeline.between(Nanos::ZERO, end) {
-                if doing != Doing::Absent {
+                if doing != ThreadActivity::Absent {
                     sums.add(doing, to - from);
                     lane.add(from.0, to.0, doing);
                 }
             }
             threads.push(sums);
-            lanes.push(lane.named(name));
+            lanes.push(lane.into_lane(name));
         }
-        Self { path, threads, over_time: OverTime { bin_ns: width, lanes } }
+        Self { path, threads, over_time: StatesOverTime { bin_ns: width, lanes } }
     }
 
     /// The parts of the critical path, the longest first; `partitions` are the names of mounts.
-    pub fn spent(&self, partitions: &[&str]) -> Vec<Spent> {
-        let mut out: Vec<Spent> = Vec::new();
+    pub fn user_wait_parts(&self, partitions: &[&str]) -> Vec<UserWaitPart> {
+        let mut out: Vec<UserWaitPart> = Vec::new();
         for (doing, time) in self.path.iter() {
             let Some(state) = doing.state() else { continue };
             let (wait, place) = match doing {
-                Doing::Storage(wait, place) => (Some(wait.name()), place),
+                ThreadActivity::Storage(wait, place) => (Some(wait.name()), place),
                 _ => (None, None),
             };
             let partition = place.map(|(_, mount)| partitions[usize::from(mount.0)].to_owned());
-            let spent =
-                Spent { state, wait, class: place.map(|(class, _)| class.name()), partition, ns: time.0 };
+            let spent = UserWaitPart {
+                state,
+                wait,
+                class: place.map(|(class, _)| class.name()),
+                partition,
+                ns: time.0,
+            };
             match out.iter_mut().find(|other| {
                 (other.state, other.wait, other.class, &other.partition)
                     == (spent.state, spent.wait, spent.class, &spent.partition)
@@ -179,7 +184,7 @@ impl Attribution {
     }
 
     pub fn thread_results(&self, names: &[&str]) -> Vec<ThreadResult> {
-        let result = |(sums, name): (&Sums, &&str)| {
+        let result = |(sums, name): (&ActivityTimes, &&str)| {
             let states = StateTimes::of(sums);
             ThreadResult { name: (*name).to_owned(), alive_ns: states.total(), states }
         };
@@ -188,18 +193,18 @@ impl Attribution {
 }
 
 /// Time by state in bins of equal width.
-struct Bins {
+struct StateBins {
     width: i64,
     count: usize,
     states: BTreeMap<&'static str, Vec<i64>>,
 }
 
-impl Bins {
+impl StateBins {
     fn new(width: i64, end: i64) -> Self {
         Self { width, count: (end / width + i64::from(end % width > 0)) as usize, states: BTreeMap::new() }
     }
 
-    fn add(&mut self, from: i64, to: i64, doing: Doing) {
+    fn add(&mut self, from: i64, to: i64, doing: ThreadActivity) {
         let Some(state) = doing.state() else { return };
         let bins = self.states.entry(state.name()).or_insert_with(|| vec![0; self.count]);
         let mut at = from;
@@ -211,7 +216,7 @@ impl Bins {
         }
     }
 
-    fn named(self, name: &str) -> Lane {
-        Lane { name: name.to_owned(), states: self.states }
+    fn into_lane(self, name: &str) -> ThreadStateLane {
+        ThreadStateLane { name: name.to_owned(), states: self.states }
     }
 }

@@ -3,24 +3,24 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use emmclab_base::{Error, Kind, Nanos, Result};
-use emmclab_host::{Host, Mount};
+use emmclab_base::{Error, ErrorClass, Nanos, Result};
+use emmclab_host::{Mount, SimulatedHost};
 use emmclab_replay::{ClosedLoop, SimulationResult};
 
-use crate::block_device::BlockDevice;
-use crate::code::Code;
-use crate::engine::{Engine, Fixed};
-use crate::files::Files;
-use crate::hosts::{HostSetup, Periodic, mount_of};
-use crate::program::Program;
-use crate::result::{AppResult, Attribution};
-use crate::storage::{FileStore, RealFiles, RealStorage, Simulated, Storage};
+use crate::block_device::SimulatedBlockDevice;
+use crate::engine::{ProgramEngine, RunConstants};
+use crate::files::ProgramFiles;
+use crate::hosts::{HostSetup, PeriodicWork, mount_of};
+use crate::program::AppProgram;
+use crate::result::{AppResult, TimeAttribution};
+use crate::storage::{FileStore, RealFiles, RealStorage, SimulatedStorage, StorageBackend};
+use crate::thread_code::ProgramCode;
 use crate::tracks::ThreadTimes;
-use crate::what_if::WhatIf;
+use crate::what_if::WhatIfTarget;
 
 /// How a program is run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunOptions {
+pub struct ProgramRunOptions {
     /// The network, by its name in the host.
     pub network: String,
     /// Seed of the random draws.
@@ -28,10 +28,10 @@ pub struct RunOptions {
     /// Maximum duration of the run; a longer run is an error.
     pub limit: Nanos,
     /// Parts of the storage that are infinitely fast; only for simulated runs.
-    pub what_if: Vec<WhatIf>,
+    pub what_if: Vec<WhatIfTarget>,
 }
 
-impl Default for RunOptions {
+impl Default for ProgramRunOptions {
     fn default() -> Self {
         Self { network: "wifi".to_owned(), seed: 1, limit: Nanos::from_secs(86_400), what_if: Vec::new() }
     }
@@ -41,13 +41,13 @@ impl Default for RunOptions {
 /// on the device, and not in the page cache.
 ///
 /// # Errors
-/// [`Kind::Config`] for partitions that do not fit the device, files that do not fit a partition, an unknown network, a deadlock (with the
+/// [`ErrorClass::Config`] for partitions that do not fit the device, files that do not fit a partition, an unknown network, a deadlock (with the
 /// threads and what each waits for) and a run that exceeds its limit. Also for errors of the device.
-pub fn run<D: BlockDevice>(
-    program: &Program,
+pub fn run<D: SimulatedBlockDevice>(
+    program: &AppProgram,
     setup: &HostSetup,
     device: &mut D,
-    options: &RunOptions,
+    options: &ProgramRunOptions,
 ) -> Result<AppResult> {
     run_in_detail(program, setup, device, options).map(|(result, _)| result)
 }
@@ -58,10 +58,10 @@ pub fn run<D: BlockDevice>(
 /// # Errors
 /// As [`run`], and if the recorder cannot write.
 pub fn run_simulated(
-    program: &Program,
+    program: &AppProgram,
     setup: &HostSetup,
     mut device: ClosedLoop,
-    options: &RunOptions,
+    options: &ProgramRunOptions,
     about: Option<&str>,
 ) -> Result<(AppResult, SimulationResult)> {
     let (app, threads) = run_in_detail(program, setup, &mut device, options)?;
@@ -73,27 +73,27 @@ pub fn run_simulated(
     Ok((app, result))
 }
 
-fn run_in_detail<D: BlockDevice>(
-    program: &Program,
+fn run_in_detail<D: SimulatedBlockDevice>(
+    program: &AppProgram,
     setup: &HostSetup,
     device: &mut D,
-    options: &RunOptions,
+    options: &ProgramRunOptions,
 ) -> Result<(AppResult, ThreadTimes)> {
     let named = setup.mounts(device.sectors())?;
     let partitions: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
     for part in &options.what_if {
-        if let WhatIf::Partition(name) = part
+        if let WhatIfTarget::Partition(name) = part
             && !partitions.contains(&name.as_str())
         {
-            return Err(Error::new(Kind::Config, "the host has no such partition")
+            return Err(Error::new(ErrorClass::Config, "the host has no such partition")
                 .of_field("partition", 0, name.as_bytes())
                 .hint(format!("there are: {}", partitions.join(", "))));
         }
     }
     let mounts: Vec<Mount> = named.iter().map(|(_, mount)| *mount).collect();
-    let mut host = Host::new(setup.kernel()?, &mounts)?;
+    let mut host = SimulatedHost::new(setup.kernel()?, &mounts)?;
     let files = files_of(program, options.seed, &named, &mut host)?;
-    let mut storage = Simulated::new(host, device, partitions.clone(), &options.what_if);
+    let mut storage = SimulatedStorage::new(host, device, partitions.clone(), &options.what_if);
     let (found, times) = run_on(program, &setup.periodic, setup, options, &partitions, files, &mut storage)?;
     let kernel_cpu = storage.kernel_cpu_ns() * millionths(setup.cpu_factor) / 1_000_000;
     let result = AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..found };
@@ -105,7 +105,7 @@ fn run_in_detail<D: BlockDevice>(
 /// # Errors
 /// As [`run`], and if a file cannot be written.
 pub fn prepare_live(
-    program: &Program,
+    program: &AppProgram,
     setup: &HostSetup,
     sectors: u64,
     folders: &[PathBuf],
@@ -125,17 +125,17 @@ pub fn prepare_live(
 /// # Errors
 /// As [`run`], and if a file operation fails.
 pub fn run_live(
-    program: &Program,
+    program: &AppProgram,
     setup: &HostSetup,
     sectors: u64,
     folders: &[PathBuf],
-    options: &RunOptions,
+    options: &ProgramRunOptions,
 ) -> Result<AppResult> {
     let named = setup.mounts(sectors)?;
     check_folders(&named, folders)?;
     if !options.what_if.is_empty() {
         return Err(Error::new(
-            Kind::Config,
+            ErrorClass::Config,
             "a live run measures a real device, no part of which can be infinitely fast",
         )
         .in_field("what_if")
@@ -162,41 +162,41 @@ fn check_folders(named: &[(&str, Mount)], folders: &[PathBuf]) -> Result<()> {
     }
     let names: Vec<_> = named.iter().map(|(name, _)| *name).collect();
     Err(Error::new(
-        Kind::Config,
+        ErrorClass::Config,
         format!("{} folders for the partitions {}", folders.len(), names.join(", ")),
     )
     .hint("give one for each mounted partition"))
 }
 
 fn files_of(
-    program: &Program,
+    program: &AppProgram,
     seed: u64,
     named: &[(&str, Mount)],
     store: &mut impl FileStore,
-) -> Result<Files> {
-    Files::new(program, seed, |name| mount_of(named, name), store)
+) -> Result<ProgramFiles> {
+    ProgramFiles::new(program, seed, |name| mount_of(named, name), store)
 }
 
 /// Runs a program on a storage, with the periodic work of a host; the result has neither requests nor work of the kernel.
-fn run_on<S: Storage>(
-    program: &Program,
-    periodic: &[Periodic],
+fn run_on<S: StorageBackend>(
+    program: &AppProgram,
+    periodic: &[PeriodicWork],
     setup: &HostSetup,
-    options: &RunOptions,
+    options: &ProgramRunOptions,
     partitions: &[&str],
-    files: Files,
+    files: ProgramFiles,
     storage: &mut S,
 ) -> Result<(AppResult, ThreadTimes)> {
     let own_threads = program.threads.len() as u32;
     let mut program = program.clone();
-    program.threads.extend(periodic.iter().map(Periodic::thread));
+    program.threads.extend(periodic.iter().map(PeriodicWork::thread));
     program.check("")?;
     let program = &program;
-    let code = Code::of(program)?;
+    let code = ProgramCode::of(program)?;
     let network = setup.network(&options.network)?;
     let names: Vec<&str> = program.threads.iter().map(|thread| thread.name.as_str()).collect();
     let waited = names.iter().position(|name| *name == program.user_waits_for).unwrap_or_default() as u32;
-    let fixed = Fixed {
+    let fixed = RunConstants {
         program,
         code: &code,
         cores: setup.cores,
@@ -207,11 +207,11 @@ fn run_on<S: Storage>(
         round_trip: Nanos((network.round_trip_ms * 1e6).round() as i64),
         limit: options.limit,
         seed: options.seed,
-        waited,
+        awaited_thread: waited,
         own_threads,
     };
-    let outcome = Engine::new(fixed, storage, files).run()?;
-    let attribution = Attribution::of(&outcome.timelines, &names, waited, outcome.end);
+    let outcome = ProgramEngine::new(fixed, storage, files).run()?;
+    let attribution = TimeAttribution::of(&outcome.timelines, &names, waited, outcome.end);
     let result = AppResult {
         program: program.name.clone(),
         host: setup.name.clone(),
@@ -222,7 +222,7 @@ fn run_on<S: Storage>(
         runtime_ns: outcome.end.0,
         user_waits_for: program.user_waits_for.clone(),
         states: attribution.states(),
-        spent: attribution.spent(partitions),
+        spent: attribution.user_wait_parts(partitions),
         threads: attribution.thread_results(&names),
         cpu_ns: outcome.cpu.0,
         kernel_cpu_ns: None,
@@ -238,7 +238,7 @@ fn run_on<S: Storage>(
         timelines: outcome.timelines,
         names: owned(&names),
         partitions: owned(partitions),
-        waited,
+        awaited_thread: waited,
         end: outcome.end,
     };
     Ok((result, times))

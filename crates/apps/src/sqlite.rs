@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use emmclab_host::{FileId, FileOp, FolderId, MountId};
 
-use crate::draw::Draws;
-use crate::program::{Database, JournalMode, SyncCall, Synchronous};
+use crate::program::{SqliteDatabase, SqliteJournalMode, SqliteSyncCall, SqliteSynchronous};
+use crate::random_draws::ThreadDraws;
 
 /// Sizes of a rollback journal's header: a sector of 512 bytes, of which 28 are used; the first 12 hold the number of records.
 const JOURNAL_HEADER: u64 = 512;
@@ -18,35 +18,35 @@ const FRAME_HEADER: u64 = 24;
 
 /// The state of a database.
 #[derive(Debug)]
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteState {
     file: FileId,
     journal: FileId,
     folder: (MountId, FolderId),
     page: u64,
-    mode: JournalMode,
-    synchronous: Synchronous,
+    mode: SqliteJournalMode,
+    synchronous: SqliteSynchronous,
     data_only: bool,
     checkpoint: u64,
     /// Number of pages in the file, and in its working set.
     pages: u64,
-    working: u64,
+    working_set_pages: u64,
     /// Whether the journal exists.
     journal_exists: bool,
     /// Number of frames in the write-ahead log since its last restart, and the pages in them.
     frames: u64,
     logged: BTreeSet<u64>,
     /// Pages in the pager's cache.
-    held: Bits,
+    cached_pages: PageNumberSet,
     /// The pages of a transaction; buffers are reused.
     touched: Vec<u64>,
-    marks: Bits,
+    marks: PageNumberSet,
 }
 
 /// A set of page numbers.
 #[derive(Debug, Default)]
-struct Bits(Vec<u64>);
+struct PageNumberSet(Vec<u64>);
 
-impl Bits {
+impl PageNumberSet {
     /// Adds a number; false if it was already in the set.
     fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
@@ -65,9 +65,9 @@ impl Bits {
     }
 }
 
-impl Sqlite {
+impl SqliteState {
     pub(crate) fn new(
-        database: &Database,
+        database: &SqliteDatabase,
         file: FileId,
         journal: FileId,
         folder: (MountId, FolderId),
@@ -81,23 +81,23 @@ impl Sqlite {
             page,
             mode: database.journal_mode,
             synchronous: database.synchronous,
-            data_only: database.sync_call == SyncCall::Fdatasync,
+            data_only: database.sync_call == SqliteSyncCall::Fdatasync,
             checkpoint: u64::from(database.checkpoint_pages),
             pages,
-            working: database.working_set.map_or(pages, |size| (size.0 / page).clamp(2, pages)),
+            working_set_pages: database.working_set.map_or(pages, |size| (size.0 / page).clamp(2, pages)),
             journal_exists: false,
             frames: 0,
             logged: BTreeSet::new(),
-            held: Bits::default(),
+            cached_pages: PageNumberSet::default(),
             touched: Vec::new(),
-            marks: Bits::default(),
+            marks: PageNumberSet::default(),
         }
     }
 
     /// Appends the operations of a query that reads this many pages.
-    pub(crate) fn query(&mut self, pages: u64, draws: &mut Draws, out: &mut impl Extend<FileOp>) {
+    pub(crate) fn query(&mut self, pages: u64, draws: &mut ThreadDraws, out: &mut impl Extend<FileOp>) {
         for _ in 0..pages {
-            let page = 1 + draws.below(self.working - 1);
+            let page = 1 + draws.below(self.working_set_pages - 1);
             self.look_at(page, out);
         }
     }
@@ -107,11 +107,11 @@ impl Sqlite {
         &mut self,
         pages: u64,
         new_pages: u64,
-        draws: &mut Draws,
+        draws: &mut ThreadDraws,
         out: &mut impl Extend<FileOp>,
     ) {
         self.choose(pages, draws);
-        if self.mode == JournalMode::Wal {
+        if self.mode == SqliteJournalMode::Wal {
             self.log_pages(new_pages, out);
             return;
         }
@@ -124,14 +124,14 @@ impl Sqlite {
             out.extend([write(self.file, page * self.page, self.page)]);
         }
         self.add_pages(new_pages);
-        self.sync(Synchronous::Normal, self.file, out);
+        self.sync(SqliteSynchronous::Normal, self.file, out);
         self.end_journal(out);
     }
 
     /// Chooses different pages at random, except the first page of the file.
-    fn choose(&mut self, pages: u64, draws: &mut Draws) {
+    fn choose(&mut self, pages: u64, draws: &mut ThreadDraws) {
         self.touched.clear();
-        let there = self.working - 1;
+        let there = self.working_set_pages - 1;
         if pages >= there {
             self.touched.extend(1..=there);
             return;
@@ -157,7 +157,7 @@ impl Sqlite {
 
     /// Reads a page that is not in the pager's cache.
     fn look_at(&mut self, page: u64, out: &mut impl Extend<FileOp>) {
-        if self.held.insert(page) {
+        if self.cached_pages.insert(page) {
             out.extend([FileOp::Read { file: self.file, offset: page * self.page, bytes: self.page }]);
         }
     }
@@ -165,16 +165,16 @@ impl Sqlite {
     /// Adds new pages. They also become a part of the working set if that is the whole file.
     fn add_pages(&mut self, new_pages: u64) {
         (self.pages..self.pages + new_pages).for_each(|page| {
-            self.held.insert(page);
+            self.cached_pages.insert(page);
         });
-        if self.working == self.pages {
-            self.working += new_pages;
+        if self.working_set_pages == self.pages {
+            self.working_set_pages += new_pages;
         }
         self.pages += new_pages;
     }
 
     /// Syncs a file if the `synchronous` setting is at least this.
-    fn sync(&self, least: Synchronous, file: FileId, out: &mut impl Extend<FileOp>) {
+    fn sync(&self, least: SqliteSynchronous, file: FileId, out: &mut impl Extend<FileOp>) {
         if self.synchronous >= least {
             out.extend([FileOp::Fsync { file, data_only: self.data_only }]);
         }
@@ -182,7 +182,7 @@ impl Sqlite {
 
     /// Writes the old pages to the rollback journal and makes it durable.
     fn begin_journal(&mut self, out: &mut impl Extend<FileOp>) {
-        if self.mode == JournalMode::Off {
+        if self.mode == SqliteJournalMode::Off {
             return;
         }
         let created = !self.journal_exists;
@@ -200,13 +200,13 @@ impl Sqlite {
             }
         }
         // The records must be durable before their number.
-        self.sync(Synchronous::Full, self.journal, out);
-        if created && self.synchronous == Synchronous::Full {
+        self.sync(SqliteSynchronous::Full, self.journal, out);
+        if created && self.synchronous == SqliteSynchronous::Full {
             self.sync_folder(out);
         }
         out.extend([write(self.journal, 0, COUNT_BYTES)]);
-        self.sync(Synchronous::Normal, self.journal, out);
-        if created && self.synchronous == Synchronous::Normal {
+        self.sync(SqliteSynchronous::Normal, self.journal, out);
+        if created && self.synchronous == SqliteSynchronous::Normal {
             self.sync_folder(out);
         }
     }
@@ -220,19 +220,19 @@ impl Sqlite {
     /// Ends the transaction by invalidating the journal; after that it is not rolled back.
     fn end_journal(&mut self, out: &mut impl Extend<FileOp>) {
         match self.mode {
-            JournalMode::Delete => {
+            SqliteJournalMode::Delete => {
                 out.extend([FileOp::Close { file: self.journal }, FileOp::Unlink { file: self.journal }]);
                 self.journal_exists = false;
             }
-            JournalMode::Truncate => {
+            SqliteJournalMode::Truncate => {
                 out.extend([FileOp::Truncate { file: self.journal, bytes: 0 }]);
-                self.sync(Synchronous::Full, self.journal, out);
+                self.sync(SqliteSynchronous::Full, self.journal, out);
             }
-            JournalMode::Persist => {
+            SqliteJournalMode::Persist => {
                 out.extend([write(self.journal, 0, HEADER_IN_USE)]);
-                self.sync(Synchronous::Normal, self.journal, out);
+                self.sync(SqliteSynchronous::Normal, self.journal, out);
             }
-            JournalMode::Wal | JournalMode::Off => {}
+            SqliteJournalMode::Wal | SqliteJournalMode::Off => {}
         }
     }
 
@@ -252,7 +252,7 @@ impl Sqlite {
         }
         if self.frames == 0 {
             out.extend([write(self.journal, 0, WAL_HEADER)]);
-            self.sync(Synchronous::Normal, self.journal, out);
+            self.sync(SqliteSynchronous::Normal, self.journal, out);
         }
         for page in &self.touched {
             let at = WAL_HEADER + self.frames * (FRAME_HEADER + self.page);
@@ -263,13 +263,13 @@ impl Sqlite {
             self.frames += 1;
             self.logged.insert(*page);
         }
-        self.sync(Synchronous::Full, self.journal, out);
+        self.sync(SqliteSynchronous::Full, self.journal, out);
         if self.frames >= self.checkpoint {
-            self.sync(Synchronous::Normal, self.journal, out);
+            self.sync(SqliteSynchronous::Normal, self.journal, out);
             for page in &self.logged {
                 out.extend([write(self.file, page * self.page, self.page)]);
             }
-            self.sync(Synchronous::Normal, self.file, out);
+            self.sync(SqliteSynchronous::Normal, self.file, out);
             self.logged.clear();
             self.frames = 0;
         }
@@ -283,21 +283,21 @@ fn write(file: FileId, offset: u64, bytes: u64) -> FileOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Program;
+    use crate::program::AppProgram;
 
-    fn sqlite(settings: &str) -> Sqlite {
+    fn sqlite(settings: &str) -> SqliteState {
         let text = format!(
             "name = \"a\"\nabout = \"\"\nsource = \"\"\nuser_waits_for = \"t\"\n[[thread]]\nname = \"t\"\nsteps = []\n\
              [[database]]\nname = \"d\"\npartition = \"p\"\nsize = \"400KB\"\n{settings}"
         );
-        let program = Program::from_toml(&text).unwrap();
-        Sqlite::new(&program.databases[0], FileId(0), FileId(1), (MountId(0), FolderId(0)))
+        let program = AppProgram::from_toml(&text).unwrap();
+        SqliteState::new(&program.databases[0], FileId(0), FileId(1), (MountId(0), FolderId(0)))
     }
 
     /// A transaction in words: reads are omitted, writes to a file are counted.
-    fn words(database: &mut Sqlite, pages: u64, new_pages: u64) -> String {
+    fn words(database: &mut SqliteState, pages: u64, new_pages: u64) -> String {
         let mut out = Vec::new();
-        database.transaction(pages, new_pages, &mut Draws::of_thread(1, 0), &mut out);
+        database.transaction(pages, new_pages, &mut ThreadDraws::of_thread(1, 0), &mut out);
         let mut words: Vec<(String, u64)> = Vec::new();
         let name = |file: FileId| ["db", "journal"][file.0 as usize];
         for operation in out {
@@ -379,7 +379,7 @@ mod tests {
     fn the_pager_reads_a_page_once() {
         let mut database = sqlite("working_set = \"40KB\"");
         let mut out = Vec::new();
-        let mut draws = Draws::of_thread(5, 0);
+        let mut draws = ThreadDraws::of_thread(5, 0);
         database.query(1000, &mut draws, &mut out);
         assert_eq!(out.len(), 9, "ten pages are in use, the first is not looked at");
         out.clear();

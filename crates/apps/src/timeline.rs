@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use emmclab_base::Nanos;
-use emmclab_host::{FileClass, MountId, Wait, WaitGroup};
+use emmclab_host::{FileClass, MountId, WaitCategory, WaitReason};
 use serde::{Serialize, Serializer};
 
 /// The states of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum State {
+pub enum ThreadState {
     /// Runs on a core.
     Running,
     /// Is ready to run, but all cores are busy.
@@ -28,7 +28,7 @@ pub enum State {
     Think,
 }
 
-impl State {
+impl ThreadState {
     /// All states.
     pub const ALL: [Self; 8] = [
         Self::Running,
@@ -56,7 +56,7 @@ impl State {
     }
 
     /// The name for users.
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Core => "waiting for a core",
@@ -69,17 +69,17 @@ impl State {
         }
     }
 
-    const fn of(wait: Wait) -> Self {
+    const fn of(wait: WaitReason) -> Self {
         match wait.group() {
-            WaitGroup::Read => Self::Read,
-            WaitGroup::Fsync => Self::Fsync,
-            WaitGroup::Throttled => Self::Throttled,
-            WaitGroup::Lock => Self::Thread,
+            WaitCategory::Read => Self::Read,
+            WaitCategory::Fsync => Self::Fsync,
+            WaitCategory::Throttled => Self::Throttled,
+            WaitCategory::Lock => Self::Thread,
         }
     }
 }
 
-impl Serialize for State {
+impl Serialize for ThreadState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
@@ -87,12 +87,12 @@ impl Serialize for State {
 
 /// A state with its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Doing {
+pub(crate) enum ThreadActivity {
     Running,
     Core,
     Network,
     /// A file operation in the host, with class and mount of the file; `None` for `sync`, which concerns all files.
-    Storage(Wait, Option<(FileClass, MountId)>),
+    Storage(WaitReason, Option<(FileClass, MountId)>),
     /// Waits until this thread lets it continue.
     Thread(u32),
     Think,
@@ -100,15 +100,15 @@ pub(crate) enum Doing {
     Absent,
 }
 
-impl Doing {
-    pub(crate) fn state(self) -> Option<State> {
+impl ThreadActivity {
+    pub(crate) fn state(self) -> Option<ThreadState> {
         Some(match self {
-            Self::Running => State::Running,
-            Self::Core => State::Core,
-            Self::Network => State::Network,
-            Self::Storage(wait, _) => State::of(wait),
-            Self::Thread(_) => State::Thread,
-            Self::Think => State::Think,
+            Self::Running => ThreadState::Running,
+            Self::Core => ThreadState::Core,
+            Self::Network => ThreadState::Network,
+            Self::Storage(wait, _) => ThreadState::of(wait),
+            Self::Thread(_) => ThreadState::Thread,
+            Self::Think => ThreadState::Think,
             Self::Absent => return None,
         })
     }
@@ -116,34 +116,38 @@ impl Doing {
 
 /// A part of a time line: the state of a thread from the end of the previous part up to a time.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct TimelinePart {
     end: Nanos,
-    doing: Doing,
+    doing: ThreadActivity,
 }
 
 /// The states of a thread, beginning at time 0.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timeline(Vec<Part>);
+pub(crate) struct ThreadTimeline(Vec<TimelinePart>);
 
-impl Timeline {
+impl ThreadTimeline {
     /// The end of the time line.
     pub fn end(&self) -> Nanos {
         self.0.last().map_or(Nanos::ZERO, |part| part.end)
     }
 
     /// Appends a state that lasted from the present end until this time.
-    pub fn push(&mut self, doing: Doing, until: Nanos) {
+    pub fn push(&mut self, doing: ThreadActivity, until: Nanos) {
         if until == self.end() {
             return;
         }
         match self.0.last_mut() {
             Some(last) if last.doing == doing => last.end = until,
-            _ => self.0.push(Part { end: until, doing }),
+            _ => self.0.push(TimelinePart { end: until, doing }),
         }
     }
 
     /// The parts between two times: begin, end and state.
-    pub fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = (Nanos, Nanos, Doing)> + '_ {
+    pub fn between(
+        &self,
+        from: Nanos,
+        to: Nanos,
+    ) -> impl Iterator<Item = (Nanos, Nanos, ThreadActivity)> + '_ {
         let first = self.0.partition_point(|part| part.end <= from);
         let begin = first.checked_sub(1).map_or(Nanos::ZERO, |before| self.0[before].end);
         let mut at = begin;
@@ -160,19 +164,19 @@ impl Timeline {
 
 /// How the time that the user waited for was spent: a wait for another thread is replaced by what that thread did meanwhile.
 pub(crate) struct CriticalPath<'a> {
-    threads: &'a [&'a Timeline],
-    found: &'a mut dyn FnMut(Nanos, Nanos, Doing),
+    threads: &'a [&'a ThreadTimeline],
+    emit: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity),
 }
 
 impl<'a> CriticalPath<'a> {
     /// Calls `found` for each part of the critical path of a thread up to `end`, in order of time.
     pub fn of(
-        threads: &'a [&'a Timeline],
+        threads: &'a [&'a ThreadTimeline],
         thread: u32,
         end: Nanos,
-        found: &'a mut dyn FnMut(Nanos, Nanos, Doing),
+        found: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity),
     ) {
-        Self { threads, found }.follow(thread, Nanos::ZERO, end, 0);
+        Self { threads, emit: found }.follow(thread, Nanos::ZERO, end, 0);
     }
 
     fn follow(&mut self, thread: u32, from: Nanos, to: Nanos, depth: usize) {
@@ -181,37 +185,37 @@ impl<'a> CriticalPath<'a> {
             at = end;
             match doing {
                 // A chain of waits contains each thread at most once, and ends at a thread that does not wait for another.
-                Doing::Thread(other)
+                ThreadActivity::Thread(other)
                     if depth < self.threads.len() && (other as usize) < self.threads.len() =>
                 {
                     self.follow(other, begin, end, depth + 1);
                 }
                 // The other thread has not started yet; it is not known here which thread will start it.
-                Doing::Absent => (self.found)(begin, end, Doing::Thread(thread)),
-                doing => (self.found)(begin, end, doing),
+                ThreadActivity::Absent => (self.emit)(begin, end, ThreadActivity::Thread(thread)),
+                doing => (self.emit)(begin, end, doing),
             }
         }
         if at < to {
-            (self.found)(at, to, Doing::Thread(thread));
+            (self.emit)(at, to, ThreadActivity::Thread(thread));
         }
     }
 }
 
 /// Sums of time by state with its details.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sums(BTreeMap<Doing, Nanos>);
+pub(crate) struct ActivityTimes(BTreeMap<ThreadActivity, Nanos>);
 
-impl Sums {
-    pub fn add(&mut self, doing: Doing, time: Nanos) {
+impl ActivityTimes {
+    pub fn add(&mut self, doing: ThreadActivity, time: Nanos) {
         *self.0.entry(doing).or_default() += time;
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Doing, Nanos)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (ThreadActivity, Nanos)> + '_ {
         self.0.iter().map(|(doing, time)| (*doing, *time))
     }
 
     /// The time in a state.
-    pub fn of(&self, state: State) -> Nanos {
+    pub fn of(&self, state: ThreadState) -> Nanos {
         self.iter().filter(|(doing, _)| doing.state() == Some(state)).map(|(_, time)| time).sum()
     }
 }
@@ -220,15 +224,15 @@ impl Sums {
 mod tests {
     use super::*;
 
-    fn timeline(parts: &[(i64, Doing)]) -> Timeline {
-        let mut out = Timeline::default();
+    fn timeline(parts: &[(i64, ThreadActivity)]) -> ThreadTimeline {
+        let mut out = ThreadTimeline::default();
         for (end, doing) in parts {
             out.push(*doing, Nanos(*end));
         }
         out
     }
 
-    fn path(threads: &[&Timeline], end: i64) -> Vec<(i64, i64, Doing)> {
+    fn path(threads: &[&ThreadTimeline], end: i64) -> Vec<(i64, i64, ThreadActivity)> {
         let mut out = Vec::new();
         let mut found = |from: Nanos, to: Nanos, doing| out.push((from.0, to.0, doing));
         CriticalPath::of(threads, 0, Nanos(end), &mut found);
@@ -237,37 +241,49 @@ mod tests {
 
     #[test]
     fn a_wait_for_a_thread_is_what_that_thread_did() {
-        let read = Doing::Storage(Wait::Read, None);
-        let user = timeline(&[(10, Doing::Running), (50, Doing::Thread(1)), (60, Doing::Running)]);
-        let worker = timeline(&[(20, Doing::Think), (30, Doing::Thread(2)), (50, Doing::Network)]);
-        let third = timeline(&[(25, read), (90, Doing::Running)]);
+        let read = ThreadActivity::Storage(WaitReason::Read, None);
+        let user = timeline(&[
+            (10, ThreadActivity::Running),
+            (50, ThreadActivity::Thread(1)),
+            (60, ThreadActivity::Running),
+        ]);
+        let worker = timeline(&[
+            (20, ThreadActivity::Think),
+            (30, ThreadActivity::Thread(2)),
+            (50, ThreadActivity::Network),
+        ]);
+        let third = timeline(&[(25, read), (90, ThreadActivity::Running)]);
         assert_eq!(
             path(&[&user, &worker, &third], 60),
             [
-                (0, 10, Doing::Running),
-                (10, 20, Doing::Think),
+                (0, 10, ThreadActivity::Running),
+                (10, 20, ThreadActivity::Think),
                 (20, 25, read),
-                (25, 30, Doing::Running),
-                (30, 50, Doing::Network),
-                (50, 60, Doing::Running),
+                (25, 30, ThreadActivity::Running),
+                (30, 50, ThreadActivity::Network),
+                (50, 60, ThreadActivity::Running),
             ]
         );
     }
 
     #[test]
     fn the_path_covers_the_run_where_the_other_thread_is_not_there() {
-        let user = timeline(&[(10, Doing::Thread(1)), (12, Doing::Running)]);
-        let late = timeline(&[(4, Doing::Absent), (8, Doing::Running)]);
+        let user = timeline(&[(10, ThreadActivity::Thread(1)), (12, ThreadActivity::Running)]);
+        let late = timeline(&[(4, ThreadActivity::Absent), (8, ThreadActivity::Running)]);
         let parts = path(&[&user, &late], 12);
         let total: i64 = parts.iter().map(|(from, to, _)| to - from).sum();
         assert_eq!(total, 12);
-        assert_eq!(parts[1], (4, 8, Doing::Running));
-        assert_eq!(parts[2], (8, 10, Doing::Thread(1)));
+        assert_eq!(parts[1], (4, 8, ThreadActivity::Running));
+        assert_eq!(parts[2], (8, 10, ThreadActivity::Thread(1)));
     }
 
     #[test]
     fn equal_states_are_one_part_and_empty_ones_none() {
-        let one = timeline(&[(5, Doing::Running), (5, Doing::Think), (9, Doing::Running)]);
+        let one = timeline(&[
+            (5, ThreadActivity::Running),
+            (5, ThreadActivity::Think),
+            (9, ThreadActivity::Running),
+        ]);
         assert_eq!(one.0.len(), 1);
         assert_eq!(one.end(), Nanos(9));
     }

@@ -2,23 +2,23 @@
 
 use std::str::FromStr;
 
-use emmclab_base::{Error, Kind, Op, Result};
-use emmclab_host::{BlockRequest, Cause, FileClass};
+use emmclab_base::{Error, ErrorClass, Op, Result};
+use emmclab_host::{FileClass, HostBlockRequest, IoCause};
 
 /// A part of the storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WhatIf {
+pub enum WhatIfTarget {
     /// Every request to this partition.
     Partition(String),
     /// Every request whose first block is of this class.
     Class(FileClass),
     /// Every request of this operation.
-    Operation(Operation),
+    Operation(RequestPurpose),
 }
 
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum RequestPurpose {
     /// Reads, including read-ahead.
     Read,
     /// Writes that a sync waits for, commits, and flushes.
@@ -27,7 +27,7 @@ pub enum Operation {
     WriteBack,
 }
 
-impl Operation {
+impl RequestPurpose {
     /// All operations.
     pub const ALL: [Self; 3] = [Self::Read, Self::Fsync, Self::WriteBack];
 
@@ -40,27 +40,29 @@ impl Operation {
         }
     }
 
-    fn of(block: &BlockRequest) -> Self {
+    fn of(block: &HostBlockRequest) -> Self {
         match block.cause {
             _ if block.request.op == Op::Read => Self::Read,
-            Cause::Caller(_) | Cause::Commit => Self::Fsync,
-            Cause::WriteBack | Cause::Checkpoint | Cause::Cleaning | Cause::ReadAhead => Self::WriteBack,
+            IoCause::Caller(_) | IoCause::Commit => Self::Fsync,
+            IoCause::WriteBack | IoCause::Checkpoint | IoCause::Cleaning | IoCause::ReadAhead => {
+                Self::WriteBack
+            }
         }
     }
 }
 
-impl WhatIf {
+impl WhatIfTarget {
     /// Whether a request belongs to this part; `partition` is the name of its mount.
-    pub(crate) fn takes(&self, block: &BlockRequest, partition: &str) -> bool {
+    pub(crate) fn takes(&self, block: &HostBlockRequest, partition: &str) -> bool {
         match self {
             Self::Partition(name) => name == partition,
             Self::Class(class) => *class == block.class,
-            Self::Operation(operation) => *operation == Operation::of(block),
+            Self::Operation(operation) => *operation == RequestPurpose::of(block),
         }
     }
 }
 
-impl std::fmt::Display for WhatIf {
+impl std::fmt::Display for WhatIfTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Partition(name) => write!(f, "partition={name}"),
@@ -70,11 +72,11 @@ impl std::fmt::Display for WhatIf {
     }
 }
 
-impl FromStr for WhatIf {
+impl FromStr for WhatIfTarget {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let refused = |problem: &str, hint: String| {
-            Err(Error::new(Kind::Config, problem).of_field("what-if", 0, text.as_bytes()).hint(hint))
+            Err(Error::new(ErrorClass::Config, problem).of_field("what-if", 0, text.as_bytes()).hint(hint))
         };
         let Some((key, value)) = text.split_once('=') else {
             return refused("is not KEY=VALUE", "as partition=data, class=database, op=fsync".to_owned());
@@ -85,9 +87,9 @@ impl FromStr for WhatIf {
                 Some(class) => Ok(Self::Class(class)),
                 None => refused("is not a class of files", one_of(FileClass::ALL.map(FileClass::name))),
             },
-            "op" => match Operation::ALL.into_iter().find(|operation| operation.name() == value) {
+            "op" => match RequestPurpose::ALL.into_iter().find(|operation| operation.name() == value) {
                 Some(operation) => Ok(Self::Operation(operation)),
-                None => refused("is not an operation", one_of(Operation::ALL.map(Operation::name))),
+                None => refused("is not an operation", one_of(RequestPurpose::ALL.map(RequestPurpose::name))),
             },
             _ => refused("is not a part of the storage", one_of(["partition", "class", "op"])),
         }
@@ -105,10 +107,10 @@ mod tests {
     #[test]
     fn a_part_is_written_as_it_is_read_and_unknown_ones_are_refused() {
         for text in ["partition=data", "class=database_journal", "op=fsync", "op=write_back"] {
-            assert_eq!(text.parse::<WhatIf>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<WhatIfTarget>().unwrap().to_string(), text);
         }
         for text in ["data", "class=db", "op=seek", "disk=a", ""] {
-            assert!(text.parse::<WhatIf>().unwrap_err().hint_text().is_some(), "{text}");
+            assert!(text.parse::<WhatIfTarget>().unwrap_err().hint_text().is_some(), "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 /// The role of a run of sectors of a write in an ext4 file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Role {
+pub enum BlockRole {
     /// Contents of files, and every block that is none of the following.
     Data,
     /// The superblock, or a copy of it.
@@ -34,7 +34,7 @@ pub enum Role {
     FastCommit,
 }
 
-impl Role {
+impl BlockRole {
     /// All roles.
     pub const ALL: [Self; 14] = [
         Self::Data,
@@ -123,12 +123,12 @@ impl SectorSet {
     }
 }
 
-/// A run of sectors of a write and its role. The notes of a write cover it from its first sector on, without gaps; a run of [`Role::Data`]
+/// A run of sectors of a write and its role. The notes of a write cover it from its first sector on, without gaps; a run of [`BlockRole::Data`]
 /// may have any length; a run of another role is a block, or a part of one if the write begins or ends inside the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockNote {
     /// Its role.
-    pub role: Role,
+    pub role: BlockRole,
     /// Length in sectors.
     pub sectors: u32,
     /// For a logged block: the home of its first sector in this run; `None` if its descriptor was not written before it. For the
@@ -145,7 +145,7 @@ pub struct BlockNote {
 
 impl BlockNote {
     /// A run of which only the role is known.
-    pub const fn new(role: Role, sectors: u32) -> Self {
+    pub const fn new(role: BlockRole, sectors: u32) -> Self {
         Self { role, sectors, home: None, transaction: None, changed: None }
     }
 }

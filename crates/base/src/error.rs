@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Classes of errors, for code that reacts to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorClass {
     /// The operating system refused.
     Io,
     /// The input holds no request.
@@ -37,11 +37,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error with its place. Built up on the way out: the parser knows field and value, the reader adds file and line.
 #[derive(Debug)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorDetails>);
 
 #[derive(Debug)]
-struct Inner {
-    kind: Kind,
+struct ErrorDetails {
+    kind: ErrorClass,
     problem: String,
     file: Option<PathBuf>,
     line: Option<u64>,
@@ -56,8 +56,8 @@ struct Inner {
 
 impl Error {
     /// A new error; `problem` is a phrase without a capital or a full stop.
-    pub fn new(kind: Kind, problem: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
+    pub fn new(kind: ErrorClass, problem: impl Into<String>) -> Self {
+        Self(Box::new(ErrorDetails {
             kind,
             problem: problem.into(),
             file: None,
@@ -79,7 +79,7 @@ impl Error {
             Ok(own) => return own.in_file(path),
             Err(error) => error,
         };
-        let kind = if error.kind() == Cause::InvalidData { Kind::Syntax } else { Kind::Io };
+        let kind = if error.kind() == Cause::InvalidData { ErrorClass::Syntax } else { ErrorClass::Io };
         let said = if error.kind() == Cause::NotFound { missing(path).to_owned() } else { error.to_string() };
         let mut out = Self::new(kind, said.split(" (os error").next().unwrap_or_default()).in_file(path);
         out.0.source = Some(Box::new(error));
@@ -145,7 +145,7 @@ impl Error {
     }
 
     /// The kind of the error.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorClass {
         self.0.kind
     }
 

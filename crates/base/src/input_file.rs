@@ -150,7 +150,7 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
-    use crate::error::{Error, Kind};
+    use crate::error::{Error, ErrorClass};
     use crate::interrupt::interruptible;
 
     fn fifo(name: &str) -> PathBuf {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn interrupted<T: std::fmt::Debug>(path: &Path, result: io::Result<T>) {
-        assert_eq!(Error::io(path, result.unwrap_err()).kind(), Kind::Interrupted);
+        assert_eq!(Error::io(path, result.unwrap_err()).kind(), ErrorClass::Interrupted);
     }
 
     #[test]

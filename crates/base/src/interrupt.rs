@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorClass, Result};
 
 /// Time between two polls, which may cost the lock of an interpreter.
 const EVERY: Duration = Duration::from_millis(50);
@@ -20,9 +20,9 @@ thread_local! {
 }
 
 /// Restores the previous poll when it is dropped, so also if the work panics.
-struct Former(Option<Poll>);
+struct PreviousPoll(Option<Poll>);
 
-impl Drop for Former {
+impl Drop for PreviousPoll {
     fn drop(&mut self) {
         POLL.set(self.0);
     }
@@ -30,14 +30,14 @@ impl Drop for Former {
 
 /// Executes `work`, in which [`check`] fails once `poll` returns true; work on other threads is not affected.
 pub fn interruptible<T>(poll: Poll, work: impl FnOnce() -> T) -> T {
-    let _former = Former(POLL.replace(Some(poll)));
+    let _former = PreviousPoll(POLL.replace(Some(poll)));
     work()
 }
 
 /// Fails if the work of this thread is to be interrupted. Reads the clock on each call, and polls at most every 50 ms.
 ///
 /// # Errors
-/// [`Kind::Interrupted`] if the poll returns true.
+/// [`ErrorClass::Interrupted`] if the poll returns true.
 pub fn check() -> Result<()> {
     let Some(poll) = POLL.get() else { return Ok(()) };
     let now = Instant::now();
@@ -45,7 +45,7 @@ pub fn check() -> Result<()> {
         return Ok(());
     }
     LAST.set(Some(now));
-    if poll() { Err(Error::new(Kind::Interrupted, "interrupted")) } else { Ok(()) }
+    if poll() { Err(Error::new(ErrorClass::Interrupted, "interrupted")) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_mins(1) {
             if let Err(error) = check() {
-                return error.kind() == Kind::Interrupted;
+                return error.kind() == ErrorClass::Interrupted;
             }
             if POLL.get().is_none() {
                 return false;

@@ -4,28 +4,28 @@
 //! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
 
 mod block_note;
-mod closest;
+mod closest_word;
+mod command_flags;
+mod device_health;
 mod error;
-mod flags;
-mod health;
 mod input_file;
 pub mod interrupt;
-mod modifiers;
 mod op;
-mod ranges;
 mod request;
+mod request_flags;
+mod sector_range_map;
 mod settings_file;
 mod units;
 
-pub use block_note::{BlockNote, Role, SectorSet};
-pub use closest::closest;
-pub use error::{Error, Kind, Result};
-pub use flags::Flags;
-pub use health::Health;
+pub use block_note::{BlockNote, BlockRole, SectorSet};
+pub use closest_word::closest;
+pub use command_flags::CommandFlags;
+pub use device_health::DeviceHealth;
+pub use error::{Error, ErrorClass, Result};
 pub use input_file::{InputFile, open_pipe, open_seekable, wait_writable};
-pub use modifiers::Modifiers;
 pub use op::Op;
-pub use ranges::Ranges;
 pub use request::{NameId, Request};
+pub use request_flags::RequestFlags;
+pub use sector_range_map::SectorRangeMap;
 pub use settings_file::read_settings;
-pub use units::{Bytes, Nanos, SECTOR_BYTES, Sector};
+pub use units::{ByteCount, Nanos, SECTOR_BYTES, Sector};

@@ -1,8 +1,8 @@
 //! One block-layer I/O.
 
-use crate::flags::Flags;
 use crate::op::Op;
-use crate::units::{Bytes, Nanos, SECTOR_BYTES, Sector};
+use crate::request_flags::RequestFlags;
+use crate::units::{ByteCount, Nanos, SECTOR_BYTES, Sector};
 
 /// Index of a process or device name in a trace's table of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub struct Request {
     /// Operation.
     pub op: Op,
     /// Property bits.
-    pub flags: Flags,
+    pub flags: RequestFlags,
     /// Id of the process that caused it.
     pub pid: Option<i32>,
     /// The name of that process, in the trace's table of names.
@@ -50,7 +50,7 @@ impl Request {
             sector,
             sectors,
             op,
-            flags: Flags(0),
+            flags: RequestFlags(0),
             pid: None,
             process: None,
             device: None,
@@ -59,8 +59,8 @@ impl Request {
 
     /// Length in bytes.
     #[inline]
-    pub const fn bytes(&self) -> Bytes {
-        Bytes(self.sectors as u64 * SECTOR_BYTES)
+    pub const fn bytes(&self) -> ByteCount {
+        ByteCount(self.sectors as u64 * SECTOR_BYTES)
     }
 
     /// The sector after the last one; saturates at the end of the address space.
@@ -72,7 +72,7 @@ impl Request {
     /// Completion of a request that succeeded: times of failed ones are in no figure of latency.
     #[inline]
     pub fn succeeded(&self) -> Option<Nanos> {
-        self.complete.filter(|_| !self.flags.contains(Flags::FAILED))
+        self.complete.filter(|_| !self.flags.contains(RequestFlags::FAILED))
     }
 
     /// Response time: from arrival to completion, as the application sees it; `None` if it failed.

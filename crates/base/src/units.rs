@@ -120,8 +120,8 @@ pub struct Sector(pub u64);
 impl Sector {
     /// The address in bytes; saturates at `u64::MAX`.
     #[inline]
-    pub const fn bytes(self) -> Bytes {
-        Bytes(self.0.saturating_mul(SECTOR_BYTES))
+    pub const fn bytes(self) -> ByteCount {
+        ByteCount(self.0.saturating_mul(SECTOR_BYTES))
     }
 }
 
@@ -134,9 +134,9 @@ impl fmt::Display for Sector {
 /// A size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Bytes(pub u64);
+pub struct ByteCount(pub u64);
 
-impl Bytes {
+impl ByteCount {
     /// The size in KB, which in the papers is 1,024 bytes.
     #[inline]
     pub fn as_kb_f64(self) -> f64 {
@@ -144,7 +144,7 @@ impl Bytes {
     }
 }
 
-impl Add for Bytes {
+impl Add for ByteCount {
     type Output = Self;
     #[inline]
     fn add(self, rhs: Self) -> Self {
@@ -152,14 +152,14 @@ impl Add for Bytes {
     }
 }
 
-impl AddAssign for Bytes {
+impl AddAssign for ByteCount {
     #[inline]
     fn add_assign(&mut self, rhs: Self) {
         self.0 += rhs.0;
     }
 }
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0..1_024 => write!(f, "{} B", self.0),

@@ -1,7 +1,7 @@
 //! Compares values by range with a plain array.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use emmclab_base::Ranges;
+use emmclab_base::SectorRangeMap;
 use proptest::prelude::*;
 
 const SECTORS: usize = 40;
@@ -11,7 +11,7 @@ proptest! {
     fn ranges_are_an_array_whose_equal_neighbours_are_one_run(
         steps in prop::collection::vec((0u8..4, 0..=SECTORS, 0..=SECTORS, 0u8..3), 1..60),
     ) {
-        let (mut ranges, mut model) = (Ranges::default(), [None::<u8>; SECTORS]);
+        let (mut ranges, mut model) = (SectorRangeMap::default(), [None::<u8>; SECTORS]);
         for (kind, a, b, value) in steps {
             let (first, end) = (a as u64, b as u64);
             let range = a..b.max(a);
@@ -60,7 +60,7 @@ proptest! {
 
 #[test]
 fn a_gigabyte_is_one_run() {
-    let mut ranges = Ranges::default();
+    let mut ranges = SectorRangeMap::default();
     ranges.set(0, 1 << 21, 1);
     assert_eq!(ranges.iter().collect::<Vec<_>>(), [(0, 1 << 21, &1)]);
     ranges.set(8, 16, 2);

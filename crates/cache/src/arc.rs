@@ -3,9 +3,9 @@
 //! `T1` holds pages touched once recently, `T2` pages touched again; `B1` and `B2` remember the pages that were evicted from them.
 //! A touch of a remembered page changes the target size of `T1` in favour of the list that should have kept the page.
 
-use crate::hash::Key;
-use crate::lists::Lists;
-use crate::policy::Policy;
+use crate::page_hash::Key;
+use crate::page_lists::PageLists;
+use crate::policy::SimulatedCache;
 
 const T1: usize = 0;
 const T2: usize = 1;
@@ -13,16 +13,16 @@ const B1: usize = 2;
 const B2: usize = 3;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Arc {
+pub(crate) struct ArcCache {
     pages: usize,
-    lists: Lists<4>,
+    lists: PageLists<4>,
     /// Target size of `T1`, the paper's `p`.
     target: f64,
 }
 
-impl Arc {
+impl ArcCache {
     pub fn new(pages: usize) -> Self {
-        Self { pages, lists: Lists::default(), target: 0.0 }
+        Self { pages, lists: PageLists::default(), target: 0.0 }
     }
 
     /// Evicts a page from `T1` or `T2` into the list that remembers its evicted pages.
@@ -59,7 +59,7 @@ impl Arc {
     }
 }
 
-impl Policy for Arc {
+impl SimulatedCache for ArcCache {
     fn touch(&mut self, page: Key) -> bool {
         let ratio = |more: usize, less: usize| (more as f64 / less as f64).max(1.0);
         let list = self.lists.list_of(page);

@@ -2,31 +2,31 @@
 
 use std::collections::VecDeque;
 
-use crate::hash::{Key, KeySet};
-use crate::policy::Policy;
+use crate::page_hash::{Key, KeySet};
+use crate::policy::SimulatedCache;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Fifo {
+pub(crate) struct FifoCache {
     pages: usize,
-    held: KeySet,
+    resident: KeySet,
     queue: VecDeque<Key>,
 }
 
-impl Fifo {
+impl FifoCache {
     pub fn new(pages: usize) -> Self {
-        Self { pages, held: KeySet::default(), queue: VecDeque::new() }
+        Self { pages, resident: KeySet::default(), queue: VecDeque::new() }
     }
 }
 
-impl Policy for Fifo {
+impl SimulatedCache for FifoCache {
     fn touch(&mut self, page: Key) -> bool {
-        if !self.held.insert(page) {
+        if !self.resident.insert(page) {
             return true;
         }
         if self.queue.len() == self.pages
             && let Some(oldest) = self.queue.pop_front()
         {
-            self.held.remove(&oldest);
+            self.resident.remove(&oldest);
         }
         self.queue.push_back(page);
         false

@@ -16,17 +16,17 @@
 mod arc;
 mod clock;
 mod fifo;
-mod hash;
-mod lists;
 mod lru;
 mod miss_ratios;
 mod misses;
 mod options;
+mod page_hash;
+mod page_lists;
 mod policy;
 mod s3_fifo;
-mod tier;
+mod sampled_tier;
 
-pub use hash::spread;
 pub use miss_ratios::{MissRatioRow, MissRatios};
 pub use options::{CacheOptions, CachedOps, DEFAULT_SIZES_KB};
-pub use policy::{PolicyKind, policies};
+pub use page_hash::hash_page;
+pub use policy::{ReplacementPolicy, policies};

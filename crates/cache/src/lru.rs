@@ -3,8 +3,8 @@
 //!
 //! Each page has the position of its last touch; a binary indexed tree counts the pages with a later position.
 
-use crate::hash::{Key, KeyMap, is_sampled};
-use crate::misses::Misses;
+use crate::misses::MissEstimate;
+use crate::page_hash::{Key, KeyMap, is_sampled};
 
 /// Initial number of positions.
 const FEWEST: usize = 1_024;
@@ -15,22 +15,27 @@ pub(crate) const MOST: usize = 1 << 20;
 
 /// The misses of LRU caches of several sizes.
 #[derive(Clone, Debug)]
-pub(crate) struct Lru {
-    stack: Stack,
+pub(crate) struct LruMissCurve {
+    stack: LruStack,
     /// Sizes in pages, ascending.
     sizes: Vec<u64>,
     /// For each size, the touches whose distance fits into it but not into a smaller one; last, those that fit into none.
-    fits: Vec<Misses>,
+    smallest_fit: Vec<MissEstimate>,
     /// The sampling of the pages that are touched.
     shift: u32,
 }
 
-impl Lru {
+impl LruMissCurve {
     /// Caches of these sizes, for which at most `most` pages are kept, and of which only a sample of one page in `2^shift` is
     /// touched.
     pub fn new(sizes: &[u64], most: usize, shift: u32) -> Self {
-        let stack = Stack::new(sizes.last().map_or(1, |size| *size as usize), most);
-        Self { stack, sizes: sizes.to_vec(), fits: vec![Misses::default(); sizes.len() + 1], shift }
+        let stack = LruStack::new(sizes.last().map_or(1, |size| *size as usize), most);
+        Self {
+            stack,
+            sizes: sizes.to_vec(),
+            smallest_fit: vec![MissEstimate::default(); sizes.len() + 1],
+            shift,
+        }
     }
 
     #[inline]
@@ -38,13 +43,13 @@ impl Lru {
         let shift = self.shift + self.stack.shift;
         if is_sampled(page, shift) {
             let distance = self.stack.touch(page).unwrap_or(usize::MAX) as u64;
-            self.fits[self.sizes.partition_point(|size| *size <= distance)].count(page, shift);
+            self.smallest_fit[self.sizes.partition_point(|size| *size <= distance)].count(page, shift);
         }
     }
 
     /// Misses by size: those that do not fit into it.
-    pub fn misses(&self) -> Vec<Misses> {
-        let mut misses = self.fits[1..].to_vec();
+    pub fn misses(&self) -> Vec<MissEstimate> {
+        let mut misses = self.smallest_fit[1..].to_vec();
         for size in (1..misses.len()).rev() {
             misses[size - 1] = misses[size - 1].plus(&misses[size]);
         }
@@ -57,13 +62,13 @@ impl Lru {
 
 /// Computes stack distances below a bound; pages further down the stack are forgotten.
 #[derive(Clone, Debug)]
-struct Stack {
+struct LruStack {
     /// One page in `2^shift` is touched.
     shift: u32,
     /// Number of pages that are kept at least, if all are sampled.
     depth: usize,
     /// Number of pages that are kept at most.
-    most: usize,
+    most_pages: usize,
     positions: KeyMap<u32>,
     /// The page of each position; outdated if the page has a later position.
     pages: Vec<Key>,
@@ -71,11 +76,11 @@ struct Stack {
     tree: Vec<u32>,
 }
 
-impl Stack {
+impl LruStack {
     /// A stack for distances from 0 to `depth - 1`.
     fn new(depth: usize, most: usize) -> Self {
         let positions = KeyMap::default();
-        Self { shift: 0, depth, most, positions, pages: Vec::new(), tree: vec![0; FEWEST + 1] }
+        Self { shift: 0, depth, most_pages: most, positions, pages: Vec::new(), tree: vec![0; FEWEST + 1] }
     }
 
     /// Touches a page of the sample. Returns how many other pages were touched since its last touch, estimated if pages are
@@ -125,7 +130,7 @@ impl Stack {
         loop {
             let depth = self.depth.div_ceil(1 << self.shift);
             pages.drain(..pages.len().saturating_sub(depth)).for_each(drop);
-            if pages.len() <= self.most {
+            if pages.len() <= self.most_pages {
                 break;
             }
             self.shift += 1;
@@ -147,7 +152,7 @@ impl Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::key_of;
+    use crate::page_hash::key_of;
 
     /// Touches of 40,000 pages; the first ones are touched most often.
     fn touches() -> impl Iterator<Item = Key> {
@@ -157,8 +162,8 @@ mod tests {
         })
     }
 
-    fn misses(sizes: &[u64], most: usize) -> Vec<Misses> {
-        let mut lru = Lru::new(sizes, most, 0);
+    fn misses(sizes: &[u64], most: usize) -> Vec<MissEstimate> {
+        let mut lru = LruMissCurve::new(sizes, most, 0);
         touches().for_each(|page| lru.touch(page));
         lru.misses()
     }
@@ -174,7 +179,7 @@ mod tests {
             sampled.windows(2).all(|pair| pair[1].total() <= pair[0].total()),
             "more misses in a larger cache"
         );
-        let apart = |(one, other): (&Misses, &Misses)| one.total().abs_diff(other.total()) as f64;
+        let apart = |(one, other): (&MissEstimate, &MissEstimate)| one.total().abs_diff(other.total()) as f64;
         let within = sampled.iter().zip(&exact).filter(|pair| apart(*pair) <= pair.0.error()).count();
         assert!(within >= 28, "{within} of 32 estimates are within their error");
         assert!(sampled.iter().all(|one| one.error() < 0.05 * 400_000.0));

@@ -3,12 +3,12 @@
 use emmclab_base::{Request, Result};
 use serde::Serialize;
 
-use crate::hash::{Key, key_of};
-use crate::lru::{Lru, MOST};
-use crate::misses::Misses;
+use crate::lru::{LruMissCurve, MOST};
+use crate::misses::MissEstimate;
 use crate::options::CacheOptions;
-use crate::policy::{Make, Method, PolicyKind};
-use crate::tier::Tier;
+use crate::page_hash::{Key, key_of};
+use crate::policy::{Make, ReplacementPolicy, SimulationMethod};
+use crate::sampled_tier::SampledTier;
 
 /// Sectors in a page of 4 KB.
 const PAGE_SECTORS: u64 = 8;
@@ -57,54 +57,57 @@ pub struct MissRatioRow {
 #[derive(Clone, Debug)]
 pub struct MissRatios {
     options: CacheOptions,
-    kinds: Vec<PolicyKind>,
+    kinds: Vec<ReplacementPolicy>,
     /// Sizes in pages, ascending.
     sizes: Vec<u64>,
-    lru: Lru,
+    lru: LruMissCurve,
     /// The policies with one cache for each size.
-    each: Vec<Make>,
+    constructors: Vec<Make>,
     /// One page in `2^sample` is simulated of them in a long trace.
     sample: u32,
     /// The touches so far, until there are too many for an exact simulation of `each`.
-    first: Vec<Key>,
+    first_touches: Vec<Key>,
     /// From the finest sampling to the coarsest; empty until the first touches are replayed.
-    tiers: Vec<Tier>,
+    tiers: Vec<SampledTier>,
     touches: u64,
-    others: Others,
+    other_recordings: OtherRecordingSums,
 }
 
 /// Sums of other recordings: touches, and misses by policy and size.
 #[derive(Clone, Debug, Default)]
-struct Others {
+struct OtherRecordingSums {
     touches: u64,
-    misses: Vec<Vec<Misses>>,
+    misses: Vec<Vec<MissEstimate>>,
 }
 
 impl MissRatios {
     /// Creates empty caches.
     ///
     /// # Errors
-    /// [`emmclab_base::Kind::Config`] for unknown policies and impossible sizes.
+    /// [`emmclab_base::ErrorClass::Config`] for unknown policies and impossible sizes.
     pub fn new(options: &CacheOptions) -> Result<Self> {
         let (kinds, sizes) = (options.kinds()?, options.sizes_pages()?);
-        let make = |kind: &PolicyKind| match kind.method {
-            Method::Stack => None,
-            Method::Each(make) => Some(make),
+        let make = |kind: &ReplacementPolicy| match kind.method {
+            SimulationMethod::Stack => None,
+            SimulationMethod::Each(make) => Some(make),
         };
         let pages: u64 = sizes.iter().sum();
         let sample = FINEST.max(pages.div_ceil(MOST_PAGES).next_power_of_two().ilog2());
-        let others = Others { touches: 0, misses: vec![vec![Misses::default(); sizes.len()]; kinds.len()] };
+        let others = OtherRecordingSums {
+            touches: 0,
+            misses: vec![vec![MissEstimate::default(); sizes.len()]; kinds.len()],
+        };
         let mut ratios = Self {
             options: options.clone(),
-            lru: Lru::new(&sizes, if options.exact { usize::MAX } else { MOST }, 0),
-            each: kinds.iter().filter_map(make).collect(),
+            lru: LruMissCurve::new(&sizes, if options.exact { usize::MAX } else { MOST }, 0),
+            constructors: kinds.iter().filter_map(make).collect(),
             sample,
             kinds,
             sizes,
-            first: Vec::new(),
+            first_touches: Vec::new(),
             tiers: Vec::new(),
             touches: 0,
-            others,
+            other_recordings: others,
         };
         if options.exact {
             ratios.start(0);
@@ -129,7 +132,7 @@ impl MissRatios {
     #[inline]
     fn touch(&mut self, page: Key) {
         self.lru.touch(page);
-        if !self.each.is_empty() {
+        if !self.constructors.is_empty() {
             self.touch_each(page);
         }
     }
@@ -137,8 +140,8 @@ impl MissRatios {
     #[inline]
     fn touch_each(&mut self, page: Key) {
         if self.tiers.is_empty() {
-            self.first.push(page);
-            if self.first.len() > EXACT_TOUCHES {
+            self.first_touches.push(page);
+            if self.first_touches.len() > EXACT_TOUCHES {
                 self.start(self.sample);
             }
             return;
@@ -155,8 +158,8 @@ impl MissRatios {
         let small = self.sizes.partition_point(|pages| shift > 0 && pages >> shift < LEAST_PAGES);
         let (small, large) = self.sizes.split_at(small);
         let tiers = [(0, small), (shift, large)].into_iter().filter(|(_, sizes)| !sizes.is_empty());
-        self.tiers = tiers.map(|(shift, sizes)| Tier::new(shift, &self.each, sizes)).collect();
-        for page in std::mem::take(&mut self.first) {
+        self.tiers = tiers.map(|(shift, sizes)| SampledTier::new(shift, &self.constructors, sizes)).collect();
+        for page in std::mem::take(&mut self.first_touches) {
             self.touch_each(page);
         }
     }
@@ -167,16 +170,16 @@ impl MissRatios {
         if goes_on {
             std::mem::swap(self, &mut other);
         }
-        self.others.touches += other.touches + other.others.touches;
-        add(&mut self.others.misses, &other.misses());
+        self.other_recordings.touches += other.touches + other.other_recordings.touches;
+        add(&mut self.other_recordings.misses, &other.misses());
     }
 
     /// Returns the misses by policy and size, including those of other recordings.
-    fn misses(&self) -> Vec<Vec<Misses>> {
+    fn misses(&self) -> Vec<Vec<MissEstimate>> {
         let exact;
         let tiers = if self.tiers.is_empty() {
-            let mut tier = Tier::new(0, &self.each, &self.sizes);
-            for page in &self.first {
+            let mut tier = SampledTier::new(0, &self.constructors, &self.sizes);
+            for page in &self.first_touches {
                 tier.touch(*page);
             }
             exact = [tier];
@@ -185,7 +188,7 @@ impl MissRatios {
             &self.tiers
         };
         let lru = self.lru.misses();
-        let mut each = vec![Vec::new(); self.each.len()];
+        let mut each = vec![Vec::new(); self.constructors.len()];
         for tier in tiers {
             let smaller = each.first().map_or(0, Vec::len);
             for (all, own) in each.iter_mut().zip(tier.misses(&lru[smaller..])) {
@@ -193,18 +196,18 @@ impl MissRatios {
             }
         }
         let mut each = each.into_iter();
-        let of_kind = |kind: &PolicyKind| match kind.method {
-            Method::Stack => Some(lru.clone()),
-            Method::Each(_) => each.next(),
+        let of_kind = |kind: &ReplacementPolicy| match kind.method {
+            SimulationMethod::Stack => Some(lru.clone()),
+            SimulationMethod::Each(_) => each.next(),
         };
-        let mut own: Vec<Vec<Misses>> = self.kinds.iter().filter_map(of_kind).collect();
-        add(&mut own, &self.others.misses);
+        let mut own: Vec<Vec<MissEstimate>> = self.kinds.iter().filter_map(of_kind).collect();
+        add(&mut own, &self.other_recordings.misses);
         own
     }
 
     /// Returns the curves, policy by policy; empty if no request used a cache.
     pub fn rows(&self) -> Vec<MissRatioRow> {
-        let touches = self.touches + self.others.touches;
+        let touches = self.touches + self.other_recordings.touches;
         if touches == 0 {
             return Vec::new();
         }
@@ -227,7 +230,7 @@ impl MissRatios {
 }
 
 /// Adds misses by policy and size.
-fn add(some: &mut [Vec<Misses>], others: &[Vec<Misses>]) {
+fn add(some: &mut [Vec<MissEstimate>], others: &[Vec<MissEstimate>]) {
     for (one, other) in some.iter_mut().flatten().zip(others.iter().flatten()) {
         *one = one.plus(other);
     }

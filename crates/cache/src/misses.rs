@@ -1,6 +1,6 @@
 //! The number of misses of a cache, counted or estimated from a sample of the pages.
 
-use crate::hash::{Key, group_of};
+use crate::page_hash::{Key, group_of};
 
 /// Number of groups of sampled pages; their differences give the error of an estimate.
 pub(crate) const GROUPS: usize = 16;
@@ -9,7 +9,7 @@ const T_QUANTILE: f64 = 2.131;
 
 /// Misses of a cache, or the difference between those of two.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Misses {
+pub(crate) struct MissEstimate {
     /// Those that were counted while all pages were simulated.
     counted: i64,
     /// Those of sampled pages by group, each times the number of pages for which it stands.
@@ -18,7 +18,7 @@ pub(crate) struct Misses {
     pub shift: u32,
 }
 
-impl Misses {
+impl MissEstimate {
     /// Counts a miss of a page of a sample of one in `2^shift`.
     #[inline]
     pub fn count(&mut self, page: Key, shift: u32) {
@@ -31,14 +31,14 @@ impl Misses {
     }
 
     pub fn plus(self, other: &Self) -> Self {
-        self.with(other, 1)
+        self.add_signed(other, 1)
     }
 
     pub fn minus(self, other: &Self) -> Self {
-        self.with(other, -1)
+        self.add_signed(other, -1)
     }
 
-    fn with(mut self, other: &Self, sign: i64) -> Self {
+    fn add_signed(mut self, other: &Self, sign: i64) -> Self {
         self.counted += sign * other.counted;
         for (mine, others) in self.sampled.iter_mut().zip(other.sampled) {
             *mine += sign * others;

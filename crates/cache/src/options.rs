@@ -1,9 +1,9 @@
 //! Options of the simulated caches.
 
-use emmclab_base::{Error, Kind, Op, Result};
+use emmclab_base::{Error, ErrorClass, Op, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{PolicyKind, policies};
+use crate::policy::{ReplacementPolicy, policies};
 
 /// Size of a page in KB.
 const PAGE_KB: u64 = 4;
@@ -84,16 +84,16 @@ impl CacheOptions {
     /// Returns the policies, each once, in the order of [`policies`].
     ///
     /// # Errors
-    /// [`Kind::Config`] for an unknown name, or an empty list.
-    pub(crate) fn kinds(&self) -> Result<Vec<PolicyKind>> {
+    /// [`ErrorClass::Config`] for an unknown name, or an empty list.
+    pub(crate) fn kinds(&self) -> Result<Vec<ReplacementPolicy>> {
         let all = || policies().iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
         let unknown = self.policies.iter().find(|name| !policies().iter().any(|kind| kind.name == **name));
         if let Some(name) = unknown {
-            return Err(Error::new(Kind::Config, format!("`{name}` is not a cache policy"))
+            return Err(Error::new(ErrorClass::Config, format!("`{name}` is not a cache policy"))
                 .hint(format!("choose one of: {}", all())));
         }
         if self.policies.is_empty() {
-            return Err(Error::new(Kind::Config, "there is no cache policy to simulate")
+            return Err(Error::new(ErrorClass::Config, "there is no cache policy to simulate")
                 .hint(format!("choose one of: {}", all())));
         }
         Ok(policies()
@@ -106,16 +106,16 @@ impl CacheOptions {
     /// Returns the sizes in pages, each once, in ascending order.
     ///
     /// # Errors
-    /// [`Kind::Config`] for a size that is not a positive multiple of a page or is too large, or for an empty list.
+    /// [`ErrorClass::Config`] for a size that is not a positive multiple of a page or is too large, or for an empty list.
     pub(crate) fn sizes_pages(&self) -> Result<Vec<u64>> {
         if let Some(kb) =
             self.sizes_kb.iter().find(|kb| **kb == 0 || !kb.is_multiple_of(PAGE_KB) || **kb > LARGEST_KB)
         {
-            return Err(Error::new(Kind::Config, format!("a cache of {kb} KB is impossible"))
+            return Err(Error::new(ErrorClass::Config, format!("a cache of {kb} KB is impossible"))
                 .hint("give a multiple of 4 KB, up to 64 TB"));
         }
         if self.sizes_kb.is_empty() {
-            return Err(Error::new(Kind::Config, "there is no cache size to simulate")
+            return Err(Error::new(ErrorClass::Config, "there is no cache size to simulate")
                 .hint("name one, for example 16MB"));
         }
         let mut sizes: Vec<u64> = self.sizes_kb.iter().map(|kb| kb / PAGE_KB).collect();

@@ -7,14 +7,14 @@
 
 use std::collections::VecDeque;
 
-use crate::hash::{Key, KeyMap};
-use crate::policy::Policy;
+use crate::page_hash::{Key, KeyMap};
+use crate::policy::SimulatedCache;
 
 /// Highest number of touches that is counted.
 const MOST: u8 = 3;
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum QueueSlot {
     /// In the cache; the number of touches since it entered its queue.
     Held(u8),
     /// In the ghost queue; the number of the eviction that put it there.
@@ -25,7 +25,7 @@ enum Place {
 pub(crate) struct S3Fifo {
     pages: usize,
     small_pages: usize,
-    places: KeyMap<Place>,
+    slots: KeyMap<QueueSlot>,
     small: VecDeque<Key>,
     main: VecDeque<Key>,
     /// Pages with the number of the eviction that put them here; outdated if `places` has another entry for the page.
@@ -38,7 +38,7 @@ impl S3Fifo {
         Self {
             pages,
             small_pages: (pages / 10).max(1),
-            places: KeyMap::default(),
+            slots: KeyMap::default(),
             small: VecDeque::new(),
             main: VecDeque::new(),
             ghost: VecDeque::new(),
@@ -60,11 +60,11 @@ impl S3Fifo {
 
     fn evict_small(&mut self) {
         while let Some(page) = self.small.pop_front() {
-            if matches!(self.places.get(&page), Some(Place::Held(2..))) {
+            if matches!(self.slots.get(&page), Some(QueueSlot::Held(2..))) {
                 if self.main.len() >= self.main_pages() {
                     self.evict_main();
                 }
-                self.places.insert(page, Place::Held(0));
+                self.slots.insert(page, QueueSlot::Held(0));
                 self.main.push_back(page);
             } else {
                 self.remember(page);
@@ -79,11 +79,11 @@ impl S3Fifo {
 
     fn evict_main(&mut self) {
         while let Some(page) = self.main.pop_front() {
-            if let Some(Place::Held(touches @ 1..)) = self.places.get_mut(&page) {
+            if let Some(QueueSlot::Held(touches @ 1..)) = self.slots.get_mut(&page) {
                 *touches -= 1;
                 self.main.push_back(page);
             } else {
-                self.places.remove(&page);
+                self.slots.remove(&page);
                 return;
             }
         }
@@ -92,31 +92,31 @@ impl S3Fifo {
     /// Moves a page to the ghost queue.
     fn remember(&mut self, page: Key) {
         self.evictions += 1;
-        self.places.insert(page, Place::Ghost(self.evictions));
+        self.slots.insert(page, QueueSlot::Ghost(self.evictions));
         self.ghost.push_back((page, self.evictions));
         if self.ghost.len() > self.main_pages()
             && let Some((oldest, eviction)) = self.ghost.pop_front()
-            && matches!(self.places.get(&oldest), Some(Place::Ghost(latest)) if *latest == eviction)
+            && matches!(self.slots.get(&oldest), Some(QueueSlot::Ghost(latest)) if *latest == eviction)
         {
-            self.places.remove(&oldest);
+            self.slots.remove(&oldest);
         }
     }
 }
 
-impl Policy for S3Fifo {
+impl SimulatedCache for S3Fifo {
     fn touch(&mut self, page: Key) -> bool {
-        let known = match self.places.get_mut(&page) {
-            Some(Place::Held(touches)) => {
+        let known = match self.slots.get_mut(&page) {
+            Some(QueueSlot::Held(touches)) => {
                 *touches = (*touches + 1).min(MOST);
                 return true;
             }
-            Some(Place::Ghost(_)) => true,
+            Some(QueueSlot::Ghost(_)) => true,
             None => false,
         };
         if self.small.len() + self.main.len() >= self.pages {
             self.evict();
         }
-        self.places.insert(page, Place::Held(0));
+        self.slots.insert(page, QueueSlot::Held(0));
         if known {
             self.main.push_back(page);
         } else {

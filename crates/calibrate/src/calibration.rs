@@ -25,7 +25,7 @@ pub struct CalibrateOptions {
 /// contain nothing to which it could be fitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Figure {
+pub struct FittedParameter {
     pub name: String,
     pub unit: &'static str,
     pub value: Option<f64>,
@@ -49,7 +49,7 @@ pub struct DurabilityRow {
 
 /// Requests that took at least twice the time of their operation and size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StallRow {
+pub struct CalibrationStallRow {
     /// Operation.
     pub op: &'static str,
     /// Requests of the operation.
@@ -62,7 +62,7 @@ pub struct StallRow {
 
 /// Measured and predicted service times of one size, in us; medians.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SizeRow {
+pub struct CalibrationSizeRow {
     /// Operation.
     pub op: &'static str,
     /// Size in KB.
@@ -93,9 +93,9 @@ pub struct Calibration {
     /// Flash ways that work in parallel.
     pub units: u32,
     /// Fitted figures with their error bars.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<FittedParameter>,
     /// Measured and predicted by operation and size.
-    pub sizes: Vec<SizeRow>,
+    pub sizes: Vec<CalibrationSizeRow>,
     /// Median of the absolute error over the held-out requests, in percent, each against the prediction for its operation
     /// and size.
     pub held_out_request_error_pct: f64,
@@ -110,7 +110,7 @@ pub struct Calibration {
     /// Flushes, durable writes and discards.
     pub durability: Vec<DurabilityRow>,
     /// Stalls of reads and writes, if there are enough requests and stalls.
-    pub stalls: Vec<StallRow>,
+    pub stalls: Vec<CalibrationStallRow>,
     /// Number of requests that the device serves at once.
     pub queue_depth: usize,
     /// Requests whose service began while that of others ran, from which `queue_depth` is derived; 0 if it is 1.

@@ -1,7 +1,7 @@
 //! Requests that are no plain reads and writes: flushes, writes with a flush before them or with forced unit access (FUA),
 //! and discards.
 
-use emmclab_trace::{Flags, Op, Request};
+use emmclab_trace::{Op, Request, RequestFlags};
 
 use crate::calibration::{DurabilityRow, ENOUGH};
 use rand_pcg::Pcg64;
@@ -10,7 +10,7 @@ use crate::statistics::{median, resampled};
 
 /// The times of such requests, us.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Durability {
+pub(crate) struct DurabilitySamples {
     flushes: Vec<f64>,
     preflushes: Vec<f64>,
     /// FUA writes: sectors, time from issue on, and whether this time includes a flush before the data.
@@ -18,10 +18,11 @@ pub(crate) struct Durability {
     discards: Vec<f64>,
 }
 
-impl Durability {
+impl DurabilitySamples {
     /// Adds such a request with its time from start to completion; returns false for other requests.
-    pub fn take(&mut self, request: &Request, service_us: f64) -> bool {
-        let (preflush, fua) = (request.flags.contains(Flags::PREFLUSH), request.flags.contains(Flags::FUA));
+    pub fn add(&mut self, request: &Request, service_us: f64) -> bool {
+        let (preflush, fua) =
+            (request.flags.contains(RequestFlags::PREFLUSH), request.flags.contains(RequestFlags::FUA));
         if request.op == Op::Flush {
             self.flushes.push(service_us);
             return true;

@@ -3,17 +3,17 @@
 //! Notes around the JSON are ignored. The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` represent the requests; without them,
 //! the mean does so. Every second job in order of size is held out of the fit.
 
-use emmclab_trace::{Error, Kind, Op, Result, SECTOR_BYTES};
+use emmclab_trace::{Error, ErrorClass, Op, Result, SECTOR_BYTES};
 
-use crate::fio_checks::{Entry, check, is_direct, request_bytes};
+use crate::fio_checks::{FioJobResult, check, is_direct, request_bytes};
 use crate::fio_json::results;
-use crate::samples::Samples;
+use crate::samples::ServiceSamples;
 
 /// Range of the percentiles that are used.
 const FROM_PCT: f64 = 5.0;
 const TO_PCT: f64 = 95.0;
 
-struct Job {
+struct FioJobTimes {
     op: Op,
     sectors: u32,
     count: usize,
@@ -24,16 +24,16 @@ struct Job {
 ///
 /// # Errors
 /// If the text is no fio result, or the latencies of a job are not those of single requests to a device.
-pub fn samples_of_fio(text: &str) -> Result<Samples> {
+pub fn samples_of_fio(text: &str) -> Result<ServiceSamples> {
     let (mut jobs, mut direct) = (Vec::new(), true);
     for result in results(text)? {
         let Some(values) = result["jobs"].as_array() else {
-            return Err(Error::new(Kind::Syntax, "has no list of jobs")
+            return Err(Error::new(ErrorClass::Syntax, "has no list of jobs")
                 .of_field("jobs", 0, b"")
                 .hint("run fio with --output-format=json"));
         };
         let global = &result["global options"];
-        let entries: Vec<_> = values.iter().map(|value| Entry { value, global }).collect();
+        let entries: Vec<_> = values.iter().map(|value| FioJobResult { value, global }).collect();
         check(&entries, result["fio version"].as_str().unwrap_or(""))?;
         for entry in entries {
             let before = jobs.len();
@@ -45,11 +45,11 @@ pub fn samples_of_fio(text: &str) -> Result<Samples> {
     }
     if jobs.is_empty() {
         return Err(
-            Error::new(Kind::Empty, "no job has read or written").hint("give the jobs some --runtime")
+            Error::new(ErrorClass::Empty, "no job has read or written").hint("give the jobs some --runtime")
         );
     }
     jobs.sort_by_key(|job| (job.op, job.sectors));
-    let mut samples = Samples::default();
+    let mut samples = ServiceSamples::default();
     if !direct {
         samples.warn(
             "the options of the jobs do not include direct=1: without it, fio measures the page cache of the host and not the device",
@@ -65,7 +65,7 @@ pub fn samples_of_fio(text: &str) -> Result<Samples> {
 }
 
 /// One direction of a job; `None` if it did no I/O.
-fn job(entry: Entry<'_>, key: &str, op: Op) -> Result<Option<Job>> {
+fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>> {
     let (side, name) = (&entry.value[key], entry.name());
     let count = side["total_ios"].as_u64().unwrap_or(0);
     if count == 0 {
@@ -75,7 +75,7 @@ fn job(entry: Entry<'_>, key: &str, op: Op) -> Result<Option<Job>> {
     let sectors = u32::try_from(bytes / SECTOR_BYTES).unwrap_or(0);
     if sectors == 0 || sectors > 1 << 16 {
         return Err(Error::new(
-            Kind::Value,
+            ErrorClass::Value,
             format!("job `{name}` has requests of {bytes} bytes, whose times cannot be calibrated"),
         )
         .of_field("io_bytes", 0, bytes.to_string().as_bytes())
@@ -84,7 +84,7 @@ fn job(entry: Entry<'_>, key: &str, op: Op) -> Result<Option<Job>> {
     let latency =
         ["clat_ns", "lat_ns"].iter().map(|key| &side[*key]).find(|latency| latency["mean"].is_number());
     let Some(latency) = latency else {
-        return Err(Error::new(Kind::Syntax, format!("job `{name}` has no latencies in nanoseconds"))
+        return Err(Error::new(ErrorClass::Syntax, format!("job `{name}` has no latencies in nanoseconds"))
             .of_field("clat_ns", 0, b"")
             .hint("use fio 3 or later, which writes them"));
     };
@@ -100,8 +100,11 @@ fn job(entry: Entry<'_>, key: &str, op: Op) -> Result<Option<Job>> {
     }
     times_us.retain(|time| time.is_finite() && *time > 0.0);
     if times_us.is_empty() {
-        return Err(Error::new(Kind::Value, format!("job `{name}` has no completion latency above 0 ns"))
-            .of_field("clat_ns", 0, b"0"));
+        return Err(Error::new(
+            ErrorClass::Value,
+            format!("job `{name}` has no completion latency above 0 ns"),
+        )
+        .of_field("clat_ns", 0, b"0"));
     }
-    Ok(Some(Job { op, sectors, count: usize::try_from(count).unwrap_or(usize::MAX), times_us }))
+    Ok(Some(FioJobTimes { op, sectors, count: usize::try_from(count).unwrap_or(usize::MAX), times_us }))
 }

@@ -1,7 +1,7 @@
 //! Refuses results of fio whose latencies are not those of single requests to a device: failed jobs, several requests at once, the
 //! page cache, several sizes in one job, and the units of fio 2.
 
-use emmclab_trace::{Error, Kind, Result, SECTOR_BYTES};
+use emmclab_trace::{Error, ErrorClass, Result, SECTOR_BYTES};
 use serde_json::Value;
 
 /// Requests at once on average from which a job did not wait for each one; a job of one request at a time has at most 1.
@@ -18,12 +18,12 @@ const NO_DEVICE: [(&str, &str); 3] = [
 
 /// A job of a result, with the options that all jobs of the result share.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct FioJobResult<'a> {
     pub value: &'a Value,
     pub global: &'a Value,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> FioJobResult<'a> {
     pub fn name(self) -> &'a str {
         self.value["jobname"].as_str().unwrap_or("")
     }
@@ -47,8 +47,8 @@ impl<'a> Entry<'a> {
         ["read", "write", "trim", "mixed"].iter().any(|side| self.count(side) > 0)
     }
 
-    fn refused(self, problem: &str) -> Error {
-        Error::new(Kind::Value, format!("job `{}` {problem}", self.name()))
+    fn refusal(self, problem: &str) -> Error {
+        Error::new(ErrorClass::Value, format!("job `{}` {problem}", self.name()))
     }
 }
 
@@ -56,7 +56,7 @@ impl<'a> Entry<'a> {
 ///
 /// # Errors
 /// With the name of the first job whose latencies are not those of single requests, and the cause.
-pub(crate) fn check(entries: &[Entry<'_>], version: &str) -> Result<()> {
+pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
     let beside = jobs_at_once(entries);
     for (entry, jobs) in entries.iter().zip(beside) {
         errors(*entry)?;
@@ -72,7 +72,7 @@ pub(crate) fn check(entries: &[Entry<'_>], version: &str) -> Result<()> {
 }
 
 /// Refuses a job that failed or had failing requests.
-fn errors(entry: Entry<'_>) -> Result<()> {
+fn errors(entry: FioJobResult<'_>) -> Result<()> {
     let again =
         "correct the cause and run the job again: times of failed requests are not those of the device";
     let code = entry.value["error"].as_i64().unwrap_or(0);
@@ -80,7 +80,7 @@ fn errors(entry: Entry<'_>) -> Result<()> {
         let reason = i32::try_from(code.abs()).map(std::io::Error::from_raw_os_error);
         let reason = reason.map_or_else(|_| String::new(), |reason| format!(": {reason}"));
         return Err(entry
-            .refused(&format!("ended with error {code}{reason}"))
+            .refusal(&format!("ended with error {code}{reason}"))
             .of_field("error", 0, code.to_string().as_bytes())
             .hint(again));
     }
@@ -88,7 +88,7 @@ fn errors(entry: Entry<'_>) -> Result<()> {
     if failed > 0 {
         let first = entry.value["first_error"].as_i64().unwrap_or(0);
         return Err(entry
-            .refused(&format!("had {failed} failed requests, the first with error {first}"))
+            .refusal(&format!("had {failed} failed requests, the first with error {first}"))
             .of_field("total_err", 0, failed.to_string().as_bytes())
             .hint(again));
     }
@@ -96,7 +96,7 @@ fn errors(entry: Entry<'_>) -> Result<()> {
 }
 
 /// Refuses what fio 2 and older write: latencies in microseconds, and `io_bytes` in KB.
-fn units(entry: Entry<'_>, version: &str) -> Result<()> {
+fn units(entry: FioJobResult<'_>, version: &str) -> Result<()> {
     let is_old = ["fio-1.", "fio-2."].iter().any(|old| version.starts_with(old));
     let has_microseconds = ["read", "write"].iter().any(|side| {
         let side = &entry.value[*side];
@@ -105,7 +105,7 @@ fn units(entry: Entry<'_>, version: &str) -> Result<()> {
     if is_old || has_microseconds {
         let program = if version.is_empty() { "fio 2 or older" } else { version };
         return Err(entry
-            .refused(&format!(
+            .refusal(&format!(
                 "was run by {program}, whose latencies are whole microseconds and whose io_bytes are KB"
             ))
             .of_field("fio version", 0, version.as_bytes())
@@ -116,7 +116,7 @@ fn units(entry: Entry<'_>, version: &str) -> Result<()> {
 
 /// The number of jobs that ran at the same time as each of these, itself included. fio starts the jobs of a group together; a job with
 /// `stonewall` waits for those before it and begins a group, and one with `new_group` alone does not wait.
-fn jobs_at_once(entries: &[Entry<'_>]) -> Vec<u64> {
+fn jobs_at_once(entries: &[FioJobResult<'_>]) -> Vec<u64> {
     let mut groups: Vec<usize> = Vec::with_capacity(entries.len());
     for (at, entry) in entries.iter().enumerate() {
         let group = match at.checked_sub(1).map(|before| (before, &entries[before].value["groupid"])) {
@@ -129,7 +129,7 @@ fn jobs_at_once(entries: &[Entry<'_>]) -> Vec<u64> {
         };
         groups.push(group);
     }
-    let of = |(entry, group): (&Entry<'_>, &usize)| {
+    let of = |(entry, group): (&FioJobResult<'_>, &usize)| {
         let same = entries.iter().zip(&groups).filter(|(other, also)| *also == group && other.did_io());
         // With `group_reporting` one entry stands for all clones of a job.
         let clones = entry.option(&["numjobs"]).and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
@@ -140,7 +140,7 @@ fn jobs_at_once(entries: &[Entry<'_>]) -> Vec<u64> {
 
 /// Refuses a job with several requests at once: by the depths that fio counted (or else the depth asked for), by the jobs beside it, or
 /// by Little's law, which needs no options.
-fn requests_at_once(entry: Entry<'_>, jobs: u64) -> Result<()> {
+fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
     let levels = entry.value["iodepth_level"].as_object().into_iter().flatten();
     let seen: Vec<_> = levels.filter(|(_, share)| share.as_f64().is_some_and(|share| share > 0.0)).collect();
     let level = |name: &str| name.trim_start_matches(">=").parse().unwrap_or(1_u64);
@@ -152,7 +152,7 @@ fn requests_at_once(entry: Entry<'_>, jobs: u64) -> Result<()> {
     let (depth, field, value) = deepest
         .map_or_else(asked, |(name, share)| (level(name), "iodepth_level", format!("{name}: {share} %")));
     let refused = |problem: &str, field: &str, value: &str| {
-        Err(entry.refused(problem).of_field(field, 0, value.as_bytes()).hint(ONE_AT_A_TIME))
+        Err(entry.refusal(problem).of_field(field, 0, value.as_bytes()).hint(ONE_AT_A_TIME))
     };
     if depth > 1 {
         let each = if jobs > 1 { format!(" in each of {jobs} jobs") } else { String::new() };
@@ -173,7 +173,7 @@ fn requests_at_once(entry: Entry<'_>, jobs: u64) -> Result<()> {
 }
 
 /// Requests in flight on average: their latencies together over the run time (Little's law).
-fn mean_at_once(entry: Entry<'_>) -> Option<f64> {
+fn mean_at_once(entry: FioJobResult<'_>) -> Option<f64> {
     let sides = || ["read", "write", "trim"].map(|side| &entry.value[side]).into_iter();
     let ms = sides().filter_map(|side| side["runtime"].as_f64()).fold(0.0, f64::max);
     let busy_ns = sides().filter_map(|side| {
@@ -185,10 +185,10 @@ fn mean_at_once(entry: Entry<'_>) -> Option<f64> {
 }
 
 /// Refuses a job whose requests did not go to the device one by one.
-fn page_cache(entry: Entry<'_>) -> Result<()> {
+fn page_cache(entry: FioJobResult<'_>) -> Result<()> {
     let refused = |problem: &str, field: &str, value: &str| {
         Err(entry
-            .refused(problem)
+            .refusal(problem)
             .of_field(field, 0, value.as_bytes())
             .hint("run fio with --direct=1, and an engine such as psync or libaio"))
     };
@@ -209,15 +209,15 @@ fn page_cache(entry: Entry<'_>) -> Result<()> {
 }
 
 /// Whether a job says that it bypasses the page cache, which is not fio's default.
-pub(crate) fn is_direct(entry: Entry<'_>) -> bool {
+pub(crate) fn is_direct(entry: FioJobResult<'_>) -> bool {
     entry.has("direct") || entry.option(&["buffered"]) == Some("0")
 }
 
 /// Refuses a job with requests of several sizes, or with reads and writes in one figure.
-fn sizes(entry: Entry<'_>) -> Result<()> {
+fn sizes(entry: FioJobResult<'_>) -> Result<()> {
     if entry.count("mixed") > 0 && entry.count("read") + entry.count("write") == 0 {
         return Err(entry
-            .refused("reports reads and writes in one figure")
+            .refusal("reports reads and writes in one figure")
             .of_field("mixed", 0, b"")
             .hint("run fio without unified_rw_reporting"));
     }
@@ -234,9 +234,9 @@ fn sizes(entry: Entry<'_>) -> Result<()> {
     Ok(())
 }
 
-fn several_sizes(entry: Entry<'_>, field: &str, value: &str) -> Error {
+fn several_sizes(entry: FioJobResult<'_>, field: &str, value: &str) -> Error {
     entry
-        .refused("has requests of several sizes, whose times cannot be told apart")
+        .refusal("has requests of several sizes, whose times cannot be told apart")
         .of_field(field, 0, value.as_bytes())
         .hint(ONE_SIZE)
 }
@@ -245,7 +245,7 @@ fn several_sizes(entry: Entry<'_>, field: &str, value: &str) -> Error {
 ///
 /// # Errors
 /// If they cannot all have the same size: that of the options, or a whole number of sectors.
-pub(crate) fn request_bytes(entry: Entry<'_>, side: &str) -> Result<u64> {
+pub(crate) fn request_bytes(entry: FioJobResult<'_>, side: &str) -> Result<u64> {
     let (count, bytes) = (entry.count(side), entry.value[side]["io_bytes"].as_u64().unwrap_or(0));
     let asked = entry.option(&["bs", "blocksize"]).and_then(|sizes| {
         let mut sizes = sizes.split(',');
@@ -263,7 +263,7 @@ pub(crate) fn request_bytes(entry: Entry<'_>, side: &str) -> Result<u64> {
     Ok(bytes / count)
 }
 
-fn differing(entry: Entry<'_>, bytes: u64, count: u64, asked: Option<u64>) -> Error {
+fn differing(entry: FioJobResult<'_>, bytes: u64, count: u64, asked: Option<u64>) -> Error {
     let asked = asked.map_or_else(String::new, |size| format!(", and bs={size}"));
     several_sizes(entry, "io_bytes", &format!("{bytes} in {count} requests{asked}"))
 }

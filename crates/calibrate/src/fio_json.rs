@@ -4,7 +4,7 @@
 //! `--status-interval` it prints several objects; a later one contains all of an earlier one of the same jobs. In fio's JSON no line
 //! begins with a letter, so lines that do are notes, also within an object.
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 use serde_json::Value;
 
 /// The results in a text. If there are several of the same jobs, only the last one is returned.
@@ -48,13 +48,14 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
             } else {
                 "run fio with --output-format=json"
             };
-            Err(Error::new(Kind::Syntax, format!("is not JSON: {error}")).hint(hint))
+            Err(Error::new(ErrorClass::Syntax, format!("is not JSON: {error}")).hint(hint))
         }
-        _ if found.is_empty() && other => Err(Error::new(Kind::Syntax, "has no list of jobs")
+        _ if found.is_empty() && other => Err(Error::new(ErrorClass::Syntax, "has no list of jobs")
             .of_field("jobs", 0, b"")
             .hint("run fio with --output-format=json")),
         _ if found.is_empty() => {
-            Err(Error::new(Kind::Syntax, "is not JSON of fio").hint("run fio with --output-format=json"))
+            Err(Error::new(ErrorClass::Syntax, "is not JSON of fio")
+                .hint("run fio with --output-format=json"))
         }
         _ => Ok(found),
     }

@@ -1,14 +1,14 @@
 //! The fit of a preset to samples: shape and timing by search, error bars by refits, errors by the held-out half.
 
-use emmclab_trace::{Error, Kind, Op, Result, interrupt};
+use emmclab_trace::{Error, ErrorClass, Op, Result, interrupt};
 use rand_pcg::Pcg64;
 
-use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, FEW, Figure, SizeRow};
-use crate::durability::Durability;
-use crate::model::{Shape, Timing};
+use crate::calibration::{CalibrateOptions, Calibration, CalibrationSizeRow, ENOUGH, FEW, FittedParameter};
+use crate::durability::DurabilitySamples;
+use crate::model::{DeviceShape, DeviceTiming};
 use crate::power::PowerFit;
-use crate::samples::{Group, Samples};
-use crate::stalls::{self, Stalls};
+use crate::samples::{SampleGroup, ServiceSamples};
+use crate::stalls::{self, StallSummary};
 use crate::statistics::median;
 use crate::{preset, search};
 
@@ -18,20 +18,20 @@ const RESAMPLES: usize = 40;
 /// Fits a preset.
 ///
 /// # Errors
-/// [`Kind::Value`] if there are no writes, or fewer than three sizes.
-pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibration> {
+/// [`ErrorClass::Value`] if there are no writes, or fewer than three sizes.
+pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result<Calibration> {
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
     let writes = all.iter().filter(|group| group.op == Op::Write).count();
     if writes == 0 || all.len() < 3 {
         return Err(Error::new(
-            Kind::Value,
+            ErrorClass::Value,
             format!("{} sizes, {writes} of them written, are too few", all.len()),
         )
         .hint("measure reads and writes of several sizes, 4 KB to 512 KB"));
     }
     if !(1..=1024).contains(&options.capacity_gb) {
         return Err(Error::new(
-            Kind::Config,
+            ErrorClass::Config,
             format!("a capacity of {} GB is impossible here", options.capacity_gb),
         )
         .hint("give 1 to 1,024 GB"));
@@ -43,26 +43,35 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
     let (shape, half_timing) = search::best_shape(tried, link, &mut random)?;
     let timing = search::refine(&shape, &half_timing, &all, link, &mut random);
     let reads = all.len() > writes;
-    let fitted = |timing: Timing, durability: &Durability, fetch_us, power| {
+    let fitted = |timing: DeviceTiming, durability: &DurabilitySamples, fetch_us, power| {
         let plain_us = |sectors: u32| timing.service_us(&shape, Op::Write, f64::from(sectors) / 2.0);
         let (flush_us, discard_us) =
             (durability.flush_us(timing.write_overhead), durability.discard_us(timing.write_overhead));
         let reliable_us = durability.reliable_us(plain_us, flush_us.unwrap_or(0.0));
-        Fitted { timing, reads, link: link.is_none(), fetch_us, reliable_us, flush_us, discard_us, power }
+        FittedModel {
+            timing,
+            reads,
+            link: link.is_none(),
+            fetch_us,
+            reliable_us,
+            flush_us,
+            discard_us,
+            power,
+        }
     };
     let found = fitted(timing, samples.durability(), samples.fetch_us(), samples.power().cloned());
     let mut refits = Vec::new();
     let mut lot = Pcg64::new(u128::from(options.seed), 0x000F_1005);
     for _ in 0..RESAMPLES {
         interrupt::check()?;
-        let resampled: Vec<Group> = all.iter().map(|group| group.resampled(&mut random)).collect();
+        let resampled: Vec<SampleGroup> = all.iter().map(|group| group.resampled(&mut random)).collect();
         let refit = search::refine(&shape, &found.timing, &resampled, link, &mut random);
         let power = samples.resampled_power(&mut random);
         let durability = samples.durability().resampled(&mut lot);
         refits.push(fitted(refit, &durability, samples.resampled_fetch_us(&mut random), power));
     }
     let figures = figures(&shape, &found, &refits);
-    let stalls: Vec<Stalls> = [Op::Read, Op::Write]
+    let stalls: Vec<StallSummary> = [Op::Read, Op::Write]
         .into_iter()
         .filter_map(|op| stalls::of(op, &all, |group| found.timing.service_us(&shape, group.op, group.kb())))
         .collect();
@@ -71,7 +80,7 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
         let held = rest.iter().find(|held| (held.op, held.sectors) == (group.op, group.sectors));
         let measured = held.map(|held| held.median_us);
         let predicted = held.map(|held| half_timing.service_us(&shape, held.op, held.kb()));
-        sizes.push(SizeRow {
+        sizes.push(CalibrationSizeRow {
             op: group.op.name(),
             kb: group.kb(),
             requests: group.count,
@@ -112,7 +121,7 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
         queue_depth: samples.queue().depth,
         overlapping: samples.queue().overlapping,
         warnings,
-        packed: samples.left_packed(),
+        packed: samples.skipped_packed(),
     };
     out.toml = preset::toml(&out, (&shape, &found, &stalls), options);
     Ok(out)
@@ -123,7 +132,7 @@ const HS200_US_PER_KB: f64 = 5.12;
 
 /// The assumed time of a KB between host and device, us, if the samples cannot separate it from the times of the flash; else `None`.
 /// Reads and writes share this time but have different times of the flash, so that enough of both are needed to separate them.
-fn assumed_link(groups: &[Group], warnings: &mut Vec<String>) -> Option<f64> {
+fn assumed_link(groups: &[SampleGroup], warnings: &mut Vec<String>) -> Option<f64> {
     let count = |op| groups.iter().filter(|group| group.op == op).map(|group| group.count).sum::<usize>();
     let (reads, writes) = (count(Op::Read), count(Op::Write));
     if reads.min(writes) >= FEW {
@@ -144,8 +153,8 @@ fn assumed_link(groups: &[Group], warnings: &mut Vec<String>) -> Option<f64> {
 }
 
 /// All fitted values; `None` if the samples contain nothing to fit a value to.
-pub(crate) struct Fitted {
-    pub timing: Timing,
+pub(crate) struct FittedModel {
+    pub timing: DeviceTiming,
     /// Whether there are reads.
     pub reads: bool,
     /// Whether the time between host and device is measured.
@@ -157,10 +166,10 @@ pub(crate) struct Fitted {
     pub power: Option<PowerFit>,
 }
 
-impl Fitted {
+impl FittedModel {
     /// Name, unit and value of every figure, always in the same order.
-    fn named(&self, shape: &Shape) -> Vec<(String, &'static str, Option<f64>)> {
-        let mut out = self.timing.named(shape, self.reads, self.link);
+    fn named_values(&self, shape: &DeviceShape) -> Vec<(String, &'static str, Option<f64>)> {
+        let mut out = self.timing.named_values(shape, self.reads, self.link);
         let power = |get: fn(&PowerFit) -> f64| self.power.as_ref().map(get);
         out.extend([
             ("reliable_write_us".to_owned(), "us", self.reliable_us),
@@ -174,17 +183,17 @@ impl Fitted {
     }
 }
 
-fn figures(shape: &Shape, found: &Fitted, refits: &[Fitted]) -> Vec<Figure> {
-    let refits: Vec<_> = refits.iter().map(|refit| refit.named(shape)).collect();
+fn figures(shape: &DeviceShape, found: &FittedModel, refits: &[FittedModel]) -> Vec<FittedParameter> {
+    let refits: Vec<_> = refits.iter().map(|refit| refit.named_values(shape)).collect();
     let figure = |(i, (name, unit, value)): (usize, (String, &'static str, Option<f64>))| {
-        let Some(value) = value else { return Figure { name, unit, value, low: None, high: None } };
+        let Some(value) = value else { return FittedParameter { name, unit, value, low: None, high: None } };
         let mut others: Vec<f64> = refits.iter().filter_map(|refit| refit[i].2).collect();
         others.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let index = (share * others.len().saturating_sub(1) as f64).round() as usize;
             others.get(index).copied().unwrap_or(value)
         };
-        Figure {
+        FittedParameter {
             name,
             unit,
             value: Some(value),
@@ -192,5 +201,5 @@ fn figures(shape: &Shape, found: &Fitted, refits: &[Fitted]) -> Vec<Figure> {
             high: Some(at(0.95).max(value)),
         }
     };
-    found.named(shape).into_iter().enumerate().map(figure).collect()
+    found.named_values(shape).into_iter().enumerate().map(figure).collect()
 }

@@ -17,9 +17,12 @@ mod search;
 mod stalls;
 mod statistics;
 
-pub use calibration::{CalibrateOptions, Calibration, DurabilityRow, ENOUGH, FEW, Figure, SizeRow, StallRow};
+pub use calibration::{
+    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW,
+    FittedParameter,
+};
 pub use fio::samples_of_fio;
 pub use fit::calibrate;
-pub use model::{Shape, Timing};
+pub use model::{DeviceShape, DeviceTiming};
 pub use power::PowerFit;
-pub use samples::{Samples, samples_of_traces};
+pub use samples::{ServiceSamples, samples_of_traces};

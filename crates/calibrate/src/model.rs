@@ -5,7 +5,7 @@ use emmclab_trace::Op;
 
 /// The discrete parameters: the search enumerates them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct DeviceShape {
     /// Page sizes in KB, largest first.
     pub page_kb: Vec<u32>,
     /// Flash ways that work in parallel.
@@ -14,7 +14,7 @@ pub struct Shape {
 
 /// The continuous parameters, all in us.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Timing {
+pub struct DeviceTiming {
     /// Fixed time of a read.
     pub read_overhead: f64,
     /// Fixed time of a write.
@@ -30,9 +30,9 @@ pub struct Timing {
 /// Upper bound on the flash ways of a shape.
 pub(crate) const MOST_UNITS: usize = 4;
 
-impl Timing {
+impl DeviceTiming {
     /// Time from start to completion, us.
-    pub fn service_us(&self, shape: &Shape, op: Op, kb: f64) -> f64 {
+    pub fn service_us(&self, shape: &DeviceShape, op: Op, kb: f64) -> f64 {
         let mut left = (kb / 4.0).ceil() as u32 * 4;
         // Per way: the time at which its programs end, which decides the placement of pages, and its busy time of this request.
         let mut placed = [0.0f64; MOST_UNITS];
@@ -66,11 +66,11 @@ impl Timing {
             .chain(&mut self.program)
     }
 
-    /// Name, unit and value of every parameter, in the order of [`Timing::values`]. Without `reads` those of reads have no value, and without
+    /// Name, unit and value of every parameter, in the order of [`DeviceTiming::values`]. Without `reads` those of reads have no value, and without
     /// `link` the time between host and device.
-    pub(crate) fn named(
+    pub(crate) fn named_values(
         &self,
-        shape: &Shape,
+        shape: &DeviceShape,
         reads: bool,
         link: bool,
     ) -> Vec<(String, &'static str, Option<f64>)> {

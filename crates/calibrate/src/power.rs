@@ -4,7 +4,7 @@ use crate::statistics::median;
 
 /// An idle gap, and the delay from start to issue of the request after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wait {
+pub(crate) struct IdleGapDelay {
     pub gap_us: f64,
     pub delay_us: f64,
     /// Whether the delay is longer than that of a device that is awake, by [`woken_above`].
@@ -36,8 +36,8 @@ pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
 
 /// Fits the sleep threshold and the wake-up time. The threshold separates woken requests from others with the fewest
 /// misclassified; it is the geometric mean of the gaps on both sides. `None` if the delays show no sleep.
-pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
-    let mut by_gap: Vec<Wait> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
+pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
+    let mut by_gap: Vec<IdleGapDelay> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|one, other| one.gap_us.total_cmp(&other.gap_us));
     let all_woken = by_gap.iter().filter(|wait| wait.woken).count();
     // A threshold below every gap misclassifies each request that was not woken.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, Figure};
-use crate::fit::Fitted;
-use crate::model::Shape;
-use crate::stalls::Stalls;
+use crate::calibration::{CalibrateOptions, Calibration, ENOUGH, FittedParameter};
+use crate::fit::FittedModel;
+use crate::model::DeviceShape;
+use crate::stalls::StallSummary;
 
 const PAGES_PER_BLOCK: u32 = 256;
 const OVER_PROVISIONING_PCT: u32 = 7;
@@ -17,7 +17,7 @@ macro_rules! line {
 
 pub(crate) fn toml(
     found: &Calibration,
-    (shape, fitted, stalls): (&Shape, &Fitted, &[Stalls]),
+    (shape, fitted, stalls): (&DeviceShape, &FittedModel, &[StallSummary]),
     options: &CalibrateOptions,
 ) -> String {
     let mut out = String::new();
@@ -27,7 +27,7 @@ pub(crate) fn toml(
             .figures
             .iter()
             .find(|figure| figure.name == name)
-            .and_then(|Figure { low, high, .. }| Some(format!("{:.1} to {:.1}", (*low)?, (*high)?)))
+            .and_then(|FittedParameter { low, high, .. }| Some(format!("{:.1} to {:.1}", (*low)?, (*high)?)))
             .unwrap_or_default()
     };
     line!(
@@ -188,7 +188,7 @@ pub(crate) fn toml(
 }
 
 /// Writes the distribution of the times of stalls.
-fn write_stalls(out: &mut String, Stalls { op, row, points }: &Stalls) {
+fn write_stalls(out: &mut String, StallSummary { op, row, points }: &StallSummary) {
     let name = op.name();
     line!(
         out,

@@ -16,30 +16,30 @@ const AT_ONCE: f64 = 0.75;
 
 /// Requests in service at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Queue {
+pub(crate) struct QueueDepthEstimate {
     /// The largest number of requests in service that at least [`ENOUGH`] requests reached; 1 on a device without a queue.
     pub depth: usize,
     /// Requests whose service began while that of others ran.
     pub overlapping: usize,
 }
 
-impl Default for Queue {
+impl Default for QueueDepthEstimate {
     fn default() -> Self {
         Self { depth: 1, overlapping: 0 }
     }
 }
 
 /// The service of a request: it begins at the issue.
-struct Service {
+struct ServiceInterval {
     kind: (Op, u32),
     begin: Nanos,
     complete: Nanos,
 }
 
 /// The queue that these requests show; each is given with its begin and its completion.
-pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>) -> Queue {
-    let mut services: Vec<Service> = requests
-        .map(|(request, begin, complete)| Service {
+pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>) -> QueueDepthEstimate {
+    let mut services: Vec<ServiceInterval> = requests
+        .map(|(request, begin, complete)| ServiceInterval {
             kind: (request.op, request.sectors),
             begin: request.issue.unwrap_or(begin),
             complete,
@@ -57,16 +57,16 @@ pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>
     let with_at_least = |depth: usize| found[depth..].iter().sum::<usize>();
     let depth = (1..=MOST).rev().find(|depth| with_at_least(*depth) >= ENOUGH).unwrap_or(1);
     if depth > 1 && serves_at_once(&services) {
-        Queue { depth, overlapping: with_at_least(2) }
+        QueueDepthEstimate { depth, overlapping: with_at_least(2) }
     } else {
-        Queue::default()
+        QueueDepthEstimate::default()
     }
 }
 
 /// Whether overlapping requests are served at once by the rule of [`AT_ONCE`], in the median over those whose operation and size was
 /// also served alone.
-fn serves_at_once(services: &[Service]) -> bool {
-    let is_alone = alone(services.iter().map(|service| (service.begin, service.complete)));
+fn serves_at_once(services: &[ServiceInterval]) -> bool {
+    let is_alone = not_overlapping(services.iter().map(|service| (service.begin, service.complete)));
     let mut ends: Vec<Nanos> = services.iter().map(|service| service.complete).collect();
     ends.sort_unstable();
     let mut by_kind: BTreeMap<(Op, u32), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
@@ -89,7 +89,7 @@ fn serves_at_once(services: &[Service]) -> bool {
 }
 
 /// Whether each service, in the order given, begins while no other runs.
-pub(crate) fn alone(services: impl Iterator<Item = (Nanos, Nanos)>) -> Vec<bool> {
+pub(crate) fn not_overlapping(services: impl Iterator<Item = (Nanos, Nanos)>) -> Vec<bool> {
     let services: Vec<_> = services.collect();
     let mut order: Vec<usize> = (0..services.len()).collect();
     order.sort_by_key(|at| services[*at]);

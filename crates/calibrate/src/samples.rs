@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Combiner, Error, Flags, Kind, Nanos, Op, Request, Result};
+use emmclab_trace::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, TraceCombiner};
 use rand_pcg::Pcg64;
 
 use crate::calibration::FEW;
-use crate::durability::Durability;
-use crate::power::{self, PowerFit, Wait};
-use crate::queue::{self, Queue};
+use crate::durability::DurabilitySamples;
+use crate::power::{self, IdleGapDelay, PowerFit};
+use crate::queue::{self, QueueDepthEstimate};
 use crate::statistics::{below, mean, median, resampled};
 
 /// Seed of the random split into halves.
@@ -16,7 +16,7 @@ const HALVES: u128 = 1;
 
 /// Service times of one operation and size.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct SampleGroup {
     pub op: Op,
     pub sectors: u32,
     pub count: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Group {
     times_us: Vec<f64>,
 }
 
-impl Group {
+impl SampleGroup {
     fn new(op: Op, sectors: u32, mut times_us: Vec<f64>, count: usize) -> Self {
         Self { op, sectors, count, median_us: median(&mut times_us), times_us }
     }
@@ -50,12 +50,12 @@ impl Group {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct ServiceSample {
     op: Op,
     sectors: u32,
     /// Time from `begin`, or from the previous completion if that is later, to its own completion.
     service_us: f64,
-    wait: Option<Wait>,
+    wait: Option<IdleGapDelay>,
     /// Time from arrival to start, if it found the device idle.
     fetch_us: Option<f64>,
     /// Whether it arrived after an idle gap in which the device fell asleep, and waited for it to wake up.
@@ -68,7 +68,7 @@ struct Sample {
     count: usize,
 }
 
-impl Sample {
+impl ServiceSample {
     /// Whether its time is that of one command of its size on a device that was awake.
     fn plain(&self, skip_packed: bool) -> bool {
         !(self.woken || skip_packed && self.packed)
@@ -77,7 +77,7 @@ impl Sample {
 
 /// A request of a trace with a start (or issue) and a completion.
 #[derive(Clone, Copy, Debug)]
-struct Timed {
+struct TimedRequest {
     request: Request,
     begin: Nanos,
     complete: Nanos,
@@ -87,35 +87,35 @@ struct Timed {
 
 /// Service times measured on a device.
 #[derive(Clone, Debug, Default)]
-pub struct Samples {
-    measured: Vec<Sample>,
+pub struct ServiceSamples {
+    measured: Vec<ServiceSample>,
     /// Requests of a trace, stored until the whole trace has been read.
-    requests: Vec<Timed>,
-    durability: Durability,
-    queue: Queue,
+    requests: Vec<TimedRequest>,
+    durability: DurabilitySamples,
+    queue: QueueDepthEstimate,
     power: Option<PowerFit>,
     /// Whether packed commands are left out, because their entries are programmed one by one.
     skip_packed: bool,
     busy_until: Option<i64>,
-    seen: u64,
+    requests_seen: u64,
     /// Sentences on what the source of the samples leaves open.
     warnings: Vec<String>,
 }
 
-impl Samples {
+impl ServiceSamples {
     pub(crate) fn new(skip_packed: bool) -> Self {
         Self { skip_packed, ..Self::default() }
     }
 
     /// Adds a request of a trace, in order of arrival; requests without start (or issue) and completion are ignored.
     pub fn add(&mut self, request: &Request) {
-        self.seen += 1;
+        self.requests_seen += 1;
         let (Some(begin), Some(complete)) = (request.start.or(request.issue), request.complete) else {
             return;
         };
         let gap_ns = self.busy_until.map(|until| request.arrival.0.saturating_sub(until));
         self.busy_until = Some(self.busy_until.map_or(complete.0, |until| until.max(complete.0)));
-        self.requests.push(Timed { request: *request, begin, complete, gap_ns });
+        self.requests.push(TimedRequest { request: *request, begin, complete, gap_ns });
     }
 
     /// Makes samples of the requests. Without a queue in the device the driver fetches the next request while a command runs, so
@@ -124,36 +124,36 @@ impl Samples {
     fn measure(&mut self) {
         let requests = std::mem::take(&mut self.requests);
         self.queue = queue::of(requests.iter().map(|timed| (&timed.request, timed.begin, timed.complete)));
-        let alone = queue::alone(requests.iter().map(|timed| (timed.begin, timed.complete)));
+        let alone = queue::not_overlapping(requests.iter().map(|timed| (timed.begin, timed.complete)));
         let only_alone = self.queue.depth > 1 && alone.iter().filter(|alone| **alone).count() >= FEW;
         let mut completions: Vec<Nanos> = requests.iter().map(|timed| timed.complete).collect();
         completions.sort_unstable();
-        for (Timed { request, begin, complete, gap_ns }, alone) in requests.into_iter().zip(alone) {
+        for (TimedRequest { request, begin, complete, gap_ns }, alone) in requests.into_iter().zip(alone) {
             let earlier = completions.partition_point(|end| *end < complete);
             let free = if earlier > 0 && self.queue.depth == 1 { completions[earlier - 1] } else { begin };
             let service_us = (complete - begin.max(free)).0 as f64 / 1e3;
-            if request.flags.contains(Flags::FAILED) || only_alone && !alone {
+            if request.flags.contains(RequestFlags::FAILED) || only_alone && !alone {
                 continue;
             }
-            if service_us <= 0.0 || self.durability.take(&request, service_us) || !request.op.has_data() {
+            if service_us <= 0.0 || self.durability.add(&request, service_us) || !request.op.has_data() {
                 continue;
             }
             let us = |ns: i64| ns as f64 / 1e3;
             let delay = request.start.zip(request.issue).map(|(start, issue)| (issue - start).0);
             let idle = gap_ns.is_none_or(|gap| gap >= 0);
-            self.measured.push(Sample {
+            self.measured.push(ServiceSample {
                 op: request.op,
                 sectors: request.sectors,
                 service_us,
                 // A busy device is awake.
-                wait: gap_ns.zip(delay).filter(|(gap, _)| *gap > 0).map(|(gap, delay)| Wait {
+                wait: gap_ns.zip(delay).filter(|(gap, _)| *gap > 0).map(|(gap, delay)| IdleGapDelay {
                     gap_us: us(gap),
                     delay_us: us(delay),
                     woken: false,
                 }),
                 fetch_us: request.start.filter(|_| idle).map(|start| us((start - request.arrival).0)),
                 woken: false,
-                packed: request.flags.contains(Flags::PACKED),
+                packed: request.flags.contains(RequestFlags::PACKED),
                 held_out: false,
                 count: 1,
             });
@@ -169,7 +169,7 @@ impl Samples {
         count: usize,
         held_out: bool,
     ) {
-        self.measured.push(Sample {
+        self.measured.push(ServiceSample {
             op,
             sectors,
             service_us,
@@ -197,8 +197,8 @@ impl Samples {
         self.measure();
         if self.measured.is_empty() {
             return Err(Error::new(
-                Kind::Value,
-                format!("none of {} requests has a start or issue and a completion", self.seen),
+                ErrorClass::Value,
+                format!("none of {} requests has a start or issue and a completion", self.requests_seen),
             )
             .hint("record service times with `emmclab record`, or give fio's JSON"));
         }
@@ -217,14 +217,14 @@ impl Samples {
         Ok(())
     }
 
-    fn waits(&mut self, op: Op) -> impl Iterator<Item = &mut Wait> {
+    fn waits(&mut self, op: Op) -> impl Iterator<Item = &mut IdleGapDelay> {
         self.measured
             .iter_mut()
             .filter(move |sample| sample.op == op)
             .filter_map(|sample| sample.wait.as_mut())
     }
 
-    fn grouped(&self, keep: impl Fn(&Sample) -> bool) -> Vec<Group> {
+    fn grouped(&self, keep: impl Fn(&ServiceSample) -> bool) -> Vec<SampleGroup> {
         let mut by_size: BTreeMap<(Op, u32), (Vec<f64>, usize)> = BTreeMap::new();
         for sample in self.measured.iter().filter(|sample| sample.plain(self.skip_packed) && keep(sample)) {
             let entry = by_size.entry((sample.op, sample.sectors)).or_default();
@@ -233,19 +233,19 @@ impl Samples {
         }
         by_size
             .into_iter()
-            .map(|((op, sectors), (times, count))| Group::new(op, sectors, times, count))
+            .map(|((op, sectors), (times, count))| SampleGroup::new(op, sectors, times, count))
             .collect()
     }
 
-    pub(crate) fn groups(&self) -> Vec<Group> {
+    pub(crate) fn groups(&self) -> Vec<SampleGroup> {
         self.grouped(|_| true)
     }
 
-    pub(crate) fn fitted_half(&self) -> Vec<Group> {
+    pub(crate) fn fitted_half(&self) -> Vec<SampleGroup> {
         self.grouped(|sample| !sample.held_out)
     }
 
-    pub(crate) fn held_out(&self) -> Vec<Group> {
+    pub(crate) fn held_out(&self) -> Vec<SampleGroup> {
         self.grouped(|sample| sample.held_out)
     }
 
@@ -254,11 +254,11 @@ impl Samples {
     }
 
     /// Packed commands that are left out, besides those that woke the device.
-    pub(crate) fn left_packed(&self) -> usize {
+    pub(crate) fn skipped_packed(&self) -> usize {
         self.measured.iter().filter(|sample| sample.plain(false) && !sample.plain(self.skip_packed)).count()
     }
 
-    fn all_waits(&self) -> Vec<Wait> {
+    fn all_waits(&self) -> Vec<IdleGapDelay> {
         self.measured.iter().filter_map(|sample| sample.wait).collect()
     }
 
@@ -284,11 +284,11 @@ impl Samples {
     }
 
     /// Requests in service at once.
-    pub(crate) fn queue(&self) -> Queue {
+    pub(crate) fn queue(&self) -> QueueDepthEstimate {
         self.queue
     }
 
-    pub(crate) fn durability(&self) -> &Durability {
+    pub(crate) fn durability(&self) -> &DurabilitySamples {
         &self.durability
     }
 }
@@ -298,8 +298,8 @@ impl Samples {
 ///
 /// # Errors
 /// If a trace cannot be read or has no service times.
-pub fn samples_of_traces(traces: &mut Combiner, skip_packed: bool) -> Result<Samples> {
-    let mut samples = Samples::new(skip_packed);
+pub fn samples_of_traces(traces: &mut TraceCombiner, skip_packed: bool) -> Result<ServiceSamples> {
+    let mut samples = ServiceSamples::new(skip_packed);
     while let Some(batch) = traces.next_batch()? {
         batch.iter().for_each(|request| samples.add(&request));
     }

@@ -8,8 +8,8 @@ use emmclab_trace::{Result, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-use crate::model::{Shape, Timing};
-use crate::samples::Group;
+use crate::model::{DeviceShape, DeviceTiming};
+use crate::samples::SampleGroup;
 
 /// Penalty of each further parameter, as a share of the error.
 const PRICE: f64 = 0.02;
@@ -27,16 +27,21 @@ const HOST_PER_KB: [f64; STARTS] = [10.0, 3.0, 20.0];
 ///
 /// # Errors
 /// If the work is interrupted.
-pub(crate) fn best_shape(groups: &[Group], link: Option<f64>, random: &mut Pcg64) -> Result<(Shape, Timing)> {
-    let mut best: Option<(f64, Shape, Timing)> = None;
+pub(crate) fn best_shape(
+    groups: &[SampleGroup],
+    link: Option<f64>,
+    random: &mut Pcg64,
+) -> Result<(DeviceShape, DeviceTiming)> {
+    let mut best: Option<(f64, DeviceShape, DeviceTiming)> = None;
     for pages in 1..8u32 {
         let page_kb: Vec<u32> = [16u32, 8, 4].into_iter().filter(|kb| pages & (kb / 4) != 0).collect();
         for units in [1, 2, 4] {
-            let shape = Shape { page_kb: page_kb.clone(), units };
+            let shape = DeviceShape { page_kb: page_kb.clone(), units };
             let price = 1.0 + PRICE * (3 + 2 * page_kb.len()) as f64;
             for (start, usual) in HOST_PER_KB.into_iter().enumerate() {
                 interrupt::check()?;
-                let begin = Timing { host_per_kb: link.unwrap_or(usual), ..first(&shape, groups, start) };
+                let begin =
+                    DeviceTiming { host_per_kb: link.unwrap_or(usual), ..first(&shape, groups, start) };
                 let timing = descend(&shape, begin, groups, (FIRST_STEP, link), random);
                 let cost = error(&shape, &timing, groups) * price;
                 if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
@@ -47,7 +52,7 @@ pub(crate) fn best_shape(groups: &[Group], link: Option<f64>, random: &mut Pcg64
     }
     Ok(best.map_or_else(
         || {
-            let shape = Shape { page_kb: vec![4], units: 1 };
+            let shape = DeviceShape { page_kb: vec![4], units: 1 };
             let timing = first(&shape, groups, 0);
             (shape, timing)
         },
@@ -57,17 +62,17 @@ pub(crate) fn best_shape(groups: &[Group], link: Option<f64>, random: &mut Pcg64
 
 /// The timing of a shape, refitted to other samples.
 pub(crate) fn refine(
-    shape: &Shape,
-    from: &Timing,
-    groups: &[Group],
+    shape: &DeviceShape,
+    from: &DeviceTiming,
+    groups: &[SampleGroup],
     link: Option<f64>,
     random: &mut Pcg64,
-) -> Timing {
+) -> DeviceTiming {
     descend(shape, from.clone(), groups, (LATER_STEP, link), random)
 }
 
 /// A starting point: the shortest service time, divided between overhead and page in one of three ratios.
-fn first(shape: &Shape, groups: &[Group], start: usize) -> Timing {
+fn first(shape: &DeviceShape, groups: &[SampleGroup], start: usize) -> DeviceTiming {
     let shortest = |op| {
         let times = groups.iter().filter(|group| group.op == op).map(|group| group.median_us);
         times.fold(f64::INFINITY, f64::min)
@@ -80,7 +85,7 @@ fn first(shape: &Shape, groups: &[Group], start: usize) -> Timing {
         let base = f64::from(shape.page_kb[shape.page_kb.len() - 1]);
         shape.page_kb.iter().map(|kb| (1.0 - share) * time * (f64::from(*kb) / base).sqrt()).collect()
     };
-    Timing {
+    DeviceTiming {
         read_overhead: share * read,
         write_overhead: share * write,
         host_per_kb: HOST_PER_KB[start % STARTS],
@@ -89,7 +94,7 @@ fn first(shape: &Shape, groups: &[Group], start: usize) -> Timing {
     }
 }
 
-fn error(shape: &Shape, timing: &Timing, groups: &[Group]) -> f64 {
+fn error(shape: &DeviceShape, timing: &DeviceTiming, groups: &[SampleGroup]) -> f64 {
     groups
         .iter()
         .map(|group| {
@@ -100,12 +105,12 @@ fn error(shape: &Shape, timing: &Timing, groups: &[Group]) -> f64 {
 }
 
 fn descend(
-    shape: &Shape,
-    mut at: Timing,
-    groups: &[Group],
+    shape: &DeviceShape,
+    mut at: DeviceTiming,
+    groups: &[SampleGroup],
     (step, link): (f64, Option<f64>),
     random: &mut Pcg64,
-) -> Timing {
+) -> DeviceTiming {
     let mut least = error(shape, &at, groups);
     let (mut step, mut failures) = (step, 0);
     while step > LAST_STEP {

@@ -3,9 +3,9 @@
 
 use emmclab_trace::Op;
 
-use crate::calibration::{ENOUGH, FEW, StallRow};
+use crate::calibration::{CalibrationStallRow, ENOUGH, FEW};
 use crate::power::quantiles;
-use crate::samples::Group;
+use crate::samples::SampleGroup;
 use crate::statistics::median;
 
 /// A request that took at least this many times its predicted time is a stall.
@@ -15,15 +15,19 @@ const LEAST_SHARE: f64 = 0.002;
 
 /// The stalls of one operation.
 #[derive(Clone, Debug)]
-pub(crate) struct Stalls {
+pub(crate) struct StallSummary {
     pub op: Op,
-    pub row: StallRow,
+    pub row: CalibrationStallRow,
     /// Points of a share of all requests in percent and a time in us.
     pub points: Vec<(f64, f64)>,
 }
 
 /// The stalls of an operation, by the time `predicted_us` of each size; `None` with too few requests or stalls.
-pub(crate) fn of(op: Op, groups: &[Group], predicted_us: impl Fn(&Group) -> f64) -> Option<Stalls> {
+pub(crate) fn of(
+    op: Op,
+    groups: &[SampleGroup],
+    predicted_us: impl Fn(&SampleGroup) -> f64,
+) -> Option<StallSummary> {
     let mut beyond = Vec::new();
     let mut requests = 0;
     for group in groups.iter().filter(|group| group.op == op) {
@@ -52,6 +56,7 @@ pub(crate) fn of(op: Op, groups: &[Group], predicted_us: impl Fn(&Group) -> f64)
     if let Some(last) = points.last_mut() {
         *last = (100.0, beyond[beyond.len() - 1]);
     }
-    let row = StallRow { op: op.name(), requests, stalls: beyond.len(), median_us: median(&mut beyond) };
-    Some(Stalls { op, row, points })
+    let row =
+        CalibrationStallRow { op: op.name(), requests, stalls: beyond.len(), median_us: median(&mut beyond) };
+    Some(StallSummary { op, row, points })
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use emmclab_base::{BlockNote, Error, Op, Result, Role, SECTOR_BYTES};
-use emmclab_ext4::{Annotator, Status};
+use emmclab_base::{BlockNote, BlockRole, Error, Op, Result, SECTOR_BYTES};
+use emmclab_ext4::{Annotator, AnnotatorStatus};
 use emmclab_layers::build_stack;
 use rustc_hash::FxHashSet;
 
-use crate::contents::BLOCK;
-use crate::layered::HostView;
-use crate::log::Port;
-use crate::run::{Logged, Run};
-use crate::spool::Source;
-use crate::view::View;
+use crate::disk_contents::BLOCK;
+use crate::disk_view::CrashDiskView;
+use crate::host_view::HostView;
+use crate::log::CommandPort;
+use crate::log_index::{CrashLogIndex, LoggedCommand};
+use crate::spool::SectorSource;
 
 /// Calls `visit` with each command at a port in order of arrival, together with the notes of its blocks; only writes have notes.
 ///
@@ -21,18 +21,22 @@ use crate::view::View;
 ///
 /// # Errors
 /// If the data of the log cannot be read, or the layers cannot be built.
-pub fn annotate(run: &Arc<Run>, port: Port, mut visit: impl FnMut(&Logged, &[BlockNote])) -> Result<Status> {
+pub fn annotate(
+    run: &Arc<CrashLogIndex>,
+    port: CommandPort,
+    mut visit: impl FnMut(&LoggedCommand, &[BlockNote]),
+) -> Result<AnnotatorStatus> {
     let header = run.header();
     // Without layers, the commands of the host are those of the device.
-    let port = if header.layers.is_empty() { Port::Device } else { port };
+    let port = if header.layers.is_empty() { CommandPort::Device } else { port };
     let (layers, sectors) = match port {
-        Port::Device => (&[][..], header.device.sectors),
-        Port::Host => (&header.layers[..], header.sectors),
+        CommandPort::Device => (&[][..], header.device.sectors),
+        CommandPort::Host => (&header.layers[..], header.sectors),
     };
-    let base = View::new(run, run.base(), &Arc::default(), header.all_sectors());
+    let base = CrashDiskView::new(run, run.base(), &Arc::default(), header.all_sectors());
     let mut annotator = Annotator::new();
     annotator.attach(&HostView::recover(base, (layers, &header.below()), sectors, None)?.map_err(fail)?)?;
-    let (mut sources, mut data, mut notes): (Vec<Source>, Vec<u8>, Vec<BlockNote>) = Default::default();
+    let (mut sources, mut data, mut notes): (Vec<SectorSource>, Vec<u8>, Vec<BlockNote>) = Default::default();
     for logged in run.commands(port) {
         let command = &logged.command;
         notes.clear();
@@ -60,7 +64,7 @@ pub fn annotate(run: &Arc<Run>, port: Port, mut visit: impl FnMut(&Logged, &[Blo
 ///
 /// # Errors
 /// As [`annotate`].
-pub(crate) fn metadata_blocks(run: &Arc<Run>) -> Result<Arc<FxHashSet<u64>>> {
+pub(crate) fn metadata_blocks(run: &Arc<CrashLogIndex>) -> Result<Arc<FxHashSet<u64>>> {
     if let Some(blocks) = run.metadata_blocks().get() {
         return Ok(blocks.clone());
     }
@@ -68,11 +72,11 @@ pub(crate) fn metadata_blocks(run: &Arc<Run>) -> Result<Arc<FxHashSet<u64>>> {
     let layers = build_stack(&header.layers, &header.below())?;
     let mut blocks = FxHashSet::default();
     if layers.first().is_some_and(|layer| layer.reads_notes()) {
-        annotate(run, Port::Host, |logged, notes| {
+        annotate(run, CommandPort::Host, |logged, notes| {
             let mut sector = logged.command.sector;
             for note in notes {
                 let end = sector + u64::from(note.sectors);
-                if note.role != Role::Data {
+                if note.role != BlockRole::Data {
                     blocks.extend(sector / BLOCK..end.div_ceil(BLOCK));
                 }
                 sector = end;

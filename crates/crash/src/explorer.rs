@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::contract::Version;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
@@ -11,16 +11,16 @@ use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::annotate::metadata_blocks;
-use crate::choice::{Levels, Way, Ways, choose};
-use crate::contents::{BLOCK, Block, Contents};
-use crate::cuts::{Cuts, Lines, choose_cuts, is_cut};
-use crate::durable::{Broken, Durable, Promise};
-use crate::layered::HostView;
-use crate::legal::Legal;
-use crate::log::Port;
-use crate::run::{Run, What};
-use crate::tear::Tear;
-use crate::view::View;
+use crate::cut_plan::{CutLines, CutPlan, choose_cuts, is_cut};
+use crate::disk_contents::{BLOCK, Block, DiskContents};
+use crate::disk_view::CrashDiskView;
+use crate::durable_cells::{DevicePromise, DurableCells, PromiseViolation};
+use crate::host_view::HostView;
+use crate::legal_states::LegalStates;
+use crate::log::CommandPort;
+use crate::log_index::{CrashLogIndex, RunEvent};
+use crate::state_choice::{ChoiceMethod, ChoiceMethods, Levels, choose};
+use crate::tear_mode::TearMode;
 use crate::zoned::keep_beginnings;
 
 /// Options of an exploration.
@@ -29,11 +29,11 @@ pub struct ExploreOptions {
     /// Maximum number of moments at which power is cut; all moments if there are fewer.
     pub cuts: usize,
     /// How states are chosen.
-    pub ways: Ways,
+    pub ways: ChoiceMethods,
     /// The seed for the choice of cuts and states.
     pub seed: u64,
     /// The part of a write in flight that a cut leaves.
-    pub tear: Tear,
+    pub tear: TearMode,
     /// The mark after which power may be cut; by default, from the beginning.
     pub from: Option<String>,
     /// Only this cut and, if given, only this state of it.
@@ -41,16 +41,16 @@ pub struct ExploreOptions {
     /// The share of the states to explore: its number from 0, and the number of shares.
     pub share: (u64, u64),
     /// The meaning of the workload's lines, as far as it determines where power is cut; `None` if it is unknown.
-    pub lines: Option<Lines>,
+    pub lines: Option<CutLines>,
 }
 
 impl Default for ExploreOptions {
     fn default() -> Self {
         Self {
             cuts: 1000,
-            ways: Ways::default(),
+            ways: ChoiceMethods::default(),
             seed: 1,
-            tear: Tear::None,
+            tear: TearMode::None,
             from: None,
             only: None,
             share: (0, 1),
@@ -68,8 +68,8 @@ const STATES_TOGETHER: u64 = 8;
 
 /// A state that a cut may leave.
 #[derive(Clone)]
-pub struct State {
-    /// The moment after which power was lost, by its index in [`Run::moments`].
+pub struct CrashState {
+    /// The moment after which power was lost, by its index in [`CrashLogIndex::moments`].
     pub cut: usize,
     /// Its number among the states of the cut.
     pub number: u32,
@@ -78,12 +78,12 @@ pub struct State {
     /// Time of the power loss.
     pub at: Nanos,
     /// The way in which it was chosen.
-    pub way: Way,
+    pub way: ChoiceMethod,
     /// Number of lines that the workload had acknowledged before the cut.
     pub acknowledged: usize,
     /// Promises that the device of the run violated.
-    pub broken: Vec<Broken>,
-    base: Arc<Contents>,
+    pub broken: Vec<PromiseViolation>,
+    base: Arc<DiskContents>,
     changes: Arc<BTreeMap<u64, Block>>,
     /// Number of unpromised writes that are on the disk, by atom; `None` for the state that the device itself would have left.
     levels: Option<Levels>,
@@ -91,8 +91,8 @@ pub struct State {
 
 /// A write that is missing from a state, or is garbled in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Omitted {
-    /// The command, by its index in [`Run::commands`] at the device.
+pub struct OmittedWrite {
+    /// The command, by its index in [`CrashLogIndex::commands`] at the device.
     pub command: u32,
     /// First missing sector.
     pub sector: u64,
@@ -104,7 +104,7 @@ pub struct Omitted {
 
 /// Coverage of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Covered {
+pub struct ExplorationCoverage {
     /// Moments at which power could be cut.
     pub moments: u64,
     /// Cuts that were tried so far.
@@ -125,26 +125,26 @@ pub struct Covered {
 
 /// An exploration of a run.
 pub struct Explorer {
-    run: Arc<Run>,
+    run: Arc<CrashLogIndex>,
     options: ExploreOptions,
     cuts: VecDeque<usize>,
     /// Index of the next moment to be processed.
-    place: usize,
-    durable: Durable,
-    legal: Legal,
+    next_moment: usize,
+    durable: DurableCells,
+    legal: LegalStates,
     /// The promises of the layers, if there are any.
-    host: Option<Legal>,
+    host: Option<LegalStates>,
     /// Blocks that are not checked here, because a layer that knows the file system's journal may leave them to the rules of the
     /// journal.
-    judged_above: Arc<FxHashSet<u64>>,
+    metadata_blocks: Arc<FxHashSet<u64>>,
     acknowledged: usize,
     /// Contents and acknowledgements of the states chosen so far.
-    seen: FxHashSet<(u128, usize)>,
-    chosen: VecDeque<State>,
+    distinct: FxHashSet<(u128, usize)>,
+    states: VecDeque<CrashState>,
     next_index: u64,
-    covered: Covered,
-    /// The moments after the lines that [`Covered::lines`] counts.
-    after_first: FxHashSet<usize>,
+    covered: ExplorationCoverage,
+    /// The moments after the lines that [`ExplorationCoverage::lines`] counts.
+    after_first_lines: FxHashSet<usize>,
 }
 
 impl Explorer {
@@ -152,19 +152,19 @@ impl Explorer {
     ///
     /// # Errors
     /// If the run has no moments at which power could be cut, or the options do not fit it.
-    pub fn new(run: &Arc<Run>, options: &ExploreOptions) -> Result<Self> {
+    pub fn new(run: &Arc<CrashLogIndex>, options: &ExploreOptions) -> Result<Self> {
         let from = options.from.as_deref().map_or(0, |mark| run.after_mark(mark));
         let all = run.moments().len();
         let begins = from < all && (from > 0 || options.from.is_none() || !run.header().cells);
         if run.truncated() && !begins {
-            return Err(Error::new(Kind::Truncated, "the log is cut short before the workload begins")
+            return Err(Error::new(ErrorClass::Truncated, "the log is cut short before the workload begins")
                 .in_file(run.path())
                 .hint("copy the log again, or run the workload again"));
         }
-        let Cuts { chosen, possible, after_first } =
+        let CutPlan { cuts: chosen, possible, after_first_lines: after_first } =
             choose_cuts(run, from, options.cuts, options.lines.as_ref(), options.seed);
         if possible == 0 {
-            return Err(Error::new(Kind::Empty, "the log has no moment at which power could be cut")
+            return Err(Error::new(ErrorClass::Empty, "the log has no moment at which power could be cut")
                 .in_file(run.path())
                 .hint("use a workload that writes to the device"));
         }
@@ -174,7 +174,7 @@ impl Explorer {
             }
             Some((cut, _)) => {
                 return Err(Error::new(
-                    Kind::Config,
+                    ErrorClass::Config,
                     format!("is beyond the moments of the log, 0 to {}", all - 1),
                 )
                 .of_field("cut", 0, cut.to_string().as_bytes()));
@@ -185,49 +185,50 @@ impl Explorer {
             run: run.clone(),
             options: options.clone(),
             cuts,
-            place: 0,
-            durable: Durable::new(run.base(), run.header().device.lies == "late_trim"),
-            legal: Legal::new(run, Port::Device, options.tear),
-            host: (!run.header().layers.is_empty()).then(|| Legal::new(run, Port::Host, options.tear)),
-            judged_above: metadata_blocks(run)?,
+            next_moment: 0,
+            durable: DurableCells::new(run.base(), run.header().device.lies == "late_trim"),
+            legal: LegalStates::new(run, CommandPort::Device, options.tear),
+            host: (!run.header().layers.is_empty())
+                .then(|| LegalStates::new(run, CommandPort::Host, options.tear)),
+            metadata_blocks: metadata_blocks(run)?,
             acknowledged: 0,
-            seen: FxHashSet::default(),
-            chosen: VecDeque::new(),
+            distinct: FxHashSet::default(),
+            states: VecDeque::new(),
             next_index: 0,
-            covered: Covered {
+            covered: ExplorationCoverage {
                 legal_log10: f64::NEG_INFINITY,
                 moments: possible as u64,
                 lines: after_first.len() as u64,
-                ..Covered::default()
+                ..ExplorationCoverage::default()
             },
-            after_first,
+            after_first_lines: after_first,
         })
     }
 
     /// The run.
-    pub fn run(&self) -> &Arc<Run> {
+    pub fn run(&self) -> &Arc<CrashLogIndex> {
         &self.run
     }
 
-    /// The moments at which power is still to be cut, by their index in [`Run::moments`].
+    /// The moments at which power is still to be cut, by their index in [`CrashLogIndex::moments`].
     pub fn cuts(&self) -> impl Iterator<Item = usize> {
         self.cuts.iter().copied()
     }
 
     /// Coverage so far.
-    pub fn covered(&self) -> Covered {
+    pub fn covered(&self) -> ExplorationCoverage {
         self.covered
     }
 
     /// The disk of a state.
-    pub fn view(&self, state: &State) -> View {
-        View::new(&self.run, &state.base, &state.changes, self.run.header().all_sectors())
+    pub fn view(&self, state: &CrashState) -> CrashDiskView {
+        CrashDiskView::new(&self.run, &state.base, &state.changes, self.run.header().all_sectors())
     }
 
     /// Returns the next state of this share; `None` at the end.
-    pub fn next_state(&mut self) -> Option<State> {
+    pub fn next_state(&mut self) -> Option<CrashState> {
         loop {
-            if let Some(state) = self.chosen.pop_front() {
+            if let Some(state) = self.states.pop_front() {
                 return Some(state);
             }
             let cut = self.cuts.pop_front()?;
@@ -238,23 +239,23 @@ impl Explorer {
 
     /// Returns the writes that are missing from a state of the current cut, at most one for each atom: the oldest missing one,
     /// which stands for the later ones too. Empty for the state that the device itself would have left.
-    pub fn omitted(&self, state: &State) -> Vec<Omitted> {
+    pub fn omitted(&self, state: &CrashState) -> Vec<OmittedWrite> {
         let levels = state.levels.iter().flatten().map(|level| usize::from(*level));
-        let commands = self.run.commands(Port::Device);
+        let commands = self.run.commands(CommandPort::Device);
         let atoms = self.legal.atoms().zip(self.legal.unpromised());
         let lacking = atoms.zip(levels).filter_map(|(((first, end), writes), level)| {
             let command = writes.get(level)?.version as u32 - 1;
             let logged = &commands[command as usize];
             let (from, to) = (first.max(logged.command.sector), end.min(logged.end()));
             let garbled = level > 0 && writes[level - 1].garbled;
-            Some(Omitted { command, sector: from, sectors: to - from, garbled })
+            Some(OmittedWrite { command, sector: from, sectors: to - from, garbled })
         });
         lacking.collect()
     }
 
     /// Returns a state of the current cut from which fewer writes are missing than from `state`: only those with these indexes in
     /// [`Explorer::omitted`]. Of these, the contract may still add those that the other writes require.
-    pub fn with_omitted(&self, state: &State, places: &[usize]) -> State {
+    pub fn with_omitted(&self, state: &CrashState, places: &[usize]) -> CrashState {
         let Some(levels) = &state.levels else { return state.clone() };
         let mut place = 0;
         let mut chosen: Levels = Vec::with_capacity(levels.len());
@@ -269,25 +270,25 @@ impl Explorer {
         }
         self.legal.closure().apply(&mut chosen);
         let changes = Arc::new(self.legal.changes(&self.run, &chosen, self.seed_of(state.cut)));
-        State { changes, levels: Some(chosen), ..state.clone() }
+        CrashState { changes, levels: Some(chosen), ..state.clone() }
     }
 
     /// Checks what layers show after they recovered from a state of the current cut. Returns a description of the first wrong
     /// sector: one that holds neither what the layers promised nor anything written since. All sectors of the latest requests are
     /// checked; of the others a share, which differs from state to state.
-    pub(crate) fn host_fault(&self, state: &State, view: &HostView) -> Option<String> {
+    pub(crate) fn host_fault(&self, state: &CrashState, view: &HostView) -> Option<String> {
         let legal = self.host.as_ref()?;
         let share = |block: &u64| (block ^ state.index).is_multiple_of(HOST_SHARE);
         let written = legal.promised().blocks().map(|(block, _)| block).filter(share);
         let loose = legal.atoms().map(|(first, _)| first / BLOCK);
-        let commands = self.run.commands(Port::Host);
+        let commands = self.run.commands(CommandPort::Host);
         let recent = &commands[legal.arrived().saturating_sub(HOST_RECENT)..legal.arrived()];
         let recent =
             recent.iter().flat_map(|logged| logged.command.sector / BLOCK..logged.end().div_ceil(BLOCK));
         let mut blocks: Vec<u64> = written.chain(loose).chain(recent).collect();
         blocks.sort_unstable();
         blocks.dedup();
-        blocks.retain(|block| !self.judged_above.contains(block));
+        blocks.retain(|block| !self.metadata_blocks.contains(block));
         let mut buffer = vec![0; (BLOCK * SECTOR_BYTES) as usize];
         for block in blocks {
             let first = block * BLOCK;
@@ -310,49 +311,51 @@ impl Explorer {
     /// Processes all moments up to and including this one.
     fn go_to(&mut self, cut: usize) {
         let run = self.run.clone();
-        let commands = run.commands(Port::Device);
+        let commands = run.commands(CommandPort::Device);
         let spool = run.spool();
-        while self.place <= cut {
-            let moment = run.moments()[self.place];
-            self.place += 1;
-            match moment.what {
-                What::Arrives(Port::Device, command) => self.legal.arrives(&run, command),
-                What::Completes(Port::Device, command) => {
+        while self.next_moment <= cut {
+            let moment = run.moments()[self.next_moment];
+            self.next_moment += 1;
+            match moment.event {
+                RunEvent::Arrives(CommandPort::Device, command) => self.legal.arrives(&run, command),
+                RunEvent::Completes(CommandPort::Device, command) => {
                     let own = commands[command as usize].command;
                     let durable = &mut self.durable;
                     self.legal.completes(&run, command, moment.at, |(first, end, version)| {
                         let promise = match (version == Version::from(command) + 1, own.modifiers.durable()) {
-                            _ if own.op == Op::SecureErase => Promise::Erased,
-                            (true, true) => Promise::Fua,
-                            (true, false) => Promise::Completion,
-                            (false, _) => Promise::Flush,
+                            _ if own.op == Op::SecureErase => DevicePromise::Erased,
+                            (true, true) => DevicePromise::Fua,
+                            (true, false) => DevicePromise::Completion,
+                            (false, _) => DevicePromise::Flush,
                         };
                         durable.promised((first, end), version, promise);
                     });
                 }
-                What::Begins { command, sector, sectors } => self.durable.begins(command, sector, sectors),
-                What::Programmed { command, sector, sectors } => {
+                RunEvent::Begins { command, sector, sectors } => {
+                    self.durable.begins(command, sector, sectors);
+                }
+                RunEvent::Programmed { command, sector, sectors } => {
                     let range = (sector, sector + u64::from(sectors));
                     self.durable.programmed(spool, &commands[command as usize], command, range);
                     for (first, end, version) in self.legal.implied_by(Version::from(command) + 1) {
-                        self.durable.promised((first, end), version, Promise::Order);
+                        self.durable.promised((first, end), version, DevicePromise::Order);
                     }
                 }
-                What::Discarded { command, sector, sectors } => {
+                RunEvent::Discarded { command, sector, sectors } => {
                     self.durable.discarded(spool, command, moment.at, (sector, sector + sectors));
                 }
-                What::Acknowledged(_) => self.acknowledged += 1,
-                What::Arrives(Port::Host, command) => {
+                RunEvent::Acknowledged(_) => self.acknowledged += 1,
+                RunEvent::Arrives(CommandPort::Host, command) => {
                     if let Some(host) = &mut self.host {
                         host.arrives(&run, command);
                     }
                 }
-                What::Completes(Port::Host, command) => {
+                RunEvent::Completes(CommandPort::Host, command) => {
                     if let Some(host) = &mut self.host {
                         host.completes(&run, command, moment.at, |_| {});
                     }
                 }
-                What::Mark(_) => {}
+                RunEvent::Mark(_) => {}
             }
         }
     }
@@ -368,17 +371,17 @@ impl Explorer {
         let seed = self.seed_of(cut);
         let writes = self.legal.unpromised();
         let most = writes.iter().map(|writes| writes.len() as u64).sum();
-        let mut chosen: Vec<(Way, Option<Levels>)> = Vec::new();
+        let mut chosen: Vec<(ChoiceMethod, Option<Levels>)> = Vec::new();
         for (way, most) in self.options.ways.iter() {
             match way {
-                Way::Device if run.header().cells => chosen.push((way, None)),
-                Way::Device => {}
+                ChoiceMethod::Device if run.header().cells => chosen.push((way, None)),
+                ChoiceMethod::Device => {}
                 _ => chosen
                     .extend(choose(way, most, &writes, seed).into_iter().map(|levels| (way, Some(levels)))),
             }
         }
         self.covered.cuts += 1;
-        self.covered.lines_cut += u64::from(self.after_first.contains(&cut));
+        self.covered.lines_cut += u64::from(self.after_first_lines.contains(&cut));
         self.covered.legal_log10 = add_log10(self.covered.legal_log10, self.legal.count_log10());
         self.covered.most_unpromised = self.covered.most_unpromised.max(most);
         let closure = self.legal.closure();
@@ -386,15 +389,15 @@ impl Explorer {
         for (way, levels) in &mut chosen {
             let Some(levels) = levels else { continue };
             match way {
-                Way::Omit1 | Way::Pairs => closure.drop_behind_gaps(levels),
-                Way::Random => closure.end_zones(levels, &mut random),
-                Way::Device | Way::Boundary | Way::Only1 => {}
+                ChoiceMethod::Omit1 | ChoiceMethod::Pairs => closure.drop_behind_gaps(levels),
+                ChoiceMethod::Random => closure.end_zones(levels, &mut random),
+                ChoiceMethod::Device | ChoiceMethod::Boundary | ChoiceMethod::Only1 => {}
             }
             closure.apply(levels);
         }
         for (number, (way, levels)) in (0..).zip(chosen) {
             let Some(levels) = levels else {
-                let commands = run.commands(Port::Device);
+                let commands = run.commands(CommandPort::Device);
                 let reliable = |command: u32| commands[command as usize].command.modifiers.durable();
                 let at = run.moments()[cut].at;
                 let broken = self.durable.broken(at, reliable);
@@ -416,9 +419,9 @@ impl Explorer {
         &mut self,
         cut: usize,
         number: u32,
-        way: Way,
-        (base, changes, levels): (Arc<Contents>, BTreeMap<u64, Block>, Option<Levels>),
-        broken: Vec<Broken>,
+        way: ChoiceMethod,
+        (base, changes, levels): (Arc<DiskContents>, BTreeMap<u64, Block>, Option<Levels>),
+        broken: Vec<PromiseViolation>,
     ) {
         let only = self.options.only.and_then(|(_, number)| number);
         if only.is_some_and(|only| only != number) {
@@ -429,7 +432,7 @@ impl Explorer {
         let sum = changes
             .iter()
             .fold(base.sum(), |sum, (block, sources)| base.sum_with(spool, sum, *block, sources));
-        if !self.seen.insert((sum, self.acknowledged)) && broken.is_empty() {
+        if !self.distinct.insert((sum, self.acknowledged)) && broken.is_empty() {
             self.covered.equal += 1;
             return;
         }
@@ -439,7 +442,7 @@ impl Explorer {
         if index / STATES_TOGETHER % shares != share {
             return;
         }
-        self.chosen.push_back(State {
+        self.states.push_back(CrashState {
             cut,
             number,
             index,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 
-use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, Result, SECTOR_BYTES};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,9 +14,9 @@ static ZEROS: [u8; SECTOR] = [0; SECTOR];
 
 /// The source of a sector's contents: a sector in the [`Spool`], zeros, or garbage that is generated when it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Source(u32);
+pub struct SectorSource(u32);
 
-impl Source {
+impl SectorSource {
     /// The source of a sector of zeros.
     pub const ZEROS: Self = Self(0);
     /// Sources from here on are garbage, each one different.
@@ -51,18 +51,18 @@ pub(crate) struct SpoolWriter {
 
 /// The data of a log.
 pub struct Spool {
-    store: Store,
+    store: SpoolStore,
     /// By source: the digest of its contents.
     digests: Vec<u64>,
 }
 
-enum Store {
+enum SpoolStore {
     Memory(Vec<u8>),
     File(File),
 }
 
 /// The contents of a garbage sector.
-fn garbage(source: Source) -> [u8; SECTOR] {
+fn garbage(source: SectorSource) -> [u8; SECTOR] {
     let mut random = Pcg64Mcg::seed_from_u64(source.0.into());
     let mut sector = [0; SECTOR];
     sector.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next_u64().to_le_bytes()));
@@ -79,10 +79,10 @@ impl SpoolWriter {
     }
 
     /// Adds whole sectors; returns the source of the first one.
-    pub fn add(&mut self, data: &[u8]) -> Result<Source> {
+    pub fn add(&mut self, data: &[u8]) -> Result<SectorSource> {
         let first = self.digests.len();
-        if first + data.len() / SECTOR > Source::GARBAGE as usize {
-            return Err(Error::new(Kind::Unsupported, "the log holds more than 1 TiB of data"));
+        if first + data.len() / SECTOR > SectorSource::GARBAGE as usize {
+            return Err(Error::new(ErrorClass::Unsupported, "the log holds more than 1 TiB of data"));
         }
         self.digests.extend(data.chunks_exact(SECTOR).map(xxh3_64));
         if self.file.is_none() && self.memory.len() + data.len() > MOST_MEMORY {
@@ -94,14 +94,14 @@ impl SpoolWriter {
             Some(file) => file.write_all(data).map_err(fail)?,
             None => self.memory.extend_from_slice(data),
         }
-        Ok(Source(first as u32))
+        Ok(SectorSource(first as u32))
     }
 
     pub fn finish(self) -> Result<Spool> {
         let Self { memory, file, digests } = self;
         let store = match file {
-            Some(file) => Store::File(file.into_inner().map_err(|error| fail(error.into_error()))?),
-            None => Store::Memory(memory),
+            Some(file) => SpoolStore::File(file.into_inner().map_err(|error| fail(error.into_error()))?),
+            None => SpoolStore::Memory(memory),
         };
         Ok(Spool { store, digests })
     }
@@ -110,7 +110,7 @@ impl SpoolWriter {
 impl Spool {
     /// A digest of a sector's contents.
     #[inline]
-    pub fn digest(&self, source: Source) -> u64 {
+    pub fn digest(&self, source: SectorSource) -> u64 {
         match self.digests.get(source.0 as usize) {
             Some(digest) => *digest,
             None => xxh3_64(&garbage(source)),
@@ -121,12 +121,12 @@ impl Spool {
     ///
     /// # Errors
     /// Errors of the file.
-    pub fn read(&self, sources: &[Source], buffer: &mut [u8]) -> std::io::Result<()> {
+    pub fn read(&self, sources: &[SectorSource], buffer: &mut [u8]) -> std::io::Result<()> {
         let mut at = 0;
         while at < sources.len() {
             let first = sources[at];
-            let follows = |(i, source): &(usize, &Source)| {
-                if first == Source::ZEROS || first.is_garbage() {
+            let follows = |(i, source): &(usize, &SectorSource)| {
+                if first == SectorSource::ZEROS || first.is_garbage() {
                     **source == first
                 } else {
                     **source == first.plus(*i as u64)
@@ -135,15 +135,15 @@ impl Spool {
             let run = sources[at..].iter().enumerate().take_while(follows).count();
             let part = &mut buffer[at * SECTOR..(at + run) * SECTOR];
             match &self.store {
-                _ if first == Source::ZEROS => part.fill(0),
+                _ if first == SectorSource::ZEROS => part.fill(0),
                 _ if first.is_garbage() => {
                     part.chunks_exact_mut(SECTOR).for_each(|sector| sector.copy_from_slice(&garbage(first)));
                 }
-                Store::Memory(memory) => {
+                SpoolStore::Memory(memory) => {
                     let from = (first.0 as usize - 1) * SECTOR;
                     part.copy_from_slice(&memory[from..from + part.len()]);
                 }
-                Store::File(file) => file.read_exact_at(part, u64::from(first.0 - 1) * SECTOR_BYTES)?,
+                SpoolStore::File(file) => file.read_exact_at(part, u64::from(first.0 - 1) * SECTOR_BYTES)?,
             }
             at += run;
         }

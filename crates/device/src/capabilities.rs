@@ -2,15 +2,15 @@
 //! settings in this one place.
 
 use emmclab_base::SECTOR_BYTES;
-use emmclab_registers::ext_csd::fields::{self, Field};
+use emmclab_registers::ext_csd::fields::{self, RegisterField};
 use serde::Serialize;
 
 use crate::geometry::Geometry;
-use emmclab_settings::{InterfaceKind, Settings};
+use emmclab_settings::{DeviceSettings, InterfaceKind};
 
 /// Functions that a device announces to its host in its registers or descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Capabilities {
+pub struct DeviceCapabilities {
     /// The kind of its interface.
     pub interface: InterfaceKind,
     /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
@@ -44,9 +44,9 @@ pub struct ExtCsdField {
     pub value: u32,
 }
 
-impl Capabilities {
+impl DeviceCapabilities {
     /// The capabilities of a device with these settings.
-    pub fn of(settings: &Settings) -> Self {
+    pub fn of(settings: &DeviceSettings) -> Self {
         let (cache, features) = (&settings.cache, &settings.features);
         Self {
             interface: settings.interface.kind,
@@ -69,13 +69,14 @@ impl Capabilities {
 
     /// The fields of the `EXT_CSD` register of an eMMC, in order of their bytes; empty for a UFS, which has no such register.
     ///
-    /// Fields that change in use are in [`emmclab_base::Health`]. `WR_REL_SET [167]` states for every partition that an interrupted write
+    /// Fields that change in use are in [`emmclab_base::DeviceHealth`]. `WR_REL_SET [167]` states for every partition that an interrupted write
     /// damages no older data. A device that breaks its promises (`cache.lies`) states the same as an honest one.
     pub fn ext_csd(&self) -> Vec<ExtCsdField> {
         if self.interface == InterfaceKind::Ufs {
             return Vec::new();
         }
-        let field = |of: Field, value| ExtCsdField { name: of.name, byte: of.byte, bytes: of.bytes, value };
+        let field =
+            |of: RegisterField, value| ExtCsdField { name: of.name, byte: of.byte, bytes: of.bytes, value };
         vec![
             field(fields::WR_REL_PARAM, u32::from(self.reliable_write) << 2),
             field(fields::WR_REL_SET, 0x1f),
@@ -96,13 +97,13 @@ mod tests {
     use super::*;
     use crate::load::DeviceConfig;
 
-    fn of(pairs: &[(&str, &str)]) -> Capabilities {
+    fn of(pairs: &[(&str, &str)]) -> DeviceCapabilities {
         let mut config = DeviceConfig::preset("small-1gb").unwrap();
         config.set_all(pairs).unwrap();
-        Capabilities::of(config.settings())
+        DeviceCapabilities::of(config.settings())
     }
 
-    fn value(capabilities: Capabilities, name: &str) -> u32 {
+    fn value(capabilities: DeviceCapabilities, name: &str) -> u32 {
         capabilities.ext_csd().iter().find(|field| field.name == name).unwrap().value
     }
 

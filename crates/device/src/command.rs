@@ -1,10 +1,10 @@
 //! Commands to a device.
 
-use emmclab_base::{Modifiers, Nanos, Op, Request};
+use emmclab_base::{CommandFlags, Nanos, Op, Request};
 
 /// A command to a device: the part of [`Request`] that matters to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct DeviceCommand {
     /// Arrival time; never before that of the previous command.
     pub arrival: Nanos,
     /// Its operation.
@@ -14,17 +14,17 @@ pub struct Command {
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
     /// Its flags.
-    pub modifiers: Modifiers,
+    pub modifiers: CommandFlags,
 }
 
-impl Command {
+impl DeviceCommand {
     /// A command without flags.
     pub const fn new(arrival: Nanos, op: Op, sector: u64, sectors: u32) -> Self {
-        Self { arrival, op, sector, sectors, modifiers: Modifiers::empty() }
+        Self { arrival, op, sector, sectors, modifiers: CommandFlags::empty() }
     }
 }
 
-impl From<&Request> for Command {
+impl From<&Request> for DeviceCommand {
     #[inline]
     fn from(request: &Request) -> Self {
         Self {

@@ -3,26 +3,26 @@
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
 use crate::events::{
-    BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, Cause, Collection, CommandTaken,
-    DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted,
-    MapLookedUp, MapMispredicted, MapPrefetched, Merge, Notice, Observer, Packed, PageProgrammed, PageRead,
-    PartOverwritten, Trimmed, UnitCached, UnitsFolded, UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp,
-    ZoneBufferTaken, ZoneChanged,
+    BlockErased, BlockRetired, BoosterNotice, BoosterNoticeKind, CacheFlushed, CacheRead, CollectionPurpose,
+    CommandFetched, DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged,
+    MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, MergeKind, Observer,
+    OperationCause, PackedCommandArrived, PageProgrammed, PageRead, PartOverwritten, UnitCached, UnitsFolded,
+    UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
 };
 use crate::zones::ZoneState;
 
 /// Counts of a device's work since it was made or the counters were last cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct DeviceCounters {
     /// Bytes the host wrote.
     pub host_bytes_written: u64,
     /// Bytes the host read.
     pub host_bytes_read: u64,
-    /// Pages read, by [`Cause`].
+    /// Pages read, by [`OperationCause`].
     pub page_reads: [u64; 5],
-    /// Pages programmed, by [`Cause`].
+    /// Pages programmed, by [`OperationCause`].
     pub page_programs: [u64; 5],
-    /// Bytes of the pages programmed, by [`Cause`].
+    /// Bytes of the pages programmed, by [`OperationCause`].
     pub bytes_programmed: [u64; 5],
     /// Pages read, by block group.
     pub group_reads: Vec<u64>,
@@ -43,7 +43,7 @@ pub struct Counters {
     /// Blocks folded from the SLC cache into others.
     pub folds: u64,
     /// Activity of `WriteBooster`, and its notices to the host.
-    pub booster: BoosterCounts,
+    pub booster: BoosterCounters,
     /// Requests that interrupted idle collection.
     pub gc_interruptions: u64,
     /// Time that ways spent on idle collection, ns.
@@ -100,17 +100,17 @@ pub struct Counters {
     pub cache_flushes: u64,
     /// Packed commands.
     pub packs: u64,
-    /// Traffic of a UFS link, by [`Direction`](crate::Direction).
-    pub link: [LinkLoad; 2],
+    /// Traffic of a UFS link, by [`Direction`](crate::TransferDirection).
+    pub link: [LinkCounters; 2],
     /// Commands of a UFS.
-    pub commands: CommandLoad,
+    pub commands: FetchCounters,
     /// State changes of the zones of a zoned UFS.
-    pub zones: ZoneCounts,
+    pub zones: ZoneCounters,
 }
 
 /// Traffic of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkLoad {
+pub struct LinkCounters {
     /// Transfers.
     pub transfers: u64,
     /// Bytes.
@@ -123,9 +123,9 @@ pub struct LinkLoad {
 
 /// Commands that a UFS fetched from the queues of its host controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CommandLoad {
+pub struct FetchCounters {
     /// Commands fetched.
-    pub taken: u64,
+    pub fetched: u64,
     /// Largest number of commands with a tag at the same time.
     pub most_in_flight: u32,
     /// Time that commands waited for a tag, ns.
@@ -136,7 +136,7 @@ pub struct CommandLoad {
 
 /// Activity of `WriteBooster`, and its notices to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BoosterCounts {
+pub struct BoosterCounters {
     /// Units folded into other blocks.
     pub folded_units: u64,
     /// Units written to its pinned part.
@@ -153,7 +153,7 @@ pub struct BoosterCounts {
 
 /// State changes of the zones of a zoned UFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ZoneCounts {
+pub struct ZoneCounters {
     /// Zones that a write or the host opened.
     pub opened: u64,
     /// Zones closed by the host, or by the device to open another.
@@ -174,7 +174,7 @@ pub struct ZoneCounts {
     pub premature_units: u64,
 }
 
-impl Counters {
+impl DeviceCounters {
     pub(crate) fn new(groups: usize) -> Self {
         Self {
             group_reads: vec![0; groups],
@@ -202,7 +202,7 @@ impl Counters {
     }
 
     /// Bytes programmed for one cause, divided by the bytes that the host wrote; 0 without writes.
-    pub fn waf_of(&self, cause: Cause) -> f64 {
+    pub fn waf_of(&self, cause: OperationCause) -> f64 {
         if self.host_bytes_written == 0 {
             return 0.0;
         }
@@ -211,30 +211,30 @@ impl Counters {
 
     /// Write amplification: bytes programmed, divided by the bytes that the host wrote; 0 without writes.
     pub fn waf(&self) -> f64 {
-        Cause::ALL.iter().map(|cause| self.waf_of(*cause)).sum()
+        OperationCause::ALL.iter().map(|cause| self.waf_of(*cause)).sum()
     }
 
     /// Bytes that the host wrote, divided by the bytes of the pages programmed for them; 0 without writes.
     pub fn space_utilisation(&self) -> f64 {
-        let taken = self.bytes_programmed[Cause::Host as usize];
+        let taken = self.bytes_programmed[OperationCause::Host as usize];
         if taken == 0 { 0.0 } else { self.host_bytes_written as f64 / taken as f64 }
     }
 }
 
 /// The two observers of each operation of a device: its counters and the observer of the caller.
-pub(crate) trait Log: Observer {
+pub(crate) trait CountingObserver: Observer {
     /// Total time that the ways have spent on garbage collection.
     fn gc_time(&self) -> Nanos;
 }
 
-impl<O: Observer> Log for (&mut Counters, &mut O) {
+impl<O: Observer> CountingObserver for (&mut DeviceCounters, &mut O) {
     fn gc_time(&self) -> Nanos {
         Nanos(self.0.gc_ns as i64)
     }
 }
 
 /// The counters are the first listener of every device.
-impl Observer for Counters {
+impl Observer for DeviceCounters {
     const UNITS: bool = false;
 
     #[inline]
@@ -252,7 +252,7 @@ impl Observer for Counters {
         self.page_reads[event.cause as usize] += pages;
         self.group_reads[usize::from(event.group)] += pages;
         self.bus_bytes += event.bus_bytes;
-        if event.cause == Cause::Host {
+        if event.cause == OperationCause::Host {
             self.group_bytes_read[usize::from(event.group)] += event.bus_bytes;
         }
     }
@@ -289,9 +289,9 @@ impl Observer for Counters {
     #[inline]
     fn gc_started(&mut self, event: &GcStarted) {
         *match event.collection {
-            Collection::Space => &mut self.gc_count,
-            Collection::Fold => &mut self.folds,
-            Collection::Wear => &mut self.wear_moves,
+            CollectionPurpose::Space => &mut self.gc_count,
+            CollectionPurpose::Fold => &mut self.folds,
+            CollectionPurpose::Wear => &mut self.wear_moves,
         } += 1;
     }
 
@@ -315,10 +315,10 @@ impl Observer for Counters {
 
     fn booster_notice(&mut self, event: &BoosterNotice) {
         *match event.notice {
-            Notice::FlushNeeded => &mut self.booster.flush_needed,
-            Notice::PinnedFull => &mut self.booster.pinned_full,
-            Notice::Grown => &mut self.booster.grown,
-            Notice::Shrunk => &mut self.booster.shrunk,
+            BoosterNoticeKind::FlushNeeded => &mut self.booster.flush_needed,
+            BoosterNoticeKind::PinnedFull => &mut self.booster.pinned_full,
+            BoosterNoticeKind::Grown => &mut self.booster.grown,
+            BoosterNoticeKind::Shrunk => &mut self.booster.shrunk,
         } += 1;
     }
 
@@ -329,7 +329,7 @@ impl Observer for Counters {
     }
 
     #[inline]
-    fn trimmed(&mut self, event: &Trimmed) {
+    fn trimmed(&mut self, event: &UnitsTrimmed) {
         self.trimmed_units += u64::from(event.mapped);
     }
 
@@ -390,21 +390,21 @@ impl Observer for Counters {
     #[inline]
     fn log_merged(&mut self, event: &LogMerged) {
         *match event.kind {
-            Merge::Switch => &mut self.switch_merges,
-            Merge::Partial => &mut self.partial_merges,
-            Merge::Full => &mut self.full_merges,
+            MergeKind::Switch => &mut self.switch_merges,
+            MergeKind::Partial => &mut self.partial_merges,
+            MergeKind::Full => &mut self.full_merges,
         } += 1;
     }
 
     #[inline]
-    fn packed(&mut self, _: &Packed) {
+    fn packed(&mut self, _: &PackedCommandArrived) {
         self.packs += 1;
     }
 
     #[inline]
-    fn command_taken(&mut self, event: &CommandTaken) {
+    fn command_taken(&mut self, event: &CommandFetched) {
         let commands = &mut self.commands;
-        commands.taken += 1;
+        commands.fetched += 1;
         commands.most_in_flight = commands.most_in_flight.max(event.in_flight);
         commands.tag_wait_ns += event.waited.0 as u64;
         commands.queue_wait_ns += (event.begin - event.ready).0 as u64;

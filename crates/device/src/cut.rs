@@ -8,13 +8,13 @@
 use emmclab_base::Nanos;
 
 use crate::device::Device;
-use crate::events::{BlockErased, Cause, Observer, PageProgrammed, Trimmed};
+use crate::events::{BlockErased, Observer, OperationCause, PageProgrammed, UnitsTrimmed};
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::late_trims::LateTrims;
 
 /// A unit of a page that a cut may still undo ([`PageProgrammed::durable`]).
 #[derive(Clone, Copy, Debug)]
-struct Planned {
+struct UndoEntry {
     durable: Nanos,
     lpn: Lpn,
     to: Ppn,
@@ -30,7 +30,7 @@ pub struct UndoLog {
     /// Base-2 logarithms: places of a block, and of a page by block group.
     stride_shift: u32,
     page_shifts: Vec<u32>,
-    planned: Vec<Planned>,
+    planned: Vec<UndoEntry>,
     /// First unit and number of units.
     trims: LateTrims<(Lpn, u32)>,
 }
@@ -55,25 +55,25 @@ impl UndoLog {
 }
 
 impl Observer for UndoLog {
-    fn trimmed(&mut self, event: &Trimmed) {
+    fn trimmed(&mut self, event: &UnitsTrimmed) {
         self.trims.add(event.at, (event.first, event.count));
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
-        if event.cause != Cause::Host {
+        if event.cause != OperationCause::Host {
             return;
         }
         let page_shift = self.page_shifts[usize::from(event.group)];
         let first = Ppn(event.block.0 << self.stride_shift).plus(event.page << page_shift);
         for (to, unit) in (0..).map(|i| first.plus(i)).zip(event.units) {
             let (durable, carried) = (event.durable, unit.covered == 0 && unit.from.is_some());
-            self.planned.push(Planned { durable, lpn: unit.lpn, to, from: unit.from, carried });
+            self.planned.push(UndoEntry { durable, lpn: unit.lpn, to, from: unit.from, carried });
         }
     }
 
     fn block_erased(&mut self, event: &BlockErased) {
         for i in 0..self.planned.len() {
-            let Planned { from: Some(from), carried, .. } = self.planned[i] else { continue };
+            let UndoEntry { from: Some(from), carried, .. } = self.planned[i] else { continue };
             if BlockId(from.0 >> self.stride_shift) != event.block {
                 continue;
             }
@@ -93,7 +93,7 @@ impl Device {
     pub fn cut(&mut self, at: Nanos, undo: &mut UndoLog) {
         let undone = undo.planned.drain(..).filter(|planned| planned.durable > at);
         // From the newest to the oldest, so that each finds the map in the state after its own program.
-        for Planned { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
+        for UndoEntry { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);
         }
         if self.controller.repeats_late_trims() {

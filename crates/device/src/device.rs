@@ -2,33 +2,33 @@
 
 use emmclab_base::{Error, Nanos, Result};
 
-use crate::command::Command;
-use crate::controller::{Below, Controller, Zones};
-use crate::counters::Counters;
-use crate::events::{AnyObserver, Completions, Observer, Quiet, RequestCompleted, Shared};
+use crate::command::DeviceCommand;
+use crate::controller::{DeviceController, LowerLayers, ZoneTable};
+use crate::counters::DeviceCounters;
+use crate::events::{AnyObserver, CompletionObserver, DynObserver, NullObserver, Observer, RequestCompleted};
 use crate::ftl::gc::VictimPolicy;
-use crate::ftl::{Ftl, MapFigures, Stop};
+use crate::ftl::{Ftl, MapCacheSummary, StopReason};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::image;
 use crate::load::DeviceConfig;
-use crate::nand::{BlockState, Load, Nand};
-use crate::zones::{Zone, ZoneAction};
+use crate::nand::{BlockState, FlashBusyTimes, Nand};
+use crate::zones::{ZoneAction, ZoneDescriptor};
 use emmclab_settings::InterfaceKind;
 
 /// A simulated eMMC or UFS: a controller above an FTL above flash. Its counters are its first observer. Memory is allocated when it is
 /// first used, so that a new device of any size is created at once.
 #[derive(Clone)]
 pub struct Device {
-    pub(crate) controller: Controller,
+    pub(crate) controller: DeviceController,
     pub(crate) ftl: Ftl,
     pub(crate) nand: Nand,
-    counters: Counters,
+    counters: DeviceCounters,
 }
 
 /// The present state of an erase block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct EraseBlockSummary {
     /// Valid map units.
     pub valid: u32,
     /// Pages programmed; the next page to program.
@@ -45,9 +45,9 @@ pub struct Block {
 
 /// An operation of the device, for `Device::act`.
 #[derive(Clone, Copy)]
-enum Work<'a> {
-    Submit(&'a Command),
-    Packed(&'a [Command]),
+enum DeviceOperation<'a> {
+    Submit(&'a DeviceCommand),
+    Packed(&'a [DeviceCommand]),
     Zone(u32, ZoneAction),
     Advance(Nanos),
     Settle,
@@ -61,14 +61,14 @@ impl Device {
         let geometry = Geometry::new(settings);
         let nand = Nand::new(settings, &geometry);
         let ftl = Ftl::new(settings, &geometry, &nand);
-        let controller = Controller::new(settings, &ftl);
-        Self { controller, ftl, nand, counters: Counters::new(geometry.groups.len()) }
+        let controller = DeviceController::new(settings, &ftl);
+        Self { controller, ftl, nand, counters: DeviceCounters::new(geometry.groups.len()) }
     }
 
     /// Restores a device from an image ([`Device::to_image`]).
     ///
     /// # Errors
-    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) if the image is damaged or is of another device.
+    /// [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or is of another device.
     pub fn from_image(config: &DeviceConfig, image: &[u8]) -> Result<Self> {
         let mut device = Self::new(config);
         image::restore(&mut device.ftl, &mut device.nand, image)?;
@@ -84,7 +84,7 @@ impl Device {
     /// Executes an operation and reports its events to the counters and `observer`; returns the completion time if the operation has one.
     /// Observers are called through a pointer, because it takes long to compile the device for each of them.
     #[inline]
-    fn act<O: Observer>(&mut self, work: Work<'_>, observer: &mut O) -> Result<Option<Nanos>> {
+    fn act<O: Observer>(&mut self, work: DeviceOperation<'_>, observer: &mut O) -> Result<Option<Nanos>> {
         if O::EVENTS {
             self.act_observed(work, observer, O::UNITS)
         } else {
@@ -97,10 +97,10 @@ impl Device {
     #[inline(never)]
     fn act_unobserved(
         &mut self,
-        work: Work<'_>,
+        work: DeviceOperation<'_>,
         completed: &mut dyn FnMut(&RequestCompleted),
     ) -> Result<Option<Nanos>> {
-        let mut completions = Completions(completed);
+        let mut completions = CompletionObserver(completed);
         if cfg!(debug_assertions) {
             self.act_observed(work, &mut completions, false)
         } else {
@@ -111,35 +111,39 @@ impl Device {
     #[inline(never)]
     fn act_observed(
         &mut self,
-        work: Work<'_>,
+        work: DeviceOperation<'_>,
         observer: &mut dyn AnyObserver,
         units: bool,
     ) -> Result<Option<Nanos>> {
         if units {
-            self.act_with(work, &mut Shared::<true>(observer))
+            self.act_with(work, &mut DynObserver::<true>(observer))
         } else {
-            self.act_with(work, &mut Shared::<false>(observer))
+            self.act_with(work, &mut DynObserver::<false>(observer))
         }
     }
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "its callers do nothing but call it")]
-    fn act_with<O: Observer>(&mut self, work: Work<'_>, observer: &mut O) -> Result<Option<Nanos>> {
+    fn act_with<O: Observer>(
+        &mut self,
+        work: DeviceOperation<'_>,
+        observer: &mut O,
+    ) -> Result<Option<Nanos>> {
         let Self { controller, ftl, nand, counters } = self;
-        if let Work::Submit(command) = work {
+        if let DeviceOperation::Submit(command) = work {
             controller.accept(command, ftl.geometry())?;
         }
-        let below = &mut Below { ftl, nand, log: &mut (counters, observer) };
+        let below = &mut LowerLayers { ftl, nand, log: &mut (counters, observer) };
         match work {
-            Work::Submit(command) => return Ok(controller.submit(command, below)),
-            Work::Packed(entries) => {
+            DeviceOperation::Submit(command) => return Ok(controller.submit(command, below)),
+            DeviceOperation::Packed(entries) => {
                 controller.accept_packed(entries, below)?;
                 return Ok(controller.submit_packed(entries, below));
             }
-            Work::Zone(zone, action) => controller.manage_zone(zone, action, below)?,
-            Work::Advance(until) => controller.advance(until, below),
-            Work::Settle => controller.settle(below),
-            Work::PowerOff => controller.power_off(below),
+            DeviceOperation::Zone(zone, action) => controller.manage_zone(zone, action, below)?,
+            DeviceOperation::Advance(until) => controller.advance(until, below),
+            DeviceOperation::Settle => controller.settle(below),
+            DeviceOperation::PowerOff => controller.power_off(below),
         }
         Ok(None)
     }
@@ -153,11 +157,15 @@ impl Device {
     /// device has stopped ([`Device::stop`]).
     ///
     /// # Errors
-    /// [`Kind::Value`](emmclab_base::Kind::Value) for a request beyond the end of the device, [`Kind::Order`](emmclab_base::Kind::Order)
+    /// [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) for a request beyond the end of the device, [`ErrorClass::Order`](emmclab_base::ErrorClass::Order)
     /// for one that arrives before its predecessor.
     #[inline]
-    pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<Option<Nanos>> {
-        self.act(Work::Submit(command), observer)
+    pub fn submit<O: Observer>(
+        &mut self,
+        command: &DeviceCommand,
+        observer: &mut O,
+    ) -> Result<Option<Nanos>> {
+        self.act(DeviceOperation::Submit(command), observer)
     }
 
     /// Submits a request without an observer and executes everything until it is complete. Returns the completion time. Meant for many
@@ -165,45 +173,45 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::submit`].
-    pub fn complete(&mut self, command: &Command) -> Result<Nanos> {
-        self.submit(command, &mut Quiet)?;
-        Ok(self.settle(&mut Quiet))
+    pub fn complete(&mut self, command: &DeviceCommand) -> Result<Nanos> {
+        self.submit(command, &mut NullObserver)?;
+        Ok(self.settle(&mut NullObserver))
     }
 
     /// As [`Device::advance`], without an observer.
     pub fn idle_until(&mut self, until: Nanos) {
-        self.advance(until, &mut Quiet);
+        self.advance(until, &mut NullObserver);
     }
 
     /// Completes all accepted requests, idles for `idle`, and powers the device off in good order, without an observer.
     pub fn switch_off(&mut self, idle: Nanos) {
-        self.settle(&mut Quiet);
+        self.settle(&mut NullObserver);
         if idle > Nanos::ZERO {
-            self.advance(self.idle_from() + idle, &mut Quiet);
+            self.advance(self.idle_from() + idle, &mut NullObserver);
         }
-        self.power_off(&mut Quiet);
+        self.power_off(&mut NullObserver);
     }
 
     /// Submits a packed command: requests of one operation, read or write, that all arrive at the same time. A single request is submitted
     /// as an ordinary command. Returns the completion time of the whole command, or `None` if the device has stopped.
     ///
     /// # Errors
-    /// As [`Device::submit`]; [`Kind::Value`](emmclab_base::Kind::Value) also for entries that cannot be packed.
+    /// As [`Device::submit`]; [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) also for entries that cannot be packed.
     pub fn submit_packed<O: Observer>(
         &mut self,
-        entries: &[Command],
+        entries: &[DeviceCommand],
         observer: &mut O,
     ) -> Result<Option<Nanos>> {
         if let [single] = entries {
             return self.submit(single, observer);
         }
-        self.act(Work::Packed(entries), observer)
+        self.act(DeviceOperation::Packed(entries), observer)
     }
 
     /// Opens, closes or finishes a zone at the arrival time of the last command, in no time. A zone is reset by a discard of its sectors.
     ///
     /// # Errors
-    /// [`Kind::Value`](emmclab_base::Kind::Value) if there is no such zone, or if its state or the limits of open and active zones do not
+    /// [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) if there is no such zone, or if its state or the limits of open and active zones do not
     /// allow the action.
     pub fn manage_zone<O: Observer>(
         &mut self,
@@ -211,29 +219,29 @@ impl Device {
         action: ZoneAction,
         observer: &mut O,
     ) -> Result<()> {
-        self.act(Work::Zone(zone, action), observer).map(|_| ())
+        self.act(DeviceOperation::Zone(zone, action), observer).map(|_| ())
     }
 
     /// The error with which [`Device::submit`] would reject a command because of the state of its zone; `None` if it would accept it.
-    pub fn zone_refusal(&self, command: &Command) -> Option<Error> {
+    pub fn zone_refusal(&self, command: &DeviceCommand) -> Option<Error> {
         self.controller.zones()?.check(command).err()
     }
 
     /// The sequential zones in their present state.
-    pub fn zones(&self) -> impl Iterator<Item = Zone> {
+    pub fn zones(&self) -> impl Iterator<Item = ZoneDescriptor> {
         let zones = self.controller.zones();
         (0..).map_while(move |zone| zones?.report(zone))
     }
 
     /// The maximum numbers of open zones, and of active zones (open or closed); 0 = no limit.
     pub fn zone_limits(&self) -> (u32, u32) {
-        self.controller.zones().map_or((0, 0), Zones::limits)
+        self.controller.zones().map_or((0, 0), ZoneTable::limits)
     }
 
     /// Executes everything that begins before `until` without a command: waiting pages, write-back, folding, idle collection. Several calls
     /// have the same events, counters and times as the last of them alone. The next command must not arrive before `until`.
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) {
-        let _ = self.act(Work::Advance(until), observer);
+        let _ = self.act(DeviceOperation::Advance(until), observer);
     }
 
     /// The next time at which the device does something that may complete a request in flight; `None` if no request is in flight.
@@ -243,19 +251,19 @@ impl Device {
 
     /// Dispatches all waiting requests and returns the completion time of the last one.
     pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Nanos {
-        let _ = self.act(Work::Settle, observer);
+        let _ = self.act(DeviceOperation::Settle, observer);
         self.controller.last_complete()
     }
 
     /// Powers the device off in good order: everything in the write buffer is written (power-off notification, `EXT_CSD`
     /// `POWER_OFF_NOTIFICATION`).
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) {
-        let _ = self.act(Work::PowerOff, observer);
+        let _ = self.act(DeviceOperation::PowerOff, observer);
     }
 
     /// Keeps the data and resets everything else: time, counters and request numbers start again. The write buffer is written first.
     pub fn rewind(&mut self) {
-        self.power_off(&mut Quiet);
+        self.power_off(&mut NullObserver);
         self.nand.rewind();
         self.ftl.rewind();
         self.controller.rewind();
@@ -272,7 +280,7 @@ impl Device {
     fn begin_counting(&mut self) {
         let groups = self.geometry().groups.len();
         let valid = (0..groups).map(|group| self.valid_units(group)).collect();
-        self.counters = Counters { group_valid_before: valid, ..Counters::new(groups) };
+        self.counters = DeviceCounters { group_valid_before: valid, ..DeviceCounters::new(groups) };
     }
 
     /// Valid map units in the blocks of a group.
@@ -285,7 +293,7 @@ impl Device {
     /// An image of the device does not contain the policy.
     ///
     /// # Errors
-    /// [`Kind::Config`](emmclab_base::Kind::Config) if the device does not collect or its mapping scheme maps blocks.
+    /// [`ErrorClass::Config`](emmclab_base::ErrorClass::Config) if the device does not collect or its mapping scheme maps blocks.
     pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
         self.ftl.set_victim_policy(policy)
     }
@@ -309,19 +317,19 @@ impl Device {
     }
 
     /// The counters since the device was made or the counters were last cleared.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &DeviceCounters {
         &self.counters
     }
 
     /// Busy times of channels, dies and planes.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> FlashBusyTimes {
         self.nand.load()
     }
 
     /// The present state of a block.
-    pub fn block(&self, block: BlockId) -> Block {
+    pub fn block(&self, block: BlockId) -> EraseBlockSummary {
         let view = self.nand.block(block);
-        Block {
+        EraseBlockSummary {
             valid: self.ftl.valid(block),
             written: view.written,
             erases: view.erases,
@@ -333,18 +341,18 @@ impl Device {
 
     /// Free blocks of the pool with the fewest, among the pools that are collected while a write waits.
     pub(crate) fn fewest_free_blocks(&self) -> u32 {
-        let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.is_passed_by(*pool));
+        let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.is_skipped(*pool));
         collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX)
     }
 
     /// All blocks, plane by plane.
-    pub fn blocks(&self) -> impl Iterator<Item = Block> + Clone {
+    pub fn blocks(&self) -> impl Iterator<Item = EraseBlockSummary> + Clone {
         (0..self.nand.block_count() as u32).map(|block| self.block(BlockId(block)))
     }
 
     /// The reason why the device refuses writes; `None` if it accepts them.
     #[inline]
-    pub fn stop(&self) -> Option<Stop> {
+    pub fn stop(&self) -> Option<StopReason> {
         self.ftl.stop()
     }
 
@@ -360,7 +368,7 @@ impl Device {
     }
 
     /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
-    pub fn map_figures(&self) -> Option<MapFigures> {
+    pub fn map_figures(&self) -> Option<MapCacheSummary> {
         self.ftl.map_figures()
     }
 

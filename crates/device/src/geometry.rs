@@ -1,16 +1,16 @@
 //! Counts and address arithmetic, computed once from the settings.
 
-use emmclab_base::{Bytes, Nanos, SECTOR_BYTES};
+use emmclab_base::{ByteCount, Nanos, SECTOR_BYTES};
 
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
-use emmclab_settings::{BlockGroup, Clustering, GeometrySettings, Settings, SlcMode, StripeOrder};
+use emmclab_settings::{BlockGroup, DeviceSettings, GeometrySettings, PlaneClustering, SlcMode, StripeOrder};
 
 /// Maximum number of map units in a page: clustered pages of 64 KB with 4 KB units.
 pub(crate) const MAX_UNITS: usize = 16;
 
 /// Blocks of one page size in every plane, in integer units.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct GroupGeometry {
     /// First block of the group, counted from the start of its plane.
     pub first_block: u32,
     /// Blocks of the group in a plane, including spares.
@@ -33,7 +33,7 @@ pub struct Group {
     pub erase_limit: u32,
 }
 
-impl Group {
+impl GroupGeometry {
     /// Map units in a page.
     #[inline]
     pub const fn units_per_page(&self) -> u32 {
@@ -62,7 +62,7 @@ pub struct ZoneLayout {
 
 impl ZoneLayout {
     /// The zones of a device whose blocks outside of SLC mode hold `usable` units for the user; `None` if it has no zones.
-    fn new(settings: &Settings, group: &Group, planes: u32, usable: u64) -> Option<Self> {
+    fn new(settings: &DeviceSettings, group: &GroupGeometry, planes: u32, usable: u64) -> Option<Self> {
         let given = &settings.zones;
         let units = u64::from(given.blocks) * u64::from(group.units_per_block()) * u64::from(planes);
         let count = usable.checked_div(units)?;
@@ -123,7 +123,7 @@ pub struct Geometry {
     /// Blocks in a plane.
     pub blocks_per_plane: u32,
     /// The block groups, as configured.
-    pub groups: Vec<Group>,
+    pub groups: Vec<GroupGeometry>,
     /// Indices into `groups`, largest page first, without blocks in SLC mode.
     pub by_size: Vec<u8>,
     /// Bytes of a map unit.
@@ -150,18 +150,18 @@ pub(crate) fn nanos(us: f64) -> Nanos {
 }
 
 /// Units that the blocks in SLC mode would hold in their normal mode.
-fn dense_units(settings: &Settings, groups: &[Group], planes: u32) -> u64 {
-    let from = groups.get(settings.slc.group as usize).map_or(0, Group::units_per_block);
+fn dense_units(settings: &DeviceSettings, groups: &[GroupGeometry], planes: u32) -> u64 {
+    let from = groups.get(settings.slc.group as usize).map_or(0, GroupGeometry::units_per_block);
     u64::from(settings.slc.blocks) * u64::from(from) * u64::from(planes)
 }
 
 impl Geometry {
     /// Computes the geometry from checked settings, such as those of a [`crate::DeviceConfig`].
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &DeviceSettings) -> Self {
         let (given, clustered) = clustered(settings);
         let unit_kb = settings.mapping.unit_kb;
         let mut first_block = 0;
-        let groups: Vec<Group> = settings
+        let groups: Vec<GroupGeometry> = settings
             .block_groups()
             .iter()
             .map(|group| {
@@ -177,8 +177,8 @@ impl Geometry {
         let chips = given.channels * given.chips_per_channel;
         let planes_per_chip = given.dies_per_chip * given.planes_per_die;
         let planes = chips * planes_per_chip;
-        let usable = |groups: &[Group]| {
-            let units = |group: &Group| {
+        let usable = |groups: &[GroupGeometry]| {
+            let units = |group: &GroupGeometry| {
                 u64::from(group.blocks - group.spare_blocks) * u64::from(group.units_per_block())
             };
             groups.iter().map(units).sum::<u64>() * u64::from(planes)
@@ -187,7 +187,7 @@ impl Geometry {
         let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
         // If the user's space is preserved, the capacity is that of the flash without SLC mode.
         let taken = if settings.slc.preserve_user_space { dense_units(settings, &groups, planes) } else { 0 };
-        let largest = groups.iter().map(Group::units_per_block).max().unwrap_or(1);
+        let largest = groups.iter().map(GroupGeometry::units_per_block).max().unwrap_or(1);
         let for_zones = (usable(&groups[..ordinary]) as f64 / share).floor() as u64;
         let zones = groups.first().and_then(|group| ZoneLayout::new(settings, group, planes, for_zones));
         Self {
@@ -220,8 +220,8 @@ impl Geometry {
         }
     }
 
-    fn group(group: &BlockGroup, first_block: u32, unit_kb: u32, clustered: u32) -> Group {
-        Group {
+    fn group(group: &BlockGroup, first_block: u32, unit_kb: u32, clustered: u32) -> GroupGeometry {
+        GroupGeometry {
             first_block,
             blocks: group.blocks,
             spare_blocks: group.spare_blocks,
@@ -236,8 +236,8 @@ impl Geometry {
     }
 
     /// The capacity that the host sees.
-    pub fn capacity(&self) -> Bytes {
-        Bytes(u64::from(self.logical_units) * u64::from(self.unit_bytes))
+    pub fn capacity(&self) -> ByteCount {
+        ByteCount(u64::from(self.logical_units) * u64::from(self.unit_bytes))
     }
 
     /// The capacity that the host sees, in sectors.
@@ -263,7 +263,7 @@ impl Geometry {
     }
 
     /// The flash in the device, including spares.
-    pub fn raw(&self) -> Bytes {
+    pub fn raw(&self) -> ByteCount {
         let per_plane: u64 = self
             .groups
             .iter()
@@ -271,7 +271,7 @@ impl Geometry {
                 u64::from(group.blocks) * u64::from(group.pages_per_block) * u64::from(group.page_bytes)
             })
             .sum();
-        Bytes(per_plane * u64::from(self.planes))
+        ByteCount(per_plane * u64::from(self.planes))
     }
 
     /// Blocks in the device.
@@ -329,15 +329,15 @@ impl Geometry {
 }
 
 /// The counts with clustered planes as one plane, and the number of planes in a cluster.
-fn clustered(settings: &Settings) -> (GeometrySettings, u32) {
+fn clustered(settings: &DeviceSettings) -> (GeometrySettings, u32) {
     let mut given = settings.geometry.clone();
     let level = settings.mapping.clustering;
     let mut planes = 1;
     for (from, count) in [
-        (Clustering::Planes, &mut given.planes_per_die),
-        (Clustering::Dies, &mut given.dies_per_chip),
-        (Clustering::Chips, &mut given.chips_per_channel),
-        (Clustering::Channels, &mut given.channels),
+        (PlaneClustering::Planes, &mut given.planes_per_die),
+        (PlaneClustering::Dies, &mut given.dies_per_chip),
+        (PlaneClustering::Chips, &mut given.chips_per_channel),
+        (PlaneClustering::Channels, &mut given.channels),
     ] {
         if level >= from {
             planes *= *count;

@@ -1,13 +1,13 @@
 //! The state of a device in use, as its registers report it to the host: wear, spares, and background work.
 
-use emmclab_base::Health;
-use emmclab_settings::{CellMode, Settings, SlcMode};
+use emmclab_base::DeviceHealth;
+use emmclab_settings::{CellMode, DeviceSettings, SlcMode};
 
 use crate::device::Device;
 
 impl Device {
     /// The health of the device; `settings` must be its own.
-    pub fn health(&self, settings: &Settings) -> Health {
+    pub fn health(&self, settings: &DeviceSettings) -> DeviceHealth {
         let groups = &self.geometry().groups;
         let given = &settings.geometry.block_groups;
         let in_slc_mode = |group: usize| match given.get(group) {
@@ -27,7 +27,7 @@ impl Device {
         };
         let spares: u64 = groups.iter().map(|group| u64::from(group.spare_blocks)).sum();
         let spares = spares * u64::from(self.geometry().planes);
-        Health {
+        DeviceHealth {
             slc_life_used: used(true),
             life_used: used(false),
             spares_used: (spares > 0).then(|| self.counters().bad_blocks as f64 / spares as f64),
@@ -35,7 +35,7 @@ impl Device {
         }
     }
 
-    fn background_work(&self, settings: &Settings) -> u8 {
+    fn background_work(&self, settings: &DeviceSettings) -> u8 {
         let gc = &settings.gc;
         if gc.idle_after_us == 0.0 {
             return 0;

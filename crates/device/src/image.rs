@@ -6,8 +6,8 @@
 use emmclab_base::Result;
 
 use crate::ftl::Ftl;
+use crate::image_words::{WordReader, WordWriter, damaged};
 use crate::nand::Nand;
-use crate::words::{Reader, Writer, damaged};
 
 /// "EMIM" and the version of the layout.
 const MARK: u32 = 0x4D49_4D45;
@@ -15,7 +15,7 @@ const VERSION: u32 = 5;
 
 /// Makes an image of the data of an FTL and of the state of the blocks.
 pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {
-    let mut out = Writer::with_capacity(ftl.state_words(nand));
+    let mut out = WordWriter::with_capacity(ftl.state_words(nand));
     out.words([MARK, VERSION]);
     ftl.save(nand, &mut out);
     out.finish()
@@ -23,7 +23,7 @@ pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {
 
 /// Restores the state from an image into a new FTL and new flash.
 pub(crate) fn restore(ftl: &mut Ftl, nand: &mut Nand, image: &[u8]) -> Result<()> {
-    let mut image = Reader::new(image);
+    let mut image = WordReader::new(image);
     if image.word()? != MARK || image.word()? != VERSION {
         return Err(damaged("magic number or version differs"));
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use emmclab_base::Nanos;
 use emmclab_settings::LATE_TRIM_MS;
 
-/// Discards in the order of their execution, each with its time, as long as a cut may repeat them ([`emmclab_settings::Lie::LateTrim`]).
+/// Discards in the order of their execution, each with its time, as long as a cut may repeat them ([`emmclab_settings::CacheLie::LateTrim`]).
 #[derive(Clone, Debug)]
 pub struct LateTrims<T>(VecDeque<(Nanos, T)>);
 

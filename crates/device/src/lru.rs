@@ -1,20 +1,20 @@
 //! Keys in the order of their last use, for write buffer, read cache and mapping cache. Every operation takes constant time.
 
-use crate::links::{Links, List, NONE};
+use crate::linked_lists::{LinkedLists, ListEnds, NONE};
 
 /// A set of keys from 0 on, ordered from the oldest to the newest.
 #[derive(Clone, Debug)]
-pub(crate) struct Lru {
+pub(crate) struct LruSet {
     /// Index in `nodes` of each key, plus 1; 0 = not in the set.
     indices: Vec<u32>,
-    nodes: Links<u32>,
-    order: List,
+    nodes: LinkedLists<u32>,
+    order: ListEnds,
 }
 
-impl Lru {
+impl LruSet {
     /// An empty set of keys below `keys`, with room for `most` of them at a time.
     pub fn new(keys: usize, most: usize) -> Self {
-        Self { indices: vec![0; keys], nodes: Links::new(most), order: List::EMPTY }
+        Self { indices: vec![0; keys], nodes: LinkedLists::new(most), order: ListEnds::EMPTY }
     }
 
     pub fn len(&self) -> usize {
@@ -112,7 +112,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_list_in_order_of_use(steps in prop::collection::vec((0u8..5, 0u32..12), 1..200)) {
-            let mut set = Lru::new(12, 4);
+            let mut set = LruSet::new(12, 4);
             let mut model: Vec<u32> = Vec::new();
             for (step, key) in steps {
                 match step {

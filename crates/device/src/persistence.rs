@@ -1,24 +1,24 @@
 //! The durable contents of a simulated device, checked against its promises.
 //!
-//! [`Persistence`] tracks both sides of the [contract](crate::contract): the promises, derived from commands and completions alone, and the
+//! [`PersistenceTracker`] tracks both sides of the [contract](crate::contract): the promises, derived from commands and completions alone, and the
 //! facts, derived from page programs alone. It is an observer, so it costs nothing if it is not used.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use emmclab_base::{Nanos, Ranges};
+use emmclab_base::{Nanos, SectorRangeMap};
 
-use crate::command::Command;
-use crate::contract::{Broken, Content, Promises, Rules, Version};
+use crate::command::DeviceCommand;
+use crate::contract::{BrokenPromise, ContractRules, DurabilityPromises, SectorContent, Version};
 use crate::device::Device;
-use crate::events::{Cause, Observer, PageProgrammed, RequestCompleted, Trimmed, UnitCached};
+use crate::events::{Observer, OperationCause, PageProgrammed, RequestCompleted, UnitCached, UnitsTrimmed};
 use crate::ids::Lpn;
 
 /// Commands and completions.
 #[derive(Debug)]
-enum Message {
-    Arrived(Command),
-    ArrivedPacked(Box<[Command]>),
+enum CommandReport {
+    Arrived(DeviceCommand),
+    ArrivedPacked(Box<[DeviceCommand]>),
     Completed,
 }
 
@@ -27,12 +27,12 @@ type Moment = (Nanos, Version, bool);
 
 /// Contents of the flash from a time on, unless it holds something newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct ContentsVersion {
     from: Nanos,
-    content: Content,
+    content: SectorContent,
 }
 
-impl Step {
+impl ContentsVersion {
     fn version(&self) -> Version {
         self.content.version()
     }
@@ -41,32 +41,32 @@ impl Step {
 /// Tracks what each sector may hold after a power cut: the versions that the contract allows, and the one that the device holds.
 ///
 /// Call it with each command before the device gets the command, and register it as an observer of the device. It can answer for every time
-/// since the last call of [`Persistence::retire`]. If that is called regularly, memory is bounded by the commands since then, the commands
+/// since the last call of [`PersistenceTracker::retire`]. If that is called regularly, memory is bounded by the commands since then, the commands
 /// in flight, and the ranges written or discarded since the oldest write that no flush has made durable (without a volatile cache: by the
 /// commands in flight).
 #[derive(Debug)]
-pub struct Persistence {
+pub struct PersistenceTracker {
     unit_sectors: u32,
     /// Number of the next command at the device, minus its version.
     offset: u64,
     /// Version of the next command.
     next: Version,
     /// Promises at the last call of `retire`.
-    promises: Promises,
+    promises: DurabilityPromises,
     /// Commands and completions after that, in order of time.
-    messages: BTreeMap<Moment, Message>,
+    messages: BTreeMap<Moment, CommandReport>,
     /// Commands that are not complete.
-    commands: VecDeque<(Version, Command)>,
+    commands: VecDeque<(Version, DeviceCommand)>,
     /// Versions on the flash, each with the time from which on its page survives a cut.
-    flash: Ranges<Vec<Step>>,
+    flash: SectorRangeMap<Vec<ContentsVersion>>,
     /// Versions in the volatile cache.
-    cached: Ranges<Version>,
+    cached: SectorRangeMap<Version>,
 }
 
-impl Persistence {
+impl PersistenceTracker {
     /// Starts with a device that holds no data.
     pub fn of(device: &Device) -> Self {
-        let promises = Promises::new(Rules::of(device));
+        let promises = DurabilityPromises::new(ContractRules::of(device));
         let next = promises.next_version();
         Self {
             unit_sectors: device.geometry().unit_sectors,
@@ -75,25 +75,25 @@ impl Persistence {
             promises,
             messages: BTreeMap::new(),
             commands: VecDeque::new(),
-            flash: Ranges::default(),
-            cached: Ranges::default(),
+            flash: SectorRangeMap::default(),
+            cached: SectorRangeMap::default(),
         }
     }
 
     /// Records the next command; returns its version, counted from 1 over all commands.
-    pub fn expect(&mut self, command: &Command) -> Version {
+    pub fn expect(&mut self, command: &DeviceCommand) -> Version {
         let version = self.next;
-        self.messages.insert((command.arrival, version, false), Message::Arrived(*command));
+        self.messages.insert((command.arrival, version, false), CommandReport::Arrived(*command));
         self.commands.push_back((version, *command));
         self.next += 1;
         version
     }
 
     /// Records the entries of the next command, which is packed; returns their versions.
-    pub fn expect_packed(&mut self, entries: &[Command]) -> Range<Version> {
+    pub fn expect_packed(&mut self, entries: &[DeviceCommand]) -> Range<Version> {
         let first = self.next;
         if let Some(head) = entries.first() {
-            self.messages.insert((head.arrival, first, false), Message::ArrivedPacked(entries.into()));
+            self.messages.insert((head.arrival, first, false), CommandReport::ArrivedPacked(entries.into()));
         }
         self.commands.extend((first..).zip(entries.iter().copied()));
         self.next += entries.len() as Version;
@@ -101,7 +101,7 @@ impl Persistence {
     }
 
     /// The promises at a given time.
-    pub fn promises(&self, at: Nanos) -> Promises {
+    pub fn promises(&self, at: Nanos) -> DurabilityPromises {
         let mut promises = self.promises.clone();
         for (moment, message) in self.messages.range(..=(at, Version::MAX, true)) {
             pass_on(&mut promises, *moment, message);
@@ -118,21 +118,21 @@ impl Persistence {
     pub fn survives(&self, sector: u64, at: Nanos) -> Version {
         let steps = self.flash.get(sector).map_or(&[][..], Vec::as_slice);
         match newest(steps, at) {
-            Some(Step { content: Content::Data(version), .. }) => version,
+            Some(ContentsVersion { content: SectorContent::Data(version), .. }) => version,
             _ => 0,
         }
     }
 
     /// The first promise that is broken if power is lost at `at`.
-    pub fn broken(&self, at: Nanos) -> Option<Broken> {
-        self.promises(at).broken(&self.left(at))
+    pub fn broken(&self, at: Nanos) -> Option<BrokenPromise> {
+        self.promises(at).broken(&self.contents_after_cut(at))
     }
 
     /// The first promise that is broken after an orderly power-off, which must not lose anything that is complete.
-    pub fn broken_after_power_off(&self) -> Option<Broken> {
+    pub fn broken_after_power_off(&self) -> Option<BrokenPromise> {
         let mut promises = self.promises(Nanos::MAX);
         promises.power_off();
-        promises.broken(&self.left(Nanos::MAX))
+        promises.broken(&self.contents_after_cut(Nanos::MAX))
     }
 
     /// The times at which the flash contents change.
@@ -180,8 +180,8 @@ impl Persistence {
     }
 
     /// The flash contents if power is lost at `at`.
-    pub fn left(&self, at: Nanos) -> Ranges<Content> {
-        let mut left = Ranges::default();
+    pub fn contents_after_cut(&self, at: Nanos) -> SectorRangeMap<SectorContent> {
+        let mut left = SectorRangeMap::default();
         for (first, end, steps) in self.flash.iter() {
             if let Some(step) = newest(steps, at) {
                 left.set(first, end, step.content);
@@ -196,7 +196,7 @@ impl Persistence {
     }
 
     /// Records that the flash holds a version from a time on.
-    fn store(&mut self, first: u64, end: u64, step: Step) {
+    fn store(&mut self, first: u64, end: u64, step: ContentsVersion) {
         self.flash.update(first, end, |steps| {
             let mut steps = steps.unwrap_or_default();
             steps.push(step);
@@ -216,27 +216,27 @@ impl Persistence {
     }
 }
 
-fn pass_on(promises: &mut Promises, (time, version, _): Moment, message: &Message) {
+fn pass_on(promises: &mut DurabilityPromises, (time, version, _): Moment, message: &CommandReport) {
     match message {
-        Message::Arrived(command) => {
+        CommandReport::Arrived(command) => {
             promises.arrived(command);
         }
-        Message::ArrivedPacked(entries) => {
+        CommandReport::ArrivedPacked(entries) => {
             promises.arrived_packed(entries);
         }
-        Message::Completed => promises.completed(version, time),
+        CommandReport::Completed => promises.completed(version, time),
     }
 }
 
 /// The newest version that the flash holds at a given time.
-fn newest(steps: &[Step], at: Nanos) -> Option<Step> {
+fn newest(steps: &[ContentsVersion], at: Nanos) -> Option<ContentsVersion> {
     steps.iter().filter(|step| step.from <= at).max_by_key(|step| step.version()).copied()
 }
 
-impl Observer for Persistence {
+impl Observer for PersistenceTracker {
     fn request_completed(&mut self, event: &RequestCompleted) {
         if let Some((version, _)) = self.commands.pop_front() {
-            self.messages.insert((event.complete, version, true), Message::Completed);
+            self.messages.insert((event.complete, version, true), CommandReport::Completed);
         }
     }
 
@@ -248,10 +248,10 @@ impl Observer for Persistence {
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
-        if event.cause != Cause::Host {
+        if event.cause != OperationCause::Host {
             return;
         }
-        let step = |version| Step { from: event.durable, content: Content::Data(version) };
+        let step = |version| ContentsVersion { from: event.durable, content: SectorContent::Data(version) };
         for unit in event.units {
             for (first, end) in self.runs(unit.lpn, unit.covered) {
                 if let Some(command) = unit.command {
@@ -268,12 +268,16 @@ impl Observer for Persistence {
         }
     }
 
-    fn trimmed(&mut self, event: &Trimmed) {
+    fn trimmed(&mut self, event: &UnitsTrimmed) {
         let Some((version, command)) = self.commands.back().copied() else { return };
         let unit = u64::from(self.unit_sectors);
         let (first, end) = (u64::from(event.first.0), u64::from(event.first.0) + u64::from(event.count));
         let (first, end) = (first * unit, end * unit);
         self.cached.remove(first, end);
-        self.store(first, end, Step { from: command.arrival, content: Content::Nothing(version) });
+        self.store(
+            first,
+            end,
+            ContentsVersion { from: command.arrival, content: SectorContent::Nothing(version) },
+        );
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
@@ -98,11 +98,11 @@ pub fn is_changeable(key: &str) -> bool {
 }
 
 /// The error for a setting that cannot change.
-fn refused(key: &str, [from, to]: &[String; 2]) -> Error {
+fn not_changeable(key: &str, [from, to]: &[String; 2]) -> Error {
     let reason =
         REASONS.iter().find(|(pattern, _)| fits(pattern, key)).map_or(OTHERWISE, |(_, reason)| reason);
     Error::new(
-        Kind::Config,
+        ErrorClass::Config,
         format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}"),
     )
     .hint(format!("change one of these: {}", CHANGEABLE.join(", ")))
@@ -112,7 +112,7 @@ impl DeviceConfig {
     /// Returns the settings in which `to` differs. All of them must be changeable in a device in use. `at` is the time of the change.
     ///
     /// # Errors
-    /// [`Kind::Config`] for the first setting that cannot change in a device in use, with the reason.
+    /// [`ErrorClass::Config`] for the first setting that cannot change in a device in use, with the reason.
     pub fn changes(&self, to: &Self, at: Nanos) -> Result<Vec<SettingChange>> {
         // The settings of a policy exist only with this policy.
         let mut values: BTreeMap<String, [String; 2]> = BTreeMap::new();
@@ -125,7 +125,7 @@ impl DeviceConfig {
         changed
             .map(|(key, [from, to])| {
                 if !is_changeable(&key) {
-                    return Err(refused(&key, &[from, to]));
+                    return Err(not_changeable(&key, &[from, to]));
                 }
                 Ok(SettingChange { at_s: at.as_secs_f64(), key, from, to })
             })

@@ -1,6 +1,6 @@
 //! Adds wear for time that is not simulated.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 use crate::device::Device;
 use crate::ids::BlockId;
@@ -10,7 +10,7 @@ impl Device {
     /// Wear does become even if no data stays in place for ever.
     ///
     /// # Errors
-    /// [`Kind::Config`] if a block would reach its erase limit; the device is then unchanged.
+    /// [`ErrorClass::Config`] if a block would reach its erase limit; the device is then unchanged.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
         let mut worn: Vec<(BlockId, u32)> = Vec::new();
         for (group, more) in erases.iter().enumerate().filter(|(_, more)| **more > 0) {
@@ -22,7 +22,7 @@ impl Device {
                 let erases = u64::from(self.nand.block(*block).erases) + due(at + 1) - due(at);
                 if limit > 0 && erases >= u64::from(limit) {
                     return Err(Error::new(
-                        Kind::Config,
+                        ErrorClass::Config,
                         format!(
                             "the device would be worn out: a block would have {erases} erases, and its limit is {limit}"
                         ),

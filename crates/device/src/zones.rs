@@ -40,7 +40,7 @@ pub enum ZoneAction {
 
 /// A zone that is written sequentially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Zone {
+pub struct ZoneDescriptor {
     /// Its state.
     pub state: ZoneState,
     /// First sector.

@@ -17,12 +17,12 @@ pub(crate) static CRC32_BE: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CR
 /// Computes the CRC32C state after a number of zero bytes. CRCs are linear: the checksum of a block from any state is the exclusive
 /// or of its checksum from state 0 and of that state shifted over the block. A block is therefore read only once, whatever precedes
 /// it.
-pub(crate) struct Shift {
+pub(crate) struct CrcShift {
     bytes: usize,
     tables: [[u32; 256]; 4],
 }
 
-impl Shift {
+impl CrcShift {
     pub fn new(bytes: usize) -> Self {
         let zeros = vec![0; bytes];
         let mut tables = [[0; 256]; 4];
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_state_shifted_over_a_block_gives_the_checksum_of_state_and_block() {
         let block: Vec<u8> = (0..4096_u32).map(|at| ((at * at) >> 3) as u8).collect();
-        let shift = Shift::new(block.len());
+        let shift = CrcShift::new(block.len());
         for state in [0, 1, 0x8000_0000, 0xdead_beef, !0] {
             assert_eq!(shift.over_zeros(state) ^ crc32c(0, &block), crc32c(state, &block));
         }

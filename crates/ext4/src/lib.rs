@@ -31,7 +31,7 @@
 //!
 //! The replay follows Linux 6.12 to 6.18 where Linux and e2fsck differ. A journal is replayed only if the superblock asks for it
 //! (`e2fsck -y` replays any log that is not empty). It wraps before the blocks of fast commits (in e2fsck 1.47, after them). The
-//! replay stops at a home block outside of the disk (e2fsck continues). [`Replay::refused`] tells why Linux refuses to mount a file
+//! replay stops at a home block outside of the disk (e2fsck continues). [`JournalReplaySummary::refused`] tells why Linux refuses to mount a file
 //! system that e2fsck repairs. Only structures that are needed are checked: here, unlike in Linux, a bad descriptor of a block
 //! group to which no path leads does not prevent the mount.
 //!
@@ -40,23 +40,25 @@
 //! byte in a directory that ignores case. Orphans are not deleted.
 
 mod annotate;
-mod blocks;
-mod bytes;
+mod byte_fields;
 mod checksum;
-mod fast;
+mod disk_reader;
+mod disk_structure;
+mod fast_commits;
 mod files;
 mod journal;
-mod structure;
 mod superblock;
 
-pub use annotate::{Annotator, Status};
-pub use blocks::Blocks;
+pub use annotate::{Annotator, AnnotatorStatus};
+pub use disk_reader::DiskReader;
 pub use files::{
-    Attribute, Entry, FileKind, Filesystem, Inode, InodeFlags, InodeTable, Node, ROOT, Run, Walk,
+    Attribute, DirectoryEntry, Ext4FileKind, Ext4Filesystem, FileBlockRun, Inode, InodeFlags, InodeTable,
+    ROOT, TreeNode, WalkSummary,
 };
 pub use journal::{
-    Checksums, Commit, FastCommitRecord, FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JournalFeatures,
-    JournalSuperblock, Location, LogFormat, Record, RecordKind, Recovery, Replay, Replayed, Revoked, Tag,
-    TagFlags, Tags,
+    CommitBlock, FastCommitRecord, FastCommitRecords, FastCommitTag, JOURNAL_MAGIC, JournalChecksums,
+    JournalFeatures, JournalLocation, JournalRecord, JournalRecordKind, JournalRecovery,
+    JournalReplaySummary, JournalSuperblock, JournalTag, JournalTagFlags, JournalTags, LogFormat,
+    ReplayedDisk, RevokedBlocks,
 };
-pub use superblock::{Compat, Incompat, RoCompat, Superblock};
+pub use superblock::{Compat, Ext4Superblock, Incompat, RoCompat};

@@ -5,10 +5,10 @@
 use bitflags::bitflags;
 use emmclab_base::Result;
 
-use crate::blocks::Blocks;
-use crate::bytes::{le16, le32, uuid, wide};
+use crate::byte_fields::{le16, le32, uuid, wide};
 use crate::checksum::crc32c;
-use crate::structure::Structure;
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
 
 /// Offset of the superblock on the disk in bytes, and its length.
 pub(crate) const OFFSET: u64 = 1024;
@@ -81,7 +81,7 @@ bitflags! {
 /// The fields of the superblock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Superblock {
+pub struct Ext4Superblock {
     /// Size of a block in bytes: 1,024 to 65,536.
     pub block_size: u32,
     /// Number of blocks of the file system.
@@ -134,22 +134,22 @@ pub(crate) fn clear_recover(bytes: &mut [u8; BYTES]) {
     }
 }
 
-impl Superblock {
+impl Ext4Superblock {
     /// Reads and checks the superblock of a file system.
     ///
     /// # Errors
     ///
     /// A bad magic number, checksum or size; unsupported features, which are named.
-    pub fn read(disk: &(impl Blocks + ?Sized)) -> Result<Self> {
+    pub fn read(disk: &(impl DiskReader + ?Sized)) -> Result<Self> {
         let mut bytes = [0; BYTES];
-        Structure::Superblock.read(disk, OFFSET, &mut bytes)?;
-        let mut out = Self::parse(&bytes, Structure::Superblock, OFFSET)?;
+        DiskStructure::Superblock.read(disk, OFFSET, &mut bytes)?;
+        let mut out = Self::parse(&bytes, DiskStructure::Superblock, OFFSET)?;
         let size = disk.size().map_err(|error| {
-            Structure::Superblock.fault(OFFSET, format!("the size of the disk is unknown: {error}"))
+            DiskStructure::Superblock.fault(OFFSET, format!("the size of the disk is unknown: {error}"))
         })?;
         if out.incompat.contains(Incompat::JOURNAL_DEV) {
             let hint = "name the device of the file system, and this one as its journal";
-            return Err(Structure::Superblock.unsupported(OFFSET, "this is a journal device").hint(hint));
+            return Err(DiskStructure::Superblock.unsupported(OFFSET, "this is a journal device").hint(hint));
         }
         out.check_groups(size)?;
         out.disk_blocks = size / u64::from(out.block_size);
@@ -157,7 +157,7 @@ impl Superblock {
     }
 
     /// Parses the fields that a file system and a journal device share.
-    pub(crate) fn parse(bytes: &[u8], structure: Structure, offset: u64) -> Result<Self> {
+    pub(crate) fn parse(bytes: &[u8], structure: DiskStructure, offset: u64) -> Result<Self> {
         let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));
         let magic = le16(bytes, 0x38);
         if magic != MAGIC {
@@ -227,7 +227,7 @@ impl Superblock {
 
     /// Checks the fields that determine the locations of metadata, on a disk of `size` bytes.
     pub(crate) fn check_groups(&self, size: u64) -> Result<()> {
-        let fault = |at: u64, problem: String| Err(Structure::Superblock.fault(OFFSET + at, problem));
+        let fault = |at: u64, problem: String| Err(DiskStructure::Superblock.fault(OFFSET + at, problem));
         let bits = 8 * self.block_size;
         if self.blocks > size / u64::from(self.block_size) {
             return fault(0x4, format!("{} blocks do not fit into {size} bytes", self.blocks));

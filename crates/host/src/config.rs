@@ -1,6 +1,6 @@
 //! Settings of a host: memory, write-back, block layer, processor costs. One preset per era of Linux.
 
-use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::operation::FileClass;
 /// How requests that wait for the device are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Elevator {
+pub enum ElevatorKind {
     /// In order of arrival.
     None,
     /// Reads before writes, at most two batches in a row; each batch by address.
@@ -21,7 +21,7 @@ pub enum Elevator {
 /// The commands that a file system sends for order and durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Barrier {
+pub enum BarrierMode {
     /// Flushes, and writes with preflush and FUA (Linux 2.6.37 and later).
     Flush,
     /// No command: all earlier requests complete, then the request is sent alone, then the later ones (`QUEUE_ORDERED_DRAIN`, which the
@@ -50,7 +50,7 @@ pub struct CpuCosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a class by itself")]
-pub struct Synced {
+pub struct SyncedClasses {
     /// Databases.
     pub database: bool,
     /// Rollback journals and write-ahead logs of databases.
@@ -61,7 +61,7 @@ pub struct Synced {
     pub other: bool,
 }
 
-impl Synced {
+impl SyncedClasses {
     /// All classes.
     pub const ALL: Self = Self { database: true, database_journal: true, cache: true, other: true };
 
@@ -77,7 +77,7 @@ impl Synced {
     }
 
     /// Whether syncs of a class are executed; those of the file system itself always are.
-    pub const fn takes(self, class: FileClass) -> bool {
+    pub const fn executes_sync(self, class: FileClass) -> bool {
         match class {
             FileClass::Database => self.database,
             FileClass::DatabaseJournal => self.database_journal,
@@ -88,7 +88,7 @@ impl Synced {
     }
 }
 
-impl Default for Synced {
+impl Default for SyncedClasses {
     fn default() -> Self {
         Self::ALL
     }
@@ -119,15 +119,15 @@ pub struct HostConfig {
     /// Maximum number of requests in the driver; the others wait in the elevator, where they are merged.
     pub device_depth: u32,
     /// How requests that wait are ordered.
-    pub elevator: Elevator,
+    pub elevator: ElevatorKind,
     /// The commands that file systems send for order and durability.
-    pub barrier: Barrier,
+    pub barrier: BarrierMode,
     /// Whether a sync of a folder on ext4 commits every transaction that is not durable, and sends nothing if there is none (since fast
     /// commits, Linux 5.10). If false, it is like the sync of a file.
     pub folder_sync_commits: bool,
     /// Classes of files whose syncs are executed.
     #[serde(default)]
-    pub synced: Synced,
+    pub synced: SyncedClasses,
     /// Processor time.
     pub cpu: CpuCosts,
 }
@@ -144,10 +144,10 @@ const LINUX_6: HostConfig = HostConfig {
     nr_requests: 128,
     max_request_kb: 512,
     device_depth: 32,
-    elevator: Elevator::None,
-    barrier: Barrier::Flush,
+    elevator: ElevatorKind::None,
+    barrier: BarrierMode::Flush,
     folder_sync_commits: true,
-    synced: Synced::ALL,
+    synced: SyncedClasses::ALL,
     cpu: CpuCosts {
         operation_ns: 600,
         page_ns: 400,
@@ -172,8 +172,8 @@ const ERAS: [(&str, HostConfig); 2] = [
             page_cache_mb: 128,
             dirty_background_pct: 5,
             device_depth: 1,
-            elevator: Elevator::Cfq,
-            barrier: Barrier::Drain,
+            elevator: ElevatorKind::Cfq,
+            barrier: BarrierMode::Drain,
             folder_sync_commits: false,
             cpu: CpuCosts {
                 operation_ns: 3_000,
@@ -202,7 +202,7 @@ impl HostConfig {
         let found = ERAS.iter().find(|(known, _)| *known == name);
         found.map(|(_, config)| config.clone()).ok_or_else(|| {
             let names: Vec<_> = Self::eras().collect();
-            Error::new(Kind::Config, "is not a modelled era of Linux")
+            Error::new(ErrorClass::Config, "is not a modelled era of Linux")
                 .of_field("era", 0, name.as_bytes())
                 .hint(format!("use one of: {}", names.join(", ")))
         })
@@ -232,14 +232,14 @@ impl HostConfig {
         ];
         for (field, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
-                return Err(Error::new(Kind::Config, "out of range")
+                return Err(Error::new(ErrorClass::Config, "out of range")
                     .of_field(field, 0, value.to_string().as_bytes())
                     .hint(format!("use {least} to {most}")));
             }
         }
         if self.dirty_background_pct >= self.dirty_pct {
             return Err(Error::new(
-                Kind::Config,
+                ErrorClass::Config,
                 "background write-back would begin only when writers already wait",
             )
             .of_field("dirty_background_pct", 0, self.dirty_background_pct.to_string().as_bytes())

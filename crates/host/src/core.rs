@@ -1,24 +1,24 @@
 //! The state that the host shares with its file systems: page cache, block layer, tasks and time.
 
-use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
+use emmclab_base::{BlockNote, BlockRole, Nanos, Op, RequestFlags};
 
-use crate::block::{BioId, BioRequest, Completed, Content, Queue};
-use crate::cache::{Cache, PAGE_SECTORS};
+use crate::block::{BioContents, BioId, BioRequest, BlockLayer, CompletedRequest};
+use crate::cache::{PAGE_SECTORS, PageCache};
 use crate::config::HostConfig;
-use crate::request::Cause;
-use crate::task::{Job, TaskId, Tasks, Work};
+use crate::request::IoCause;
+use crate::task::{FilesystemJob, TaskId, TaskTable, TaskWork};
 
 /// The shared state of the host and its file systems.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct HostCore {
     pub config: HostConfig,
     pub now: Nanos,
-    pub cache: Cache,
-    pub queue: Queue,
-    pub tasks: Tasks,
+    pub cache: PageCache,
+    pub queue: BlockLayer,
+    pub tasks: TaskTable,
 }
 
-impl Core {
+impl HostCore {
     /// Submits a bio.
     pub fn submit(&mut self, bio: BioRequest) -> BioId {
         self.queue.submit(bio, self.now)
@@ -37,20 +37,20 @@ impl Core {
     }
 
     /// The cause of the requests that a task submits.
-    pub fn cause(&self, task: TaskId) -> Cause {
+    pub fn cause(&self, task: TaskId) -> IoCause {
         match self.tasks[task].work {
-            Work::Operation(caller, _) => Cause::Caller(caller),
-            Work::Filesystem(_, Job::Commit) => Cause::Commit,
-            Work::Filesystem(_, Job::Checkpoint) => Cause::Checkpoint,
-            Work::Filesystem(_, Job::Clean) => Cause::Cleaning,
-            Work::Flusher | Work::Idle => Cause::WriteBack,
+            TaskWork::Operation(caller, _) => IoCause::Caller(caller),
+            TaskWork::Filesystem(_, FilesystemJob::Commit) => IoCause::Commit,
+            TaskWork::Filesystem(_, FilesystemJob::Checkpoint) => IoCause::Checkpoint,
+            TaskWork::Filesystem(_, FilesystemJob::Clean) => IoCause::Cleaning,
+            TaskWork::Flusher | TaskWork::Idle => IoCause::WriteBack,
         }
     }
 
     /// Applies the completion of a request to its bios and pages.
-    pub fn finish(&mut self, mut completed: Completed) {
+    pub fn finish(&mut self, mut completed: CompletedRequest) {
         while let Some(bio) = self.queue.next_bio(&mut completed, &mut self.tasks) {
-            if let Content::Pages { inode, page } = bio.content {
+            if let BioContents::Pages { inode, page } = bio.content {
                 let pages = (u64::from(bio.sectors) / PAGE_SECTORS) as u32;
                 self.cache.complete(inode, page, pages, bio.op == Op::Write);
             }
@@ -64,20 +64,20 @@ impl Core {
         (inode, first): (u32, u64),
         sector: u64,
         pages: u64,
-        cause: Cause,
+        cause: IoCause,
     ) -> BioRequest {
         let file = self.cache.inode(inode);
         let sectors = (pages * PAGE_SECTORS) as u32;
         BioRequest {
             op,
-            flags: Flags::empty(),
+            flags: RequestFlags::empty(),
             sector,
             sectors,
             mount: file.mount,
             class: file.class,
             cause,
-            content: Content::Pages { inode, page: first as u32 },
-            note: (op == Op::Write).then(|| BlockNote::new(Role::Data, sectors)),
+            content: BioContents::Pages { inode, page: first as u32 },
+            note: (op == Op::Write).then(|| BlockNote::new(BlockRole::Data, sectors)),
         }
     }
 }

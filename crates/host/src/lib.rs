@@ -1,6 +1,6 @@
 //! The host above a block device, in simulated time: page cache, write-back, block layer, and file systems.
 //!
-//! A [`Host`] is a deterministic state machine. It turns operations on files into block requests and knows neither the programs above nor
+//! A [`SimulatedHost`] is a deterministic state machine. It turns operations on files into block requests and knows neither the programs above nor
 //! the device below. Contents are not modelled, only their locations.
 
 mod block;
@@ -8,7 +8,7 @@ mod cache;
 mod config;
 mod core;
 mod filesystem;
-mod finished;
+mod finished_operation;
 mod host;
 mod mount;
 mod operation;
@@ -16,9 +16,11 @@ mod request;
 mod task;
 mod writeback;
 
-pub use config::{Barrier, CpuCosts, Elevator, HostConfig, Synced};
-pub use finished::{Finished, FinishedOps, Wait, WaitGroup, Waited};
-pub use host::Host;
-pub use mount::{Extent, FilesystemKind, Mount, MountOptions};
+pub use config::{BarrierMode, CpuCosts, ElevatorKind, HostConfig, SyncedClasses};
+pub use finished_operation::{
+    FinishedOperation, FinishedOperations, WaitBreakdown, WaitCategory, WaitReason,
+};
+pub use host::SimulatedHost;
+pub use mount::{FileExtent, FilesystemKind, Mount, MountOptions};
 pub use operation::{CallerId, FileClass, FileId, FileOp, FileSpec, FolderId, MountId};
-pub use request::{BlockRequest, BlockRequestId, BlockRequests, Cause};
+pub use request::{BlockRequestId, HostBlockRequest, HostBlockRequests, IoCause};

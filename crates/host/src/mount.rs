@@ -52,7 +52,7 @@ pub struct Mount {
 
 /// A run of 4 KB pages of a file, and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct FileExtent {
     /// First page of the file.
     pub page: u64,
     /// First sector on the device.

@@ -15,7 +15,7 @@ pub struct FileId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FolderId(pub u32);
 
-/// Index of a mount in the list that was passed to [`crate::Host::new`].
+/// Index of a mount in the list that was passed to [`crate::SimulatedHost::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MountId(pub u16);
 

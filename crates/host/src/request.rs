@@ -12,7 +12,7 @@ pub struct BlockRequestId(pub u64);
 
 /// Why a block is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum IoCause {
     /// An operation of this caller waits for it.
     Caller(CallerId),
     /// It was read ahead of use.
@@ -27,7 +27,7 @@ pub enum Cause {
     Cleaning,
 }
 
-impl Cause {
+impl IoCause {
     /// The name in results.
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,8 +43,8 @@ impl Cause {
 
 /// A request to the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockRequest {
-    /// Its number, for [`crate::Host::completed`].
+pub struct HostBlockRequest {
+    /// Its number, for [`crate::SimulatedHost::last_complete`].
     pub id: BlockRequestId,
     /// Operation, range on the device, times and flags. `arrival` is its submission to the block layer, `issue` its departure from the
     /// elevator. Flags: sync, FUA, preflush, metadata, read-ahead, journal.
@@ -54,21 +54,21 @@ pub struct BlockRequest {
     /// The class of its first block.
     pub class: FileClass,
     /// Why it was submitted; for merged requests, the cause of the first one.
-    pub cause: Cause,
+    pub cause: IoCause,
     pub(crate) notes: Range<u32>,
 }
 
-/// Requests with their notes; the memory is reused after [`BlockRequests::clear`].
+/// Requests with their notes; the memory is reused after [`HostBlockRequests::clear`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlockRequests {
+pub struct HostBlockRequests {
     /// The requests, in the order in which the device gets them.
-    pub requests: Vec<BlockRequest>,
+    pub requests: Vec<HostBlockRequest>,
     pub(crate) notes: Vec<BlockNote>,
 }
 
-impl BlockRequests {
+impl HostBlockRequests {
     /// The roles of the blocks of a write, from its first sector on; empty for other requests.
-    pub fn notes(&self, request: &BlockRequest) -> &[BlockNote] {
+    pub fn notes(&self, request: &HostBlockRequest) -> &[BlockNote] {
         self.notes.get(request.notes.start as usize..request.notes.end as usize).unwrap_or_default()
     }
 

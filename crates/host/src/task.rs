@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use emmclab_base::Nanos;
 
 use crate::block::NONE;
-use crate::finished::{Wait, Waited};
+use crate::finished_operation::{WaitBreakdown, WaitReason};
 use crate::operation::{CallerId, FileOp};
 use crate::request::BlockRequestId;
 
@@ -15,7 +15,7 @@ pub(crate) type TaskId = u32;
 
 /// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum TaskWork {
     /// None; the task can be reused.
     Idle,
     /// An operation of a caller.
@@ -23,12 +23,12 @@ pub(crate) enum Work {
     /// Writes dirty pages back.
     Flusher,
     /// A thread of the file system of this mount.
-    Filesystem(u16, Job),
+    Filesystem(u16, FilesystemJob),
 }
 
 /// The threads that a file system may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
+pub(crate) enum FilesystemJob {
     /// Commits a transaction, or writes a checkpoint of a log.
     Commit,
     /// Makes room in the journal.
@@ -40,17 +40,17 @@ pub(crate) enum Job {
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Step {
+pub(crate) enum StepOutcome {
     /// The next step runs when everything has arrived that the task waits for; at once if it waits for nothing.
-    Wait(Wait),
+    Wait(WaitReason),
     /// There is no next step.
     Done,
 }
 
 /// A task.
 #[derive(Debug)]
-pub(crate) struct Task {
-    pub work: Work,
+pub(crate) struct HostTask {
+    pub work: TaskWork,
     /// Progress of the host with the operation.
     pub stage: u32,
     /// Progress of the file system with its part; 0 at the beginning.
@@ -72,16 +72,16 @@ pub(crate) struct Task {
     pub begun: Nanos,
     /// Number of completions that it waits for, and how many of them are held back by the limit of requests.
     pending: u32,
-    held: u32,
-    wait: Wait,
+    held_back: u32,
+    wait: WaitReason,
     since: Nanos,
-    waited: Waited,
+    waits: WaitBreakdown,
 }
 
-impl Task {
+impl HostTask {
     fn new() -> Self {
         Self {
-            work: Work::Idle,
+            work: TaskWork::Idle,
             stage: 0,
             part: 0,
             files: [NONE; 2],
@@ -95,45 +95,45 @@ impl Task {
             requests: Vec::new(),
             begun: Nanos::ZERO,
             pending: 0,
-            held: 0,
-            wait: Wait::Read,
+            held_back: 0,
+            wait: WaitReason::Read,
             since: Nanos::ZERO,
-            waited: Waited::default(),
+            waits: WaitBreakdown::default(),
         }
     }
 
     /// Adds the time up to `now` to the reason for which it waited.
     fn settle(&mut self, now: Nanos) {
-        let state = if self.held > 0 { Wait::RequestLimit } else { self.wait };
-        self.waited[state] += now - self.since;
+        let state = if self.held_back > 0 { WaitReason::RequestLimit } else { self.wait };
+        self.waits[state] += now - self.since;
         self.since = now;
     }
 
     /// Its waiting times up to its last step.
-    pub fn waited(&self) -> Waited {
-        self.waited
+    pub fn waits(&self) -> WaitBreakdown {
+        self.waits
     }
 }
 
 /// All tasks, and those that are ready for their next step.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks {
-    all: Vec<Task>,
+pub(crate) struct TaskTable {
+    all: Vec<HostTask>,
     idle: Vec<TaskId>,
     ready: VecDeque<TaskId>,
 }
 
-impl Tasks {
+impl TaskTable {
     /// Begins a task, which is ready for its first step.
-    pub fn begin(&mut self, work: Work, now: Nanos) -> TaskId {
+    pub fn begin(&mut self, work: TaskWork, now: Nanos) -> TaskId {
         let id = self.idle.pop().unwrap_or_else(|| {
-            self.all.push(Task::new());
+            self.all.push(HostTask::new());
             self.all.len() as TaskId - 1
         });
         let task = &mut self.all[id as usize];
         let mut requests = std::mem::take(&mut task.requests);
         requests.clear();
-        *task = Task { work, requests, begun: now, since: now, ..Task::new() };
+        *task = HostTask { work, requests, begun: now, since: now, ..HostTask::new() };
         self.ready.push_back(id);
         id
     }
@@ -145,8 +145,8 @@ impl Tasks {
         Some(id)
     }
 
-    /// Makes the task wait for everything registered by [`Tasks::await_one`]; it is ready at once if there is nothing.
-    pub fn wait(&mut self, id: TaskId, wait: Wait) {
+    /// Makes the task wait for everything registered by [`TaskTable::await_completion`]; it is ready at once if there is nothing.
+    pub fn wait(&mut self, id: TaskId, wait: WaitReason) {
         let task = &mut self.all[id as usize];
         task.wait = wait;
         if task.pending == 0 {
@@ -156,29 +156,29 @@ impl Tasks {
 
     /// Ends a task, which can then be reused.
     pub fn end(&mut self, id: TaskId) {
-        self.all[id as usize].work = Work::Idle;
+        self.all[id as usize].work = TaskWork::Idle;
         self.idle.push(id);
     }
 
     /// Adds one completion that the task waits for; `held` tells whether the limit of requests holds it back.
-    pub fn await_one(&mut self, id: TaskId, held: bool) {
+    pub fn await_completion(&mut self, id: TaskId, held: bool) {
         let task = &mut self.all[id as usize];
         task.pending += 1;
-        task.held += u32::from(held);
+        task.held_back += u32::from(held);
     }
 
     /// Records that the limit of requests no longer holds one completion back.
-    pub fn admitted(&mut self, id: TaskId, now: Nanos) {
+    pub fn request_admitted(&mut self, id: TaskId, now: Nanos) {
         let task = &mut self.all[id as usize];
         task.settle(now);
-        task.held -= 1;
+        task.held_back -= 1;
     }
 
     /// Records one completion that the task waited for, with the request that caused it.
-    pub fn arrived(&mut self, id: TaskId, request: Option<BlockRequestId>) {
+    pub fn completion_arrived(&mut self, id: TaskId, request: Option<BlockRequestId>) {
         let task = &mut self.all[id as usize];
         if let Some(request) = request
-            && matches!(task.work, Work::Operation(..) | Work::Filesystem(..))
+            && matches!(task.work, TaskWork::Operation(..) | TaskWork::Filesystem(..))
             && task.requests.last() != Some(&request)
         {
             task.requests.push(request);
@@ -202,20 +202,20 @@ impl Tasks {
     }
 
     /// Whether the task waits for something.
-    pub fn awaits(&self, id: TaskId) -> bool {
+    pub fn is_waiting(&self, id: TaskId) -> bool {
         self.all[id as usize].pending > 0
     }
 }
 
-impl std::ops::Index<TaskId> for Tasks {
-    type Output = Task;
-    fn index(&self, id: TaskId) -> &Task {
+impl std::ops::Index<TaskId> for TaskTable {
+    type Output = HostTask;
+    fn index(&self, id: TaskId) -> &HostTask {
         &self.all[id as usize]
     }
 }
 
-impl std::ops::IndexMut<TaskId> for Tasks {
-    fn index_mut(&mut self, id: TaskId) -> &mut Task {
+impl std::ops::IndexMut<TaskId> for TaskTable {
+    fn index_mut(&mut self, id: TaskId) -> &mut HostTask {
         &mut self.all[id as usize]
     }
 }

@@ -2,22 +2,22 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::{Flags, Nanos, Op};
+use emmclab_base::{Nanos, Op, RequestFlags};
 
 use crate::cache::PAGE_SECTORS;
-use crate::core::Core;
-use crate::filesystem::Filesystem;
-use crate::finished::Wait;
-use crate::request::Cause;
-use crate::task::{Step, TaskId, Work};
+use crate::core::HostCore;
+use crate::filesystem::FilesystemModel;
+use crate::finished_operation::WaitReason;
+use crate::request::IoCause;
+use crate::task::{StepOutcome, TaskId, TaskWork};
 
 /// Maximum number of pages of a file that are written before the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
 const TURN: u64 = 1024;
 
 /// Which dirty pages of a file a round writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Round {
-    pub cause: Cause,
+pub(crate) struct WritebackRound {
+    pub cause: IoCause,
     /// The task that waits for it; it also waits for writes that are already in progress.
     pub waiter: Option<TaskId>,
     /// Whether only pages with allocated blocks are written.
@@ -26,31 +26,31 @@ pub(crate) struct Round {
     pub pages: u64,
 }
 
-impl Round {
+impl WritebackRound {
     /// All dirty pages; no task waits for them.
-    pub fn all(cause: Cause) -> Self {
+    pub fn all(cause: IoCause) -> Self {
         Self { cause, waiter: None, only_placed: false, pages: u64::MAX }
     }
 }
 
 /// The dirty pages of a file that are left after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct WritebackRemainder {
     /// Whether there are more dirty pages than the round could write.
-    pub more: bool,
+    pub has_more: bool,
     /// Whether a page is dirty while it is being written, so that it has to be written once more.
-    pub again: bool,
+    pub redirtied: bool,
 }
 
 /// Submits writes of dirty pages of a file.
-pub(crate) fn write_pages<F: Filesystem + ?Sized>(
-    core: &mut Core,
+pub(crate) fn write_pages<F: FilesystemModel + ?Sized>(
+    core: &mut HostCore,
     fs: &mut F,
     inode: u32,
-    round: &Round,
-) -> Left {
+    round: &WritebackRound,
+) -> WritebackRemainder {
     if let Some(task) = round.waiter {
-        let Core { cache, queue, tasks, .. } = core;
+        let HostCore { cache, queue, tasks, .. } = core;
         cache.writing(inode, |bio| {
             queue.await_bio(bio, task, tasks);
         });
@@ -83,27 +83,32 @@ pub(crate) fn write_pages<F: Filesystem + ?Sized>(
             left = left.saturating_sub(placed);
         }
     }
-    Left { more: left == 0 && core.cache.next_dirty(inode, at).is_some(), again }
+    WritebackRemainder { has_more: left == 0 && core.cache.next_dirty(inode, at).is_some(), redirtied: again }
 }
 
 /// Writes all dirty pages of a file for a task, which waits for them and for the writes in progress. Returns `None` if the file system is
 /// not ready, else whether a page has to be written once more.
-pub(crate) fn write_all(core: &mut Core, fs: &mut dyn Filesystem, inode: u32, task: TaskId) -> Option<bool> {
-    let round = Round { waiter: Some(task), pages: TURN, ..Round::all(core.cause(task)) };
+pub(crate) fn write_all(
+    core: &mut HostCore,
+    fs: &mut dyn FilesystemModel,
+    inode: u32,
+    task: TaskId,
+) -> Option<bool> {
+    let round = WritebackRound { waiter: Some(task), pages: TURN, ..WritebackRound::all(core.cause(task)) };
     loop {
-        if fs.prepare(core, task, inode) != Step::Done {
+        if fs.prepare(core, task, inode) != StepOutcome::Done {
             return None;
         }
         let left = write_pages(core, fs, inode, &round);
-        if !left.more {
-            return Some(left.again);
+        if !left.has_more {
+            return Some(left.redirtied);
         }
     }
 }
 
-fn submit(core: &mut Core, inode: u32, page: u64, sector: u64, pages: u64, round: &Round) {
+fn submit(core: &mut HostCore, inode: u32, page: u64, sector: u64, pages: u64, round: &WritebackRound) {
     let most = u64::from(core.queue.max_sectors()) / PAGE_SECTORS;
-    let flags = if round.waiter.is_some() { Flags::SYNC } else { Flags::empty() };
+    let flags = if round.waiter.is_some() { RequestFlags::SYNC } else { RequestFlags::empty() };
     let mut done = 0;
     while done < pages {
         let count = (pages - done).min(most);
@@ -148,7 +153,7 @@ impl Flusher {
     }
 
     /// Starts the thread if there are too many dirty pages, and the timer if anything is dirty.
-    pub fn look(&mut self, core: &mut Core, mounts: &[Box<dyn Filesystem>]) {
+    pub fn look(&mut self, core: &mut HostCore, mounts: &[Box<dyn FilesystemModel>]) {
         if self.next.is_none()
             && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some()))
         {
@@ -159,15 +164,15 @@ impl Flusher {
         }
     }
 
-    fn run(&mut self, core: &mut Core) {
+    fn run(&mut self, core: &mut HostCore) {
         if !self.running {
             (self.running, self.progress) = (true, true);
-            core.tasks.begin(Work::Flusher, core.now);
+            core.tasks.begin(TaskWork::Flusher, core.now);
         }
     }
 
     /// Checks for expired data if that is due.
-    pub fn advance(&mut self, core: &mut Core, mounts: &mut [Box<dyn Filesystem>]) {
+    pub fn advance(&mut self, core: &mut HostCore, mounts: &mut [Box<dyn FilesystemModel>]) {
         if self.next.is_none_or(|due| due > core.now) {
             return;
         }
@@ -193,9 +198,14 @@ impl Flusher {
     }
 
     /// Executes the next step of the thread.
-    pub fn step(&mut self, core: &mut Core, task: TaskId, mounts: &mut [Box<dyn Filesystem>]) -> Step {
+    pub fn step(
+        &mut self,
+        core: &mut HostCore,
+        task: TaskId,
+        mounts: &mut [Box<dyn FilesystemModel>],
+    ) -> StepOutcome {
         if !core.queue.await_room(task, &mut core.tasks) {
-            return Step::Wait(Wait::RequestLimit);
+            return StepOutcome::Wait(WaitReason::RequestLimit);
         }
         if self.files.is_empty() && self.progress && core.cache.dirty() > core.config.background_pages() {
             self.progress = false;
@@ -203,15 +213,20 @@ impl Flusher {
         }
         let Some(&inode) = self.files.front() else {
             (self.running, self.stuck) = (false, !self.progress);
-            return Step::Done;
+            return StepOutcome::Done;
         };
         if core.cache.next_dirty(inode, 0).is_some() {
             let fs = &mut mounts[usize::from(core.cache.inode(inode).mount)];
-            if let Step::Wait(wait) = fs.prepare(core, task, inode) {
-                return Step::Wait(wait);
+            if let StepOutcome::Wait(wait) = fs.prepare(core, task, inode) {
+                return StepOutcome::Wait(wait);
             }
             let before = core.cache.dirty();
-            write_pages(core, &mut **fs, inode, &Round { pages: TURN, ..Round::all(Cause::WriteBack) });
+            write_pages(
+                core,
+                &mut **fs,
+                inode,
+                &WritebackRound { pages: TURN, ..WritebackRound::all(IoCause::WriteBack) },
+            );
             if core.cache.dirty() < before {
                 self.progress = true;
                 if core.cache.next_dirty(inode, 0).is_some() {
@@ -220,6 +235,6 @@ impl Flusher {
             }
         }
         self.files.pop_front();
-        Step::Wait(Wait::RequestLimit)
+        StepOutcome::Wait(WaitReason::RequestLimit)
     }
 }

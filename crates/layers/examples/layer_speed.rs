@@ -3,9 +3,10 @@
 
 use std::io;
 
-use emmclab_base::{BlockNote, Modifiers, Op, Result, Role, SectorSet};
+use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, Result, SectorSet};
 use emmclab_layers::{
-    Background, Below, Decision, Disk, Executor, HostRequest, InFlight, Layer, LayerConfig, Plan, build_stack,
+    BackgroundDecision, CommandPlan, DisksBelow, HostRequest, ImmediateStack, InFlightRequests, Layer,
+    LayerConfig, RequestDecision, SectorDisk, build_stack,
 };
 
 /// Resident memory of this process in bytes, from the kernel.
@@ -23,7 +24,7 @@ fn processor_s() -> f64 {
 }
 
 /// 12 GB, as in the paper, in sectors; and the card.
-const BELOW: Below = Below::new(12 << 21, Some(32 << 21));
+const BELOW: DisksBelow = DisksBelow::new(12 << 21, Some(32 << 21));
 
 fn main() -> Result<()> {
     let wanted = std::env::args().nth(1).unwrap_or_default();
@@ -66,7 +67,7 @@ struct Counted {
     bytes: u64,
 }
 
-impl Disk for Counted {
+impl SectorDisk for Counted {
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.reads += 1;
         self.bytes += buffer.len() as u64;
@@ -77,7 +78,7 @@ impl Disk for Counted {
         Ok(())
     }
 
-    fn write(&mut self, sector: u64, bytes: &[u8], _: Modifiers) -> io::Result<()> {
+    fn write(&mut self, sector: u64, bytes: &[u8], _: CommandFlags) -> io::Result<()> {
         if let Some(data) = &mut self.data {
             data[sector as usize * 512..][..bytes.len()].copy_from_slice(bytes);
         }
@@ -100,12 +101,13 @@ fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
         .with("original", "12GB")
         .with("recovery", "true")
         .with("checkpoint", checkpoint);
-    let below = Below::new(BELOW.main, Some(256 << 11));
+    let below = DisksBelow::new(BELOW.main, Some(256 << 11));
     let layers = || build_stack(std::slice::from_ref(&config), &below);
     let second = Counted { data: Some(vec![0; 256 << 20]), reads: 0, bytes: 0 };
     let disks = vec![Counted { data: None, reads: 0, bytes: 0 }, second];
-    let said = |error: io::Error| emmclab_base::Error::new(emmclab_base::Kind::Config, error.to_string());
-    let mut executor = Executor::start(layers()?, disks, false).map_err(said)?;
+    let said =
+        |error: io::Error| emmclab_base::Error::new(emmclab_base::ErrorClass::Config, error.to_string());
+    let mut executor = ImmediateStack::start(layers()?, disks, false).map_err(said)?;
     let mut data = [7; 4096];
     let mut seed = 1_u64;
     for i in 0..logged_mb * 256 {
@@ -122,7 +124,7 @@ fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
     let mut disks = executor.into_disks();
     (disks[1].reads, disks[1].bytes) = (0, 0);
     let begin = processor_s();
-    let mut executor = Executor::start(layers()?, disks, true).map_err(said)?;
+    let mut executor = ImmediateStack::start(layers()?, disks, true).map_err(said)?;
     let took = processor_s() - begin;
     let disk = &executor.disks()[1];
     println!(
@@ -144,9 +146,9 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
         let before = resident_bytes();
         let mut layers = build_stack(std::slice::from_ref(config), &BELOW)?;
         let layer = &mut *layers[0];
-        let mut plan = Plan::default();
-        let mut background = Plan::default();
-        let in_flight = InFlight::default();
+        let mut plan = CommandPlan::default();
+        let mut background = CommandPlan::default();
+        let in_flight = InFlightRequests::default();
         layer.start(&mut plan);
         let units = span.min(layer.capacity()) / 8;
         let mut seed = 1_u64;
@@ -154,11 +156,11 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
         for id in 0..requests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let sector = ((u128::from(seed) * u128::from(units)) >> 64) as u64 * 8;
-            let modifiers = Modifiers::empty();
+            let modifiers = CommandFlags::empty();
             let request = HostRequest { id, op: Op::Write, sector, sectors: 8, modifiers };
             loop {
                 plan.clear();
-                if layer.request(&request, &[], &mut plan) == Decision::Run {
+                if layer.request(&request, &[], &mut plan) == RequestDecision::Run {
                     break;
                 }
                 work(layer, &in_flight, &mut background);
@@ -185,9 +187,9 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
     Ok(())
 }
 
-fn work(layer: &mut dyn Layer, in_flight: &InFlight, plan: &mut Plan) {
+fn work(layer: &mut dyn Layer, in_flight: &InFlightRequests, plan: &mut CommandPlan) {
     plan.clear();
-    if layer.background(in_flight, plan) == Background::Run {
+    if layer.background(in_flight, plan) == BackgroundDecision::Run {
         std::hint::black_box(plan.steps());
         layer.background_done();
     }
@@ -206,10 +208,10 @@ fn commits(mode: &str, transactions: u64) -> Result<()> {
     for _ in 0..3 {
         let mut layers = build_stack(std::slice::from_ref(&config), &BELOW)?;
         let layer = &mut *layers[0];
-        let mut plan = Plan::default();
+        let mut plan = CommandPlan::default();
         layer.start(&mut plan);
         let mut id = 0;
-        let mut send = |sector: u64, modifiers: Modifiers, notes: &[BlockNote]| {
+        let mut send = |sector: u64, modifiers: CommandFlags, notes: &[BlockNote]| {
             let sectors = notes.iter().map(|note| note.sectors).sum();
             plan.clear();
             layer.request(&HostRequest { id, op: Op::Write, sector, sectors, modifiers }, notes, &mut plan);
@@ -227,14 +229,22 @@ fn commits(mode: &str, transactions: u64) -> Result<()> {
                 ..BlockNote::new(role, 8)
             };
             let at = JOURNAL.0 + number * 48 % JOURNAL.1 / 48 * 48;
-            send(8 * (number % 4096), Modifiers::empty(), &[BlockNote::new(Role::Data, 8)]);
-            let logged = (0..4).map(|i| note(Role::Logged, Some((4096 + (number * 3 + i) % 64) * 8), 3));
+            send(8 * (number % 4096), CommandFlags::empty(), &[BlockNote::new(BlockRole::Data, 8)]);
+            let logged = (0..4).map(|i| note(BlockRole::Logged, Some((4096 + (number * 3 + i) % 64) * 8), 3));
             let blocks: Vec<BlockNote> =
-                [note(Role::Descriptor, None, 1)].into_iter().chain(logged).collect();
-            send(at, Modifiers::META, &blocks);
-            send(at + 40, Modifiers::PREFLUSH | Modifiers::RELIABLE, &[note(Role::Commit, None, 1)]);
+                [note(BlockRole::Descriptor, None, 1)].into_iter().chain(logged).collect();
+            send(at, CommandFlags::META, &blocks);
+            send(
+                at + 40,
+                CommandFlags::PREFLUSH | CommandFlags::RELIABLE,
+                &[note(BlockRole::Commit, None, 1)],
+            );
             if number % 512 == 511 {
-                send(JOURNAL.0 - 8, Modifiers::empty(), &[note(Role::JournalSuperblock, Some(at), 1)]);
+                send(
+                    JOURNAL.0 - 8,
+                    CommandFlags::empty(),
+                    &[note(BlockRole::JournalSuperblock, Some(at), 1)],
+                );
             }
         }
         best = best.min(processor_s() - begin);

@@ -1,6 +1,6 @@
 //! The checksum that seals records on disk.
 
-use crate::plan::Plan;
+use crate::plan::CommandPlan;
 
 /// CRC-32C (Castagnoli) of the bytes, in the lower half of the stored word; detects torn and misplaced records.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
@@ -8,20 +8,20 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// Whether the checksum of a header is correct.
-pub(crate) fn sealed(header: &[u8]) -> bool {
-    stored(header, Plan::CHECKSUM_AT).is_some_and(|stored| {
+pub(crate) fn has_valid_header_checksum(header: &[u8]) -> bool {
+    stored_checksum(header, CommandPlan::CHECKSUM_AT).is_some_and(|stored| {
         let mut bare = header.to_vec();
-        bare[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].fill(0);
+        bare[CommandPlan::CHECKSUM_AT..CommandPlan::CHECKSUM_AT + 8].fill(0);
         checksum(&bare) == stored
     })
 }
 
 /// Whether the data after a header has the checksum that is stored in the header.
-pub(crate) fn whole(header: &[u8], data: &[u8]) -> bool {
-    stored(header, Plan::DATA_CHECKSUM_AT) == Some(checksum(data))
+pub(crate) fn has_valid_data_checksum(header: &[u8], data: &[u8]) -> bool {
+    stored_checksum(header, CommandPlan::DATA_CHECKSUM_AT) == Some(checksum(data))
 }
 
-fn stored(header: &[u8], at: usize) -> Option<u64> {
+fn stored_checksum(header: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(header.get(at..at + 8)?.try_into().ok()?))
 }
 

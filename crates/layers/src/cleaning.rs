@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A segment that may be cleaned: it is full, and not all of its blocks are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct CleaningCandidate {
     /// Its number.
     pub segment: u32,
     /// Number of live blocks.
@@ -17,7 +17,7 @@ pub struct Candidate {
 /// The policy that chooses a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Cleaning {
+pub enum CleaningPolicy {
     /// The segment with the fewest live blocks.
     Greedy,
     /// The segment with the greatest ratio of benefit to cost: free space times age, divided by the cost of reading the segment and writing
@@ -25,16 +25,16 @@ pub enum Cleaning {
     CostBenefit,
 }
 
-impl Cleaning {
+impl CleaningPolicy {
     /// Chooses one of the candidates, the first of equal ones; `None` if no segment has a dead block. A segment has `blocks`
     /// blocks.
-    pub fn choose(self, candidates: impl Iterator<Item = Candidate>, blocks: u32) -> Option<u32> {
+    pub fn choose(self, candidates: impl Iterator<Item = CleaningCandidate>, blocks: u32) -> Option<u32> {
         let gains = candidates.filter(|candidate| candidate.live < blocks);
-        let better = |one: &Candidate, other: &Candidate| match self {
+        let better = |one: &CleaningCandidate, other: &CleaningCandidate| match self {
             Self::Greedy => one.live < other.live,
             Self::CostBenefit => {
-                let benefit = |of: &Candidate| u128::from(of.age + 1) * u128::from(blocks - of.live);
-                let cost = |of: &Candidate| u128::from(blocks + of.live);
+                let benefit = |of: &CleaningCandidate| u128::from(of.age + 1) * u128::from(blocks - of.live);
+                let cost = |of: &CleaningCandidate| u128::from(blocks + of.live);
                 benefit(one) * cost(other) > benefit(other) * cost(one)
             }
         };
@@ -46,27 +46,27 @@ impl Cleaning {
 mod tests {
     use super::*;
 
-    fn of(segment: u32, live: u32, age: u64) -> Candidate {
-        Candidate { segment, live, age }
+    fn of(segment: u32, live: u32, age: u64) -> CleaningCandidate {
+        CleaningCandidate { segment, live, age }
     }
 
     #[test]
     fn greedy_takes_the_emptiest_and_of_equal_ones_the_first() {
         let all = [of(3, 40, 9), of(4, 10, 0), of(5, 10, 99)];
-        assert_eq!(Cleaning::Greedy.choose(all.into_iter(), 64), Some(4));
+        assert_eq!(CleaningPolicy::Greedy.choose(all.into_iter(), 64), Some(4));
     }
 
     #[test]
     fn cost_benefit_prefers_an_old_segment_to_a_young_one_with_less_alive() {
         let all = [of(1, 10, 5), of(2, 32, 500)];
-        assert_eq!(Cleaning::CostBenefit.choose(all.into_iter(), 64), Some(2));
+        assert_eq!(CleaningPolicy::CostBenefit.choose(all.into_iter(), 64), Some(2));
         let young = [of(1, 10, 500), of(2, 32, 500)];
-        assert_eq!(Cleaning::CostBenefit.choose(young.into_iter(), 64), Some(1));
+        assert_eq!(CleaningPolicy::CostBenefit.choose(young.into_iter(), 64), Some(1));
     }
 
     #[test]
     fn a_segment_that_is_all_alive_is_never_chosen() {
-        for policy in [Cleaning::Greedy, Cleaning::CostBenefit] {
+        for policy in [CleaningPolicy::Greedy, CleaningPolicy::CostBenefit] {
             assert_eq!(policy.choose([of(1, 64, 1 << 60)].into_iter(), 64), None);
             assert_eq!(policy.choose([of(1, 64, 1 << 60), of(2, 63, 0)].into_iter(), 64), Some(2));
         }

@@ -8,11 +8,11 @@ use crate::request::HostRequest;
 
 /// Requests in flight at a layer, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct InFlight {
+pub struct InFlightRequests {
     requests: VecDeque<HostRequest>,
 }
 
-impl InFlight {
+impl InFlightRequests {
     /// Adds a request that has been planned.
     pub fn insert(&mut self, request: &HostRequest) {
         // A deferred request is older than requests that were planned in the meantime.

@@ -1,7 +1,7 @@
 //! The interval map: which sectors of the original area have data in the reserved area, and where.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct IntervalEntry {
     /// First sector, from the start of its list.
     offset: u32,
     sectors: u32,
@@ -10,7 +10,7 @@ struct Entry {
 
 /// A run of logged sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct LoggedExtent {
     /// First sector in the original area.
     pub sector: u64,
     pub sectors: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Extent {
     pub place: u32,
 }
 
-impl Extent {
+impl LoggedExtent {
     pub fn end(&self) -> u64 {
         self.sector + u64::from(self.sectors)
     }
@@ -43,7 +43,7 @@ const LIST_SHIFT: u32 = 11;
 /// in the list of that sector, or it is the last run of the previous list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IntervalMap {
-    lists: Vec<Vec<Entry>>,
+    lists: Vec<Vec<IntervalEntry>>,
     shift: u32,
     runs: u64,
     most_runs: u64,
@@ -65,7 +65,8 @@ impl IntervalMap {
 
     /// Peak memory so far, in bytes.
     pub fn most_bytes(&self) -> u64 {
-        (self.lists.len() * size_of::<Vec<Entry>>()) as u64 + self.most_room * size_of::<Entry>() as u64
+        (self.lists.len() * size_of::<Vec<IntervalEntry>>()) as u64
+            + self.most_room * size_of::<IntervalEntry>() as u64
     }
 
     /// Largest number of runs so far.
@@ -85,7 +86,7 @@ impl IntervalMap {
 
     /// Maps a run, which replaces what it overlaps; returns the number of sectors that were logged before.
     #[inline]
-    pub fn insert(&mut self, extent: Extent) -> u32 {
+    pub fn insert(&mut self, extent: LoggedExtent) -> u32 {
         let longest = 1 << self.shift;
         let mut replaced = 0;
         let mut at = extent.sector;
@@ -97,8 +98,8 @@ impl IntervalMap {
     }
 
     #[inline]
-    fn insert_one(&mut self, extent: Extent) -> u32 {
-        let Extent { sector, sectors, place } = extent;
+    fn insert_one(&mut self, extent: LoggedExtent) -> u32 {
+        let LoggedExtent { sector, sectors, place } = extent;
         let (list, index) = self.seek(sector);
         let home = (sector >> self.shift) as usize;
         let (offset, end) = ((sector - self.first(home)) as u32, extent.end());
@@ -112,17 +113,17 @@ impl IntervalMap {
         }
         let mut replaced = 0;
         if self.up_to(end, (list, index)).is_none() {
-            self.put_at(home, index, Entry { offset, sectors, place });
+            self.put_at(home, index, IntervalEntry { offset, sectors, place });
         } else {
             replaced = self.remove(sector, end, |_| true);
-            self.put(extent);
+            self.insert_sorted(extent);
         }
         self.most_runs = self.most_runs.max(self.runs);
         replaced
     }
 
     /// Removes the logged runs between two sectors for which `wanted` is true; returns how many sectors were removed.
-    pub fn remove(&mut self, sector: u64, end: u64, wanted: impl Fn(&Extent) -> bool) -> u32 {
+    pub fn remove(&mut self, sector: u64, end: u64, wanted: impl Fn(&LoggedExtent) -> bool) -> u32 {
         let mut removed = 0;
         let mut at = self.find(sector, end);
         while let Some((list, index)) = at {
@@ -139,10 +140,10 @@ impl IntervalMap {
                 continue;
             }
             if found.sector < cut.sector {
-                self.put(found.clip(found.sector, cut.sector));
+                self.insert_sorted(found.clip(found.sector, cut.sector));
             }
             if cut.end() < found.end() {
-                self.put(found.clip(cut.end(), found.end()));
+                self.insert_sorted(found.clip(cut.end(), found.end()));
             }
             at = self.find(cut.end(), end);
         }
@@ -152,7 +153,7 @@ impl IntervalMap {
 
     /// The logged runs between two sectors, cut to these, in order.
     #[inline]
-    pub fn between(&self, sector: u64, end: u64) -> impl Iterator<Item = Extent> {
+    pub fn between(&self, sector: u64, end: u64) -> impl Iterator<Item = LoggedExtent> {
         let mut at = self.find(sector, end);
         std::iter::from_fn(move || {
             let (list, index) = at?;
@@ -168,9 +169,9 @@ impl IntervalMap {
     }
 
     #[inline]
-    fn run(&self, list: usize, index: usize) -> Extent {
-        let Entry { offset, sectors, place } = self.lists[list][index];
-        Extent { sector: self.first(list) + u64::from(offset), sectors, place }
+    fn run(&self, list: usize, index: usize) -> LoggedExtent {
+        let IntervalEntry { offset, sectors, place } = self.lists[list][index];
+        LoggedExtent { sector: self.first(list) + u64::from(offset), sectors, place }
     }
 
     /// List and index of the first run that ends after `sector`, if it begins before `end`.
@@ -208,15 +209,15 @@ impl IntervalMap {
     }
 
     /// Adds a run that overlaps no other.
-    fn put(&mut self, run: Extent) {
+    fn insert_sorted(&mut self, run: LoggedExtent) {
         let list = (run.sector >> self.shift) as usize;
         let offset = (run.sector - self.first(list)) as u32;
         let index = self.lists[list].partition_point(|entry| entry.offset < offset);
-        self.put_at(list, index, Entry { offset, sectors: run.sectors, place: run.place });
+        self.put_at(list, index, IntervalEntry { offset, sectors: run.sectors, place: run.place });
     }
 
     #[inline]
-    fn put_at(&mut self, list: usize, index: usize, entry: Entry) {
+    fn put_at(&mut self, list: usize, index: usize, entry: IntervalEntry) {
         let list = &mut self.lists[list];
         let room = list.capacity();
         list.insert(index, entry);
@@ -237,7 +238,7 @@ impl IntervalMap {
     }
 
     /// Moves a run that was copied to another place; parts that were logged again after the copy stay as they are.
-    pub fn relocate(&mut self, extent: &Extent, to: u32, moved: &mut Vec<Extent>) {
+    pub fn relocate(&mut self, extent: &LoggedExtent, to: u32, moved: &mut Vec<LoggedExtent>) {
         // Fast path: the run is unchanged.
         if let Some((list, index)) = self.find(extent.sector, extent.end())
             && self.run(list, index) == *extent
@@ -251,7 +252,7 @@ impl IntervalMap {
                 u64::from(run.place) == u64::from(extent.place) + (run.sector - extent.sector)
             }));
         for run in moved.iter() {
-            self.insert(Extent { place: to + (run.sector - extent.sector) as u32, ..*run });
+            self.insert(LoggedExtent { place: to + (run.sector - extent.sector) as u32, ..*run });
         }
     }
 }
@@ -285,7 +286,7 @@ mod tests {
                     model.retain(|at, place| !(range.contains(at) && even(*place)));
                     prop_assert_eq!(gone as usize, before - model.len());
                 } else {
-                    prop_assert_eq!(map.insert(Extent { sector, sectors, place }), logged);
+                    prop_assert_eq!(map.insert(LoggedExtent { sector, sectors, place }), logged);
                     for (i, at) in range.clone().enumerate() {
                         model.insert(at, place + i as u32);
                     }

@@ -2,16 +2,16 @@
 
 use std::io;
 
-use emmclab_base::{BlockNote, Modifiers};
+use emmclab_base::{BlockNote, CommandFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::in_flight::InFlight;
-use crate::plan::Plan;
+use crate::in_flight::InFlightRequests;
+use crate::plan::CommandPlan;
 use crate::request::HostRequest;
 
 /// The reason for deferring a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Defer {
+pub enum DeferReason {
     /// Back-pressure: the layer has no room until background work frees some.
     Full,
     /// Background work is about to write sectors that the request changes.
@@ -20,17 +20,17 @@ pub enum Defer {
 
 /// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum RequestDecision {
     /// The request is complete when all steps of the plan are.
     Run,
     /// The layer changed no state, and the plan is discarded. The driver repeats the request after each call of
     /// [`Layer::background`].
-    Defer(Defer),
+    Defer(DeferReason),
 }
 
 /// Whether a layer has background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Background {
+pub enum BackgroundDecision {
     /// The plan contains work; the driver calls [`Layer::background_done`] when it is complete.
     Run,
     /// There is work that waits for requests in flight: call again when one has completed.
@@ -41,7 +41,7 @@ pub enum Background {
 
 /// A range of a disk that a layer reserves for its own data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Area {
+pub struct ReservedArea {
     /// Number of the disk below.
     pub disk: u8,
     /// First sector.
@@ -53,7 +53,7 @@ pub struct Area {
 /// The zones of a disk (zoned UFS). Each is written in order at its write pointer, and reset by a discard of all its sectors. After
 /// a power cut a zone holds a prefix of what was written to it, and its write pointer is at the end of that prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Zones {
+pub struct DiskZones {
     /// First sector of the first zone; sectors before it may be written in any order.
     pub first: u64,
     /// Length of a zone in sectors.
@@ -68,7 +68,7 @@ pub struct Zones {
     pub max_active: u32,
 }
 
-impl Zones {
+impl DiskZones {
     /// The zone of a sector; `None` before the first one and after the last.
     pub fn zone_of(&self, sector: u64) -> Option<u32> {
         let zone = sector.checked_sub(self.first)? / self.sectors;
@@ -83,7 +83,7 @@ impl Zones {
 
 /// The disks below a layer: their sizes in sectors. Disk 0 is the layer below or the device, disk 1 the second device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Below {
+pub struct DisksBelow {
     /// Size of disk 0 in sectors.
     pub main: u64,
     /// Size of disk 1 in sectors, if there is one.
@@ -98,10 +98,10 @@ pub struct Below {
     /// Sectors that disk 0 erases at a time, with all its planes; 0 if unknown.
     pub erase_sectors: u32,
     /// The zones of disk 0, if it is zoned.
-    pub zones: Option<Zones>,
+    pub zones: Option<DiskZones>,
 }
 
-impl Below {
+impl DisksBelow {
     /// Disks of these sizes without zones. Disk 0 has a cache of 256 KB and reliable writes, and programs 16 KB at a time.
     pub const fn new(main: u64, second: Option<u64>) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Below {
 }
 
 /// Reads the disks below a layer when it recovers from a power cut.
-pub trait ReadAt {
+pub trait RecoveryReader {
     /// Fills `buffer` (whole sectors) from `sector` of a disk below.
     ///
     /// # Errors
@@ -140,15 +140,15 @@ pub trait ReadAt {
 /// produce equal plans; a plan contains every movement of data; every command is within the disks below.
 ///
 /// Its **driver** guarantees:
-/// - It executes the steps of a plan as [`crate::Step`] specifies; a request is complete when its plan is.
-/// - It keeps memory of the layer ([`crate::Memory::Held`]) from plan to plan, and clears it when power is lost.
+/// - It executes the steps of a plan as [`crate::PlanStep`] specifies; a request is complete when its plan is.
+/// - It keeps memory of the layer ([`crate::PlanMemory::Held`]) from plan to plan, and clears it when power is lost.
 /// - Requests arrive in the order of their numbers. A deferred request is repeated with its old number.
 /// - If two requests overlap and one of them is a write or discard, the second waits until the first is complete, because a layer
 ///   may change its map as soon as it has planned a write.
 /// - The commands of the first stage of a plan are sent before the next request or background work is planned. The commands of
 ///   later stages of background plans are sent in their order. A layer above zones therefore writes in the order in which it plans.
 /// - At most one background plan of a layer is in flight, concurrently with any number of requests. A layer defers a request that
-///   must not run concurrently with its background work; [`InFlight`] lists the requests in flight.
+///   must not run concurrently with its background work; [`InFlightRequests`] lists the requests in flight.
 /// - It calls [`Layer::background`] after start, after requests and after [`Layer::background_done`], until there is no work.
 /// - A flush completes after everything that was complete at its arrival is durable.
 /// - A request has only flags that [`Layer::accepts`] returns, and `META`; [`HostRequest::expand`] replaces the others.
@@ -160,7 +160,7 @@ pub trait Layer: Send {
     fn capacity(&self) -> u64;
 
     /// The ranges of the disks below that it reserves.
-    fn areas(&self) -> Vec<Area> {
+    fn areas(&self) -> Vec<ReservedArea> {
         Vec::new()
     }
 
@@ -168,18 +168,18 @@ pub trait Layer: Send {
     ///
     /// # Errors
     /// Errors of the disk.
-    fn recover(&mut self, _disks: &mut dyn ReadAt) -> io::Result<()> {
+    fn recover(&mut self, _disks: &mut dyn RecoveryReader) -> io::Result<()> {
         Ok(())
     }
 
     /// Plans the writes that precede the first request.
-    fn start(&mut self, _plan: &mut Plan) {}
+    fn start(&mut self, _plan: &mut CommandPlan) {}
 
     /// Flags that its requests may have in addition to `META`; its plans must keep the guarantees of these flags. A layer may pass
     /// a durable write to a disk below only if the same command makes the layer's own change of map durable. It may pass on a
     /// preflush or barrier only if all data is on one disk.
-    fn accepts(&self) -> Modifiers {
-        Modifiers::empty()
+    fn accepts(&self) -> CommandFlags {
+        CommandFlags::empty()
     }
 
     /// Whether its decisions depend on the notes of a write, which describe the blocks for the file system. Only the top layer
@@ -189,14 +189,19 @@ pub trait Layer: Send {
     }
 
     /// Decides on a request. `notes` cover all sectors of a write, or are empty. `plan` is empty at the call.
-    fn request(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) -> Decision;
+    fn request(
+        &mut self,
+        request: &HostRequest,
+        notes: &[BlockNote],
+        plan: &mut CommandPlan,
+    ) -> RequestDecision;
 
     /// Called when a request is complete.
     fn completed(&mut self, _id: u64) {}
 
     /// Decides on the next background work. `plan` is empty at the call.
-    fn background(&mut self, _in_flight: &InFlight, _plan: &mut Plan) -> Background {
-        Background::None
+    fn background(&mut self, _in_flight: &InFlightRequests, _plan: &mut CommandPlan) -> BackgroundDecision {
+        BackgroundDecision::None
     }
 
     /// Called when the background plan is complete.

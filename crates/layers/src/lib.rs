@@ -1,19 +1,22 @@
 //! Host software between the workload and the device.
 //!
-//! A [`Layer`] turns each request into a [`Plan`] of commands for the disks below it. It decides on addresses alone, owns
+//! A [`Layer`] turns each request into a [`CommandPlan`] of commands for the disks below it. It decides on addresses alone, owns
 //! no clock and touches no data, so that the same object runs in simulated time, where only the commands' times matter,
-//! and under a live block device, where an [`Executor`] moves the bytes.
+//! and under a live block device, where an [`ImmediateStack`] moves the bytes.
 
 mod advil;
+mod area_reader;
+mod byte_size;
 mod checksum;
 mod cleaning;
 mod counters;
-mod executor;
+mod immediate_stack;
 mod in_flight;
 mod interval_map;
 mod journal;
-mod kind;
 mod layer;
+mod layer_kind;
+mod layer_setting;
 mod lfs;
 mod nvm_buffer;
 mod pair;
@@ -22,27 +25,27 @@ mod plan;
 mod registry;
 mod request;
 mod ressd;
-mod setting;
-mod size;
 mod stack;
 mod stripes;
-mod window;
 
-pub use advil::{Advil, AdvilSettings, HotPolicy, Invalidated, Mover};
-pub use cleaning::{Candidate, Cleaning};
-pub use executor::{Disk, Executor, Running};
-pub use in_flight::InFlight;
-pub use journal::{Journal, JournalSettings, Mode as JournalMode};
-pub use kind::Kind as LayerKind;
-pub use layer::{Area, Background, Below, Decision, Defer, Layer, ReadAt, Zones};
+pub use advil::{Advil, AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
+pub use byte_size::ByteSize;
+pub use cleaning::{CleaningCandidate, CleaningPolicy};
+pub use immediate_stack::{ImmediateStack, RunningPlan, SectorDisk};
+pub use in_flight::InFlightRequests;
+pub use journal::{JournalLayer, JournalLayerMode as JournalMode, JournalLayerSettings};
+pub use layer::{
+    BackgroundDecision, DeferReason, DiskZones, DisksBelow, Layer, RecoveryReader, RequestDecision,
+    ReservedArea,
+};
+pub use layer_kind::LayerKind;
+pub use layer_setting::LayerSetting;
 pub use lfs::LfsSettings;
 pub use nvm_buffer::NvmBufferSettings;
-pub use pair::{PairSettings, Routing};
+pub use pair::{PairRouting, PairSettings};
 pub use pass_through::PassThrough;
-pub use plan::{Bytes, Command, Memory, MemoryCopy, Piece, Plan, Step};
+pub use plan::{CommandPlan, MemoryCopy, MemoryRange, PlanBuffers, PlanCommand, PlanMemory, PlanStep};
 pub use registry::layers;
 pub use request::HostRequest;
 pub use ressd::RessdSettings;
-pub use setting::Setting;
-pub use size::Size;
 pub use stack::{LayerConfig, build_stack};

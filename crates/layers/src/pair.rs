@@ -5,20 +5,20 @@
 //! adjacent on a disk are sent as one command, as with Linux `md`, whose commands the block layer merges. The layer has no state
 //! except its settings, so there is nothing to restore after a power cut.
 
-use emmclab_base::{BlockNote, Error, Kind as ErrorKind, Modifiers, Result};
+use emmclab_base::{BlockNote, CommandFlags, Error, ErrorClass as ErrorKind, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::kind::{Kind, read_settings};
-use crate::layer::{Area, Below, Decision, Layer};
-use crate::plan::{Memory, Plan};
+use crate::byte_size::ByteSize;
+use crate::layer::{DisksBelow, Layer, RequestDecision, ReservedArea};
+use crate::layer_kind::{LayerKind, read_settings};
+use crate::layer_setting::settings_of;
+use crate::plan::{CommandPlan, PlanMemory};
 use crate::request::HostRequest;
-use crate::setting::settings_of;
-use crate::size::Size;
-use crate::stripes::Stripes;
+use crate::stripes::DiskStripes;
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: LayerKind = LayerKind {
     name: "pair",
     about: "shares requests between the device and a second one, by stripes (RAID 0), address or size",
     build,
@@ -28,7 +28,7 @@ pub(crate) const KIND: Kind = Kind {
 /// The division of requests between the two disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Routing {
+pub enum PairRouting {
     /// Everything goes to the device.
     #[default]
     Internal,
@@ -46,13 +46,13 @@ pub enum Routing {
 #[serde(default, deny_unknown_fields)]
 pub struct PairSettings {
     /// How requests are shared; `internal` does not use the second device, and `by_size` stores no contents.
-    pub routing: Routing,
+    pub routing: PairRouting,
     /// Length of a stripe, a multiple of 4 KB.
-    pub chunk: Size,
+    pub chunk: ByteSize,
     /// Where the second device's part of the addresses begins with `by_file`; by default, at the end of the device.
-    pub border: Option<Size>,
+    pub border: Option<ByteSize>,
     /// Longest request for the device with `by_size`; longer ones go to the second device.
-    pub longest: Size,
+    pub longest: ByteSize,
     /// Wrap the addresses beyond a disk into it, each disk separately, as a replay of a trace of a larger device needs.
     /// Then several addresses share a place, and no contents are stored.
     pub wrap_addresses: bool,
@@ -61,10 +61,10 @@ pub struct PairSettings {
 impl Default for PairSettings {
     fn default() -> Self {
         Self {
-            routing: Routing::Internal,
-            chunk: Size::kb(64),
+            routing: PairRouting::Internal,
+            chunk: ByteSize::kb(64),
             border: None,
-            longest: Size::kb(64),
+            longest: ByteSize::kb(64),
             wrap_addresses: false,
         }
     }
@@ -72,25 +72,25 @@ impl Default for PairSettings {
 
 /// Requests and bytes of one disk.
 #[derive(Clone, Copy, Debug, Default)]
-struct Share {
+struct DiskShare {
     requests: u64,
     bytes: u64,
 }
 
-struct Pair {
-    routing: Routing,
-    stripes: Stripes,
+struct PairLayer {
+    routing: PairRouting,
+    stripes: DiskStripes,
     border: u64,
     longest: u32,
     wrap: bool,
     /// Sectors of each disk.
     disks: [u64; 2],
-    shares: [Share; 2],
+    shares: [DiskShare; 2],
 }
 
 /// A part of a request.
 #[derive(Clone, Copy)]
-struct Part {
+struct RequestPart {
     disk: u8,
     /// First sector on the disk.
     sector: u64,
@@ -100,11 +100,11 @@ struct Part {
     offset: u32,
 }
 
-fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let given: PairSettings = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
     // Without an explicit setting, the layer would silently use the device alone.
-    let alone = given.routing == Routing::Internal && table.contains_key("routing");
+    let alone = given.routing == PairRouting::Internal && table.contains_key("routing");
     if !alone && below.second.is_none() {
         return refuse(
             "layer `pair`: there is no second device".to_owned(),
@@ -118,51 +118,51 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
             "give one, for example --set pair.chunk=64KB",
         );
     }
-    let stripes = Stripes(chunk.sectors());
+    let stripes = DiskStripes(chunk.sectors());
     let disks = [below.main, below.second.unwrap_or(0)];
-    if given.routing == Routing::Striping && !given.wrap_addresses && stripes.capacity(disks) == 0 {
-        let smaller = Size(disks[0].min(disks[1]).saturating_mul(512));
+    if given.routing == PairRouting::Striping && !given.wrap_addresses && stripes.capacity(disks) == 0 {
+        let smaller = ByteSize(disks[0].min(disks[1]).saturating_mul(512));
         return refuse(
             format!("layer `pair`: `chunk` is {chunk}, the smaller disk has {smaller}"),
             "give a smaller chunk",
         );
     }
-    let border = given.border.map_or(below.main, Size::sectors);
-    if given.routing == Routing::ByFile && border > below.main && !given.wrap_addresses {
+    let border = given.border.map_or(below.main, ByteSize::sectors);
+    if given.routing == PairRouting::ByFile && border > below.main && !given.wrap_addresses {
         return refuse(
             "layer `pair`: `border` is beyond the end of the device".to_owned(),
             "give a smaller one, or none",
         );
     }
-    Ok(Box::new(Pair {
+    Ok(Box::new(PairLayer {
         routing: given.routing,
         stripes,
         border,
         longest: u32::try_from(given.longest.sectors()).unwrap_or(u32::MAX),
         wrap: given.wrap_addresses,
         disks,
-        shares: [Share::default(); 2],
+        shares: [DiskShare::default(); 2],
     }))
 }
 
-impl Pair {
+impl PairLayer {
     /// Maps `sector` of a request of `all` sectors, of which `left` are left. Returns the disk, the sector on it, and how many of
     /// the sectors are consecutive there.
     fn place(&self, sector: u64, left: u32, all: u32) -> (u8, u64, u32) {
         match self.routing {
-            Routing::Internal => (0, sector, left),
-            Routing::Striping => {
+            PairRouting::Internal => (0, sector, left),
+            PairRouting::Striping => {
                 let (disk, at, sectors) = self.stripes.place(sector);
                 (disk, at, u64::from(left).min(sectors) as u32)
             }
-            Routing::ByFile if sector >= self.border => (1, sector - self.border, left),
-            Routing::ByFile => (0, sector, u64::from(left).min(self.border - sector) as u32),
-            Routing::BySize => (u8::from(all > self.longest), sector, left),
+            PairRouting::ByFile if sector >= self.border => (1, sector - self.border, left),
+            PairRouting::ByFile => (0, sector, u64::from(left).min(self.border - sector) as u32),
+            PairRouting::BySize => (u8::from(all > self.longest), sector, left),
         }
     }
 
     /// The parts of a request, in order of their addresses.
-    fn parts(&self, request: &HostRequest) -> impl Iterator<Item = Part> {
+    fn parts(&self, request: &HostRequest) -> impl Iterator<Item = RequestPart> {
         let (first, all) = (request.sector, request.sectors);
         let mut offset = 0;
         std::iter::from_fn(move || {
@@ -171,32 +171,32 @@ impl Pair {
                 return None;
             }
             let (disk, sector, sectors) = self.place(first.saturating_add(u64::from(offset)), left, all);
-            let part = self.wrapped(Part { disk, sector, sectors, offset });
+            let part = self.wrap_part(RequestPart { disk, sector, sectors, offset });
             offset += sectors;
             Some(part)
         })
     }
 
     /// Wraps the address of a part to its disk: modulo the size of the disk, and lower if the end would be beyond the disk.
-    fn wrapped(&self, part: Part) -> Part {
+    fn wrap_part(&self, part: RequestPart) -> RequestPart {
         let capacity = self.disks[usize::from(part.disk)];
         if part.sector.saturating_add(u64::from(part.sectors)) <= capacity {
             return part;
         }
         let sectors = u64::from(part.sectors).min(capacity);
         let sector = (part.sector % capacity).min(capacity - sectors);
-        Part { sector, sectors: sectors as u32, ..part }
+        RequestPart { sector, sectors: sectors as u32, ..part }
     }
 
     /// Adds the commands for the parts of a request on one disk; returns their number of sectors.
-    fn add_commands(&self, disk: u8, request: &HostRequest, plan: &mut Plan) -> u64 {
+    fn add_commands(&self, disk: u8, request: &HostRequest, plan: &mut CommandPlan) -> u64 {
         let (mut end, mut sum) = (None, 0);
         for part in self.parts(request).filter(|part| part.disk == disk) {
             if end != Some(part.sector) {
                 plan.begin(disk, request.op, part.sector);
             }
             if request.op.has_data() {
-                plan.piece(Memory::Payload, part.offset, part.sectors);
+                plan.piece(PlanMemory::Payload, part.offset, part.sectors);
             } else {
                 plan.lengthen(part.sectors);
             }
@@ -207,7 +207,7 @@ impl Pair {
     }
 }
 
-impl Layer for Pair {
+impl Layer for PairLayer {
     fn name(&self) -> &'static str {
         KIND.name
     }
@@ -216,37 +216,37 @@ impl Layer for Pair {
         let [main, second] = self.disks;
         match self.routing {
             _ if self.wrap => u64::MAX,
-            Routing::Internal => main,
-            Routing::Striping => self.stripes.capacity(self.disks),
-            Routing::ByFile => self.border + second,
-            Routing::BySize => main.min(second),
+            PairRouting::Internal => main,
+            PairRouting::Striping => self.stripes.capacity(self.disks),
+            PairRouting::ByFile => self.border + second,
+            PairRouting::BySize => main.min(second),
         }
     }
 
-    fn areas(&self) -> Vec<Area> {
+    fn areas(&self) -> Vec<ReservedArea> {
         let sectors = match self.routing {
-            Routing::Internal => return Vec::new(),
-            Routing::Striping if !self.wrap => self.capacity() / 2,
+            PairRouting::Internal => return Vec::new(),
+            PairRouting::Striping if !self.wrap => self.capacity() / 2,
             _ => self.disks[1],
         };
-        vec![Area { disk: 1, sector: 0, sectors }]
+        vec![ReservedArea { disk: 1, sector: 0, sectors }]
     }
 
-    fn accepts(&self) -> Modifiers {
+    fn accepts(&self) -> CommandFlags {
         // Each part of a write is durable by itself; the driver handles flushes and orders that span both disks.
-        if self.routing == Routing::Internal { Modifiers::all() } else { Modifiers::DURABLE }
+        if self.routing == PairRouting::Internal { CommandFlags::all() } else { CommandFlags::DURABLE }
     }
 
-    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
         plan.flag(request.modifiers);
         if request.sectors == 0 {
             // Both caches must be flushed.
             self.shares[0].requests += 1;
             plan.bare(0, request.op, 0, 0);
-            if self.routing != Routing::Internal {
+            if self.routing != PairRouting::Internal {
                 plan.bare(1, request.op, 0, 0);
             }
-            return Decision::Run;
+            return RequestDecision::Run;
         }
         for disk in 0..2 {
             let sectors = self.add_commands(disk, request, plan);
@@ -254,7 +254,7 @@ impl Layer for Pair {
             share.requests += u64::from(sectors > 0);
             share.bytes += sectors * 512;
         }
-        Decision::Run
+        RequestDecision::Run
     }
 
     fn clear_counters(&mut self) {

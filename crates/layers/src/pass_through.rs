@@ -2,15 +2,15 @@
 
 use toml::Table;
 
-use emmclab_base::{BlockNote, Modifiers, Result};
+use emmclab_base::{BlockNote, CommandFlags, Result};
 
-use crate::kind::{Kind, read_settings};
-use crate::layer::{Below, Decision, Layer};
-use crate::plan::Plan;
+use crate::layer::{DisksBelow, Layer, RequestDecision};
+use crate::layer_kind::{LayerKind, read_settings};
+use crate::plan::CommandPlan;
 use crate::request::HostRequest;
 
-pub(crate) const KIND: Kind =
-    Kind { name: "pass-through", about: "passes on every request unchanged", build, settings: Vec::new };
+pub(crate) const KIND: LayerKind =
+    LayerKind { name: "pass-through", about: "passes on every request unchanged", build, settings: Vec::new };
 
 /// Forwards every request unchanged.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +27,10 @@ impl PassThrough {
 
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Settings {}
+struct PassThroughSettings {}
 
-fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
-    let Settings {} = read_settings(KIND.name, table)?;
+fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
+    let PassThroughSettings {} = read_settings(KIND.name, table)?;
     Ok(Box::new(PassThrough::new(below.main)))
 }
 
@@ -43,14 +43,14 @@ impl Layer for PassThrough {
         self.capacity
     }
 
-    fn accepts(&self) -> Modifiers {
-        Modifiers::all()
+    fn accepts(&self) -> CommandFlags {
+        CommandFlags::all()
     }
 
     #[inline]
-    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
         plan.flag(request.modifiers);
         plan.forward(request);
-        Decision::Run
+        RequestDecision::Run
     }
 }

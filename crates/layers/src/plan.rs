@@ -2,40 +2,40 @@
 
 use std::ops::Range;
 
-use emmclab_base::{Modifiers, Op, SECTOR_BYTES};
+use emmclab_base::{CommandFlags, Op, SECTOR_BYTES};
 
 use crate::checksum::checksum;
 use crate::request::HostRequest;
 
 /// The location of data while a plan runs. The driver owns the bytes; a layer only refers to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum PlanMemory {
     /// The data of the request that the plan is for.
     Payload,
-    /// The plan's own buffer of [`Plan::scratch_sectors`].
+    /// The plan's own buffer of [`CommandPlan::scratch_sectors`].
     Scratch,
-    /// Bytes that the layer created ([`Plan::meta`]).
+    /// Bytes that the layer created ([`CommandPlan::meta`]).
     Meta,
-    /// Memory of the layer that persists between plans and is lost with the power. [`Plan::copy`] fills it, and it grows as
+    /// Memory of the layer that persists between plans and is lost with the power. [`CommandPlan::copy`] fills it, and it grows as
     /// needed.
     Held,
 }
 
 /// A run of sectors in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct MemoryRange {
     /// The memory.
-    pub memory: Memory,
+    pub memory: PlanMemory,
     /// First sector in the memory.
     pub offset: u32,
     /// Length in sectors.
     pub sectors: u32,
     /// For the sector at the head of a record: how many sectors of the same write follow that belong to it. The driver
-    /// puts a checksum of those into it ([`Plan::DATA_CHECKSUM_AT`]), then one of itself ([`Plan::CHECKSUM_AT`]).
+    /// puts a checksum of those into it ([`CommandPlan::DATA_CHECKSUM_AT`]), then one of itself ([`CommandPlan::CHECKSUM_AT`]).
     pub seals: Option<u32>,
 }
 
-impl Piece {
+impl MemoryRange {
     fn bytes(&self) -> Range<usize> {
         sectors(self.offset, self.sectors)
     }
@@ -48,16 +48,16 @@ fn sectors(first: u32, count: u32) -> Range<usize> {
 }
 
 /// The buffer of a memory for written data.
-fn place<'a>(memory: Memory, bytes: &'a mut Bytes<'_>, range: Range<usize>) -> &'a mut [u8] {
+fn place<'a>(memory: PlanMemory, bytes: &'a mut PlanBuffers<'_>, range: Range<usize>) -> &'a mut [u8] {
     match memory {
-        Memory::Payload => &mut bytes.payload[range],
+        PlanMemory::Payload => &mut bytes.payload[range],
         // A layer reads no metadata while it plans.
-        Memory::Scratch | Memory::Meta => &mut bytes.scratch[range],
-        Memory::Held => {
-            if bytes.held.len() < range.end {
-                bytes.held.resize(range.end, 0);
+        PlanMemory::Scratch | PlanMemory::Meta => &mut bytes.scratch[range],
+        PlanMemory::Held => {
+            if bytes.layer_memory.len() < range.end {
+                bytes.layer_memory.resize(range.end, 0);
             }
-            &mut bytes.held[range]
+            &mut bytes.layer_memory[range]
         }
     }
 }
@@ -66,37 +66,37 @@ fn place<'a>(memory: Memory, bytes: &'a mut Bytes<'_>, range: Range<usize>) -> &
 fn seal(data: &mut [u8], sectors: u32) {
     let (head, rest) = data.split_at_mut(SECTOR_BYTES as usize);
     let mut put = |at: usize, sum: u64| head[at..at + 8].copy_from_slice(&sum.to_le_bytes());
-    put(Plan::DATA_CHECKSUM_AT, checksum(&rest[..sectors as usize * SECTOR_BYTES as usize]));
-    put(Plan::CHECKSUM_AT, 0);
+    put(CommandPlan::DATA_CHECKSUM_AT, checksum(&rest[..sectors as usize * SECTOR_BYTES as usize]));
+    put(CommandPlan::CHECKSUM_AT, 0);
     let sum = checksum(head);
-    head[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
+    head[CommandPlan::CHECKSUM_AT..CommandPlan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// The buffers of the memories of a plan, except the bytes that the layer created.
 #[derive(Debug)]
-pub struct Bytes<'a> {
-    /// [`Memory::Payload`].
+pub struct PlanBuffers<'a> {
+    /// [`PlanMemory::Payload`].
     pub payload: &'a mut [u8],
-    /// [`Memory::Scratch`].
+    /// [`PlanMemory::Scratch`].
     pub scratch: &'a mut [u8],
-    /// [`Memory::Held`].
-    pub held: &'a mut Vec<u8>,
+    /// [`PlanMemory::Held`].
+    pub layer_memory: &'a mut Vec<u8>,
 }
 
 /// A run of sectors that is copied between memories, in no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryCopy {
     /// The source: memory and first sector.
-    pub from: (Memory, u32),
-    /// The target; not [`Memory::Meta`].
-    pub to: (Memory, u32),
+    pub from: (PlanMemory, u32),
+    /// The target; not [`PlanMemory::Meta`].
+    pub to: (PlanMemory, u32),
     /// Length in sectors.
     pub sectors: u32,
 }
 
 /// One request to a disk below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct PlanCommand {
     /// Number of the disk: 0 is the layer below, or the device; 1 is the second device.
     pub disk: u8,
     /// Its operation.
@@ -106,7 +106,7 @@ pub struct Command {
     /// Length in sectors; 0 for a flush.
     pub sectors: u32,
     /// Its flags.
-    pub modifiers: Modifiers,
+    pub modifiers: CommandFlags,
     /// Whether it is an entry of the same packed command as the previous step.
     pub packed: bool,
     first_piece: u32,
@@ -115,9 +115,9 @@ pub struct Command {
 
 /// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PlanStep {
     /// A command. Commands between two waits run concurrently, or in the given order if the disk executes one at a time.
-    Command(Command),
+    Command(PlanCommand),
     /// A copy between memories; the data of a read is available after the next wait.
     Copy(MemoryCopy),
     /// Waits until everything before is complete.
@@ -126,18 +126,18 @@ pub enum Step {
 
 /// Steps with their memory. A plan is cleared and reused, so that it stops allocating once it has grown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
-    steps: Vec<Step>,
-    pieces: Vec<Piece>,
+pub struct CommandPlan {
+    steps: Vec<PlanStep>,
+    pieces: Vec<MemoryRange>,
     meta: Vec<u8>,
     scratch: u32,
     /// Flags of the commands that are added from now on.
-    modifiers: Modifiers,
+    modifiers: CommandFlags,
     /// Whether writes that are added from now on are entries of one packed command.
     packing: bool,
 }
 
-impl Plan {
+impl CommandPlan {
     /// Offset in a metadata sector at which the driver stores the 8 bytes of its checksum; they count as 0 in the checksum.
     pub const CHECKSUM_AT: usize = 8;
     /// Offset at which it stores the checksum of the data that belongs to the sector.
@@ -150,7 +150,7 @@ impl Plan {
         self.pieces.clear();
         self.meta.clear();
         self.scratch = 0;
-        self.modifiers = Modifiers::empty();
+        self.modifiers = CommandFlags::empty();
         self.packing = false;
     }
 
@@ -161,13 +161,13 @@ impl Plan {
 
     /// The steps, in order.
     #[inline]
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
 
     /// The memory runs with the data of a command, in the order of its sectors.
     #[inline]
-    pub fn pieces(&self, command: &Command) -> &[Piece] {
+    pub fn pieces(&self, command: &PlanCommand) -> &[MemoryRange] {
         &self.pieces[command.first_piece as usize..][..command.pieces as usize]
     }
 
@@ -183,12 +183,12 @@ impl Plan {
 
     /// Adds a wait: everything so far must complete before the following steps.
     pub fn wait(&mut self) {
-        self.steps.push(Step::Wait);
+        self.steps.push(PlanStep::Wait);
     }
 
     /// Sets the flags of commands that are added from now on; each command gets those that its operation supports.
     #[inline]
-    pub fn flag(&mut self, modifiers: Modifiers) {
+    pub fn flag(&mut self, modifiers: CommandFlags) {
         self.modifiers = modifiers;
     }
 
@@ -199,18 +199,18 @@ impl Plan {
     }
 
     /// Fills sectors of memory with zeros.
-    pub fn zeros(&mut self, to: (Memory, u32), sectors: u32) {
+    pub fn zeros(&mut self, to: (PlanMemory, u32), sectors: u32) {
         let offset = self.meta_sectors();
         self.meta.resize(self.meta.len() + sectors as usize * SECTOR_BYTES as usize, 0);
-        self.copy((Memory::Meta, offset), to, sectors);
+        self.copy((PlanMemory::Meta, offset), to, sectors);
     }
 
     /// Copies sectors from memory to memory.
-    pub fn copy(&mut self, from: (Memory, u32), to: (Memory, u32), sectors: u32) {
-        self.steps.push(Step::Copy(MemoryCopy { from, to, sectors }));
+    pub fn copy(&mut self, from: (PlanMemory, u32), to: (PlanMemory, u32), sectors: u32) {
+        self.steps.push(PlanStep::Copy(MemoryCopy { from, to, sectors }));
     }
 
-    /// Adds the request as one command to disk 0, with the flags of [`Plan::flag`].
+    /// Adds the request as one command to disk 0, with the flags of [`CommandPlan::flag`].
     #[inline]
     pub fn forward(&mut self, request: &HostRequest) {
         if request.op.has_data() {
@@ -231,7 +231,7 @@ impl Plan {
     #[inline]
     pub fn payload(&mut self, disk: u8, op: Op, sector: u64, offset: u32, sectors: u32) {
         self.begin(disk, op, sector);
-        self.piece(Memory::Payload, offset, sectors);
+        self.piece(PlanMemory::Payload, offset, sectors);
     }
 
     /// Adds a command without data: discard or secure erase of `sectors`, or a flush with 0 sectors.
@@ -244,19 +244,19 @@ impl Plan {
     /// Adds sectors to the last command, which has no data.
     #[inline]
     pub fn lengthen(&mut self, sectors: u32) {
-        if let Some(Step::Command(command)) = self.steps.last_mut() {
+        if let Some(PlanStep::Command(command)) = self.steps.last_mut() {
             command.sectors += sectors;
         }
     }
 
-    /// Starts a read or write; [`Plan::piece`] and [`Plan::record`] add the locations of its data.
+    /// Starts a read or write; [`CommandPlan::piece`] and [`CommandPlan::record`] add the locations of its data.
     #[inline]
     pub fn begin(&mut self, disk: u8, op: Op, sector: u64) {
         let first_piece = self.pieces.len() as u32;
         let modifiers = self.modifiers.of(op);
-        let joins = |last: &Step| matches!(last, Step::Command(before) if before.op == Op::Write && before.disk == disk);
+        let joins = |last: &PlanStep| matches!(last, PlanStep::Command(before) if before.op == Op::Write && before.disk == disk);
         let packed = self.packing && op == Op::Write && self.steps.last().is_some_and(joins);
-        self.steps.push(Step::Command(Command {
+        self.steps.push(PlanStep::Command(PlanCommand {
             disk,
             op,
             sector,
@@ -270,15 +270,15 @@ impl Plan {
 
     /// Adds the location of the next sectors of the last command.
     #[inline]
-    pub fn piece(&mut self, memory: Memory, offset: u32, sectors: u32) {
-        self.push(Piece { memory, offset, sectors, seals: None });
+    pub fn piece(&mut self, memory: PlanMemory, offset: u32, sectors: u32) {
+        self.push(MemoryRange { memory, offset, sectors, seals: None });
     }
 
     /// Adds this metadata as the next sector of the last write; its checksum covers the `seals` sectors after it.
     pub fn record(&mut self, bytes: &[u8; SECTOR_BYTES as usize], seals: u32) {
         let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);
-        self.push(Piece { memory: Memory::Meta, offset, sectors: 1, seals: Some(seals) });
+        self.push(MemoryRange { memory: PlanMemory::Meta, offset, sectors: 1, seals: Some(seals) });
     }
 
     /// Adds these bytes as the next sectors of the last write, padded with zeros to whole sectors.
@@ -286,11 +286,16 @@ impl Plan {
         let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);
         self.meta.resize(self.meta.len().next_multiple_of(SECTOR_BYTES as usize), 0);
-        self.push(Piece { memory: Memory::Meta, offset, sectors: self.meta_sectors() - offset, seals: None });
+        self.push(MemoryRange {
+            memory: PlanMemory::Meta,
+            offset,
+            sectors: self.meta_sectors() - offset,
+            seals: None,
+        });
     }
 
     /// Appends the data of a write to `data`: its pieces, with the checksums of its records.
-    pub fn gather(&self, command: &Command, bytes: &Bytes<'_>, data: &mut Vec<u8>) {
+    pub fn gather(&self, command: &PlanCommand, bytes: &PlanBuffers<'_>, data: &mut Vec<u8>) {
         let start = data.len();
         for piece in self.pieces(command) {
             data.extend_from_slice(self.bytes(piece.memory, bytes, piece.bytes()));
@@ -305,7 +310,7 @@ impl Plan {
     }
 
     /// Stores the data of a read at the locations of its pieces.
-    pub fn scatter(&self, command: &Command, data: &[u8], bytes: &mut Bytes<'_>) {
+    pub fn scatter(&self, command: &PlanCommand, data: &[u8], bytes: &mut PlanBuffers<'_>) {
         let mut at = 0;
         for piece in self.pieces(command) {
             let inside = piece.bytes();
@@ -316,17 +321,17 @@ impl Plan {
     }
 
     /// Executes a copy.
-    pub fn perform(&self, copy: &MemoryCopy, bytes: &mut Bytes<'_>) {
+    pub fn perform(&self, copy: &MemoryCopy, bytes: &mut PlanBuffers<'_>) {
         let data = self.bytes(copy.from.0, bytes, sectors(copy.from.1, copy.sectors)).to_vec();
         place(copy.to.0, bytes, sectors(copy.to.1, copy.sectors)).copy_from_slice(&data);
     }
 
-    fn bytes<'a>(&'a self, memory: Memory, bytes: &'a Bytes<'_>, range: Range<usize>) -> &'a [u8] {
+    fn bytes<'a>(&'a self, memory: PlanMemory, bytes: &'a PlanBuffers<'_>, range: Range<usize>) -> &'a [u8] {
         match memory {
-            Memory::Payload => &bytes.payload[range],
-            Memory::Scratch => &bytes.scratch[range],
-            Memory::Meta => &self.meta[range],
-            Memory::Held => &bytes.held[range],
+            PlanMemory::Payload => &bytes.payload[range],
+            PlanMemory::Scratch => &bytes.scratch[range],
+            PlanMemory::Meta => &self.meta[range],
+            PlanMemory::Held => &bytes.layer_memory[range],
         }
     }
 
@@ -335,14 +340,14 @@ impl Plan {
     }
 
     #[inline]
-    fn push(&mut self, piece: Piece) {
-        let Some(Step::Command(command)) = self.steps.last_mut() else { return };
+    fn push(&mut self, piece: MemoryRange) {
+        let Some(PlanStep::Command(command)) = self.steps.last_mut() else { return };
         command.sectors += piece.sectors;
         if command.pieces > 0
             && let Some(last) = self.pieces.last_mut()
             && last.memory == piece.memory
             && last.offset + last.sectors == piece.offset
-            && piece.memory != Memory::Meta
+            && piece.memory != PlanMemory::Meta
         {
             last.sectors += piece.sectors;
             return;

@@ -1,10 +1,10 @@
 //! The registry of layers, by name.
 
-use emmclab_base::{Error, Kind as ErrorKind, Result};
+use emmclab_base::{Error, ErrorClass as ErrorKind, Result};
 
-use crate::kind::Kind;
+use crate::layer_kind::LayerKind;
 
-const LAYERS: &[Kind] = &[
+const LAYERS: &[LayerKind] = &[
     crate::pass_through::KIND,
     crate::advil::KIND,
     crate::ressd::KIND,
@@ -15,11 +15,11 @@ const LAYERS: &[Kind] = &[
 ];
 
 /// Returns all layers. A new layer needs its own file and an entry here.
-pub fn layers() -> &'static [Kind] {
+pub fn layers() -> &'static [LayerKind] {
     LAYERS
 }
 
-pub(crate) fn find(name: &str) -> Result<&'static Kind> {
+pub(crate) fn find(name: &str) -> Result<&'static LayerKind> {
     LAYERS.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let names: Vec<_> = LAYERS.iter().map(|kind| kind.name).collect();
         Error::new(ErrorKind::Config, format!("there is no layer `{name}`"))

@@ -1,8 +1,8 @@
 //! A request as a layer sees it.
 
-use emmclab_base::{Modifiers, Op};
+use emmclab_base::{CommandFlags, Op};
 
-use crate::plan::Plan;
+use crate::plan::CommandPlan;
 
 /// A request from above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct HostRequest {
     /// Length in sectors; 0 for a flush.
     pub sectors: u32,
     /// Its flags.
-    pub modifiers: Modifiers,
+    pub modifiers: CommandFlags,
 }
 
 impl HostRequest {
@@ -29,12 +29,12 @@ impl HostRequest {
     /// Plans the request as several commands with only the flags in `accepted`; they guarantee at least as much. A preflush becomes
     /// a flush before it, a durable write gets a flush after it, and a barrier becomes a flush. False if the request can be sent as
     /// it is.
-    pub fn expand(&self, accepted: Modifiers, plan: &mut Plan) -> bool {
-        let refused = self.modifiers.of(self.op).difference(accepted.union(Modifiers::META));
+    pub fn expand(&self, accepted: CommandFlags, plan: &mut CommandPlan) -> bool {
+        let refused = self.modifiers.of(self.op).difference(accepted.union(CommandFlags::META));
         if refused.is_empty() {
             return false;
         }
-        if refused.contains(Modifiers::PREFLUSH) {
+        if refused.contains(CommandFlags::PREFLUSH) {
             plan.bare(0, Op::Flush, 0, 0);
             plan.wait();
         }

@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::advil::{Advil, AdvilSettings, HotPolicy, Invalidated, Mover};
-use crate::kind::{Kind, read_settings};
-use crate::layer::{Below, Layer};
-use crate::setting::{Setting, settings_of};
-use crate::size::Size;
+use crate::advil::{Advil, AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
+use crate::byte_size::ByteSize;
+use crate::layer::{DisksBelow, Layer};
+use crate::layer_kind::{LayerKind, read_settings};
+use crate::layer_setting::{LayerSetting, settings_of};
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: LayerKind = LayerKind {
     name: "ressd",
     about: "logs small random writes in a reserved area and moves them in ascending order",
     build,
@@ -24,16 +24,16 @@ pub(crate) const KIND: Kind = Kind {
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "those of Advil")]
 pub struct RessdSettings {
-    pub reserved: Size,
+    pub reserved: ByteSize,
     pub second_device: bool,
-    pub reserved_at: Option<Size>,
-    pub original: Option<Size>,
-    pub small: Size,
+    pub reserved_at: Option<ByteSize>,
+    pub original: Option<ByteSize>,
+    pub small: ByteSize,
     /// Bytes that are moved at once.
-    pub clustered_block: Size,
-    pub mover: Mover,
+    pub clustered_block: ByteSize,
+    pub mover: MoverSchedule,
     pub recovery: bool,
-    pub checkpoint: Option<Size>,
+    pub checkpoint: Option<ByteSize>,
 }
 
 impl Default for RessdSettings {
@@ -56,7 +56,7 @@ impl Default for RessdSettings {
 }
 
 /// Returns the settings of Advil that ReSSD has too; unit, default and meaning are the same.
-fn ressd_settings() -> Vec<Setting> {
+fn ressd_settings() -> Vec<LayerSetting> {
     let own = settings_of::<RessdSettings>();
     settings_of::<AdvilSettings>()
         .into_iter()
@@ -64,7 +64,7 @@ fn ressd_settings() -> Vec<Setting> {
         .collect()
 }
 
-fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let given: RessdSettings = read_settings(KIND.name, table)?;
     let settings = AdvilSettings {
         reserved: given.reserved,
@@ -72,14 +72,14 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
         reserved_at: given.reserved_at,
         original: given.original,
         small: given.small,
-        clustered_page: Size::kb(4),
+        clustered_page: ByteSize::kb(4),
         clustered_block: given.clustered_block,
         page_padding: false,
         block_padding: false,
         block_padding_over: None,
         read_through: None,
         hot: HotPolicy::None,
-        hot_invalidated: Invalidated::Pages,
+        hot_invalidated: InvalidationMeasure::Pages,
         hot_start_pct: 0,
         hot_step_pct: 0,
         hot_most_pct: 0,

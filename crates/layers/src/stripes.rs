@@ -2,9 +2,9 @@
 
 /// Stripes of this many sectors, the first on disk 0.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stripes(pub u64);
+pub(crate) struct DiskStripes(pub u64);
 
-impl Stripes {
+impl DiskStripes {
     /// Maps a sector: returns the disk, the sector on it, and how many sectors from there on are consecutive.
     pub fn place(self, sector: u64) -> (u8, u64, u64) {
         let (stripe, offset) = (sector / self.0, sector % self.0);

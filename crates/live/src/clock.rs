@@ -3,23 +3,23 @@
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Result};
 
 /// How simulated time advances.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub enum ClockPace {
     /// Requests take no time on the host: simulated time is that of the latest completion, and the next request arrives at that time.
     Free,
     /// Durations on the host are the simulated durations multiplied by this factor: 1 is real time, 0.1 is ten times as fast.
     Scaled(f64),
 }
 
-impl Pace {
+impl ClockPace {
     /// Simulated time advances as fast as the host's.
     pub const REAL: Self = Self::Scaled(1.0);
 }
 
-impl FromStr for Pace {
+impl FromStr for ClockPace {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -29,13 +29,13 @@ impl FromStr for Pace {
             _ => text.strip_prefix('x').and_then(|factor| factor.parse::<f64>().ok()),
         };
         factor.filter(|factor| (1e-6..=1e6).contains(factor)).map(Self::Scaled).ok_or_else(|| {
-            Error::new(Kind::Config, format!("the clock `{text}` is unknown"))
+            Error::new(ErrorClass::Config, format!("the clock `{text}` is unknown"))
                 .hint("use real, free, or x and a factor from 0.000001 to 1000000: x0.1 is ten times as fast as real time")
         })
     }
 }
 
-impl std::fmt::Display for Pace {
+impl std::fmt::Display for ClockPace {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Free => out.write_str("free"),
@@ -47,26 +47,26 @@ impl std::fmt::Display for Pace {
 
 /// A clock of simulated time, which never goes back.
 #[derive(Clone, Debug)]
-pub(crate) struct Clock {
-    pace: Pace,
-    /// With [`Pace::Free`], whether simulated time also advances by the host's time between requests.
+pub(crate) struct LiveClock {
+    pace: ClockPace,
+    /// With [`ClockPace::Free`], whether simulated time also advances by the host's time between requests.
     think: bool,
     /// The same moment on the host's clock and on the simulated clock.
     origin: (Instant, Nanos),
     latest: Nanos,
 }
 
-impl Clock {
-    pub fn new(pace: Pace, think: bool) -> Self {
+impl LiveClock {
+    pub fn new(pace: ClockPace, think: bool) -> Self {
         Self { pace, think, origin: (Instant::now(), Nanos::ZERO), latest: Nanos::ZERO }
     }
 
-    pub fn pace(&self) -> Pace {
+    pub fn pace(&self) -> ClockPace {
         self.pace
     }
 
     /// Changes the pace, from the present simulated time on.
-    pub fn set_pace(&mut self, pace: Pace) {
+    pub fn set_pace(&mut self, pace: ClockPace) {
         self.origin = (Instant::now(), self.now());
         self.pace = pace;
     }
@@ -76,17 +76,17 @@ impl Clock {
         let (host, simulated) = self.origin;
         let elapsed = host.elapsed().as_nanos() as i64;
         let now = match self.pace {
-            Pace::Free if self.think => simulated + Nanos(elapsed),
-            Pace::Free => simulated,
-            Pace::Scaled(factor) => simulated + Nanos((elapsed as f64 / factor) as i64),
+            ClockPace::Free if self.think => simulated + Nanos(elapsed),
+            ClockPace::Free => simulated,
+            ClockPace::Scaled(factor) => simulated + Nanos((elapsed as f64 / factor) as i64),
         };
         self.latest = self.latest.max(now);
         self.latest
     }
 
     /// Advances a free clock to `at`, the time of a completion; other clocks are not changed.
-    pub fn served(&mut self, at: Nanos) {
-        if self.pace == Pace::Free {
+    pub fn advance_free(&mut self, at: Nanos) {
+        if self.pace == ClockPace::Free {
             self.latest = self.latest.max(at);
             self.origin = (Instant::now(), self.latest);
         }
@@ -95,7 +95,7 @@ impl Clock {
     /// The host's time at a simulated time; `None` on a free clock.
     pub fn host(&self, at: Nanos) -> Option<Instant> {
         let (host, simulated) = self.origin;
-        let Pace::Scaled(factor) = self.pace else { return None };
+        let ClockPace::Scaled(factor) = self.pace else { return None };
         let after = Duration::from_nanos(((at - simulated).0.max(0) as f64 * factor) as u64);
         host.checked_add(after)
     }
@@ -108,15 +108,15 @@ mod tests {
 
     #[test]
     fn a_free_clock_stands_still_between_requests_and_a_real_one_does_not() {
-        let mut free = Clock::new(Pace::Free, false);
-        free.served(Nanos(500));
-        free.served(Nanos(300));
+        let mut free = LiveClock::new(ClockPace::Free, false);
+        free.advance_free(Nanos(500));
+        free.advance_free(Nanos(300));
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(free.now(), Nanos(500));
-        free.set_pace(Pace::Scaled(0.1));
+        free.set_pace(ClockPace::Scaled(0.1));
         std::thread::sleep(Duration::from_millis(1));
         assert!(free.now() >= Nanos(500) + Nanos::from_millis(10));
-        let mut thinking = Clock::new(Pace::Free, true);
+        let mut thinking = LiveClock::new(ClockPace::Free, true);
         std::thread::sleep(Duration::from_millis(1));
         assert!(thinking.now() >= Nanos::from_millis(1));
     }
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn a_pace_is_read_as_it_is_written() {
         for text in ["free", "real", "x0.1", "x20"] {
-            assert_eq!(text.parse::<Pace>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ClockPace>().unwrap().to_string(), text);
         }
         for text in ["", "fast", "x", "x0", "x-1", "xNaN", "0.1"] {
-            assert!(text.parse::<Pace>().is_err(), "{text}");
+            assert!(text.parse::<ClockPace>().is_err(), "{text}");
         }
     }
 }

@@ -3,20 +3,20 @@
 //! A [`LiveDevice`] is the same stack as in a replay, with contents and a clock: simulated time follows the host's time, or advances when
 //! requests are served. It is a [`BlockDevice`](emmclab_serve::BlockDevice), so every export of `emmclab-serve` can export it.
 
+mod block_roles;
 mod clock;
 mod core;
-mod lines;
 mod live;
 mod log;
-mod naming;
 mod refusals;
 mod request;
 mod state;
 mod status;
-mod trace;
+mod trace_recording;
+mod workload_lines;
 
-pub use clock::Pace;
+pub use clock::ClockPace;
 pub use live::{LiveDevice, LiveOptions};
-pub use refusals::Refusal;
-pub use state::Found;
-pub use status::Status;
+pub use refusals::RefusedRequests;
+pub use state::PreviousRun;
+pub use status::LiveStatus;

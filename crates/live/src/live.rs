@@ -7,20 +7,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Health, Kind, Result};
+use emmclab_base::{DeviceHealth, Error, ErrorClass, Result};
 use emmclab_device::DeviceConfig;
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ImageStore, ReplayOptions, SimulationResult};
-use emmclab_serve::{BlockDevice, BlockRequest, Completions, Extent, Limits};
+use emmclab_serve::{AllocationExtent, BlockDevice, BlockDeviceLimits, CompletionReceiver, ServedRequest};
 use rustix::thread::set_current_timer_slack;
 
-use crate::clock::{Clock, Pace};
-use crate::core::{Core, Deliveries};
-use crate::lines::WorkloadLines;
+use crate::clock::{ClockPace, LiveClock};
+use crate::core::{Deliveries, LiveCore};
 use crate::log::RunLog;
-use crate::state::{self, Former, Found};
-use crate::status::Status;
-use crate::trace::Recording;
+use crate::state::{self, ImageBackups, PreviousRun};
+use crate::status::LiveStatus;
+use crate::trace_recording::LiveRecording;
+use crate::workload_lines::WorkloadLines;
 
 /// Interval in which an idle device does its background work.
 const IDLE: Duration = Duration::from_millis(200);
@@ -33,7 +33,7 @@ pub struct LiveOptions {
     /// A second device, for layers that use one.
     pub second: Option<DeviceConfig>,
     /// How simulated time advances.
-    pub pace: Pace,
+    pub pace: ClockPace,
     /// On a free clock, whether simulated time also advances by the host's time between requests.
     pub think: bool,
     /// The file of the contents. The device's state is kept in a file next to it. Without an image, both are lost at the end.
@@ -51,23 +51,23 @@ pub struct LiveOptions {
 }
 
 /// The state shared by the exports and the clock thread.
-struct Shared {
-    core: Mutex<Core>,
+struct LiveSharedState {
+    core: Mutex<LiveCore>,
     /// Wakes the clock thread, because something is in progress or the device is stopped.
     wake: Condvar,
-    limits: Limits,
+    limits: BlockDeviceLimits,
 }
 
 /// A simulated device, with its layers, as a block device. Any thread can submit requests.
 pub struct LiveDevice {
-    shared: Arc<Shared>,
+    shared: Arc<LiveSharedState>,
     clock: Mutex<Option<JoinHandle<()>>>,
     ending: Arc<std::sync::atomic::AtomicBool>,
     images: [Option<PathBuf>; 2],
     /// What an earlier run left in the image.
-    found: Found,
+    previous_run: PreviousRun,
     /// The images as they were before the run.
-    former: Mutex<Former>,
+    image_backups: Mutex<ImageBackups>,
 }
 
 impl LiveDevice {
@@ -81,29 +81,30 @@ impl LiveDevice {
         let layers = state::recoverable(&options.layers)?;
         let (mut stack, found, mut former) = state::open(config, &layers, options, store)?;
         let recording =
-            options.record.as_deref().map(|path| Recording::create(path, config.name())).transpose()?;
+            options.record.as_deref().map(|path| LiveRecording::create(path, config.name())).transpose()?;
         let log = options.log.as_deref();
         let log = log.map(|path| RunLog::create(path, config, &layers, &mut stack)).transpose()?;
-        let clock = Clock::new(options.pace, options.think);
-        let core = Core::new((config, options.second.as_ref()), &layers, stack, clock, (recording, log))?;
-        let shared = Arc::new(Shared { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
+        let clock = LiveClock::new(options.pace, options.think);
+        let core = LiveCore::new((config, options.second.as_ref()), &layers, stack, clock, (recording, log))?;
+        let shared =
+            Arc::new(LiveSharedState { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
         let ending = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let thread = {
             let (shared, ending) = (shared.clone(), ending.clone());
             std::thread::Builder::new()
                 .name("emmclab-clock".to_owned())
                 .spawn(move || shared.follow_the_clock(&ending))
-                .map_err(|error| Error::new(Kind::Io, format!("a thread cannot be started: {error}")))?
+                .map_err(|error| Error::new(ErrorClass::Io, format!("a thread cannot be started: {error}")))?
         };
         let images = [options.image.clone(), options.second_image.clone()];
         former.is_needed = false;
         let (clock, former) = (Mutex::new(Some(thread)), Mutex::new(former));
-        Ok(Self { shared, clock, ending, images, found, former })
+        Ok(Self { shared, clock, ending, images, previous_run: found, image_backups: former })
     }
 
     /// What an earlier run left in the image.
-    pub fn found(&self) -> &Found {
-        &self.found
+    pub fn previous_run(&self) -> &PreviousRun {
+        &self.previous_run
     }
 
     /// Cuts the power: requests in progress fail, and so do all others until [`LiveDevice::restore`]. Data that was not programmed is lost.
@@ -111,7 +112,7 @@ impl LiveDevice {
     /// # Errors
     /// If the image cannot be written, or a layer cannot recover.
     pub fn cut(&self) -> Result<()> {
-        self.changed(Core::cut)
+        self.with_core(LiveCore::cut)
     }
 
     /// Logs a line about data that the workload was told is safe, after all completions that were delivered.
@@ -126,7 +127,7 @@ impl LiveDevice {
     /// If `input` cannot be read without waiting.
     pub fn follow(&self, input: OwnedFd, answers: Option<OwnedFd>) -> Result<()> {
         let lines = WorkloadLines::new(input, answers).map_err(|error| {
-            Error::new(Kind::Io, format!("the lines of the workload cannot be read: {error}"))
+            Error::new(ErrorClass::Io, format!("the lines of the workload cannot be read: {error}"))
         })?;
         self.shared.core().follow(lines);
         Ok(())
@@ -156,7 +157,7 @@ impl LiveDevice {
     }
 
     /// Changes how simulated time advances.
-    pub fn set_pace(&self, pace: Pace) {
+    pub fn set_pace(&self, pace: ClockPace) {
         self.shared.core().clock.set_pace(pace);
         self.shared.wake.notify_all();
     }
@@ -166,7 +167,7 @@ impl LiveDevice {
     /// # Errors
     /// As [`emmclab_device::Device::reconfigure`], and for settings of layers.
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
-        self.changed(|core| core.set(key, value))
+        self.with_core(|core| core.set(key, value))
     }
 
     /// Clears the figures of the run, so that they count from now on.
@@ -181,7 +182,7 @@ impl LiveDevice {
     /// # Errors
     /// On a clock that follows the host's, or with requests in progress.
     pub fn drain(&self) -> Result<SimulationResult> {
-        self.changed(Core::drain)
+        self.with_core(LiveCore::drain)
     }
 
     /// Makes the layers move all data to its final place, for an image that is to be served without layers from now on. Afterwards only
@@ -190,11 +191,11 @@ impl LiveDevice {
     /// # Errors
     /// As [`LiveDevice::drain`].
     pub fn make_plain(&self) -> Result<()> {
-        self.changed(Core::make_plain)
+        self.with_core(LiveCore::make_plain)
     }
 
     /// Calls `work` with the core, and delivers the resulting completions.
-    fn changed<T>(&self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+    fn with_core<T>(&self, work: impl FnOnce(&mut LiveCore) -> Result<T>) -> Result<T> {
         let mut core = self.shared.core();
         let done = work(&mut core);
         let deliveries = core.take_deliveries();
@@ -205,7 +206,7 @@ impl LiveDevice {
     }
 
     /// The present status, with the figures since the last call.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> LiveStatus {
         self.shared.core().status()
     }
 
@@ -227,11 +228,11 @@ impl LiveDevice {
         self.end_clock();
         let mut core = self.shared.core();
         core.recording = None;
-        let keep = core.changing_requests > 0 && self.found.image;
+        let keep = core.changing_requests > 0 && self.previous_run.image;
         drop(core);
         let ended = self.end(keep);
         if !keep {
-            self.former.lock().unwrap_or_else(PoisonError::into_inner).restore();
+            self.image_backups.lock().unwrap_or_else(PoisonError::into_inner).restore();
         }
         ended.map(drop)
     }
@@ -277,8 +278,8 @@ impl LiveDevice {
     }
 }
 
-impl Shared {
-    fn core(&self) -> MutexGuard<'_, Core> {
+impl LiveSharedState {
+    fn core(&self) -> MutexGuard<'_, LiveCore> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -289,7 +290,7 @@ impl Shared {
         let mut core = self.core();
         let mut idle_at = Instant::now() + IDLE;
         while !ending.load(std::sync::atomic::Ordering::Relaxed) {
-            if core.clock.pace() == Pace::Free {
+            if core.clock.pace() == ClockPace::Free {
                 core = self.wake.wait_timeout(core, IDLE).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
@@ -322,15 +323,15 @@ fn deliver(deliveries: Deliveries) {
 }
 
 impl BlockDevice for LiveDevice {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.shared.limits
     }
 
-    fn health(&self) -> Health {
+    fn health(&self) -> DeviceHealth {
         self.shared.core().health()
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
         let mut core = self.shared.core();
         let due = core.next_due();
         core.take(requests, completions);
@@ -346,11 +347,11 @@ impl BlockDevice for LiveDevice {
         deliver(deliveries);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         let core = self.shared.core();
         let end = sector.saturating_add(sectors).min(self.shared.limits.sectors);
         let start = found.len();
-        let whole = Extent { sectors: end.saturating_sub(sector), allocated: true };
+        let whole = AllocationExtent { sectors: end.saturating_sub(sector), allocated: true };
         let Some(media) = core.stack.media().filter(|_| core.stack.is_plain()) else {
             // A layer may store a sector anywhere, so everything is reported as allocated.
             return found.push(whole);
@@ -361,7 +362,7 @@ impl BlockDevice for LiveDevice {
                 return true;
             }
             if found.len() - start < most {
-                found.push(Extent { sectors: run.sectors, allocated: run.data });
+                found.push(AllocationExtent { sectors: run.sectors, allocated: run.data });
                 return true;
             }
             false

@@ -4,38 +4,38 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use emmclab_base::{Error, Modifiers, Nanos, Op, Result, SECTOR_BYTES};
-use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
-use emmclab_device::contract::Rules;
-use emmclab_device::{Command, DeviceConfig, Lie};
+use emmclab_base::{CommandFlags, Error, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, CrashLogWriter, DeviceFacts};
+use emmclab_device::contract::ContractRules;
+use emmclab_device::{CacheLie, DeviceCommand, DeviceConfig};
 use emmclab_layers::LayerConfig;
-use emmclab_media::Media;
-use emmclab_replay::{Stack, Tap};
+use emmclab_media::DeviceContents;
+use emmclab_replay::{DeviceEventSink, LiveStack};
 
 /// Number of sectors of the initial contents that are written at once.
 const BASE_SECTORS: u64 = 1 << 11;
 
 /// The writer that all ports share; after the first error nothing more is logged.
-struct Shared {
-    writer: LogWriter,
+struct SharedLogWriter {
+    writer: CrashLogWriter,
     error: Option<Error>,
-    numbers: Option<Numbers>,
+    numbers: Option<LoggedCommandNumbers>,
 }
 
 /// Numbers of the commands to two devices; the log treats the two as one.
 #[derive(Default)]
-struct Numbers {
+struct LoggedCommandNumbers {
     next: u64,
     /// For each device, the log's number of each known command, by the device's own number.
-    known: [BTreeMap<u64, u64>; 2],
+    log_numbers: [BTreeMap<u64, u64>; 2],
 }
 
 /// Maximum number of known commands of a device. They are kept because data may be programmed long after its command is complete.
 const MOST_KNOWN: usize = 1 << 16;
 
-impl Numbers {
+impl LoggedCommandNumbers {
     fn add(&mut self, device: usize, number: u64) -> u64 {
-        let known = &mut self.known[device];
+        let known = &mut self.log_numbers[device];
         known.insert(number, self.next);
         if known.len() > MOST_KNOWN {
             known.pop_first();
@@ -45,8 +45,8 @@ impl Numbers {
     }
 }
 
-impl Shared {
-    fn add(&mut self, record: &Record<'_>) {
+impl SharedLogWriter {
+    fn add(&mut self, record: &CrashLogRecord<'_>) {
         if self.error.is_none() {
             self.error = self.writer.add(record).err();
         }
@@ -55,21 +55,21 @@ impl Shared {
 
 /// A log being written.
 pub(crate) struct RunLog {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedLogWriter>>,
     /// Whether there are no layers, so that host requests are the device's commands, which are logged by its port.
     plain: bool,
 }
 
 /// The port that logs the commands of one device.
-struct DevicePort {
-    shared: Arc<Mutex<Shared>>,
+struct LoggingPort {
+    shared: Arc<Mutex<SharedLogWriter>>,
     /// Number of the device: 0 or 1.
     device: usize,
     /// First sector of the device in the log.
     first: u64,
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<SharedLogWriter>) -> MutexGuard<'_, SharedLogWriter> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -79,11 +79,11 @@ impl RunLog {
         path: &Path,
         config: &DeviceConfig,
         layers: &[LayerConfig],
-        stack: &mut Stack,
+        stack: &mut LiveStack,
     ) -> Result<Self> {
         let settings = config.settings();
         let device = stack.device();
-        let rules = Rules::of(device);
+        let rules = ContractRules::of(device);
         let facts = DeviceFacts {
             name: config.name().to_owned(),
             sectors: device.geometry().sectors(),
@@ -96,7 +96,7 @@ impl RunLog {
             lies: lie(settings.cache.lies),
         };
         let second_sectors = match stack.second() {
-            Some(second) if !Rules::of(second).write_through => {
+            Some(second) if !ContractRules::of(second).write_through => {
                 return Err(refused(
                     "the second device has a cache",
                     "name one without, for example --device2 pcm-16mb",
@@ -110,7 +110,7 @@ impl RunLog {
             }
             second => second.map_or(0, |second| second.geometry().sectors()),
         };
-        let header = LogHeader {
+        let header = CrashLogHeader {
             second_sectors,
             device: facts,
             layers: layers.to_vec(),
@@ -118,42 +118,42 @@ impl RunLog {
             cells: true,
             writer: format!("emmclab {}", env!("CARGO_PKG_VERSION")),
         };
-        let mut writer = LogWriter::create(path, &header)?;
+        let mut writer = CrashLogWriter::create(path, &header)?;
         let first = header.device.sectors;
         for (media, first) in [(stack.media(), 0), (stack.second_media(), first)] {
             let Some(media) = media else { continue };
             write_base(media, first, &mut writer).map_err(|error| error.in_file(path))?;
         }
-        let numbers = (second_sectors > 0).then(Numbers::default);
-        let shared = Arc::new(Mutex::new(Shared { writer, error: None, numbers }));
-        let port = |device, first| Box::new(DevicePort { shared: shared.clone(), device, first });
+        let numbers = (second_sectors > 0).then(LoggedCommandNumbers::default);
+        let shared = Arc::new(Mutex::new(SharedLogWriter { writer, error: None, numbers }));
+        let port = |device, first| Box::new(LoggingPort { shared: shared.clone(), device, first });
         stack.tap(port(0, 0));
         stack.tap_second(port(1, first));
         Ok(Self { shared, plain: stack.is_plain() })
     }
 
     /// Logs the arrival of a request that will have this number.
-    pub fn arrives(&self, number: u64, command: &Command, data: &[u8]) {
+    pub fn arrives(&self, number: u64, command: &DeviceCommand, data: &[u8]) {
         if !self.plain {
-            lock(&self.shared).add(&Record::of(Port::Host, number, command, 0, data));
+            lock(&self.shared).add(&CrashLogRecord::of(CommandPort::Host, number, command, 0, data));
         }
     }
 
     /// Logs the completion of a request.
     pub fn completes(&self, number: u64, at: Nanos) {
         if !self.plain {
-            lock(&self.shared).add(&Record::Complete { port: Port::Host, number, at });
+            lock(&self.shared).add(&CrashLogRecord::Complete { port: CommandPort::Host, number, at });
         }
     }
 
     /// Logs a line about data that the workload was told is safe.
     pub fn acknowledge(&self, at: Nanos, text: &str) {
-        lock(&self.shared).add(&Record::Acknowledged { at, text });
+        lock(&self.shared).add(&CrashLogRecord::Acknowledged { at, text });
     }
 
     /// Logs a named mark.
     pub fn mark(&self, at: Nanos, text: &str) {
-        lock(&self.shared).add(&Record::Mark { at, text });
+        lock(&self.shared).add(&CrashLogRecord::Mark { at, text });
     }
 
     /// Ends the log; later operations of the device are not logged.
@@ -168,21 +168,22 @@ impl RunLog {
 }
 
 /// The name of a lie, as in the settings.
-fn lie(lie: Lie) -> String {
+fn lie(lie: CacheLie) -> String {
     serde_json::to_value(lie).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// The error that is stored after the end, so that later records are not logged.
 fn closed() -> Error {
-    Error::new(emmclab_base::Kind::Io, "the log has ended")
+    Error::new(emmclab_base::ErrorClass::Io, "the log has ended")
 }
 
 fn refused(problem: &str, hint: &str) -> Error {
-    Error::new(emmclab_base::Kind::Config, format!("two devices cannot be logged: {problem}")).hint(hint)
+    Error::new(emmclab_base::ErrorClass::Config, format!("two devices cannot be logged: {problem}"))
+        .hint(hint)
 }
 
 /// Logs the contents of a device, with sector numbers shifted by `shift`.
-fn write_base(media: &Media, shift: u64, writer: &mut LogWriter) -> Result<()> {
+fn write_base(media: &DeviceContents, shift: u64, writer: &mut CrashLogWriter) -> Result<()> {
     let fail = |error| Error::io(&std::env::temp_dir(), error);
     let (mut at, mut found) = (0, Vec::new());
     media
@@ -201,29 +202,29 @@ fn write_base(media: &Media, shift: u64, writer: &mut LogWriter) -> Result<()> {
             let sectors = (end - sector).min(BASE_SECTORS);
             buffer.resize((sectors * SECTOR_BYTES) as usize, 0);
             media.read(sector, &mut buffer).map_err(fail)?;
-            writer.add(&Record::Base { sector: shift + sector, data: &buffer })?;
+            writer.add(&CrashLogRecord::Base { sector: shift + sector, data: &buffer })?;
             sector += sectors;
         }
     }
     Ok(())
 }
 
-impl DevicePort {
+impl LoggingPort {
     /// Logs a record of a command with its number in the log; does nothing if the number is no longer known.
-    fn add<'a>(&self, number: u64, record: impl FnOnce(u64) -> Record<'a>) {
+    fn add<'a>(&self, number: u64, record: impl FnOnce(u64) -> CrashLogRecord<'a>) {
         let mut shared = lock(&self.shared);
         let known = shared
             .numbers
             .as_ref()
-            .map_or(Some(number), |numbers| numbers.known[self.device].get(&number).copied());
+            .map_or(Some(number), |numbers| numbers.log_numbers[self.device].get(&number).copied());
         if let Some(number) = known {
             shared.add(&record(number));
         }
     }
 }
 
-impl Tap for DevicePort {
-    fn command(&mut self, number: u64, command: &Command, packed_after: u16, data: &[u8]) {
+impl DeviceEventSink for LoggingPort {
+    fn command(&mut self, number: u64, command: &DeviceCommand, packed_after: u16, data: &[u8]) {
         let mut shared = lock(&self.shared);
         let mut command = *command;
         command.sector += self.first;
@@ -233,25 +234,25 @@ impl Tap for DevicePort {
                 return;
             }
             if command.op == Op::Write {
-                command.modifiers |= Modifiers::FORCED;
+                command.modifiers |= CommandFlags::FORCED;
             }
         }
         let device = self.device;
         let number = shared.numbers.as_mut().map_or(number, |numbers| numbers.add(device, number));
-        shared.add(&Record::of(Port::Device, number, &command, packed_after, data));
+        shared.add(&CrashLogRecord::of(CommandPort::Device, number, &command, packed_after, data));
     }
 
     fn completed(&mut self, number: u64, at: Nanos) {
-        self.add(number, |number| Record::Complete { port: Port::Device, number, at });
+        self.add(number, |number| CrashLogRecord::Complete { port: CommandPort::Device, number, at });
     }
 
     fn programmed(&mut self, number: u64, (sector, sectors): (u64, u32), begin: Nanos, end: Nanos) {
         let sector = self.first + sector;
-        self.add(number, |number| Record::Programmed { number, sector, sectors, begin, end });
+        self.add(number, |number| CrashLogRecord::Programmed { number, sector, sectors, begin, end });
     }
 
     fn discarded(&mut self, number: u64, (sector, sectors): (u64, u64), at: Nanos) {
         let sector = self.first + sector;
-        self.add(number, |number| Record::Discarded { number, sector, sectors, at });
+        self.add(number, |number| CrashLogRecord::Discarded { number, sector, sectors, at });
     }
 }

@@ -9,15 +9,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result, open_seekable};
-use emmclab_device::{Command, Device, DeviceConfig, Lpn, SettingChange};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, open_seekable};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, Lpn, SettingChange};
 use emmclab_layers::LayerConfig;
-use emmclab_media::Image;
-use emmclab_replay::{ImageStore, Part, ReplayOptions, Simulation, Stack};
+use emmclab_media::RawImage;
+use emmclab_replay::{ImageStore, LiveStack, ReplayOptions, Simulation, StackDevice};
 use emmclab_trace::{AtomicFile, compress_checked};
 use serde::{Deserialize, Serialize};
 
-use crate::core::Core;
+use crate::core::LiveCore;
 use crate::live::LiveOptions;
 
 /// Zstandard compression level of the tables.
@@ -27,7 +27,7 @@ const MARK: &[u8; 8] = b"EMMCLIVE";
 
 /// What a run found of an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Found {
+pub struct PreviousRun {
     /// Whether the image existed.
     pub image: bool,
     /// Whether the last run shut down in an orderly way.
@@ -40,7 +40,7 @@ pub struct Found {
 
 /// The head of a state file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Head {
+struct StateFileHeader {
     clean: bool,
     device: String,
     layers: Vec<LayerConfig>,
@@ -49,7 +49,7 @@ struct Head {
     setting_changes: Vec<SettingChange>,
 }
 
-impl Head {
+impl StateFileHeader {
     fn new(
         clean: bool,
         device: &DeviceConfig,
@@ -74,7 +74,7 @@ fn shares_places(layer: &LayerConfig) -> bool {
 pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
     if layers.iter().any(shares_places) {
         return Err(Error::new(
-            Kind::Config,
+            ErrorClass::Config,
             "with `wrap_addresses` or `routing = \"by_size\"`, the layer `pair` maps several addresses to one place, so contents \
              would overwrite each other",
         )
@@ -94,7 +94,7 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
             let name = &layer.name;
             let problem =
                 format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
-            return Err(Error::new(Kind::Config, problem)
+            return Err(Error::new(ErrorClass::Config, problem)
                 .hint("leave it out; a live layer keeps what it needs to recover"));
         }
     }
@@ -109,27 +109,27 @@ fn state_path(image: &Path) -> PathBuf {
 
 /// The images before the start of a run, which are restored if the start fails.
 #[derive(Debug)]
-pub(crate) struct Former {
-    images: Vec<FormerImage>,
+pub(crate) struct ImageBackups {
+    images: Vec<ImageBackup>,
     /// Whether they are restored when this is dropped.
     pub is_needed: bool,
 }
 
 #[derive(Debug)]
-enum FormerImage {
+enum ImageBackup {
     /// There was no file; a file that was there may have been empty.
     Nothing { image: PathBuf, was_empty: bool },
     /// There was an image with this state, whose file is open and may have been replaced.
     State { image: PathBuf, state: Option<fs::File> },
 }
 
-impl Former {
+impl ImageBackups {
     /// Restores the files. An image that has been changed must have been saved instead.
     pub fn restore(&mut self) {
         for former in self.images.drain(..) {
             // The error of the start is reported; a file that cannot be restored remains as it is.
             match former {
-                FormerImage::Nothing { image, was_empty } => {
+                ImageBackup::Nothing { image, was_empty } => {
                     let _ = fs::remove_file(state_path(&image));
                     let _ = if was_empty {
                         fs::OpenOptions::new().write(true).open(&image).and_then(|file| file.set_len(0))
@@ -137,10 +137,10 @@ impl Former {
                         fs::remove_file(&image)
                     };
                 }
-                FormerImage::State { image, state: Some(state) } => {
+                ImageBackup::State { image, state: Some(state) } => {
                     let _ = copy_back(state, &state_path(&image));
                 }
-                FormerImage::State { image, state: None } => {
+                ImageBackup::State { image, state: None } => {
                     let _ = fs::remove_file(state_path(&image));
                 }
             }
@@ -158,7 +158,7 @@ fn copy_back(mut state: fs::File, path: &Path) -> Result<()> {
     file.commit()
 }
 
-impl Drop for Former {
+impl Drop for ImageBackups {
     fn drop(&mut self) {
         if self.is_needed {
             self.restore();
@@ -167,18 +167,18 @@ impl Drop for Former {
 }
 
 /// A device of the stack with its contents, and what its files contained from an earlier run.
-struct Opened<'a> {
-    part: Part<'a>,
+struct OpenedDevice<'a> {
+    part: StackDevice<'a>,
     /// The image file, if the contents are kept.
     path: Option<&'a Path>,
     /// Whether the image is new.
-    made: bool,
+    is_new: bool,
     /// The head of the state file, if there is one.
-    head: Option<Head>,
+    head: Option<StateFileHeader>,
     units_entered: u64,
 }
 
-impl Opened<'_> {
+impl OpenedDevice<'_> {
     fn is_clean(&self) -> bool {
         self.head.as_ref().is_some_and(|head| head.clean)
     }
@@ -190,33 +190,33 @@ fn open_one<'a>(
     path: Option<&'a Path>,
     layers: &[LayerConfig],
     new: impl Fn() -> Result<Device>,
-    former: &mut Former,
-) -> Result<Opened<'a>> {
+    former: &mut ImageBackups,
+) -> Result<OpenedDevice<'a>> {
     let Some(path) = path else {
         let device = new()?;
-        let image = Image::temporary(device.geometry().sectors())?;
-        let part = Part { config, device, image };
-        return Ok(Opened { part, path: None, made: true, head: None, units_entered: 0 });
+        let image = RawImage::temporary(device.geometry().sectors())?;
+        let part = StackDevice { config, device, image };
+        return Ok(OpenedDevice { part, path: None, is_new: true, head: None, units_entered: 0 });
     };
     // The image is created last, so that nothing remains of an interrupted start.
     let was_empty = path.exists();
     let fresh = if was_empty { None } else { Some(new()?) };
     let sectors = Device::new(config).geometry().sectors();
-    let (image, made) = Image::open(path, sectors)?;
+    let (image, made) = RawImage::open(path, sectors)?;
     let state = state_path(path);
     former.images.push(if made {
-        FormerImage::Nothing { image: path.to_owned(), was_empty }
+        ImageBackup::Nothing { image: path.to_owned(), was_empty }
     } else {
         let opened = match open_seekable(&state) {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             opened => Some(opened.map_err(|error| Error::io(&state, error))?),
         };
-        FormerImage::State { image: path.to_owned(), state: opened }
+        ImageBackup::State { image: path.to_owned(), state: opened }
     });
     let old = if made { None } else { load(&state, config, layers)? };
     if !made && old.is_none() && !layers.is_empty() {
         let problem = "the image has no state file next to it, so its layers cannot be restored";
-        return Err(Error::new(Kind::Config, problem)
+        return Err(Error::new(ErrorClass::Config, problem)
             .in_file(&state)
             .hint("serve it without layers, or name a new image"));
     }
@@ -224,8 +224,13 @@ fn open_one<'a>(
         Some((head, device)) => (Some(head), device),
         None => (None, fresh.map_or_else(new, Ok)?),
     };
-    let mut opened =
-        Opened { part: Part { config, device, image }, path: Some(path), made, head, units_entered: 0 };
+    let mut opened = OpenedDevice {
+        part: StackDevice { config, device, image },
+        path: Some(path),
+        is_new: made,
+        head,
+        units_entered: 0,
+    };
     if !made && !opened.is_clean() {
         opened.units_entered = enter(&mut opened.part.device, &opened.part.image)?;
     }
@@ -238,52 +243,55 @@ pub(crate) fn open(
     layers: &[LayerConfig],
     options: &LiveOptions,
     store: Option<&ImageStore>,
-) -> Result<(Stack, Found, Former)> {
+) -> Result<(LiveStack, PreviousRun, ImageBackups)> {
     let (paths, second) =
         ([options.image.as_deref(), options.second_image.as_deref()], options.second.as_ref());
     if paths[1].is_some() != (paths[0].is_some() && second.is_some()) {
         return Err(Error::new(
-            Kind::Config,
+            ErrorClass::Config,
             "the contents of one device would be stored without those of the other",
         )
         .hint("name an image for each of two devices, or none"));
     }
     let replay = ReplayOptions { check: false, ..options.replay.clone() };
-    let mut former = Former { images: Vec::new(), is_needed: true };
+    let mut former = ImageBackups { images: Vec::new(), is_needed: true };
     let mut one = |config, path| {
         let new = || Ok(Simulation::new(config, &replay, store)?.into_device());
         open_one(config, path, layers, new, &mut former)
     };
     let main = one(config, paths[0])?;
     let second = second.map(|second| one(second, paths[1])).transpose()?;
-    if let Some(second) = second.as_ref().filter(|second| second.made != main.made) {
-        let missing = if main.made { main.path } else { second.path };
-        return Err(Error::new(Kind::Config, "the image of the other device exists, this one does not")
-            .in_file(missing.unwrap_or(Path::new("")))
-            .hint("name the two images of one run, or two new ones"));
+    if let Some(second) = second.as_ref().filter(|second| second.is_new != main.is_new) {
+        let missing = if main.is_new { main.path } else { second.path };
+        return Err(Error::new(
+            ErrorClass::Config,
+            "the image of the other device exists, this one does not",
+        )
+        .in_file(missing.unwrap_or(Path::new("")))
+        .hint("name the two images of one run, or two new ones"));
     }
     let both = || [Some(&main), second.as_ref()].into_iter().flatten();
     let changes = main.head.as_ref().map_or_else(Vec::new, |head| head.setting_changes.clone());
-    let found = Found {
-        image: !main.made,
-        clean: both().all(Opened::is_clean),
+    let found = PreviousRun {
+        image: !main.is_new,
+        clean: both().all(OpenedDevice::is_clean),
         units_entered: both().map(|opened| opened.units_entered).sum(),
         setting_changes: changes,
     };
-    for Opened { part, path, .. } in both() {
+    for OpenedDevice { part, path, .. } in both() {
         if let Some(path) = path {
-            let head = Head::new(false, part.config, layers, &[])?;
+            let head = StateFileHeader::new(false, part.config, layers, &[])?;
             write(&state_path(path), &head, &part.device)?;
         }
     }
     let recover = both().any(|opened| opened.head.is_some());
     let second = second.map(|second| second.part);
-    let stack = Stack::new(layers, main.part, second, (options.check, recover))?;
+    let stack = LiveStack::new(layers, main.part, second, (options.check, recover))?;
     Ok((stack, found, former))
 }
 
 /// Writes the units that the image holds but the device's tables do not map; returns their number.
-fn enter(device: &mut Device, image: &Image) -> Result<u64> {
+fn enter(device: &mut Device, image: &RawImage) -> Result<u64> {
     let unit = u64::from(device.geometry().unit_sectors);
     let (mut at, mut entered, mut now) = (0, 0, Nanos::ZERO);
     let mut missing = Vec::new();
@@ -299,7 +307,7 @@ fn enter(device: &mut Device, image: &Image) -> Result<u64> {
     read.map_err(|error| Error::io(image.path().unwrap_or(Path::new("")), error))?;
     missing.dedup();
     for lpn in missing {
-        let command = Command::new(now, Op::Write, u64::from(lpn.0) * unit, unit as u32);
+        let command = DeviceCommand::new(now, Op::Write, u64::from(lpn.0) * unit, unit as u32);
         now = device.complete(&command)?.max(now);
         entered += 1;
     }
@@ -308,8 +316,8 @@ fn enter(device: &mut Device, image: &Image) -> Result<u64> {
 }
 
 /// Saves the image first and the state second, so that a state marked `clean` always belongs to a complete image.
-pub(crate) fn save(images: &[Option<PathBuf>; 2], core: &Core) -> Result<()> {
-    let Core { stack, config, second, layers, changes, .. } = core;
+pub(crate) fn save(images: &[Option<PathBuf>; 2], core: &LiveCore) -> Result<()> {
+    let LiveCore { stack, config, second, layers, changes, .. } = core;
     let main = (stack.media(), Some(stack.device()), Some(config), changes.as_slice());
     let second = (stack.second_media(), stack.second(), second.as_ref(), [].as_slice());
     for (image, (media, device, config, changes)) in images.iter().zip([main, second]) {
@@ -317,12 +325,12 @@ pub(crate) fn save(images: &[Option<PathBuf>; 2], core: &Core) -> Result<()> {
         if let Some(media) = media {
             media.image().sync().map_err(|error| Error::io(image, error))?;
         }
-        write(&state_path(image), &Head::new(true, config, layers, changes)?, device)?;
+        write(&state_path(image), &StateFileHeader::new(true, config, layers, changes)?, device)?;
     }
     Ok(())
 }
 
-fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
+fn write(path: &Path, head: &StateFileHeader, device: &Device) -> Result<()> {
     let fail = |error| Error::io(path, error);
     let head = serde_json::to_vec(head).map_err(|error| fail(error.into()))?;
     let length = (head.len() as u32).to_le_bytes();
@@ -333,14 +341,18 @@ fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
 }
 
 /// Loads the state file of an image; `None` if there is none.
-fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Option<(Head, Device)>> {
+fn load(
+    path: &Path,
+    config: &DeviceConfig,
+    layers: &[LayerConfig],
+) -> Result<Option<(StateFileHeader, Device)>> {
     let fail = |error| Error::io(path, error);
     let mut file = match open_seekable(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.map_err(fail)?,
     };
     let damaged = || {
-        Error::new(Kind::Truncated, "this is not the state of a live device, or it is damaged")
+        Error::new(ErrorClass::Truncated, "this is not the state of a live device, or it is damaged")
             .in_file(path)
             .hint("restore a copy: with layers, the data of the image cannot be found without it; without layers, move it away to serve the image as a new device")
     };
@@ -354,18 +366,21 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
         .split_first_chunk()
         .and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize));
     let (head, tables) = parts.ok_or_else(damaged)?;
-    let head: Head = serde_json::from_slice(head).map_err(|_| damaged())?;
+    let head: StateFileHeader = serde_json::from_slice(head).map_err(|_| damaged())?;
     // Settings that can change in a device in use may also be changed between two runs.
     let made_with = DeviceConfig::from_toml(&head.device).map_err(|_| damaged())?;
     made_with.changes(config, Nanos::ZERO).map_err(|error| {
-        Error::new(Kind::Config, format!("the image was made with another device: {error}"))
+        Error::new(ErrorClass::Config, format!("the image was made with another device: {error}"))
             .in_file(path)
             .hint("name the device and settings that it was made with, or another image")
     })?;
     if head.layers != layers {
-        return Err(Error::new(Kind::Config, "the image was made with other layers or settings of them")
-            .in_file(path)
-            .hint("name the layers that it was made with, or another image"));
+        return Err(Error::new(
+            ErrorClass::Config,
+            "the image was made with other layers or settings of them",
+        )
+        .in_file(path)
+        .hint("name the layers that it was made with, or another image"));
     }
     let device = Device::from_image(config, tables).map_err(|error| error.in_file(path))?;
     Ok(Some((head, device)))

@@ -3,17 +3,18 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::{RequestCompleted, SettingChange};
 
-use crate::refusals::Refusal;
+use crate::refusals::RefusedRequests;
 
 /// Largest time in the histograms, in ns: one hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// A histogram of times up to an hour, with a precision of 0.8 %.
 fn times() -> Result<Histogram<u64>> {
-    Histogram::new_with_bounds(1, LONGEST, 2).map_err(|error| Error::new(Kind::Config, error.to_string()))
+    Histogram::new_with_bounds(1, LONGEST, 2)
+        .map_err(|error| Error::new(ErrorClass::Config, error.to_string()))
 }
 
 /// A percentile of a histogram of ns, in us; `None` if it is empty.
@@ -23,7 +24,7 @@ fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
 
 /// The status of a live device: totals, and figures since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Status {
+pub struct LiveStatus {
     /// The clock: `real`, `free`, or `x` and a factor.
     pub clock: String,
     /// Simulated time so far, s.
@@ -75,13 +76,13 @@ pub struct Status {
     /// Why the device no longer accepts requests, if so.
     pub stopped: Option<String>,
     /// Requests that the device refused (for example zone writes out of order), by the violated rule.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<RefusedRequests>,
     /// Why the image cannot be written now, if so.
     pub image_error: Option<String>,
 }
 
-/// Sums for [`Status`].
-pub(crate) struct Sums {
+/// Sums for [`LiveStatus`].
+pub(crate) struct LiveStatusTotals {
     pub requests: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
@@ -89,11 +90,11 @@ pub(crate) struct Sums {
     pub cuts: u64,
     responses: Histogram<u64>,
     interval_bytes: u64,
-    looked: Nanos,
-    pub late: Histogram<u64>,
+    interval_start: Nanos,
+    pub lateness: Histogram<u64>,
 }
 
-impl Sums {
+impl LiveStatusTotals {
     pub fn new() -> Result<Self> {
         Ok(Self {
             requests: 0,
@@ -103,8 +104,8 @@ impl Sums {
             cuts: 0,
             responses: times()?,
             interval_bytes: 0,
-            looked: Nanos::ZERO,
-            late: times()?,
+            interval_start: Nanos::ZERO,
+            lateness: times()?,
         })
     }
 
@@ -124,24 +125,24 @@ impl Sums {
     }
 
     /// Fills in the totals and the figures since the last call, and begins a new interval.
-    pub fn look(&mut self, now: Nanos, status: Status) -> Status {
-        let status = Status {
+    pub fn take_interval(&mut self, now: Nanos, status: LiveStatus) -> LiveStatus {
+        let status = LiveStatus {
             simulated_s: now.as_secs_f64(),
             cuts: self.cuts,
             requests: self.requests,
             bytes_read: self.bytes_read,
             bytes_written: self.bytes_written,
             failed: self.failed,
-            interval_s: (now - self.looked).as_secs_f64(),
+            interval_s: (now - self.interval_start).as_secs_f64(),
             interval_requests: self.responses.len(),
             interval_bytes: self.interval_bytes,
             response_p50_us: us_at(&self.responses, 50.0),
             response_p99_us: us_at(&self.responses, 99.0),
-            late_p50_us: us_at(&self.late, 50.0),
-            late_p99_us: us_at(&self.late, 99.0),
+            late_p50_us: us_at(&self.lateness, 50.0),
+            late_p99_us: us_at(&self.lateness, 99.0),
             ..status
         };
-        self.looked = now;
+        self.interval_start = now;
         self.interval_bytes = 0;
         self.responses.reset();
         status

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use emmclab_base::{Bytes, Error, Kind, Result, SECTOR_BYTES};
+use emmclab_base::{ByteCount, Error, ErrorClass, Result, SECTOR_BYTES};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
@@ -22,7 +22,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// A run of sectors that are all data or all hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct DataRun {
     /// Length in sectors.
     pub sectors: u64,
     /// Whether it holds data; false if it reads as zeros.
@@ -31,13 +31,13 @@ pub struct Run {
 
 /// A raw image file, locked exclusively while it is open.
 #[derive(Debug)]
-pub struct Image {
+pub struct RawImage {
     file: File,
     sectors: u64,
     path: Option<PathBuf>,
 }
 
-impl Image {
+impl RawImage {
     /// Creates an image without a name, which is deleted when it is closed.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Image {
         }
         match locked {
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::new(Kind::Config, "another process serves this image")
+                return Err(Error::new(ErrorClass::Config, "another process serves this image")
                     .in_file(path)
                     .hint("end it, or name another image"));
             }
@@ -85,10 +85,10 @@ impl Image {
             file.set_len(needed).map_err(fail)?;
             made = true;
         } else if found != needed {
-            let found = Bytes(found);
+            let found = ByteCount(found);
             return Err(Error::new(
-                Kind::Config,
-                format!("the image holds {found} and the device {}", Bytes(needed)),
+                ErrorClass::Config,
+                format!("the image holds {found} and the device {}", ByteCount(needed)),
             )
             .in_file(path)
             .hint("name the device that the image was made with, or another image"));
@@ -148,7 +148,7 @@ impl Image {
     ///
     /// # Errors
     /// Errors of the file.
-    pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(Run) -> bool) -> io::Result<()> {
+    pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(DataRun) -> bool) -> io::Result<()> {
         let end = end.min(self.sectors);
         let mut at = sector;
         while at < end {
@@ -159,7 +159,7 @@ impl Image {
                 Err(error) => return Err(error.into()),
             };
             if data > at {
-                if !found(Run { sectors: data - at, data: false }) {
+                if !found(DataRun { sectors: data - at, data: false }) {
                     return Ok(());
                 }
                 at = data;
@@ -170,7 +170,7 @@ impl Image {
                 Err(Errno::INVAL | Errno::NXIO) => end,
                 Err(error) => return Err(error.into()),
             };
-            if !found(Run { sectors: hole - at, data: true }) {
+            if !found(DataRun { sectors: hole - at, data: true }) {
                 return Ok(());
             }
             at = hole;

@@ -4,25 +4,27 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-use emmclab_base::{Nanos, Ranges, SECTOR_BYTES};
-use emmclab_device::{Cause, Device, LateTrims, Lie, Lpn, Observer, PageProgrammed, Trimmed, UnitCached};
+use emmclab_base::{Nanos, SECTOR_BYTES, SectorRangeMap};
+use emmclab_device::{
+    CacheLie, Device, LateTrims, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed,
+};
 use rustc_hash::FxHashMap;
 
-use crate::image::{Image, Run};
+use crate::image::{DataRun, RawImage};
 
 /// In place of a command number: none.
 const NONE: u64 = u64::MAX;
 
 /// The data of a write that is not completely in the image.
 #[derive(Debug)]
-struct Given {
+struct PendingWriteData {
     sector: u64,
     data: Box<[u8]>,
     /// Number of sectors that are neither in the image nor replaced.
     left: u64,
 }
 
-impl Given {
+impl PendingWriteData {
     fn bytes(&self, first: u64, end: u64) -> &[u8] {
         let at = |sector: u64| ((sector - self.sector) * SECTOR_BYTES) as usize;
         &self.data[at(first)..at(end)]
@@ -31,7 +33,7 @@ impl Given {
 
 /// The last write of sectors whose newest version is not in the image yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Written {
+struct LastWrite {
     command: u64,
     /// Commands below this number have reached the image or were replaced there by a newer one; they must not be written to it.
     landed: u64,
@@ -39,7 +41,7 @@ struct Written {
 
 /// Sectors of a write in a page that is durable from the time `durable` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Landing {
+struct DurableSectors {
     durable: Nanos,
     /// Order among pages that become durable at the same time.
     number: u64,
@@ -50,16 +52,22 @@ struct Landing {
     last: u64,
 }
 
-impl Landing {
-    fn change(&self) -> Change {
+impl DurableSectors {
+    fn change(&self) -> ContentsChange {
         let Self { durable, begin, command, first, last, .. } = *self;
-        Change::Programmed { command, sector: first, sectors: (last - first) as u32, begin, end: durable }
+        ContentsChange::Programmed {
+            command,
+            sector: first,
+            sectors: (last - first) as u32,
+            begin,
+            end: durable,
+        }
     }
 }
 
 /// A change of the durable contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ContentsChange {
     /// Sectors of a command are in programmed cells from `end` on.
     Programmed {
         /// The command's number at the device.
@@ -84,36 +92,36 @@ pub enum Change {
 
 /// The contents of a device.
 ///
-/// The caller passes the data of each write to [`Media::give`] before the device gets the command, lets `Media` observe the device,
-/// and calls [`Media::land`] before it reports a completion. The memory needed is bounded by the device's cache and the commands in
+/// The caller passes the data of each write to [`DeviceContents::receive_write`] before the device gets the command, lets `DeviceContents` observe the device,
+/// and calls [`DeviceContents::apply_durable`] before it reports a completion. The memory needed is bounded by the device's cache and the commands in
 /// flight.
 #[derive(Debug)]
-pub struct Media {
-    image: Image,
+pub struct DeviceContents {
+    image: RawImage,
     unit_sectors: u32,
     /// Data by the number of its command at the device.
-    given: FxHashMap<u64, Given>,
-    newest: Ranges<Written>,
+    pending_writes: FxHashMap<u64, PendingWriteData>,
+    newest: SectorRangeMap<LastWrite>,
     /// For each unit in the write buffer: the command of each of its sectors; [`NONE`] for a sector that is not there.
     cached: FxHashMap<Lpn, Box<[u64]>>,
-    landings: BinaryHeap<Reverse<Landing>>,
+    landings: BinaryHeap<Reverse<DurableSectors>>,
     numbered: u64,
     /// Late discards: first sector and end.
     trims: LateTrims<(u64, u64)>,
     /// The first error of the image during a discard.
     failed: Option<io::Error>,
     /// The changes since they were last taken; `None` if nobody takes them.
-    changes: Option<Vec<Change>>,
+    changes: Option<Vec<ContentsChange>>,
 }
 
-impl Media {
+impl DeviceContents {
     /// The contents of a device, initialised from an image.
-    pub fn new(device: &Device, image: Image) -> Self {
+    pub fn new(device: &Device, image: RawImage) -> Self {
         Self {
             image,
             unit_sectors: device.geometry().unit_sectors,
-            given: FxHashMap::default(),
-            newest: Ranges::default(),
+            pending_writes: FxHashMap::default(),
+            newest: SectorRangeMap::default(),
             cached: FxHashMap::default(),
             landings: BinaryHeap::new(),
             numbered: 0,
@@ -123,34 +131,34 @@ impl Media {
         }
     }
 
-    /// Records changes for [`Media::take_changes`] from now on.
+    /// Records changes for [`DeviceContents::take_changes`] from now on.
     pub fn watch(&mut self) {
         self.changes.get_or_insert_default();
     }
 
     /// Takes the changes since the last call, in the order in which they became known.
-    pub fn take_changes(&mut self) -> impl Iterator<Item = Change> {
+    pub fn take_changes(&mut self) -> impl Iterator<Item = ContentsChange> {
         self.changes.as_mut().into_iter().flat_map(|changes| changes.drain(..))
     }
 
     /// The durable contents.
-    pub fn image(&self) -> &Image {
+    pub fn image(&self) -> &RawImage {
         &self.image
     }
 
     /// Number of bytes of written data that are not durable yet.
     pub fn volatile_bytes(&self) -> u64 {
-        self.given.values().map(|given| given.left * SECTOR_BYTES).sum()
+        self.pending_writes.values().map(|given| given.left * SECTOR_BYTES).sum()
     }
 
     /// Receives the data of a write, whole sectors from `sector` on; `command` is the number that the device will assign to it
     /// ([`Device::next_command`]).
-    pub fn give(&mut self, command: u64, sector: u64, data: &[u8]) {
+    pub fn receive_write(&mut self, command: u64, sector: u64, data: &[u8]) {
         let left = data.len() as u64 / SECTOR_BYTES;
         let written =
-            |before: Option<Written>| Written { command, landed: before.map_or(command, |w| w.landed) };
+            |before: Option<LastWrite>| LastWrite { command, landed: before.map_or(command, |w| w.landed) };
         self.newest.update(sector, sector + left, |before| Some(written(before)));
-        self.given.insert(command, Given { sector, data: data.into(), left });
+        self.pending_writes.insert(command, PendingWriteData { sector, data: data.into(), left });
     }
 
     /// Fills `buffer` with the contents of sectors, durable or not.
@@ -164,7 +172,7 @@ impl Media {
             self.image.read(sector, buffer)?;
         }
         for (from, to, written) in found {
-            let Some(given) = self.given.get(&written.command) else { continue };
+            let Some(given) = self.pending_writes.get(&written.command) else { continue };
             let at = ((from - sector) * SECTOR_BYTES) as usize;
             let bytes = given.bytes(from, to);
             buffer[at..at + bytes.len()].copy_from_slice(bytes);
@@ -177,7 +185,7 @@ impl Media {
     ///
     /// # Errors
     /// Errors of the image.
-    pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(Run) -> bool) -> io::Result<()> {
+    pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(DataRun) -> bool) -> io::Result<()> {
         let (mut at, mut goes_on) = (sector, true);
         self.image.runs(sector, end, |run| {
             let (from, to) = (at, at + run.sectors);
@@ -186,14 +194,14 @@ impl Media {
             if !run.data {
                 for (first, last, _) in self.newest.find(from, to) {
                     if first > from {
-                        goes_on &= found(Run { sectors: first - from, data: false });
+                        goes_on &= found(DataRun { sectors: first - from, data: false });
                     }
-                    goes_on &= goes_on && found(Run { sectors: last - first, data: true });
+                    goes_on &= goes_on && found(DataRun { sectors: last - first, data: true });
                     from = last;
                 }
             }
             if from < to && goes_on {
-                goes_on = found(Run { sectors: to - from, data: run.data });
+                goes_on = found(DataRun { sectors: to - from, data: run.data });
             }
             goes_on
         })
@@ -204,18 +212,18 @@ impl Media {
     /// # Errors
     /// Errors of the image, [`io::ErrorKind::StorageFull`] on a full disk. Data that could not be moved stays in memory, and the
     /// next call tries again.
-    pub fn land(&mut self, now: Nanos) -> io::Result<()> {
+    pub fn apply_durable(&mut self, now: Nanos) -> io::Result<()> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         self.trims.retire(now);
         while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.durable <= now)
         {
-            let Landing { command, first, last, .. } = landing;
+            let DurableSectors { command, first, last, .. } = landing;
             self.write(command, first, last)?;
             self.newest.update(first, last, |written| {
-                let Written { command: last, landed } = written?;
-                (last != command).then_some(Written { command: last, landed: landed.max(command + 1) })
+                let LastWrite { command: last, landed } = written?;
+                (last != command).then_some(LastWrite { command: last, landed: landed.max(command + 1) })
             });
             self.release(command, last - first);
             self.landings.pop();
@@ -224,25 +232,25 @@ impl Media {
     }
 
     /// Simulates a power loss at the time `at`: everything that was not programmed is lost. A device that lies keeps the first half
-    /// of programs in progress ([`Lie::Tear`]), or repeats discards ([`Lie::LateTrim`]).
+    /// of programs in progress ([`CacheLie::Tear`]), or repeats discards ([`CacheLie::LateTrim`]).
     ///
     /// # Errors
-    /// As [`Media::land`].
-    pub fn cut(&mut self, at: Nanos, lies: Lie) -> io::Result<()> {
-        self.land(at)?;
-        if lies == Lie::LateTrim {
+    /// As [`DeviceContents::apply_durable`].
+    pub fn cut(&mut self, at: Nanos, lies: CacheLie) -> io::Result<()> {
+        self.apply_durable(at)?;
+        if lies == CacheLie::LateTrim {
             for (first, end) in self.trims.repeated(at) {
                 self.image.discard(*first, end - first)?;
             }
         }
-        if lies == Lie::Tear {
-            for Landing { begin, end, command, first, last, .. } in self.in_order() {
+        if lies == CacheLie::Tear {
+            for DurableSectors { begin, end, command, first, last, .. } in self.in_order() {
                 if begin <= at && at < end {
                     self.write(command, first, first + (last - first) / 2)?;
                 }
             }
         }
-        self.given.clear();
+        self.pending_writes.clear();
         self.newest.clear();
         self.cached.clear();
         self.landings.clear();
@@ -250,7 +258,7 @@ impl Media {
         Ok(())
     }
 
-    fn in_order(&self) -> Vec<Landing> {
+    fn in_order(&self) -> Vec<DurableSectors> {
         let mut all: Vec<_> = self.landings.iter().map(|Reverse(landing)| *landing).collect();
         all.sort_unstable();
         all
@@ -258,7 +266,7 @@ impl Media {
 
     /// Writes the sectors of a version to the image, except where the image holds a newer one.
     fn write(&self, command: u64, first: u64, last: u64) -> io::Result<()> {
-        let Some(given) = self.given.get(&command) else { return Ok(()) };
+        let Some(given) = self.pending_writes.get(&command) else { return Ok(()) };
         for (from, to, written) in self.newest.find(first, last) {
             if command >= written.landed {
                 self.image.write(from, given.bytes(from, to))?;
@@ -269,24 +277,24 @@ impl Media {
 
     /// Notes that sectors of a command are in the image or were replaced.
     fn release(&mut self, command: u64, sectors: u64) {
-        if let Some(given) = self.given.get_mut(&command) {
+        if let Some(given) = self.pending_writes.get_mut(&command) {
             given.left = given.left.saturating_sub(sectors);
             if given.left == 0 {
-                self.given.remove(&command);
+                self.pending_writes.remove(&command);
             }
         }
     }
 
     /// Removes `first..end` from the pending landings.
-    fn unland(&mut self, first: u64, end: u64) {
+    fn cancel_durable(&mut self, first: u64, end: u64) {
         if !self.landings.iter().any(|Reverse(landing)| landing.first < end && first < landing.last) {
             return;
         }
         for landing in
             std::mem::take(&mut self.landings).into_vec().into_iter().map(|Reverse(landing)| landing)
         {
-            let before = Landing { last: landing.last.min(first), ..landing };
-            let after = Landing { first: landing.first.max(end), ..landing };
+            let before = DurableSectors { last: landing.last.min(first), ..landing };
+            let after = DurableSectors { first: landing.first.max(end), ..landing };
             let parts = [before, after].into_iter().filter(|part| part.first < part.last);
             let mut kept = 0;
             for part in parts {
@@ -303,7 +311,7 @@ impl Media {
     }
 }
 
-impl Observer for Media {
+impl Observer for DeviceContents {
     fn unit_cached(&mut self, event: &UnitCached) {
         let unit_sectors = self.unit_sectors as usize;
         let mut replaced = Vec::new();
@@ -323,14 +331,14 @@ impl Observer for Media {
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
-        if event.cause != Cause::Host {
+        if event.cause != OperationCause::Host {
             return;
         }
         let PageProgrammed { begin, end, durable, .. } = *event;
         for unit in event.units {
             let (first, _) = self.sectors_of(unit.lpn, 1);
             let mut held = self.cached.get_mut(&unit.lpn).filter(|_| unit.command.is_none());
-            let mut run: Option<Landing> = None;
+            let mut run: Option<DurableSectors> = None;
             for bit in 0..=self.unit_sectors {
                 let covered = bit < self.unit_sectors && unit.covered >> bit & 1 == 1;
                 let of_cache = || Some(std::mem::replace(&mut held.as_mut()?[bit as usize], NONE));
@@ -348,7 +356,7 @@ impl Observer for Media {
                 }
                 self.numbered += 1;
                 let number = self.numbered;
-                run = (command != NONE).then_some(Landing {
+                run = (command != NONE).then_some(DurableSectors {
                     durable,
                     number,
                     begin,
@@ -364,10 +372,10 @@ impl Observer for Media {
         }
     }
 
-    fn trimmed(&mut self, event: &Trimmed) {
+    fn trimmed(&mut self, event: &UnitsTrimmed) {
         let (first, end) = self.sectors_of(event.first, event.count);
         if let Some(changes) = &mut self.changes {
-            changes.push(Change::Discarded { sector: first, sectors: end - first });
+            changes.push(ContentsChange::Discarded { sector: first, sectors: end - first });
         }
         if !self.cached.is_empty() {
             let range = event.first.0..event.first.0 + event.count;
@@ -380,7 +388,7 @@ impl Observer for Media {
             }
         }
         self.trims.add(event.at, (first, end));
-        self.unland(first, end);
+        self.cancel_durable(first, end);
         self.newest.remove(first, end);
         if let Err(error) = self.image.discard(first, end - first) {
             self.failed.get_or_insert(error);

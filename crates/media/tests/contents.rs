@@ -3,9 +3,9 @@
 
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 use emmclab_device::contract::Version;
-use emmclab_device::persistence::Persistence;
-use emmclab_device::{Command, Device, DeviceConfig, Lie, Modifiers, Scheduling, UndoLog};
-use emmclab_media::{Image, Media};
+use emmclab_device::persistence::PersistenceTracker;
+use emmclab_device::{CacheLie, CommandFlags, Device, DeviceCommand, DeviceConfig, PageScheduling, UndoLog};
+use emmclab_media::{DeviceContents, RawImage};
 use proptest::prelude::*;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
@@ -76,7 +76,7 @@ fn sector_of(version: Version) -> [u8; SECTOR] {
     if version == 0 { [0; SECTOR] } else { sector }
 }
 
-fn holds(media: &Media, sector: u64, version: Version, what: &str) -> Result<(), TestCaseError> {
+fn holds(media: &DeviceContents, sector: u64, version: Version, what: &str) -> Result<(), TestCaseError> {
     let mut found = [0; SECTOR];
     media.read(sector, &mut found).unwrap();
     prop_assert!(
@@ -103,8 +103,8 @@ proptest! {
         let config = device(scheme, &ways);
         let mut device = Device::new(&config);
         let sectors = device.geometry().sectors();
-        let (mut persistence, mut undo) = (Persistence::of(&device), UndoLog::of(&device));
-        let mut media = Media::new(&device, Image::temporary(sectors).unwrap());
+        let (mut persistence, mut undo) = (PersistenceTracker::of(&device), UndoLog::of(&device));
+        let mut media = DeviceContents::new(&device, RawImage::temporary(sectors).unwrap());
         // Versions are numbered over all commands; the contract counts those since the last cut.
         let (mut model, mut base) = (vec![0; sectors as usize], 0);
         let (mut durable, mut discarded) = (model.clone(), vec![false; sectors as usize]);
@@ -114,23 +114,23 @@ proptest! {
             let length = (u64::from(length) + 1).min(sectors);
             let sector = u64::from(place) % (sectors - length + 1);
             let (op, modifiers) = match kind {
-                0..=150 => (Op::Write, Modifiers::empty()),
-                151..=170 => (Op::Write, Modifiers::RELIABLE),
-                171..=180 => (Op::Write, Modifiers::PREFLUSH),
-                181..=210 => (Op::Read, Modifiers::empty()),
-                211..=224 => (Op::Discard, Modifiers::empty()),
-                225..=230 => (Op::SecureErase, Modifiers::empty()),
-                231..=240 => (Op::Flush, Modifiers::BARRIER),
-                _ => (Op::Flush, Modifiers::empty()),
+                0..=150 => (Op::Write, CommandFlags::empty()),
+                151..=170 => (Op::Write, CommandFlags::RELIABLE),
+                171..=180 => (Op::Write, CommandFlags::PREFLUSH),
+                181..=210 => (Op::Read, CommandFlags::empty()),
+                211..=224 => (Op::Discard, CommandFlags::empty()),
+                225..=230 => (Op::SecureErase, CommandFlags::empty()),
+                231..=240 => (Op::Flush, CommandFlags::BARRIER),
+                _ => (Op::Flush, CommandFlags::empty()),
             };
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
-            let command = Command { modifiers, ..Command::new(now, op, sector, length) };
-            media.land(now).unwrap();
+            let command = DeviceCommand { modifiers, ..DeviceCommand::new(now, op, sector, length) };
+            media.apply_durable(now).unwrap();
             // A packed command of overlapping entries, where the device takes one.
-            let packs = op == Op::Write && modifiers.is_empty() && place % 4 == 0 && config.settings().controller.scheduling == Scheduling::Fifo;
+            let packs = op == Op::Write && modifiers.is_empty() && place % 4 == 0 && config.settings().controller.scheduling == PageScheduling::Fifo;
             let place = |entry: u64| (sector + entry * 4) % (sectors - u64::from(length) + 1);
             let entries: Vec<_> = if packs {
-                (0..3).map(|entry| Command { sector: place(entry), ..command }).collect()
+                (0..3).map(|entry| DeviceCommand { sector: place(entry), ..command }).collect()
             } else {
                 vec![command]
             };
@@ -138,7 +138,7 @@ proptest! {
             for (number, (version, entry)) in (device.next_command()..).zip(versions.clone().zip(&entries)) {
                 if op == Op::Write {
                     let data: Vec<u8> = (0..length).flat_map(|_| sector_of(base + version)).collect();
-                    media.give(number, entry.sector, &data);
+                    media.receive_write(number, entry.sector, &data);
                     model[entry.sector as usize..][..length as usize].fill(base + version);
                 }
             }
@@ -159,7 +159,7 @@ proptest! {
             let Some(later) = cut else { continue };
             now += Nanos::from_micros(i64::from(later));
             device.advance(now, &mut (&mut persistence, (&mut undo, &mut media)));
-            media.cut(now, Lie::None).unwrap();
+            media.cut(now, CacheLie::None).unwrap();
             device.cut(now, &mut undo);
             prop_assert_eq!(media.volatile_bytes(), 0);
             for (sector, version) in (0..).zip(&mut model) {
@@ -174,13 +174,13 @@ proptest! {
             durable.clone_from(&model);
             discarded.fill(false);
             base += versions.end - 1;
-            persistence = Persistence::of(&device);
+            persistence = PersistenceTracker::of(&device);
         }
         for (sector, version) in (0..).zip(&model) {
             holds(&media, sector, *version, "at the end")?;
         }
         device.power_off(&mut (&mut persistence, &mut media));
-        media.land(Nanos::MAX).unwrap();
+        media.apply_durable(Nanos::MAX).unwrap();
         prop_assert_eq!(media.volatile_bytes(), 0);
         for (sector, version) in (0..).zip(&model) {
             holds(&media, sector, *version, "after power off")?;

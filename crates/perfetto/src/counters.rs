@@ -5,20 +5,20 @@ use std::io::{self, Write};
 
 use emmclab_base::Nanos;
 
-use crate::tracks::{Counter, Tracks};
+use crate::tracks::{CounterTrack, TrackWriter};
 
 /// A counter that changes in steps. If several values have the same time, only the last is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Steps {
-    counter: Counter,
+pub struct StepCounter {
+    counter: CounterTrack,
     /// The latest time and value, not written yet.
     latest: Option<(Nanos, i64)>,
     written: Option<i64>,
 }
 
-impl Steps {
+impl StepCounter {
     /// A counter without a value yet.
-    pub const fn new(counter: Counter) -> Self {
+    pub const fn new(counter: CounterTrack) -> Self {
         Self { counter, latest: None, written: None }
     }
 
@@ -26,7 +26,7 @@ impl Steps {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn set<W: Write>(&mut self, tracks: &mut Tracks<W>, at: Nanos, value: i64) -> io::Result<()> {
+    pub fn set<W: Write>(&mut self, tracks: &mut TrackWriter<W>, at: Nanos, value: i64) -> io::Result<()> {
         let mut at = at;
         if let Some((latest, _)) = self.latest {
             at = at.max(latest);
@@ -42,7 +42,7 @@ impl Steps {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn write<W: Write>(&mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
+    pub fn write<W: Write>(&mut self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         if let Some((at, value)) = self.latest
             && self.written != Some(value)
         {
@@ -53,15 +53,15 @@ impl Steps {
     }
 }
 
-/// Width of a bin of [`Throughput`].
+/// Width of a bin of [`ThroughputCounter`].
 const BIN: Nanos = Nanos::from_millis(100);
 /// Number of bins that can still grow: 100 s. Bytes of an earlier time are added to the first of them.
 const OPEN: i64 = 1_000;
 
 /// Bytes over time as a counter, in MB/s of 1,048,576 bytes, by bins of 100 ms.
 #[derive(Clone, Debug)]
-pub struct Throughput {
-    counter: Counter,
+pub struct ThroughputCounter {
+    counter: CounterTrack,
     /// Number of the first bin that can grow.
     first: i64,
     bytes: VecDeque<u64>,
@@ -69,12 +69,12 @@ pub struct Throughput {
     flows: bool,
 }
 
-impl Throughput {
+impl ThroughputCounter {
     /// The unit of the counter.
     pub const UNIT: &str = "MB/s";
 
     /// A counter without bytes yet.
-    pub const fn new(counter: Counter) -> Self {
+    pub const fn new(counter: CounterTrack) -> Self {
         Self { counter, first: 0, bytes: VecDeque::new(), flows: false }
     }
 
@@ -82,7 +82,7 @@ impl Throughput {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn add<W: Write>(&mut self, tracks: &mut Tracks<W>, at: Nanos, bytes: u64) -> io::Result<()> {
+    pub fn add<W: Write>(&mut self, tracks: &mut TrackWriter<W>, at: Nanos, bytes: u64) -> io::Result<()> {
         let bin = at.0.div_euclid(BIN.0);
         if self.bytes.is_empty() {
             self.first = bin;
@@ -106,14 +106,14 @@ impl Throughput {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn finish<W: Write>(mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
+    pub fn finish<W: Write>(mut self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         while !self.bytes.is_empty() {
             self.close(tracks)?;
         }
         self.show(tracks, 0)
     }
 
-    fn close<W: Write>(&mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
+    fn close<W: Write>(&mut self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         let bytes = self.bytes.pop_front().unwrap_or_default();
         self.show(tracks, bytes)?;
         self.first += 1;
@@ -121,7 +121,7 @@ impl Throughput {
     }
 
     /// Writes the value of the first bin; a zero after a zero is not written again.
-    fn show<W: Write>(&mut self, tracks: &mut Tracks<W>, bytes: u64) -> io::Result<()> {
+    fn show<W: Write>(&mut self, tracks: &mut TrackWriter<W>, bytes: u64) -> io::Result<()> {
         if bytes == 0 && !self.flows {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Pictures of runs in Perfetto's trace format, which <https://ui.perfetto.dev> shows: tracks with slices and counters.
 //!
-//! [`Tracks`] writes packets as they are made, in constant memory. A [`Row`] shows slices that overlap: it has as many
+//! [`TrackWriter`] writes packets as they are made, in constant memory. A [`SliceRow`] shows slices that overlap: it has as many
 //! tracks as the maximum number of slices that overlap, so that none nests in another. [`RequestTracks`] draws requests of
 //! any origin.
 //!
@@ -11,12 +11,12 @@
 mod counters;
 mod messages;
 mod requests;
-mod row;
+mod slice_row;
 #[cfg(test)]
 mod tests;
 mod tracks;
 
-pub use counters::{Steps, Throughput};
+pub use counters::{StepCounter, ThroughputCounter};
 pub use requests::{DrawnRequest, RequestTracks};
-pub use row::{MOST_LANES, Row, Slice};
-pub use tracks::{Argument, Counter, TrackId, Tracks, Value};
+pub use slice_row::{MOST_LANES, SliceRow, TrackSlice};
+pub use tracks::{Argument, ArgumentValue, CounterTrack, TrackId, TrackWriter};

@@ -36,11 +36,11 @@ pub(crate) struct TracePacket {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ClockSnapshot {
     #[prost(message, repeated, tag = "1")]
-    pub clocks: Vec<Clock>,
+    pub clocks: Vec<ClockReading>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct Clock {
+pub(crate) struct ClockReading {
     #[prost(uint32, optional, tag = "1")]
     pub clock_id: Option<u32>,
     #[prost(uint64, optional, tag = "2")]
@@ -50,7 +50,7 @@ pub(crate) struct Clock {
 /// `TrackEvent.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub(crate) enum EventType {
+pub(crate) enum TrackEventType {
     Unspecified = 0,
     SliceBegin = 1,
     SliceEnd = 2,
@@ -64,7 +64,7 @@ pub(crate) struct TrackEvent {
     pub category_iids: Vec<u64>,
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
-    #[prost(enumeration = "EventType", optional, tag = "9")]
+    #[prost(enumeration = "TrackEventType", optional, tag = "9")]
     pub r#type: Option<i32>,
     #[prost(uint64, optional, tag = "10")]
     pub name_iid: Option<u64>,

@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 use rustc_hash::FxHashMap;
 
-use crate::counters::{Steps, Throughput};
-use crate::row::{Row, Slice};
-use crate::tracks::{Argument, TrackId, Tracks};
+use crate::counters::{StepCounter, ThroughputCounter};
+use crate::slice_row::{SliceRow, TrackSlice};
+use crate::tracks::{Argument, TrackId, TrackWriter};
 
 /// Maximum number of requests that are counted as in progress at a time, because their completion times are stored.
 const MOST_UNDER_WAY: usize = 1 << 20;
@@ -32,12 +32,12 @@ pub struct DrawnRequest<'a> {
 /// Draws requests in order of arrival.
 pub struct RequestTracks {
     group: TrackId,
-    rows: FxHashMap<u32, Row>,
-    depth: Steps,
+    rows: FxHashMap<u32, SliceRow>,
+    depth: StepCounter,
     /// Completion times of the requests in progress.
     ends: BinaryHeap<Reverse<Nanos>>,
-    read: Throughput,
-    written: Throughput,
+    read: ThroughputCounter,
+    written: ThroughputCounter,
 }
 
 impl RequestTracks {
@@ -45,15 +45,23 @@ impl RequestTracks {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn new<W: Write>(tracks: &mut Tracks<W>, name: &str) -> io::Result<Self> {
+    pub fn new<W: Write>(tracks: &mut TrackWriter<W>, name: &str) -> io::Result<Self> {
         let group = tracks.group(None, name)?;
         Ok(Self {
             group,
             rows: FxHashMap::default(),
-            depth: Steps::new(tracks.counter(group, "queue depth", "requests")?),
+            depth: StepCounter::new(tracks.counter(group, "queue depth", "requests")?),
             ends: BinaryHeap::new(),
-            read: Throughput::new(tracks.counter(group, "read throughput", Throughput::UNIT)?),
-            written: Throughput::new(tracks.counter(group, "write throughput", Throughput::UNIT)?),
+            read: ThroughputCounter::new(tracks.counter(
+                group,
+                "read throughput",
+                ThroughputCounter::UNIT,
+            )?),
+            written: ThroughputCounter::new(tracks.counter(
+                group,
+                "write throughput",
+                ThroughputCounter::UNIT,
+            )?),
         })
     }
 
@@ -63,19 +71,19 @@ impl RequestTracks {
     /// Errors of the output.
     pub fn draw<W: Write>(
         &mut self,
-        tracks: &mut Tracks<W>,
+        tracks: &mut TrackWriter<W>,
         sender: u32,
         name: impl FnOnce() -> String,
         request: &DrawnRequest<'_>,
     ) -> io::Result<()> {
         let group = self.group;
-        let row = self.rows.entry(sender).or_insert_with(|| Row::new(tracks, group, &name()));
+        let row = self.rows.entry(sender).or_insert_with(|| SliceRow::new(tracks, group, &name()));
         let (op, category) = (request.op.name(), "request");
         let Some(complete) = request.complete else {
             return row.instant(tracks, request.arrival, (op, category), request.arguments);
         };
         let (begin, arguments) = (request.arrival, request.arguments);
-        row.slice(tracks, &Slice { name: op, category, begin, end: complete, arguments })?;
+        row.slice(tracks, &TrackSlice { name: op, category, begin, end: complete, arguments })?;
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         match request.op {
             Op::Read => self.read.add(tracks, complete, bytes)?,
@@ -89,7 +97,7 @@ impl RequestTracks {
         self.depth.set(tracks, request.arrival, self.ends.len() as i64)
     }
 
-    fn complete_until<W: Write>(&mut self, tracks: &mut Tracks<W>, until: Nanos) -> io::Result<()> {
+    fn complete_until<W: Write>(&mut self, tracks: &mut TrackWriter<W>, until: Nanos) -> io::Result<()> {
         while let Some(Reverse(end)) = self.ends.peek().copied()
             && end <= until
         {
@@ -103,7 +111,7 @@ impl RequestTracks {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn finish<W: Write>(mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
+    pub fn finish<W: Write>(mut self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         self.complete_until(tracks, Nanos::MAX)?;
         self.depth.write(tracks)?;
         self.read.finish(tracks)?;

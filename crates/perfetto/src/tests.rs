@@ -9,18 +9,21 @@ use emmclab_base::{Nanos, Op};
 use proptest::prelude::*;
 use prost::Message;
 
-use crate::messages::{CounterValue, EventType, TracePacket, TrackDescriptor};
-use crate::{DrawnRequest, MOST_LANES, RequestTracks, Row, Slice, Throughput, Tracks, Value};
+use crate::messages::{CounterValue, TracePacket, TrackDescriptor, TrackEventType};
+use crate::{
+    ArgumentValue, DrawnRequest, MOST_LANES, RequestTracks, SliceRow, ThroughputCounter, TrackSlice,
+    TrackWriter,
+};
 
 #[derive(Clone, PartialEq, Message)]
-struct Trace {
+struct EncodedTrace {
     #[prost(message, repeated, tag = "1")]
     packet: Vec<TracePacket>,
 }
 
 /// The contents of a trace.
 #[derive(Debug, Default)]
-struct Shown {
+struct TraceContents {
     tracks: BTreeMap<u64, TrackDescriptor>,
     /// By track, beginnings and ends.
     slices: BTreeMap<u64, Vec<(u64, u64)>>,
@@ -28,13 +31,13 @@ struct Shown {
     counters: BTreeMap<u64, Vec<(u64, f64)>>,
 }
 
-impl Shown {
+impl TraceContents {
     /// Decodes a trace and checks the rules that hold for every trace.
     fn of(bytes: &[u8]) -> Self {
         let mut shown = Self::default();
         let (mut open, mut last) = (BTreeMap::new(), BTreeMap::new());
         let mut names = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
-        for (index, packet) in Trace::decode(bytes).unwrap().packet.into_iter().enumerate() {
+        for (index, packet) in EncodedTrace::decode(bytes).unwrap().packet.into_iter().enumerate() {
             assert_eq!(packet.trusted_packet_sequence_id, Some(1));
             assert_eq!(packet.sequence_flags == Some(1), index == 0, "the state is cleared once");
             if let Some(new) = packet.interned_data {
@@ -55,26 +58,28 @@ impl Shown {
             let before = last.insert(track, at);
             assert!(before.is_none_or(|before| before <= at), "the time of a track goes back");
             let kind = event.r#type.unwrap();
-            if kind == EventType::SliceBegin as i32 || kind == EventType::Instant as i32 {
+            if kind == TrackEventType::SliceBegin as i32 || kind == TrackEventType::Instant as i32 {
                 assert!(event.category_iids.iter().all(|name| names[0].contains(name)));
                 assert!(names[1].contains(&event.name_iid.unwrap()));
                 assert!(event.debug_annotations.iter().all(|one| names[2].contains(&one.name_iid.unwrap())));
             }
-            match EventType::try_from(kind).unwrap() {
-                EventType::SliceBegin => assert!(open.insert(track, at).is_none(), "a slice within a slice"),
-                EventType::SliceEnd => {
+            match TrackEventType::try_from(kind).unwrap() {
+                TrackEventType::SliceBegin => {
+                    assert!(open.insert(track, at).is_none(), "a slice within a slice");
+                }
+                TrackEventType::SliceEnd => {
                     let begin = open.remove(&track).expect("an end without a beginning");
                     shown.slices.entry(track).or_default().push((begin, at));
                 }
-                EventType::Instant => shown.instants.push(at),
-                EventType::Counter => {
+                TrackEventType::Instant => shown.instants.push(at),
+                TrackEventType::Counter => {
                     let value = match event.counter.unwrap() {
                         CounterValue::Whole(value) => value as f64,
                         CounterValue::Real(value) => value,
                     };
                     shown.counters.entry(track).or_default().push((at, value));
                 }
-                EventType::Unspecified => panic!("an event without a type"),
+                TrackEventType::Unspecified => panic!("an event without a type"),
             }
         }
         assert!(open.is_empty(), "slices without an end");
@@ -94,15 +99,15 @@ impl Shown {
     }
 }
 
-fn draw(drawn: impl FnOnce(&mut Tracks<Vec<u8>>) -> io::Result<()>) -> Shown {
-    let mut tracks = Tracks::new(Vec::new()).unwrap();
+fn draw(drawn: impl FnOnce(&mut TrackWriter<Vec<u8>>) -> io::Result<()>) -> TraceContents {
+    let mut tracks = TrackWriter::new(Vec::new()).unwrap();
     drawn(&mut tracks).unwrap();
-    Shown::of(&tracks.finish().unwrap())
+    TraceContents::of(&tracks.finish().unwrap())
 }
 
-fn slice(begin: i64, end: i64) -> Slice<'static> {
-    let arguments = &[("sector", Value::Count(8)), ("flags", Value::Text("sync|meta"))];
-    Slice { name: "read", category: "host", begin: Nanos(begin), end: Nanos(end), arguments }
+fn slice(begin: i64, end: i64) -> TrackSlice<'static> {
+    let arguments = &[("sector", ArgumentValue::Count(8)), ("flags", ArgumentValue::Text("sync|meta"))];
+    TrackSlice { name: "read", category: "host", begin: Nanos(begin), end: Nanos(end), arguments }
 }
 
 proptest! {
@@ -113,7 +118,7 @@ proptest! {
     ) {
         let shown = draw(|tracks| {
             let group = tracks.group(None, "group")?;
-            let mut row = Row::new(tracks, group, "row");
+            let mut row = SliceRow::new(tracks, group, "row");
             drawn.iter().try_for_each(|(begin, length)| row.slice(tracks, &slice(*begin, begin + length)))
         });
         for slices in shown.slices.values() {
@@ -176,7 +181,7 @@ fn more_at_a_time_than_there_are_lanes_become_instants_with_their_length() {
     let count = MOST_LANES + 3;
     let shown = draw(|tracks| {
         let group = tracks.group(None, "group")?;
-        let mut row = Row::new(tracks, group, "row");
+        let mut row = SliceRow::new(tracks, group, "row");
         (0..count as i64).try_for_each(|at| row.slice(tracks, &slice(at, 1_000_000)))
     });
     assert_eq!((shown.all_slices().len(), shown.instants.len()), (MOST_LANES, 3));
@@ -187,7 +192,7 @@ fn bytes_after_a_long_pause_and_from_long_ago_are_not_lost() {
     let day = 86_400_000;
     let shown = draw(|tracks| {
         let group = tracks.group(None, "group")?;
-        let mut flow = Throughput::new(tracks.counter(group, "flow", Throughput::UNIT)?);
+        let mut flow = ThroughputCounter::new(tracks.counter(group, "flow", ThroughputCounter::UNIT)?);
         for at_ms in [50, 7 * day, 10, 7 * day + 250] {
             flow.add(tracks, Nanos::from_millis(at_ms), 1 << 20)?;
         }
@@ -210,7 +215,7 @@ fn what_lies_before_the_origin_is_cut_off() {
     let shown = draw(|tracks| {
         tracks.set_origin(Nanos(-100));
         let group = tracks.group(None, "group")?;
-        let mut row = Row::new(tracks, group, "row");
+        let mut row = SliceRow::new(tracks, group, "row");
         for (begin, end) in [(i64::MIN, i64::MIN + 5), (-300, -200), (-150, -50), (-20, 7)] {
             row.slice(tracks, &slice(begin, end))?;
         }
@@ -223,7 +228,7 @@ fn what_lies_before_the_origin_is_cut_off() {
 #[test]
 fn the_same_calls_give_the_same_bytes() {
     let bytes = || {
-        let mut tracks = Tracks::new(Vec::new()).unwrap();
+        let mut tracks = TrackWriter::new(Vec::new()).unwrap();
         let mut drawn = RequestTracks::new(&mut tracks, "requests").unwrap();
         for sender in [3, 1, 2, 1] {
             let (arrival, complete) = (Nanos(5), Some(Nanos(9)));
@@ -249,9 +254,9 @@ fn a_full_disk_is_an_error_of_the_call_that_meets_it() {
             Ok(())
         }
     }
-    let mut tracks = Tracks::new(Full(100_000)).unwrap();
+    let mut tracks = TrackWriter::new(Full(100_000)).unwrap();
     let group = tracks.group(None, "group").unwrap();
-    let mut row = Row::new(&mut tracks, group, "row");
+    let mut row = SliceRow::new(&mut tracks, group, "row");
     let failed = (0..100_000).find_map(|at| row.slice(&mut tracks, &slice(at, at + 1)).err());
     assert_eq!(failed.map(|error| error.kind()), Some(io::ErrorKind::StorageFull));
 }

@@ -8,9 +8,9 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 
 use crate::messages::{
-    AnnotationValue, BOOT, Clock, ClockSnapshot, CounterDescriptor, CounterValue, DebugAnnotation, EXPLICIT,
-    EventType, InternedData, InternedName, MERGE_BY_KEY, MERGE_NONE, NEEDS_STATE, PACKET, ProcessDescriptor,
-    REALTIME, STATE_CLEARED, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent,
+    AnnotationValue, BOOT, ClockReading, ClockSnapshot, CounterDescriptor, CounterValue, DebugAnnotation,
+    EXPLICIT, InternedData, InternedName, MERGE_BY_KEY, MERGE_NONE, NEEDS_STATE, PACKET, ProcessDescriptor,
+    REALTIME, STATE_CLEARED, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
 };
 
 /// The one sequence of packets; 0 would be none.
@@ -24,11 +24,11 @@ pub struct TrackId(pub(crate) u64);
 
 /// A track of values over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counter(TrackId);
+pub struct CounterTrack(TrackId);
 
 /// An additional value of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum ArgumentValue<'a> {
     /// A count or an address.
     Count(u64),
     /// A duration in ns.
@@ -38,10 +38,10 @@ pub enum Value<'a> {
 }
 
 /// Name and value; names of times end in `_ns`.
-pub type Argument<'a> = (&'static str, Value<'a>);
+pub type Argument<'a> = (&'static str, ArgumentValue<'a>);
 
 /// Writes tracks. Names of slices, categories and arguments are written once and numbered.
-pub struct Tracks<W> {
+pub struct TrackWriter<W> {
     out: W,
     origin: Nanos,
     /// The packet that is made, kept to reuse its memory.
@@ -51,16 +51,16 @@ pub struct Tracks<W> {
     encoded: Vec<u8>,
     /// Tracks and rows so far; the number of a track is also its place among its siblings.
     numbered: u64,
-    names: Numbers,
-    categories: Numbers,
-    arguments: Numbers,
+    names: InternedNumbers,
+    categories: InternedNumbers,
+    arguments: InternedNumbers,
 }
 
 /// Numbers of names, from 1 on.
 #[derive(Default)]
-struct Numbers(FxHashMap<&'static str, u64>);
+struct InternedNumbers(FxHashMap<&'static str, u64>);
 
-impl Numbers {
+impl InternedNumbers {
     /// The number of a name, which is added to `new` if it is not known yet.
     fn of(&mut self, name: &'static str, new: &mut Vec<InternedName>) -> u64 {
         let next = self.0.len() as u64 + 1;
@@ -71,7 +71,7 @@ impl Numbers {
     }
 }
 
-impl<W: Write> Tracks<W> {
+impl<W: Write> TrackWriter<W> {
     /// Begins a trace.
     ///
     /// # Errors
@@ -85,9 +85,9 @@ impl<W: Write> Tracks<W> {
             interned: InternedData::default(),
             encoded: Vec::with_capacity(GATHERED * 2),
             numbered: 0,
-            names: Numbers::default(),
-            categories: Numbers::default(),
-            arguments: Numbers::default(),
+            names: InternedNumbers::default(),
+            categories: InternedNumbers::default(),
+            arguments: InternedNumbers::default(),
         };
         let first = TracePacket {
             sequence_flags: Some(STATE_CLEARED),
@@ -110,7 +110,7 @@ impl<W: Write> Tracks<W> {
     /// Errors of the output.
     pub fn unix_clock(&mut self, at: Nanos) -> io::Result<()> {
         let (Some(time), Ok(unix)) = (self.time(at), u64::try_from(at.0)) else { return Ok(()) };
-        let clock = |id, time| Clock { clock_id: Some(id), timestamp: Some(time) };
+        let clock = |id, time| ClockReading { clock_id: Some(id), timestamp: Some(time) };
         let clocks = vec![clock(BOOT, time), clock(REALTIME, unix)];
         self.packet(TracePacket {
             timestamp: Some(time),
@@ -153,7 +153,7 @@ impl<W: Write> Tracks<W> {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn counter(&mut self, parent: TrackId, name: &str, unit: &str) -> io::Result<Counter> {
+    pub fn counter(&mut self, parent: TrackId, name: &str, unit: &str) -> io::Result<CounterTrack> {
         let uuid = self.next_number();
         let counter = CounterDescriptor { unit_name: Some(unit.to_owned()) };
         let descriptor = TrackDescriptor {
@@ -162,7 +162,7 @@ impl<W: Write> Tracks<W> {
             child_ordering: None,
             ..child(uuid, Some(parent))
         };
-        self.describe(descriptor).map(Counter)
+        self.describe(descriptor).map(CounterTrack)
     }
 
     /// A track of a row, which is shown as one with the others of `row`.
@@ -188,7 +188,7 @@ impl<W: Write> Tracks<W> {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn count(&mut self, counter: Counter, at: Nanos, value: i64) -> io::Result<()> {
+    pub fn count(&mut self, counter: CounterTrack, at: Nanos, value: i64) -> io::Result<()> {
         self.counted(counter, at, CounterValue::Whole(value))
     }
 
@@ -196,14 +196,19 @@ impl<W: Write> Tracks<W> {
     ///
     /// # Errors
     /// Errors of the output.
-    pub fn measure(&mut self, counter: Counter, at: Nanos, value: f64) -> io::Result<()> {
+    pub fn measure(&mut self, counter: CounterTrack, at: Nanos, value: f64) -> io::Result<()> {
         self.counted(counter, at, CounterValue::Real(value))
     }
 
-    fn counted(&mut self, Counter(track): Counter, at: Nanos, value: CounterValue) -> io::Result<()> {
+    fn counted(
+        &mut self,
+        CounterTrack(track): CounterTrack,
+        at: Nanos,
+        value: CounterValue,
+    ) -> io::Result<()> {
         let Some(time) = self.time(at) else { return Ok(()) };
         self.event.counter = Some(value);
-        self.event(track, time, EventType::Counter)
+        self.event(track, time, TrackEventType::Counter)
     }
 
     /// Writes the beginning of a slice, or an instant.
@@ -211,7 +216,7 @@ impl<W: Write> Tracks<W> {
         &mut self,
         track: TrackId,
         at: Nanos,
-        kind: EventType,
+        kind: TrackEventType,
         (name, category): (&'static str, &'static str),
         arguments: &[Argument<'_>],
     ) -> io::Result<()> {
@@ -222,9 +227,9 @@ impl<W: Write> Tracks<W> {
         for (name, value) in arguments {
             let name = self.arguments.of(name, &mut self.interned.debug_annotation_names);
             let value = match *value {
-                Value::Count(count) => AnnotationValue::Uint(count),
-                Value::Time(time) => AnnotationValue::Int(time.0),
-                Value::Text(text) => AnnotationValue::Text(text.to_owned()),
+                ArgumentValue::Count(count) => AnnotationValue::Uint(count),
+                ArgumentValue::Time(time) => AnnotationValue::Int(time.0),
+                ArgumentValue::Text(text) => AnnotationValue::Text(text.to_owned()),
             };
             let annotation = DebugAnnotation { name_iid: Some(name), value: Some(value) };
             self.event.debug_annotations.push(annotation);
@@ -235,7 +240,7 @@ impl<W: Write> Tracks<W> {
     /// Writes the end of a slice.
     pub(crate) fn end(&mut self, track: TrackId, at: Nanos) -> io::Result<()> {
         let Some(time) = self.time(at) else { return Ok(()) };
-        self.event(track, time, EventType::SliceEnd)
+        self.event(track, time, TrackEventType::SliceEnd)
     }
 
     /// The earliest time that can be shown.
@@ -248,7 +253,7 @@ impl<W: Write> Tracks<W> {
     }
 
     /// Writes the event, and with it the names that are new.
-    fn event(&mut self, track: TrackId, time: u64, kind: EventType) -> io::Result<()> {
+    fn event(&mut self, track: TrackId, time: u64, kind: TrackEventType) -> io::Result<()> {
         let mut event = mem::take(&mut self.event);
         event.r#type = Some(kind.into());
         event.track_uuid = Some(track.0);

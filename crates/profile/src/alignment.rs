@@ -12,10 +12,10 @@ const CLASSES: usize = 6;
 
 /// Requests by the alignment of start and size, for reads and writes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Alignment([OneWay; 2]);
+pub(crate) struct AlignmentCounters([DirectionAlignment; 2]);
 
 #[derive(Clone, Debug, Default)]
-struct OneWay {
+struct DirectionAlignment {
     /// Requests by the alignment class of the start, then of the size.
     classes: [[u64; CLASSES]; CLASSES],
     sectors: u64,
@@ -23,7 +23,7 @@ struct OneWay {
     pages: [u64; PAGE_SHIFTS.len()],
 }
 
-impl Alignment {
+impl AlignmentCounters {
     /// Adds a read or write.
     #[inline]
     pub fn add(&mut self, request: &Request) {

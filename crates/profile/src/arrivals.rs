@@ -1,30 +1,30 @@
 //! Arrival times of requests, and whether the device is busy when they arrive (Table IV, figure 6).
 
-use emmclab_trace::{Flags, Largest, MOST_JUMPS, Nanos, Request};
+use emmclab_trace::{LargestValues, MOST_JUMPS, Nanos, Request, RequestFlags};
 
-use crate::bins::{Doubling, Quarters, pct, time_label};
-use crate::merge::Join;
+use crate::bins::{DoublingBins, QuarterOctaveBins, pct, time_label};
+use crate::merge_relation::MergeRelation;
 use crate::report::InterArrivalRow;
 use crate::{FEW_GAPS, elapsed};
 
 /// Bins of figure 6: 1 to 1,024 ms, in nanoseconds.
-type GapBins = Doubling<1_000_000, 12>;
+type GapBins = DoublingBins<1_000_000, 12>;
 /// Index of the bin that ends at 16 ms.
 const UP_TO_16_MS: usize = 4;
 
 /// First and last times, gaps between arrivals, and requests that did not wait.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Arrivals {
+pub(crate) struct ArrivalCounters {
     /// Times of all requests.
-    span: Option<Span>,
+    span: Option<ArrivalSpan>,
     /// Times of reads and writes.
-    data: Option<Span>,
+    data: Option<ArrivalSpan>,
     /// Sum of the durations of the other recordings of a fleet.
     other_ns: u128,
     gaps: GapBins,
-    quarters: Quarters,
+    quarters: QuarterOctaveBins,
     gaps_ns: u128,
-    longest: Largest<(), { MOST_JUMPS + 1 }>,
+    longest: LargestValues<(), { MOST_JUMPS + 1 }>,
     no_wait: u64,
     no_wait_known: u64,
     recorded_no_wait: u64,
@@ -33,13 +33,13 @@ pub(crate) struct Arrivals {
 
 /// First and last arrival, last end.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct ArrivalSpan {
     first: Nanos,
     last: Nanos,
     end: Nanos,
 }
 
-impl Arrivals {
+impl ArrivalCounters {
     /// Adds a request. `idle` is whether all earlier requests were complete, if known.
     #[inline]
     pub fn add(&mut self, request: &Request, idle: Option<bool>) {
@@ -58,9 +58,9 @@ impl Arrivals {
             self.no_wait_known += 1;
             self.no_wait += u64::from(idle);
         }
-        if request.flags.contains(Flags::NO_WAIT_KNOWN) {
+        if request.flags.contains(RequestFlags::NO_WAIT_KNOWN) {
             self.recorded_known += 1;
-            self.recorded_no_wait += u64::from(request.flags.contains(Flags::NO_WAIT));
+            self.recorded_no_wait += u64::from(request.flags.contains(RequestFlags::NO_WAIT));
         }
     }
 
@@ -72,7 +72,7 @@ impl Arrivals {
         self.longest.add(gap_ns, || ());
     }
 
-    pub fn merge(&mut self, other: &Self, join: Join) {
+    pub fn merge(&mut self, other: &Self, join: MergeRelation) {
         self.longest.merge(&other.longest, |place| place);
         self.gaps.merge(&other.gaps);
         self.quarters.merge(&other.quarters);
@@ -83,7 +83,7 @@ impl Arrivals {
         self.recorded_known += other.recorded_known;
         self.other_ns += other.other_ns;
         match join {
-            Join::Consecutive => {
+            MergeRelation::Consecutive => {
                 if let (Some(mine), Some(theirs)) = (&self.data, &other.data) {
                     let gap = elapsed(mine.last, theirs.first);
                     self.add_gap(gap);
@@ -91,11 +91,13 @@ impl Arrivals {
                 join_spans(&mut self.span, other.span);
                 join_spans(&mut self.data, other.data);
             }
-            Join::Separate if self.span.is_none() => {
+            MergeRelation::Separate if self.span.is_none() => {
                 self.span = other.span;
                 self.data = other.data;
             }
-            Join::Separate => self.other_ns += other.span.map_or(0, |span| u128::from(span.length_ns())),
+            MergeRelation::Separate => {
+                self.other_ns += other.span.map_or(0, |span| u128::from(span.length_ns()));
+            }
         }
     }
 
@@ -152,7 +154,7 @@ impl Arrivals {
         Some(ns as f64 / left as f64 / 1e6)
     }
 
-    pub fn quarters(&self) -> &Quarters {
+    pub fn quarters(&self) -> &QuarterOctaveBins {
         &self.quarters
     }
 
@@ -177,24 +179,24 @@ impl Arrivals {
     }
 }
 
-impl Span {
+impl ArrivalSpan {
     fn length_ns(&self) -> u64 {
         elapsed(self.first, self.end)
     }
 }
 
 #[inline]
-fn extend(span: &mut Option<Span>, arrival: Nanos, end: Nanos) {
+fn extend(span: &mut Option<ArrivalSpan>, arrival: Nanos, end: Nanos) {
     match span {
         Some(span) => {
             span.last = arrival;
             span.end = span.end.max(end);
         }
-        None => *span = Some(Span { first: arrival, last: arrival, end }),
+        None => *span = Some(ArrivalSpan { first: arrival, last: arrival, end }),
     }
 }
 
-fn join_spans(mine: &mut Option<Span>, theirs: Option<Span>) {
+fn join_spans(mine: &mut Option<ArrivalSpan>, theirs: Option<ArrivalSpan>) {
     match (mine.as_mut(), theirs) {
         (Some(mine), Some(theirs)) => {
             mine.last = theirs.last;

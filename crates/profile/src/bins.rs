@@ -5,9 +5,9 @@ use std::ops::Range;
 /// Counts in `N` bins: bin 0 holds values up to `UNIT`, bin `k` those in `(UNIT 2^(k-1), UNIT 2^k]`, the last one all values above its
 /// lower edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Doubling<const UNIT: u64, const N: usize>([u64; N]);
+pub(crate) struct DoublingBins<const UNIT: u64, const N: usize>([u64; N]);
 
-impl<const UNIT: u64, const N: usize> Default for Doubling<UNIT, N> {
+impl<const UNIT: u64, const N: usize> Default for DoublingBins<UNIT, N> {
     fn default() -> Self {
         Self([0; N])
     }
@@ -15,13 +15,13 @@ impl<const UNIT: u64, const N: usize> Default for Doubling<UNIT, N> {
 
 /// One bin: `low < value <= high`; `high` is `None` in the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bin {
+pub(crate) struct DoublingBin {
     pub low: u64,
     pub high: Option<u64>,
     pub count: u64,
 }
 
-impl<const UNIT: u64, const N: usize> Doubling<UNIT, N> {
+impl<const UNIT: u64, const N: usize> DoublingBins<UNIT, N> {
     /// The index of the bin of a value.
     #[inline]
     pub fn index(value: u64) -> usize {
@@ -63,10 +63,10 @@ impl<const UNIT: u64, const N: usize> Doubling<UNIT, N> {
     }
 
     /// All bins in order.
-    pub fn bins(&self) -> impl Iterator<Item = Bin> + '_ {
+    pub fn bins(&self) -> impl Iterator<Item = DoublingBin> + '_ {
         self.0.iter().enumerate().map(|(index, &count)| {
             let (low, high) = Self::edges(index);
-            Bin { low, high, count }
+            DoublingBin { low, high, count }
         })
     }
 
@@ -78,23 +78,23 @@ impl<const UNIT: u64, const N: usize> Doubling<UNIT, N> {
     }
 }
 
-/// The octaves of [`Quarters`]: times from 1,024 ns to 2^36 ns (69 s).
+/// The octaves of [`QuarterOctaveBins`]: times from 1,024 ns to 2^36 ns (69 s).
 const OCTAVES: std::ops::Range<u32> = 10..36;
-/// Number of bins of [`Quarters`]: one below the first octave, four for each octave, one above the last.
+/// Number of bins of [`QuarterOctaveBins`]: one below the first octave, four for each octave, one above the last.
 const QUARTERS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize + 2;
 
 /// Counts of times in quarters of octaves: each octave of nanoseconds is divided into four bins of equal width, so the width of a bin is at
-/// most a quarter of its lower edge. As in [`Doubling`], the lower edge is exclusive and the upper edge inclusive.
+/// most a quarter of its lower edge. As in [`DoublingBins`], the lower edge is exclusive and the upper edge inclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Quarters([u64; QUARTERS]);
+pub(crate) struct QuarterOctaveBins([u64; QUARTERS]);
 
-impl Default for Quarters {
+impl Default for QuarterOctaveBins {
     fn default() -> Self {
         Self([0; QUARTERS])
     }
 }
 
-impl Quarters {
+impl QuarterOctaveBins {
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.0[Self::index(ns)] += 1;
@@ -214,18 +214,18 @@ mod tests {
 
     #[test]
     fn a_value_on_an_edge_belongs_to_the_range_below_it() {
-        type Kb = Doubling<4, 4>;
+        type Kb = DoublingBins<4, 4>;
         assert_eq!([0, 1, 4, 5, 8, 9, 16, 17, u64::MAX].map(Kb::index), [0, 0, 0, 1, 1, 2, 2, 3, 3]);
         assert_eq!((0..4).map(Kb::edges).next_back(), Some((16, None)));
     }
 
     #[test]
     fn a_time_lies_between_the_edges_of_its_quarter() {
-        let edges: Vec<u64> = Quarters::edges().collect();
+        let edges: Vec<u64> = QuarterOctaveBins::edges().collect();
         assert_eq!((edges.len(), edges[0], edges[1], edges[4]), (QUARTERS - 1, 1_024, 1_280, 2_048));
         for ns in edges.iter().flat_map(|edge| [edge - 1, *edge, edge + 1]).chain([0, 1, 700, u64::MAX]) {
             let by_hand = edges.iter().position(|edge| ns <= *edge).unwrap_or(QUARTERS - 1);
-            assert_eq!(Quarters::index(ns), by_hand, "{ns} ns");
+            assert_eq!(QuarterOctaveBins::index(ns), by_hand, "{ns} ns");
         }
     }
 

@@ -5,7 +5,7 @@
 //! of the workload.
 
 use crate::FEW_GAPS;
-use crate::report::{Finding, FindingKind, ProfileReport, Shown};
+use crate::report::{Finding, FindingKind, FindingVerdict, ProfileReport};
 
 /// The smallest percentage of 4 KB requests in the 15 traces of characteristic 2.
 const SMALL_PCT: f64 = 44.9;
@@ -30,16 +30,16 @@ const NO_PAIRS: &str = "unknown: the trace has fewer than two reads and writes";
 const NO_REQUESTS: &str = "unknown: the trace has too few reads and writes";
 
 /// The outcome of a rule: the judged value, whether the rule holds, and what it means.
-type Verdict = Option<(f64, Shown, String)>;
+type Verdict = Option<(f64, FindingVerdict, String)>;
 
 /// Applies all rules to a finished report.
-pub(crate) fn findings(report: &ProfileReport, values: Judged) -> Vec<Finding> {
-    let context = Context { report, values };
+pub(crate) fn findings(report: &ProfileReport, values: FindingValues) -> Vec<Finding> {
+    let context = FindingInputs { report, values };
     RULES.iter().map(|rule| rule.finding(&context)).collect()
 }
 
 /// Values that are judged but not in a table.
-pub(crate) struct Judged {
+pub(crate) struct FindingValues {
     pub small_pct: Option<f64>,
     pub mean_gap_ms: Option<f64>,
     /// The value without the [`FEW_GAPS`] longest gaps, like all fields that end in `without_few`; `None` if no gap is left.
@@ -50,24 +50,24 @@ pub(crate) struct Judged {
     pub sleeps_without_few: bool,
 }
 
-struct Context<'a> {
+struct FindingInputs<'a> {
     report: &'a ProfileReport,
-    values: Judged,
+    values: FindingValues,
 }
 
-struct Rule {
+struct FindingRule {
     kind: FindingKind,
     number: u32,
     title: &'static str,
     holds_if: &'static str,
     unit: &'static str,
     missing: &'static str,
-    judge: fn(&Context) -> Verdict,
+    judge: fn(&FindingInputs) -> Verdict,
 }
 
-impl Rule {
+impl FindingRule {
     /// Why the trace does not tell.
-    fn reason(&self, context: &Context) -> String {
+    fn reason(&self, context: &FindingInputs) -> String {
         match &context.report.header.coarse_clock {
             Some(step) if self.missing != NO_REQUESTS => {
                 format!("unknown: the clock of the trace has steps of {step}, longer than a usual response")
@@ -76,7 +76,7 @@ impl Rule {
         }
     }
 
-    fn finding(&self, context: &Context) -> Finding {
+    fn finding(&self, context: &FindingInputs) -> Finding {
         let verdict = (self.judge)(context);
         let kind = match self.kind {
             FindingKind::Characteristic => "characteristic",
@@ -84,7 +84,7 @@ impl Rule {
         };
         let (measured, shown, meaning) = match verdict {
             Some((measured, shown, meaning)) => (Some(measured), shown, meaning),
-            None => (None, Shown::Unknown, self.reason(context)),
+            None => (None, FindingVerdict::Unknown, self.reason(context)),
         };
         Finding {
             id: format!("{kind}-{}", self.number),
@@ -100,8 +100,8 @@ impl Rule {
     }
 }
 
-const RULES: [Rule; 11] = [
-    Rule {
+const RULES: [FindingRule; 11] = [
+    FindingRule {
         kind: FindingKind::Characteristic,
         number: 1,
         title: "Writes dominate",
@@ -110,7 +110,7 @@ const RULES: [Rule; 11] = [
         missing: NO_REQUESTS,
         judge: write_dominant,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Characteristic,
         number: 2,
         title: "Many requests are small",
@@ -119,7 +119,7 @@ const RULES: [Rule; 11] = [
         missing: NO_REQUESTS,
         judge: small_requests,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Characteristic,
         number: 3,
         title: "Most requests are served at once",
@@ -128,7 +128,7 @@ const RULES: [Rule; 11] = [
         missing: NO_TIMES,
         judge: served_at_once,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Characteristic,
         number: 4,
         title: "The device falls asleep between requests",
@@ -137,7 +137,7 @@ const RULES: [Rule; 11] = [
         missing: NO_GAPS,
         judge: power_saving,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Characteristic,
         number: 5,
         title: "Localities are weak, the spatial one more so",
@@ -146,7 +146,7 @@ const RULES: [Rule; 11] = [
         missing: NO_REQUESTS,
         judge: weak_localities,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Characteristic,
         number: 6,
         title: "Requests come far apart",
@@ -155,7 +155,7 @@ const RULES: [Rule; 11] = [
         missing: NO_PAIRS,
         judge: far_apart,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Implication,
         number: 1,
         title: "More parallelism does not help, shorter service does",
@@ -164,7 +164,7 @@ const RULES: [Rule; 11] = [
         missing: NO_TIMES,
         judge: parallelism,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Implication,
         number: 2,
         title: "Garbage collection fits into idle time",
@@ -173,7 +173,7 @@ const RULES: [Rule; 11] = [
         missing: NO_TIMES,
         judge: idle_collection,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Implication,
         number: 3,
         title: "A large buffer in the device gains little",
@@ -182,7 +182,7 @@ const RULES: [Rule; 11] = [
         missing: NO_REQUESTS,
         judge: large_buffer,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Implication,
         number: 4,
         title: "Simple wear levelling is enough",
@@ -191,7 +191,7 @@ const RULES: [Rule; 11] = [
         missing: NO_REQUESTS,
         judge: wear_levelling,
     },
-    Rule {
+    FindingRule {
         kind: FindingKind::Implication,
         number: 5,
         title: "Small requests deserve fast (SLC-mode) pages",
@@ -203,18 +203,18 @@ const RULES: [Rule; 11] = [
 ];
 
 /// The outcome with the text `yes` if the rule holds, `no` otherwise.
-fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, Shown, String) {
-    if holds { (measured, Shown::Yes, yes) } else { (measured, Shown::No, no) }
+fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, FindingVerdict, String) {
+    if holds { (measured, FindingVerdict::Yes, yes) } else { (measured, FindingVerdict::No, no) }
 }
 
 /// The outcome of a rule whose verdict changes without the longest few gaps.
-fn rests_on_few(measured: f64, without: &str) -> (f64, Shown, String) {
+fn rests_on_few(measured: f64, without: &str) -> (f64, FindingVerdict, String) {
     let reason =
         format!("unknown: the verdict rests on the {FEW_GAPS} longest gaps; without them, {without}");
-    (measured, Shown::Unknown, reason)
+    (measured, FindingVerdict::Unknown, reason)
 }
 
-fn write_dominant(context: &Context) -> Verdict {
+fn write_dominant(context: &FindingInputs) -> Verdict {
     let measured = context.report.tables.write_requests_pct?;
     let bytes = context.report.tables.written_bytes_pct?;
     Some(either(
@@ -229,7 +229,7 @@ fn write_dominant(context: &Context) -> Verdict {
     ))
 }
 
-fn small_requests(context: &Context) -> Verdict {
+fn small_requests(context: &FindingInputs) -> Verdict {
     let measured = context.values.small_pct?;
     Some(either(
         measured,
@@ -239,7 +239,7 @@ fn small_requests(context: &Context) -> Verdict {
     ))
 }
 
-fn served_at_once(context: &Context) -> Verdict {
+fn served_at_once(context: &FindingInputs) -> Verdict {
     let measured = context.report.tables.no_wait_pct?;
     let depth = context.report.queue?.mean_at_arrival;
     Some(either(
@@ -252,7 +252,7 @@ fn served_at_once(context: &Context) -> Verdict {
     ))
 }
 
-fn power_saving(context: &Context) -> Verdict {
+fn power_saving(context: &FindingInputs) -> Verdict {
     let power = context.report.power_saving;
     power.shown_by?;
     let measured = power.wake_up_ms.unwrap_or(0.0);
@@ -278,7 +278,7 @@ fn power_saving(context: &Context) -> Verdict {
     ))
 }
 
-fn weak_localities(context: &Context) -> Verdict {
+fn weak_localities(context: &FindingInputs) -> Verdict {
     let (spatial, temporal) = localities(context)?;
     let weak = spatial <= WEAK_SPATIAL_PCT && temporal <= WEAK_TEMPORAL_PCT;
     let jumps =
@@ -297,7 +297,7 @@ fn weak_localities(context: &Context) -> Verdict {
     ))
 }
 
-fn far_apart(context: &Context) -> Verdict {
+fn far_apart(context: &FindingInputs) -> Verdict {
     let measured = context.values.mean_gap_ms?;
     let above = context.values.above_16_ms_pct?;
     let holds = |mean_ms: f64| mean_ms >= LONG_GAP_MS;
@@ -318,7 +318,7 @@ fn far_apart(context: &Context) -> Verdict {
     ))
 }
 
-fn parallelism(context: &Context) -> Verdict {
+fn parallelism(context: &FindingInputs) -> Verdict {
     let measured = context.report.tables.no_wait_pct?;
     Some(either(
         measured,
@@ -329,10 +329,14 @@ fn parallelism(context: &Context) -> Verdict {
     ))
 }
 
-fn idle_collection(context: &Context) -> Verdict {
+fn idle_collection(context: &FindingInputs) -> Verdict {
     let gc = context.report.idle_gc?;
     if gc.blocks_needed == 0 {
-        return Some((0.0, Shown::Yes, "nothing is written, so nothing is to be reclaimed".to_owned()));
+        return Some((
+            0.0,
+            FindingVerdict::Yes,
+            "nothing is written, so nothing is to be reclaimed".to_owned(),
+        ));
     }
     let without_few = context.values.blocks_that_fit_without_few;
     if gc.blocks_that_fit >= gc.blocks_needed && without_few < gc.blocks_needed {
@@ -354,14 +358,14 @@ fn idle_collection(context: &Context) -> Verdict {
     ))
 }
 
-fn large_buffer(context: &Context) -> Verdict {
+fn large_buffer(context: &FindingInputs) -> Verdict {
     let (temporal, holds) = low_localities(context)?;
     let hit = context.values.buffer_hit_pct.unwrap_or(0.0);
     let facts = format!("a {} MB buffer would hit {hit:.0} % of page touches (LRU)", BUFFER_KB / 1_024);
     Some(either(temporal, holds, facts.clone(), facts))
 }
 
-fn wear_levelling(context: &Context) -> Verdict {
+fn wear_levelling(context: &FindingInputs) -> Verdict {
     let (temporal, holds) = low_localities(context)?;
     let rows = &context.report.figures.hot_pages;
     let hot =
@@ -377,18 +381,18 @@ fn wear_levelling(context: &Context) -> Verdict {
 }
 
 /// Spatial and temporal locality; `None` with fewer than two requests.
-fn localities(context: &Context) -> Option<(f64, f64)> {
+fn localities(context: &FindingInputs) -> Option<(f64, f64)> {
     let tables = &context.report.tables;
     let found = tables.spatial_locality_pct.zip(tables.temporal_locality_pct);
     found.filter(|_| tables.requests > 1)
 }
 
-fn low_localities(context: &Context) -> Option<(f64, bool)> {
+fn low_localities(context: &FindingInputs) -> Option<(f64, bool)> {
     let (spatial, temporal) = localities(context)?;
     Some((temporal, spatial < LOW_SPATIAL_PCT && temporal < LOW_TEMPORAL_PCT))
 }
 
-fn fast_pages(context: &Context) -> Verdict {
+fn fast_pages(context: &FindingInputs) -> Verdict {
     let measured = context.values.small_pct?;
     Some(either(
         measured,

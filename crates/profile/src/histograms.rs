@@ -3,15 +3,15 @@
 use emmclab_trace::Op;
 use serde::Serialize;
 
-use crate::arrivals::Arrivals;
-use crate::bins::{Doubling, Quarters};
-use crate::operations::Operations;
-use crate::queue::Queue;
-use crate::reuse::Reuse;
+use crate::arrivals::ArrivalCounters;
+use crate::bins::{DoublingBins, QuarterOctaveBins};
+use crate::operations::OperationTable;
+use crate::queue::QueueStatistics;
+use crate::reuse_distance::ReuseDistances;
 
 /// Counts of one quantity in fixed bins with exclusive lower and inclusive upper edges; the last bin has no upper edge.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Histogram {
+pub struct FixedBinHistogram {
     /// The quantity: `size_read`, `size_write`, `response_read`, `response_write`, `inter_arrival`, `idle_gap` or
     /// `reuse_distance`.
     pub name: &'static str,
@@ -27,11 +27,11 @@ pub struct Histogram {
 
 /// The histograms of a profile.
 pub(crate) fn of(
-    operations: &Operations,
-    arrivals: &Arrivals,
-    queue: &Queue,
-    reuse: &Reuse,
-) -> Vec<Histogram> {
+    operations: &OperationTable,
+    arrivals: &ArrivalCounters,
+    queue: &QueueStatistics,
+    reuse: &ReuseDistances,
+) -> Vec<FixedBinHistogram> {
     let (reads, writes) = (operations.of(Op::Read), operations.of(Op::Write));
     let (reuse_edges_kb, touches) = reuse.histogram();
     vec![
@@ -41,7 +41,7 @@ pub(crate) fn of(
         quarters("response_write", "writes by response time", &writes.response_quarters()),
         quarters("inter_arrival", "gaps between the arrivals of reads and writes", arrivals.quarters()),
         doubling("idle_gap", "times without an unfinished request", "ms", queue.gap_bins(), 1e6),
-        Histogram {
+        FixedBinHistogram {
             name: "reuse_distance",
             about: "touches of 4 KB pages by reuse distance, which is below the upper edge; in the last range first touches",
             unit: "KB",
@@ -51,19 +51,19 @@ pub(crate) fn of(
     ]
 }
 
-fn quarters(name: &'static str, about: &'static str, counts: &Quarters) -> Histogram {
-    let edges = Quarters::edges().map(|ns| ns as f64 / 1e6).collect();
-    Histogram { name, about, unit: "ms", edges, counts: counts.counts().to_vec() }
+fn quarters(name: &'static str, about: &'static str, counts: &QuarterOctaveBins) -> FixedBinHistogram {
+    let edges = QuarterOctaveBins::edges().map(|ns| ns as f64 / 1e6).collect();
+    FixedBinHistogram { name, about, unit: "ms", edges, counts: counts.counts().to_vec() }
 }
 
 fn doubling<const UNIT: u64, const N: usize>(
     name: &'static str,
     about: &'static str,
     unit: &'static str,
-    bins: &Doubling<UNIT, N>,
+    bins: &DoublingBins<UNIT, N>,
     per_unit: f64,
-) -> Histogram {
-    Histogram {
+) -> FixedBinHistogram {
+    FixedBinHistogram {
         name,
         about,
         unit,

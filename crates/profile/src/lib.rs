@@ -15,40 +15,40 @@
 //! # Ok::<(), emmclab_trace::Error>(())
 //! ```
 
+mod address_heatmap;
 mod alignment;
 mod arrivals;
 mod bins;
-mod clock;
+mod clock_jumps;
+mod distribution;
+mod durability_waits;
 mod findings;
 mod flags;
 mod fsync;
 mod histograms;
 mod journal;
-mod latency;
 mod locality;
-mod merge;
-mod names;
+mod merge_relation;
+mod name_map;
 mod operations;
 mod options;
 mod page_table;
 mod pages;
-mod picture;
 mod processes;
 mod profile;
 pub mod published;
 mod queue;
 mod reissues;
 pub mod report;
-mod reuse;
-mod stalls;
+mod reuse_distance;
 mod timeline;
-mod wake;
+mod wake_up;
 
 pub use emmclab_cache::CacheOptions;
 pub use emmclab_timeline::BinWidth;
-pub use histograms::Histogram;
+pub use histograms::FixedBinHistogram;
 pub use journal::JournalProfile;
-pub use merge::Join;
+pub use merge_relation::MergeRelation;
 pub use options::{GcCost, ProfileOptions};
 pub use profile::Profile;
 pub use report::{JournalReport, ProfileReport};

@@ -2,25 +2,25 @@
 
 use emmclab_trace::Request;
 
-use crate::bins::Doubling;
-use crate::merge::Join;
-use crate::report::RunRow;
+use crate::bins::DoublingBins;
+use crate::merge_relation::MergeRelation;
+use crate::report::SequentialRunRow;
 
 /// Bins of runs of up to 2, 4, ... 4,096 requests and more. Bin 0 is always empty, because a run has at least two requests.
-type RunBins = Doubling<1, 14>;
+type RunBins = DoublingBins<1, 14>;
 const RUN_BINS: usize = 14;
 
 /// Counts reads and writes that start where their predecessor (in order of arrival, on the same device) ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sequences {
+pub(crate) struct SequentialCounters {
     sequential: u64,
     /// The start of the first request, to join pieces.
-    first: Option<Place>,
+    first: Option<DeviceSector>,
     /// The start of the next request if it is sequential.
-    next: Option<Place>,
+    next: Option<DeviceSector>,
     /// The first run, after it has ended; it may have begun in the previous piece.
-    head: Option<Run>,
-    current: Run,
+    head: Option<SequentialRun>,
+    current: SequentialRun,
     runs: RunBins,
     requests: [u64; RUN_BINS],
     sectors: [u64; RUN_BINS],
@@ -29,29 +29,29 @@ pub(crate) struct Sequences {
 
 /// A sector of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct DeviceSector {
     space: u32,
     sector: u64,
 }
 
 /// Consecutive sequential requests.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
+struct SequentialRun {
     requests: u64,
     sectors: u64,
 }
 
-impl Sequences {
+impl SequentialCounters {
     #[inline]
     pub fn add(&mut self, request: &Request, space: u32) {
-        let here = Place { space, sector: request.sector.0 };
+        let here = DeviceSector { space, sector: request.sector.0 };
         if self.next == Some(here) {
             self.sequential += 1;
         } else if self.current.requests > 0 {
             self.close();
         }
         self.first.get_or_insert(here);
-        self.next = Some(Place { space, sector: request.end().0 });
+        self.next = Some(DeviceSector { space, sector: request.end().0 });
         self.current.requests += 1;
         self.current.sectors += u64::from(request.sectors);
     }
@@ -68,7 +68,7 @@ impl Sequences {
     }
 
     #[inline]
-    fn count(&mut self, run: Run) {
+    fn count(&mut self, run: SequentialRun) {
         if run.requests < 2 {
             return;
         }
@@ -80,9 +80,9 @@ impl Sequences {
     }
 
     /// Adds another part. `space_of` maps the other's device numbers to this profile's.
-    pub fn merge(&mut self, other: &Self, join: Join, space_of: impl Fn(u32) -> u32) {
+    pub fn merge(&mut self, other: &Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         let Some(other_first) = other.first else { return };
-        let here = |place: Place| Place { space: space_of(place.space), ..place };
+        let here = |place: DeviceSector| DeviceSector { space: space_of(place.space), ..place };
         self.sequential += other.sequential;
         self.runs.merge(&other.runs);
         for index in 0..RUN_BINS {
@@ -90,7 +90,7 @@ impl Sequences {
             self.sectors[index] += other.sectors[index];
         }
         self.longest = self.longest.max(other.longest);
-        let joined = join == Join::Consecutive && self.next == Some(here(other_first));
+        let joined = join == MergeRelation::Consecutive && self.next == Some(here(other_first));
         if joined {
             self.sequential += 1;
         } else if self.current.requests > 0 {
@@ -121,21 +121,21 @@ impl Sequences {
         all
     }
 
-    pub fn summary(&self) -> RunSummary {
+    pub fn summary(&self) -> SequentialRunSummary {
         let all = self.ended();
         let runs = all.runs.total() as f64;
         let mean = |sum: u64| (runs > 0.0).then(|| sum as f64 / runs);
-        RunSummary {
+        SequentialRunSummary {
             mean_requests: mean(all.requests.iter().sum()),
             mean_kb: mean(all.sectors.iter().sum()).map(|sectors| sectors / 2.0),
             longest: all.longest,
         }
     }
 
-    pub fn rows(&self, requests: u64) -> Vec<RunRow> {
+    pub fn rows(&self, requests: u64) -> Vec<SequentialRunRow> {
         let all = self.ended();
         let rows = all.runs.bins().enumerate().skip(1).take(all.runs.used().end.saturating_sub(1));
-        rows.map(|(index, bin)| RunRow {
+        rows.map(|(index, bin)| SequentialRunRow {
             bin: match bin.high {
                 Some(2) => "2".to_owned(),
                 Some(high) => format!("{} - {high}", bin.low + 1),
@@ -153,7 +153,7 @@ impl Sequences {
 }
 
 /// Summary of the runs.
-pub(crate) struct RunSummary {
+pub(crate) struct SequentialRunSummary {
     pub mean_requests: Option<f64>,
     pub mean_kb: Option<f64>,
     pub longest: u64,

@@ -1,11 +1,13 @@
 //! Counts, sizes, times and rates of each operation (Table III, figures 3, 4 and 5).
 
-use emmclab_trace::{Bytes, Nanos, Op, Request, SECTOR_BYTES};
+use emmclab_trace::{ByteCount, Nanos, Op, Request, SECTOR_BYTES};
 
-use crate::bins::{Doubling, Quarters, pct, rank_correlation, size_label, time_label};
+use crate::bins::{DoublingBins, QuarterOctaveBins, pct, rank_correlation, size_label, time_label};
+use crate::distribution::HdrDistribution;
 use crate::elapsed;
-use crate::latency::Distribution;
-use crate::report::{LatencyRow, OperationRow, PercentileRow, ResponseBySizeRow, SizeRow, ThroughputRow};
+use crate::report::{
+    LatencyRow, OperationPercentileRow, OperationRow, RequestSizeRow, ResponseBySizeRow, ThroughputRow,
+};
 
 /// Sectors per KB; sizes are stored in sectors.
 const SECTORS_PER_KB: f64 = 2.0;
@@ -13,30 +15,30 @@ const NS_PER_MS: f64 = 1e6;
 const MB: f64 = 1_048_576.0;
 
 /// Bins of figure 4: 4 KB to 1 MB, in sectors.
-pub(crate) type SizeBins = Doubling<8, 10>;
+pub(crate) type SizeBins = DoublingBins<8, 10>;
 /// Bins of figure 5: 1 to 128 ms, in nanoseconds.
-type LatencyBins = Doubling<1_000_000, 9>;
+type LatencyBins = DoublingBins<1_000_000, 9>;
 /// Number of bins of figure 3: 4 KB to 16 MB, in sectors.
 const RATE_BINS: usize = 14;
-type RateBins = Doubling<8, RATE_BINS>;
+type RateBins = DoublingBins<8, RATE_BINS>;
 
 /// All statistics of one operation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Operation {
-    sizes: Distribution,
+pub(crate) struct OperationStatistics {
+    sizes: HdrDistribution,
     size_bins: SizeBins,
-    response: Distribution,
+    response: HdrDistribution,
     response_bins: LatencyBins,
     /// Response times by the size bins of figure 3.
-    response_by_size: [Quarters; RATE_BINS],
-    service: Distribution,
+    response_by_size: [QuarterOctaveBins; RATE_BINS],
+    service: HdrDistribution,
     service_bins: LatencyBins,
-    rates: [Rate; RATE_BINS],
+    rates: [ThroughputSums; RATE_BINS],
 }
 
 /// Sums for one size bin of figure 3. They are integers, so that the order of merging does not matter.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rate {
+struct ThroughputSums {
     requests: u64,
     sectors: u64,
     ns: u128,
@@ -45,7 +47,7 @@ struct Rate {
     exact_bytes_per_s: u128,
 }
 
-impl Operation {
+impl OperationStatistics {
     #[inline]
     pub fn add(&mut self, request: &Request) {
         let sectors = u64::from(request.sectors);
@@ -102,7 +104,7 @@ impl Operation {
     }
 
     pub fn max_kb(&self) -> Option<f64> {
-        (self.requests() > 0).then(|| Bytes(self.sizes.max() * SECTOR_BYTES).as_kb_f64())
+        (self.requests() > 0).then(|| ByteCount(self.sizes.max() * SECTOR_BYTES).as_kb_f64())
     }
 
     pub fn mean_response_ms(&self) -> Option<f64> {
@@ -118,15 +120,15 @@ impl Operation {
     }
 
     /// Response times of requests of all sizes.
-    pub fn response_quarters(&self) -> Quarters {
-        let mut all = Quarters::default();
+    pub fn response_quarters(&self) -> QuarterOctaveBins {
+        let mut all = QuarterOctaveBins::default();
         self.response_by_size.iter().for_each(|one| all.merge(one));
         all
     }
 
     /// Spearman's rank correlation of size and response time, both by their bins.
     pub fn size_response_correlation(&self) -> Option<f64> {
-        rank_correlation(&self.response_by_size.each_ref().map(Quarters::counts))
+        rank_correlation(&self.response_by_size.each_ref().map(QuarterOctaveBins::counts))
     }
 
     pub fn response_by_size_rows(&self, op: &'static str) -> impl Iterator<Item = ResponseBySizeRow> {
@@ -151,7 +153,7 @@ impl Operation {
     }
 
     pub fn row(&self, op: &'static str, percentiles: &[f64]) -> OperationRow {
-        let percentile = |percentile: &f64| PercentileRow {
+        let percentile = |percentile: &f64| OperationPercentileRow {
             percentile: *percentile,
             response_ms: self.response.quantile(percentile / 100.0, NS_PER_MS),
             service_ms: self.service.quantile(percentile / 100.0, NS_PER_MS),
@@ -168,10 +170,10 @@ impl Operation {
         }
     }
 
-    pub fn size_rows(&self, op: &'static str) -> impl Iterator<Item = SizeRow> {
+    pub fn size_rows(&self, op: &'static str) -> impl Iterator<Item = RequestSizeRow> {
         self.size_bins.bins().filter_map(move |bin| {
             let (low_kb, high_kb) = (kb(bin.low), bin.high.map(kb));
-            Some(SizeRow {
+            Some(RequestSizeRow {
                 op,
                 bin: size_label(low_kb, high_kb),
                 low_kb,
@@ -209,7 +211,7 @@ impl Operation {
     }
 }
 
-impl Rate {
+impl ThroughputSums {
     #[inline]
     fn add(&mut self, sectors: u64, service_ns: u64, exact: bool) {
         const SCALE: u64 = SECTOR_BYTES * 1_000_000_000;
@@ -257,17 +259,17 @@ fn latency_rows(bins: &LatencyBins, op: &'static str) -> impl Iterator<Item = La
     })
 }
 
-/// One [`Operation`] for each [`Op`].
+/// One [`OperationStatistics`] for each [`Op`].
 #[derive(Clone, Debug)]
-pub(crate) struct Operations(Box<[Operation; Op::ALL.len()]>);
+pub(crate) struct OperationTable(Box<[OperationStatistics; Op::ALL.len()]>);
 
-impl Default for Operations {
+impl Default for OperationTable {
     fn default() -> Self {
-        Self(Box::new(std::array::from_fn(|_| Operation::default())))
+        Self(Box::new(std::array::from_fn(|_| OperationStatistics::default())))
     }
 }
 
-impl Operations {
+impl OperationTable {
     #[inline]
     pub fn add(&mut self, request: &Request) {
         self.0[request.op as usize].add(request);
@@ -279,12 +281,12 @@ impl Operations {
         }
     }
 
-    pub fn of(&self, op: Op) -> &Operation {
+    pub fn of(&self, op: Op) -> &OperationStatistics {
         &self.0[op as usize]
     }
 
     /// Reads and writes together.
-    pub fn data(&self) -> Operation {
+    pub fn data(&self) -> OperationStatistics {
         let mut all = self.of(Op::Read).clone();
         all.merge(self.of(Op::Write));
         all

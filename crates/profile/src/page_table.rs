@@ -14,9 +14,9 @@ const STARTED: u32 = 1 << 31;
 /// The state of one page. Three words hold, from the low end: the time of the last write (47 bits of microseconds, 4 years), a bit for "a
 /// request has started here", and the numbers of writes and reads (24 bits each, saturating at 16,777,215).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Page([u32; 3]);
+pub(crate) struct PageAccessState([u32; 3]);
 
-impl Page {
+impl PageAccessState {
     #[inline]
     pub fn writes(self) -> u32 {
         self.0[1] & COUNT_MAX
@@ -75,7 +75,7 @@ impl Page {
     }
 
     /// Adds the page's state from a later piece of the recording, whose times are `shift_us` later than these.
-    pub fn merge(&mut self, later: Page, shift_us: u64) {
+    pub fn merge(&mut self, later: PageAccessState, shift_us: u64) {
         let writes = self.writes().saturating_add(later.writes()).min(COUNT_MAX);
         let reads = self.reads().saturating_add(later.reads()).min(COUNT_MAX);
         if later.writes() > 0 {
@@ -86,7 +86,7 @@ impl Page {
     }
 }
 
-type Leaf = [Page; LEAF_PAGES as usize];
+type Leaf = [PageAccessState; LEAF_PAGES as usize];
 
 /// The pages of all devices, in two levels. It needs 12 bytes for each page of an allocated leaf.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl PageTable {
     #[cold]
     fn insert(&mut self, space: u32, number: u64) -> u32 {
         if self.used as usize / SLAB_LEAVES == self.slabs.len() {
-            self.slabs.push(vec![[Page::default(); LEAF_PAGES as usize]; SLAB_LEAVES].into());
+            self.slabs.push(vec![[PageAccessState::default(); LEAF_PAGES as usize]; SLAB_LEAVES].into());
         }
         self.used += 1;
         match self.near.get_mut(space as usize) {
@@ -162,7 +162,7 @@ impl PageTable {
     }
 
     /// All pages, in the order of allocation of their leaves.
-    pub fn pages(&self) -> impl Iterator<Item = Page> + '_ {
+    pub fn pages(&self) -> impl Iterator<Item = PageAccessState> + '_ {
         self.slabs.iter().flatten().flatten().copied().filter(|page| !page.is_new())
     }
 }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn counts_times_and_the_start_bit_do_not_disturb_each_other() {
-        let mut page = Page::default();
+        let mut page = PageAccessState::default();
         assert!(page.is_new() && !page.start() && page.start() && page.is_new());
         for at_us in [0, 1, u64::from(u32::MAX), 0x7FFF_FFFF_FFFF, 0x1234_5678_9ABC] {
             page.write(at_us);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn counts_saturate() {
-        let mut page = Page([0, COUNT_MAX, COUNT_MAX]);
+        let mut page = PageAccessState([0, COUNT_MAX, COUNT_MAX]);
         page.write(7);
         page.read();
         assert_eq!((page.writes(), page.reads(), page.last_write_us()), (COUNT_MAX, COUNT_MAX, 7));

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use emmclab_trace::{Op, Request};
 use rustc_hash::FxHashSet;
 
-use crate::bins::{Doubling, pct, time_label};
-use crate::merge::Join;
-use crate::page_table::{LEAF_PAGES, Page, PageTable};
-use crate::report::{HotPagesRow, UpdateRow, WorkingSet};
+use crate::bins::{DoublingBins, pct, time_label};
+use crate::merge_relation::MergeRelation;
+use crate::page_table::{LEAF_PAGES, PageAccessState, PageTable};
+use crate::report::{HotPagesRow, UpdateIntervalRow, WorkingSet};
 
 /// Sectors in a 4 KB page.
 pub(crate) const PAGE_SECTORS: u64 = 8;
@@ -16,14 +16,14 @@ pub(crate) const PAGE_SECTORS: u64 = 8;
 /// and memory.
 const MAX_PAGES: u64 = 1 << 18;
 /// Bins of update intervals from 1 ms to 18 hours, in microseconds.
-type IntervalBins = Doubling<1_000, 28>;
+type IntervalBins = DoublingBins<1_000, 28>;
 /// Percentages of the hottest pages that are reported.
 const HOT_PCT: [u64; 3] = [1, 5, 20];
 
 /// Statistics of pages. Only this part of a profile grows with the trace: by 12 bytes for each 4 KB page of an accessed 512 KB range (so by
 /// 12 bytes for each unique page if they are contiguous), and by some 18 bytes for each start address that is not on a page boundary.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pages {
+pub(crate) struct PageStatistics {
     table: PageTable,
     /// Start addresses that are not on a page boundary, by device.
     odd_starts: BTreeMap<u32, FxHashSet<u64>>,
@@ -38,7 +38,7 @@ pub(crate) struct Pages {
     intervals: IntervalBins,
     untracked: u64,
     /// Pages of other recordings: the number of pages by their number of touches, for reads and writes.
-    others: [BTreeMap<u32, u64>; 2],
+    other_recordings: [BTreeMap<u32, u64>; 2],
 }
 
 /// Numbers of pages that a request is the first to access.
@@ -56,7 +56,7 @@ pub(crate) fn pages_of(request: &Request) -> std::ops::Range<u64> {
     first..end.min(first + MAX_PAGES)
 }
 
-impl Pages {
+impl PageStatistics {
     /// Prefetches the state of the request's first page into the CPU cache. If this is done for many requests in a row, the memory accesses
     /// overlap; one by one they would take half the time of a profile.
     #[inline]
@@ -114,7 +114,7 @@ impl Pages {
 
     /// Adds the pages of another profile. `space_of` maps the other's device numbers to this profile's. The time between updates across the
     /// boundary of two pieces is unknown: such overwrites are counted, but not in the distribution of intervals.
-    pub fn merge(&mut self, other: Self, join: Join, space_of: impl Fn(u32) -> u32) {
+    pub fn merge(&mut self, other: Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         self.address_hits += other.address_hits;
         self.unique += other.unique;
         self.written += other.written;
@@ -123,15 +123,15 @@ impl Pages {
         self.overwrites += other.overwrites;
         self.intervals.merge(&other.intervals);
         self.untracked += other.untracked;
-        for (mine, theirs) in self.others.iter_mut().zip(&other.others) {
+        for (mine, theirs) in self.other_recordings.iter_mut().zip(&other.other_recordings) {
             for (touches, pages) in theirs {
                 *mine.entry(*touches).or_default() += pages;
             }
         }
-        if join == Join::Separate {
+        if join == MergeRelation::Separate {
             for page in other.table.pages() {
-                self.others[0].add_page(page.reads());
-                self.others[1].add_page(page.writes());
+                self.other_recordings[0].add_page(page.reads());
+                self.other_recordings[1].add_page(page.writes());
             }
             return;
         }
@@ -187,13 +187,13 @@ impl Pages {
         })
     }
 
-    pub fn interval_rows(&self) -> Vec<UpdateRow> {
+    pub fn interval_rows(&self) -> Vec<UpdateIntervalRow> {
         let total = self.intervals.total();
         let mut below = 0;
         let rows = self.intervals.bins().take(self.intervals.used().end).filter_map(|bin| {
             below += bin.count;
             let (low_s, high_s) = (bin.low as f64 / 1e6, bin.high.map(|high| high as f64 / 1e6));
-            Some(UpdateRow {
+            Some(UpdateIntervalRow {
                 bin: time_label(low_s, high_s),
                 low_s,
                 high_s,
@@ -207,8 +207,11 @@ impl Pages {
 
     pub fn hot_rows(&self) -> Vec<HotPagesRow> {
         let mut rows = Vec::new();
-        for (op, touches_of) in [(Op::Read, Page::reads as fn(Page) -> u32), (Op::Write, Page::writes)] {
-            let mut pages_by_touches = self.others[op as usize].clone();
+        for (op, touches_of) in [
+            (Op::Read, PageAccessState::reads as fn(PageAccessState) -> u32),
+            (Op::Write, PageAccessState::writes),
+        ] {
+            let mut pages_by_touches = self.other_recordings[op as usize].clone();
             // Most pages have few touches, so these are counted in an array instead of the tree.
             let mut few = vec![0_u64; 1 << 12];
             for touches in self.table.pages().map(touches_of).filter(|touches| *touches > 0) {

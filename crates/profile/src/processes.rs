@@ -1,11 +1,11 @@
 //! I/O by process, and by device.
 
-use emmclab_timeline::{Histogram, Times};
-use emmclab_trace::{NameId, Names, Op, Request};
+use emmclab_timeline::{DurationHistogram, SparseHistogram};
+use emmclab_trace::{NameId, NameTable, Op, Request};
 
 use crate::bins::pct;
 use crate::elapsed;
-use crate::names::NameMap;
+use crate::name_map::NameMap;
 use crate::report::{DeviceRow, ProcessRow, SharePercentile, ShareRow};
 
 /// Maximum number of rows in the table; the other names are combined into one row.
@@ -15,19 +15,19 @@ const TIMED: usize = 1_024;
 
 /// Counts for each name, of processes or of devices.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shares {
+pub(crate) struct IoShareTable {
     names: NameMap,
     /// By index in `names`; the first is for requests without a name.
-    counts: Vec<Share>,
+    counts: Vec<IoShare>,
     /// Response times of reads and writes, for the first [`TIMED`] names.
-    times: Vec<Histogram>,
+    times: Vec<DurationHistogram>,
     /// Response times of all other names.
-    other_times: Histogram,
+    other_times: DurationHistogram,
 }
 
 /// The process ids of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Pids {
+enum ProcessIds {
     #[default]
     None,
     One(i32),
@@ -35,7 +35,7 @@ enum Pids {
     Several,
 }
 
-impl Pids {
+impl ProcessIds {
     #[inline]
     fn add(&mut self, pid: Self) {
         *self = match (*self, pid) {
@@ -47,18 +47,18 @@ impl Pids {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Share {
+struct IoShare {
     reads: u64,
     writes: u64,
     others: u64,
     read_sectors: u64,
     write_sectors: u64,
-    pids: Pids,
+    pids: ProcessIds,
 }
 
-impl Shares {
+impl IoShareTable {
     /// Must be called before requests whose names are in this table are added.
-    pub fn follow(&mut self, names: &Names) {
+    pub fn follow(&mut self, names: &NameTable) {
         self.names.follow(names);
     }
 
@@ -67,7 +67,7 @@ impl Shares {
     pub fn add(&mut self, request: &Request, name: Option<NameId>) {
         let index = self.names.index(name) as usize;
         if index >= self.counts.len() {
-            self.counts.resize(index + 1, Share::default());
+            self.counts.resize(index + 1, IoShare::default());
         }
         let share = &mut self.counts[index];
         match request.op {
@@ -81,7 +81,7 @@ impl Shares {
             }
             _ => share.others += 1,
         }
-        share.pids.add(request.pid.map_or(Pids::Several, Pids::One));
+        share.pids.add(request.pid.map_or(ProcessIds::Several, ProcessIds::One));
         if let (Some(complete), true) = (request.succeeded(), request.op.has_data()) {
             self.times_of(index).add(elapsed(request.arrival, complete));
         }
@@ -89,12 +89,12 @@ impl Shares {
 
     /// The histogram of response times for the name with this index.
     #[inline]
-    fn times_of(&mut self, index: usize) -> &mut Histogram {
+    fn times_of(&mut self, index: usize) -> &mut DurationHistogram {
         if index >= TIMED {
             return &mut self.other_times;
         }
         if index >= self.times.len() {
-            self.times.resize_with(index + 1, Histogram::default);
+            self.times.resize_with(index + 1, DurationHistogram::default);
         }
         &mut self.times[index]
     }
@@ -104,7 +104,7 @@ impl Shares {
         for (theirs, index) in other.counts.iter().zip(&index_of) {
             let index = *index as usize;
             if index >= self.counts.len() {
-                self.counts.resize(index + 1, Share::default());
+                self.counts.resize(index + 1, IoShare::default());
             }
             self.counts[index].add(theirs);
         }
@@ -136,18 +136,18 @@ impl Shares {
             let (x, y) = (self.counts[*a].requests(), self.counts[*b].requests());
             y.cmp(&x).then_with(|| name(*a).cmp(name(*b)))
         });
-        let mut all = Share::default();
+        let mut all = IoShare::default();
         for index in &used {
             all.add(&self.counts[*index]);
         }
         let rest = if used.len() > ROWS { used.split_off(ROWS - 1) } else { Vec::new() };
-        let times = |index: &usize| self.times.get(*index).map(Histogram::times).unwrap_or_default();
+        let times = |index: &usize| self.times.get(*index).map(DurationHistogram::times).unwrap_or_default();
         let mut rows: Vec<_> = used
             .iter()
             .map(|index| (name(*index).to_owned(), self.counts[*index].row(&all, &times(index), percentiles)))
             .collect();
         if !rest.is_empty() {
-            let (mut share, mut others) = (Share::default(), self.other_times.times());
+            let (mut share, mut others) = (IoShare::default(), self.other_times.times());
             for index in &rest {
                 share.add(&self.counts[*index]);
                 others.add(&times(index));
@@ -158,7 +158,7 @@ impl Shares {
     }
 }
 
-impl Share {
+impl IoShare {
     fn requests(&self) -> u64 {
         self.reads + self.writes + self.others
     }
@@ -176,7 +176,7 @@ impl Share {
         self.pids.add(other.pids);
     }
 
-    fn row(&self, all: &Self, times: &Times, percentiles: &[f64]) -> ShareRow {
+    fn row(&self, all: &Self, times: &SparseHistogram, percentiles: &[f64]) -> ShareRow {
         let percentile = |percentile: &f64| SharePercentile {
             percentile: *percentile,
             response_ms: times.percentile_ms(*percentile),
@@ -191,8 +191,8 @@ impl Share {
             data_pct: pct(self.sectors(), all.sectors()).unwrap_or(0.0),
             write_requests_pct: pct(self.writes, self.reads + self.writes),
             pid: match self.pids {
-                Pids::One(pid) => Some(pid),
-                Pids::None | Pids::Several => None,
+                ProcessIds::One(pid) => Some(pid),
+                ProcessIds::None | ProcessIds::Several => None,
             },
             response_mean_ms: times.mean_ms(),
             response_p50_ms: times.percentile_ms(50.0),

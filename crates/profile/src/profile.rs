@@ -3,86 +3,88 @@
 use std::hint::black_box;
 
 use emmclab_cache::{CacheOptions, MissRatios};
-use emmclab_trace::{Activity, Batch, Error, Gaps, Header, Kind, Ledger, Nanos, Op, Request, Result};
+use emmclab_trace::{
+    ArrivalGaps, Batch, Error, ErrorClass, Ledger, Nanos, Op, RecordedActivity, Request, Result, TraceHeader,
+};
 
-use crate::alignment::Alignment;
-use crate::arrivals::Arrivals;
+use crate::address_heatmap::AddressHeatmap;
+use crate::alignment::AlignmentCounters;
+use crate::arrivals::ArrivalCounters;
 use crate::bins::pct;
-use crate::clock::{Jumps, key_figures};
-use crate::findings::{BUFFER_KB, Judged, findings};
-use crate::flags::FlagCounts;
-use crate::fsync::Fsync;
-use crate::histograms::{self, Histogram};
+use crate::clock_jumps::{ProfileClockJumps, key_figures};
+use crate::durability_waits::stall_rows;
+use crate::findings::{BUFFER_KB, FindingValues, findings};
+use crate::flags::FlagCounters;
+use crate::fsync::FsyncProfile;
+use crate::histograms::{self, FixedBinHistogram};
 use crate::journal::JournalCost;
-use crate::locality::Sequences;
-use crate::merge::Join;
-use crate::names::NameMap;
-use crate::operations::{Operation, Operations};
+use crate::locality::SequentialCounters;
+use crate::merge_relation::MergeRelation;
+use crate::name_map::NameMap;
+use crate::operations::{OperationStatistics, OperationTable};
 use crate::options::ProfileOptions;
-use crate::pages::{NewPages, Pages, pages_of};
-use crate::picture::Picture;
-use crate::processes::Shares;
-use crate::queue::Queue;
-use crate::reissues::Reissues;
-use crate::report::{Figures, Locality, ProfileReport, ReissueFigures, Tables};
-use crate::reuse::Reuse;
-use crate::stalls::stall_rows;
-use crate::timeline::Timeline;
-use crate::wake::WakeUp;
+use crate::pages::{NewPages, PageStatistics, pages_of};
+use crate::processes::IoShareTable;
+use crate::queue::QueueStatistics;
+use crate::reissues::ReissueCounters;
+use crate::report::{FigureRows, LocalitySummary, PaperTables, ProfileReport, ReissueFigures};
+use crate::reuse_distance::ReuseDistances;
+use crate::timeline::IoTimeline;
+use crate::wake_up::WakeUpDelays;
 
 /// Number of requests whose pages are prefetched in advance.
 const AHEAD: usize = 64;
 
 /// A profile that is being computed, in one pass over the batches of a trace in order of arrival.
 ///
-/// Its size is bounded, except for [`Pages`], and for [`MissRatios`] if caches are simulated; see there. Two profiles are merged as pieces
-/// of one recording or as separate recordings ([`Join`]).
+/// Its size is bounded, except for [`PageStatistics`], and for [`MissRatios`] if caches are simulated; see there. Two profiles are merged as pieces
+/// of one recording or as separate recordings ([`MergeRelation`]).
 #[derive(Clone, Debug)]
 pub struct Profile {
     options: ProfileOptions,
-    gaps: Gaps,
-    operations: Operations,
-    arrivals: Arrivals,
-    queue: Queue,
-    wake_up: WakeUp,
-    sequences: Sequences,
-    alignment: Alignment,
+    gaps: ArrivalGaps,
+    operations: OperationTable,
+    arrivals: ArrivalCounters,
+    queue: QueueStatistics,
+    wake_up: WakeUpDelays,
+    sequences: SequentialCounters,
+    alignment: AlignmentCounters,
     devices: NameMap,
-    pages: Pages,
-    reuse: Reuse,
-    timeline: Timeline,
-    picture: Picture,
-    processes: Shares,
-    by_device: Shares,
-    reissues: Reissues,
-    flags: FlagCounts,
+    pages: PageStatistics,
+    reuse: ReuseDistances,
+    timeline: IoTimeline,
+    picture: AddressHeatmap,
+    processes: IoShareTable,
+    by_device: IoShareTable,
+    reissues: ReissueCounters,
+    flags: FlagCounters,
     /// The cost of journaling, of traces with block notes.
     journal: JournalCost,
     caches: Option<Box<MissRatios>>,
-    fsync: Option<Box<Fsync>>,
+    fsync: Option<Box<FsyncProfile>>,
 }
 
 impl Profile {
     /// An empty profile.
     pub fn new(options: ProfileOptions) -> Self {
         Self {
-            queue: Queue::new(options.gc),
-            timeline: Timeline::new(options.bin),
+            queue: QueueStatistics::new(options.gc),
+            timeline: IoTimeline::new(options.bin),
             options,
-            gaps: Gaps::default(),
-            operations: Operations::default(),
-            arrivals: Arrivals::default(),
-            wake_up: WakeUp::default(),
-            sequences: Sequences::default(),
-            alignment: Alignment::default(),
+            gaps: ArrivalGaps::default(),
+            operations: OperationTable::default(),
+            arrivals: ArrivalCounters::default(),
+            wake_up: WakeUpDelays::default(),
+            sequences: SequentialCounters::default(),
+            alignment: AlignmentCounters::default(),
             devices: NameMap::default(),
-            pages: Pages::default(),
-            reuse: Reuse::default(),
-            picture: Picture::default(),
-            processes: Shares::default(),
-            by_device: Shares::default(),
-            reissues: Reissues::default(),
-            flags: FlagCounts::default(),
+            pages: PageStatistics::default(),
+            reuse: ReuseDistances::default(),
+            picture: AddressHeatmap::default(),
+            processes: IoShareTable::default(),
+            by_device: IoShareTable::default(),
+            reissues: ReissueCounters::default(),
+            flags: FlagCounters::default(),
             journal: JournalCost::default(),
             caches: None,
             fsync: None,
@@ -92,7 +94,7 @@ impl Profile {
     /// Also simulates caches with the requests.
     ///
     /// # Errors
-    /// [`Kind::Config`] for unknown policies and impossible sizes.
+    /// [`ErrorClass::Config`] for unknown policies and impossible sizes.
     pub fn with_caches(mut self, options: &CacheOptions) -> Result<Self> {
         self.caches = Some(Box::new(MissRatios::new(options)?));
         Ok(self)
@@ -100,8 +102,8 @@ impl Profile {
 
     /// Also divides the waits for durability of this recording into parts. Such a profile is not merged with others.
     #[must_use]
-    pub fn with_waits(mut self, activity: Activity) -> Self {
-        self.fsync = Some(Box::new(Fsync::new(activity)));
+    pub fn with_waits(mut self, activity: RecordedActivity) -> Self {
+        self.fsync = Some(Box::new(FsyncProfile::new(activity)));
         self
     }
 
@@ -171,30 +173,30 @@ impl Profile {
 
     /// Adds another profile.
     ///
-    /// [`Join::Consecutive`]: `other` is the next piece of the same recording. If all requests of this piece are complete before the next
+    /// [`MergeRelation::Consecutive`]: `other` is the next piece of the same recording. If all requests of this piece are complete before the next
     /// one begins, the result is that of one pass, except for three figures that start again in each piece: reuse distances (the first
     /// touch of a page in a piece counts as a first touch), update intervals (an overwrite of a page last written in an earlier piece
     /// counts in `overwrite_pct`, but has no interval), and the growth of the working set (its end is correct). If requests overlap the
     /// boundary, queue depth, no-wait and busy time are computed for each piece separately.
     ///
-    /// [`Join::Separate`]: `other` is another recording. Counts, times and durations are added; addresses, gaps and sequences do not
+    /// [`MergeRelation::Separate`]: `other` is another recording. Counts, times and durations are added; addresses, gaps and sequences do not
     /// continue; figures over time are overlaid from a common start.
     ///
     /// # Errors
-    /// [`Kind::Order`] if the next piece begins before this one ends.
-    pub fn merge(&mut self, other: Self, join: Join) -> Result<()> {
-        if let (Join::Consecutive, Some(last), Some(first)) =
+    /// [`ErrorClass::Order`] if the next piece begins before this one ends.
+    pub fn merge(&mut self, other: Self, join: MergeRelation) -> Result<()> {
+        if let (MergeRelation::Consecutive, Some(last), Some(first)) =
             (join, self.arrivals.last(), other.arrivals.first())
             && first < last
         {
             let message = format!("the next piece begins {} before this one ends", last - first);
-            return Err(Error::new(Kind::Order, message)
+            return Err(Error::new(ErrorClass::Order, message)
                 .hint("merge pieces of a recording in order of time, others as separate recordings"));
         }
-        let aligned = join == Join::Separate;
+        let aligned = join == MergeRelation::Separate;
         match join {
-            Join::Consecutive => self.gaps.join(&other.gaps),
-            Join::Separate => self.gaps.add_recording(&other.gaps),
+            MergeRelation::Consecutive => self.gaps.join(&other.gaps),
+            MergeRelation::Separate => self.gaps.add_recording(&other.gaps),
         }
         let spaces = self.devices.merge(&other.devices);
         let space_of = |space: u32| spaces.get(space as usize).copied().unwrap_or(space);
@@ -214,20 +216,21 @@ impl Profile {
         self.flags.merge(&other.flags);
         self.journal.merge(other.journal, join, space_of);
         if let (Some(mine), Some(theirs)) = (&mut self.caches, other.caches) {
-            mine.merge(*theirs, join == Join::Consecutive);
+            mine.merge(*theirs, join == MergeRelation::Consecutive);
         }
         Ok(())
     }
 
     /// The report on all batches so far. `ledger` and `header` are those of the trace after the end of reading.
-    pub fn finish(&self, ledger: &Ledger, header: &Header) -> ProfileReport {
+    pub fn finish(&self, ledger: &Ledger, header: &TraceHeader) -> ProfileReport {
         let unknown;
         let waits = if header.coarse_clock.is_some() {
             // Without requests, all of this is unknown.
-            unknown = (Queue::new(self.options.gc), WakeUp::default(), Arrivals::default());
-            Waits { queue: &unknown.0, wake_up: &unknown.1, arrivals: &unknown.2 }
+            unknown =
+                (QueueStatistics::new(self.options.gc), WakeUpDelays::default(), ArrivalCounters::default());
+            WaitStatistics { queue: &unknown.0, wake_up: &unknown.1, arrivals: &unknown.2 }
         } else {
-            Waits { queue: &self.queue, wake_up: &self.wake_up, arrivals: &self.arrivals }
+            WaitStatistics { queue: &self.queue, wake_up: &self.wake_up, arrivals: &self.arrivals }
         };
         let all = self.operations.data();
         let tables = self.tables(&all, waits.arrivals);
@@ -240,13 +243,13 @@ impl Profile {
             .collect();
         by_operation.push(all.row("all", percentiles));
         let runs = self.sequences.summary();
-        let jumps = Jumps::new(&self.gaps, header);
+        let jumps = ProfileClockJumps::new(&self.gaps, header);
         let busy_and_idle_s = waits.queue.busy_and_idle_s(u64::MAX);
         let mut report = ProfileReport {
             name: self.options.name.clone(),
             ledger: ledger.clone(),
             // Clock jumps are listed separately.
-            header: Header { clock_jumps: None, ..header.clone() },
+            header: TraceHeader { clock_jumps: None, ..header.clone() },
             clock_jumps: jumps.rows(),
             key_figures: key_figures(
                 &tables,
@@ -259,7 +262,7 @@ impl Profile {
                 .reissued
                 .map(|_| self.reissues.report(reissue_figures(&tables), ledger.dropped_reissues)),
             by_operation,
-            locality: Locality {
+            locality: LocalitySummary {
                 sequential_requests: self.sequences.sequential(),
                 address_hits: self.pages.address_hits(),
                 mean_run_requests: runs.mean_requests,
@@ -279,34 +282,34 @@ impl Profile {
             findings: Vec::new(),
             tables,
         };
-        report.findings = findings(&report, self.judged(&all, &waits));
+        report.findings = findings(&report, self.finding_values(&all, &waits));
         report
     }
 
     /// Histograms of sizes, response times, gaps and reuse distances of all batches so far, in bins that are the same for every trace.
-    pub fn histograms(&self) -> Vec<Histogram> {
+    pub fn histograms(&self) -> Vec<FixedBinHistogram> {
         histograms::of(&self.operations, &self.arrivals, &self.queue, &self.reuse)
     }
 
     /// Values for the findings that are not in a table.
-    fn judged(&self, all: &Operation, waits: &Waits) -> Judged {
-        Judged {
+    fn finding_values(&self, all: &OperationStatistics, waits: &WaitStatistics) -> FindingValues {
+        FindingValues {
             small_pct: pct(all.small_requests(), all.requests()),
             mean_gap_ms: self.arrivals.mean_gap_ms(),
             mean_gap_without_few_ms: self.arrivals.mean_gap_without_few_ms(),
             above_16_ms_pct: waits.arrivals.above_16_ms_pct(),
             buffer_hit_pct: self.reuse.hit_pct(BUFFER_KB),
             blocks_that_fit_without_few: waits.queue.blocks_that_fit_without_few(),
-            sleeps_without_few: waits.wake_up.found_without_few(),
+            sleeps_without_few: waits.wake_up.has_threshold_without_few(),
         }
     }
 
-    fn tables(&self, all: &Operation, arrivals: &Arrivals) -> Tables {
+    fn tables(&self, all: &OperationStatistics, arrivals: &ArrivalCounters) -> PaperTables {
         let (reads, writes) = (self.operations.of(Op::Read), self.operations.of(Op::Write));
         let requests = all.requests();
         let duration_s = self.arrivals.duration_s();
         let per_s = |amount: f64| (duration_s > 0.0).then(|| amount / duration_s);
-        Tables {
+        PaperTables {
             data_size_kb: all.data_kb(),
             requests,
             max_size_kb: all.max_kb(),
@@ -335,12 +338,12 @@ impl Profile {
 
     fn figures(
         &self,
-        all: &Operation,
-        tables: &Tables,
-        waits: &Waits,
-        header: &Header,
+        all: &OperationStatistics,
+        tables: &PaperTables,
+        waits: &WaitStatistics,
+        header: &TraceHeader,
         ledger: &Ledger,
-    ) -> Figures {
+    ) -> FigureRows {
         let by_op = [
             (Op::Read.name(), self.operations.of(Op::Read)),
             (Op::Write.name(), self.operations.of(Op::Write)),
@@ -348,7 +351,7 @@ impl Profile {
         ];
         let origin = self.origin();
         let over_time = self.timeline.rows(origin, self.pages.working_set().unwrap_or_default());
-        Figures {
+        FigureRows {
             throughput_by_size: by_op[..2].iter().flat_map(|(op, own)| own.throughput_rows(op)).collect(),
             size_distribution: by_op.iter().flat_map(|(op, own)| own.size_rows(op)).collect(),
             response_distribution: by_op.iter().flat_map(|(op, own)| own.response_rows(op)).collect(),
@@ -379,14 +382,14 @@ impl Profile {
 }
 
 /// What follows from which request arrived first, and which one waited for another.
-struct Waits<'a> {
-    queue: &'a Queue,
-    wake_up: &'a WakeUp,
-    arrivals: &'a Arrivals,
+struct WaitStatistics<'a> {
+    queue: &'a QueueStatistics,
+    wake_up: &'a WakeUpDelays,
+    arrivals: &'a ArrivalCounters,
 }
 
 /// The figures of Tables III and IV that are changed by re-issues.
-fn reissue_figures(tables: &Tables) -> ReissueFigures {
+fn reissue_figures(tables: &PaperTables) -> ReissueFigures {
     ReissueFigures {
         requests: tables.requests,
         data_size_kb: tables.data_size_kb,

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 use serde::Serialize;
 
 const TABLE_3: &str = include_str!("../../../presets/published/iiswc15_table3_size.csv");
@@ -72,7 +72,7 @@ pub struct Inconsistency {
 /// The published rows, in the paper's order.
 ///
 /// # Errors
-/// [`Kind::Syntax`] or [`Kind::Value`] if the bundled tables are damaged.
+/// [`ErrorClass::Syntax`] or [`ErrorClass::Value`] if the bundled tables are damaged.
 pub fn rows() -> Result<Vec<PublishedRow>> {
     parse(TABLE_3, TABLE_4)
 }
@@ -80,15 +80,15 @@ pub fn rows() -> Result<Vec<PublishedRow>> {
 /// Parses the text of the two tables (CSV with the columns of `presets/published`).
 ///
 /// # Errors
-/// [`Kind::Syntax`] if a column or row is missing, [`Kind::Value`] if a value is not a number.
+/// [`ErrorClass::Syntax`] if a column or row is missing, [`ErrorClass::Value`] if a value is not a number.
 pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
-    let timing = Table::new(table_4)?;
-    let sizes = Table::new(table_3)?;
-    let row = |size: &Record| {
+    let timing = CsvTable::new(table_4)?;
+    let sizes = CsvTable::new(table_3)?;
+    let row = |size: &CsvRecord| {
         let name = size.text("application")?;
         let time = timing.records().find(|time| time.text("application").is_ok_and(|other| other == name));
         let time =
-            time.ok_or_else(|| Error::new(Kind::Syntax, format!("`{name}` has sizes but no timing")))?;
+            time.ok_or_else(|| Error::new(ErrorClass::Syntax, format!("`{name}` has sizes but no timing")))?;
         Ok(PublishedRow {
             name: name.to_owned(),
             kind: size.text("kind")?.to_owned(),
@@ -195,26 +195,26 @@ fn product(a: &RangeInclusive<f64>, b: &RangeInclusive<f64>) -> RangeInclusive<f
 }
 
 /// A CSV table without quotes, like the bundled ones.
-struct Table<'a> {
+struct CsvTable<'a> {
     columns: Vec<&'a str>,
     lines: Vec<&'a str>,
 }
 
-struct Record<'a> {
+struct CsvRecord<'a> {
     columns: &'a [&'a str],
     fields: Vec<&'a str>,
     line: u64,
 }
 
-impl<'a> Table<'a> {
+impl<'a> CsvTable<'a> {
     fn new(text: &'a str) -> Result<Self> {
         let mut lines = text.lines();
-        let head = lines.next().ok_or_else(|| Error::new(Kind::Empty, "the table is empty"))?;
+        let head = lines.next().ok_or_else(|| Error::new(ErrorClass::Empty, "the table is empty"))?;
         Ok(Self { columns: head.split(',').collect(), lines: lines.collect() })
     }
 
-    fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        (2..).zip(&self.lines).filter(|(_, line)| !line.is_empty()).map(|(line, text)| Record {
+    fn records(&self) -> impl Iterator<Item = CsvRecord<'_>> {
+        (2..).zip(&self.lines).filter(|(_, line)| !line.is_empty()).map(|(line, text)| CsvRecord {
             columns: &self.columns,
             fields: text.split(',').collect(),
             line,
@@ -222,18 +222,20 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Record<'_> {
+impl CsvRecord<'_> {
     fn text(&self, column: &str) -> Result<&str> {
         let at = self.columns.iter().position(|name| *name == column);
         at.and_then(|at| self.fields.get(at)).copied().ok_or_else(|| {
-            Error::new(Kind::Syntax, format!("the table has no column `{column}`")).at_line(self.line)
+            Error::new(ErrorClass::Syntax, format!("the table has no column `{column}`")).at_line(self.line)
         })
     }
 
     fn number(&self, column: &str) -> Result<f64> {
         let text = self.text(column)?;
         text.parse().map_err(|_| {
-            Error::new(Kind::Value, "is not a number").of_field(column, 0, text.as_bytes()).at_line(self.line)
+            Error::new(ErrorClass::Value, "is not a number")
+                .of_field(column, 0, text.as_bytes())
+                .at_line(self.line)
         })
     }
 }

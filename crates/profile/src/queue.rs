@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use emmclab_trace::{Largest, MOST_JUMPS, Nanos, Request};
+use emmclab_trace::{LargestValues, MOST_JUMPS, Nanos, Request};
 
-use crate::bins::{Doubling, pct, time_label};
-use crate::merge::Join;
+use crate::bins::{DoublingBins, pct, time_label};
+use crate::merge_relation::MergeRelation;
 use crate::options::GcCost;
 use crate::report::{DepthRow, IdleGapRow, IdleGc, QueueSummary};
 use crate::{FEW_GAPS, elapsed};
@@ -14,15 +14,15 @@ use crate::{FEW_GAPS, elapsed};
 /// Maximum number of unfinished requests that are tracked; it limits memory for traces in which requests never finish.
 const MAX_OUTSTANDING: usize = 1 << 16;
 /// Bins of depths 1, 2, 3-4, ... up to 1,024; depth 0 is counted separately.
-type DepthBins = Doubling<1, 12>;
+type DepthBins = DoublingBins<1, 12>;
 /// Number of bins of idle gaps from 1 ms to 65,536 ms, in nanoseconds.
 pub(crate) const GAP_BINS: usize = 18;
-pub(crate) type GapBins = Doubling<1_000_000, GAP_BINS>;
+pub(crate) type GapBins = DoublingBins<1_000_000, GAP_BINS>;
 
 /// Queue depth, busy time and idle gaps. Depth and idleness are computed from completion times only; a request without one is taken as
 /// complete at its arrival.
 #[derive(Clone, Debug)]
-pub(crate) struct Queue {
+pub(crate) struct QueueStatistics {
     gc: GcCost,
     /// Time to reclaim one block, nanoseconds.
     block_ns: u64,
@@ -40,12 +40,12 @@ pub(crate) struct Queue {
     gaps: GapBins,
     gap_ns: [u128; GAP_BINS],
     gap_blocks: [u64; GAP_BINS],
-    longest: Largest<(), { MOST_JUMPS + 1 }>,
+    longest: LargestValues<(), { MOST_JUMPS + 1 }>,
 }
 
 /// The state of the queue at an arrival.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct QueueAtArrival {
     /// Number of unfinished requests; `None` if this request's own completion is unknown.
     pub depth: Option<u64>,
     /// Whether no request is unfinished.
@@ -54,7 +54,7 @@ pub(crate) struct Found {
     pub gap_ns: Option<u64>,
 }
 
-impl Queue {
+impl QueueStatistics {
     pub fn new(gc: GcCost) -> Self {
         Self {
             gc,
@@ -72,12 +72,12 @@ impl Queue {
             gaps: GapBins::default(),
             gap_ns: [0; GAP_BINS],
             gap_blocks: [0; GAP_BINS],
-            longest: Largest::default(),
+            longest: LargestValues::default(),
         }
     }
 
     #[inline]
-    pub fn add(&mut self, request: &Request) -> Found {
+    pub fn add(&mut self, request: &Request) -> QueueAtArrival {
         let arrival = request.arrival;
         self.first_arrival.get_or_insert(arrival);
         let idle = self.busy_until.is_none_or(|end| arrival >= end);
@@ -87,7 +87,7 @@ impl Queue {
         }
         let Some(complete) = request.complete else {
             self.busy_until = self.busy_until.map(|end| end.max(arrival));
-            return Found { depth: None, idle, gap_ns };
+            return QueueAtArrival { depth: None, idle, gap_ns };
         };
         let complete = complete.max(arrival);
         let depth = if idle {
@@ -112,7 +112,7 @@ impl Queue {
         } else {
             self.capped = true;
         }
-        Found { depth: Some(depth), idle, gap_ns }
+        QueueAtArrival { depth: Some(depth), idle, gap_ns }
     }
 
     /// Number of requests that are unfinished at this time; removes finished ones.
@@ -133,9 +133,9 @@ impl Queue {
     }
 
     /// Adds another queue; returns the idle gap at the boundary of two pieces.
-    pub fn merge(&mut self, other: Self, join: Join) -> Option<u64> {
+    pub fn merge(&mut self, other: Self, join: MergeRelation) -> Option<u64> {
         let gap_ns = match (join, self.busy_until, other.first_arrival) {
-            (Join::Consecutive, Some(end), Some(first)) if first > end => Some(elapsed(end, first)),
+            (MergeRelation::Consecutive, Some(end), Some(first)) if first > end => Some(elapsed(end, first)),
             _ => None,
         };
         if let Some(gap_ns) = gap_ns {
@@ -155,7 +155,7 @@ impl Queue {
             self.gap_blocks[index] += other.gap_blocks[index];
         }
         self.first_arrival = self.first_arrival.or(other.first_arrival);
-        if join == Join::Consecutive || self.busy_until.is_none() {
+        if join == MergeRelation::Consecutive || self.busy_until.is_none() {
             self.busy_until = self.busy_until.max(other.busy_until);
             self.outstanding.extend(other.outstanding);
         }

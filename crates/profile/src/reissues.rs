@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use emmclab_trace::{Flags, NameId, Nanos, Op, Request, Sector};
+use emmclab_trace::{NameId, Nanos, Op, Request, RequestFlags, Sector};
 
 use crate::bins::pct;
 use crate::elapsed;
-use crate::locality::Sequences;
-use crate::merge::Join;
-use crate::report::{ReissueFigures, ReissueRow, Reissues as Report};
+use crate::locality::SequentialCounters;
+use crate::merge_relation::MergeRelation;
+use crate::report::{ReissueFigures, ReissueRow, ReissueSummary as Report};
 
 /// Maximum time until a request is issued again, which is the longest window that can be set for reading.
 const WITHIN_NS: u64 = 1_000_000_000;
@@ -28,22 +28,22 @@ const STEPS: usize = (WITHIN_NS / STEP_NS) as usize;
 
 /// Counts of re-issues, in bounded memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Reissues {
+pub(crate) struct ReissueCounters {
     /// Requests that may be issued again, the oldest first.
-    recent: VecDeque<First>,
+    recent: VecDeque<FirstIssue>,
     last: Option<Nanos>,
     requests: [u64; BINS],
-    again: [u64; BINS],
+    reissues_by_bin: [u64; BINS],
     /// Counts of the time from the first issue to the second by steps, up to the largest that occurs.
-    after: Vec<u64>,
-    all: u64,
+    first_to_second: Vec<u64>,
+    requests_in_total: u64,
     reissued: u64,
-    without: Without,
+    without_reissues: FiguresWithoutReissues,
 }
 
 /// A request, with the bin of the idle time before it.
 #[derive(Clone, Copy, Debug)]
-struct First {
+struct FirstIssue {
     arrival: Nanos,
     sector: Sector,
     sectors: u32,
@@ -54,41 +54,41 @@ struct First {
 
 /// The figures without re-issues.
 #[derive(Clone, Debug, Default)]
-struct Without {
+struct FiguresWithoutReissues {
     requests: u64,
     writes: u64,
     sectors: u64,
     address_hits: u64,
-    sequences: Sequences,
+    sequences: SequentialCounters,
 }
 
-impl Default for Reissues {
+impl Default for ReissueCounters {
     fn default() -> Self {
         Self {
             recent: VecDeque::new(),
             last: None,
             requests: [0; BINS],
-            again: [0; BINS],
-            after: Vec::new(),
-            all: 0,
+            reissues_by_bin: [0; BINS],
+            first_to_second: Vec::new(),
+            requests_in_total: 0,
             reissued: 0,
-            without: Without::default(),
+            without_reissues: FiguresWithoutReissues::default(),
         }
     }
 }
 
-impl Reissues {
+impl ReissueCounters {
     /// Adds a request; `address_hit` is set if its first sector was the first sector of an earlier request.
     #[inline]
     pub fn add(&mut self, request: &Request, space: u32, address_hit: bool) {
         let before = self.last.replace(request.arrival);
-        self.all += 1;
-        if request.flags.contains(Flags::REISSUED) {
+        self.requests_in_total += 1;
+        if request.flags.contains(RequestFlags::REISSUED) {
             self.reissued += 1;
             self.add_second(request);
             return;
         }
-        self.without.add(request, space, address_hit);
+        self.without_reissues.add(request, space, address_hit);
         let Some(before) = before else { return };
         let bin = bin_of(elapsed(before, request.arrival));
         self.requests[bin] += 1;
@@ -98,33 +98,33 @@ impl Reissues {
             self.recent.pop_front();
         }
         let Request { arrival, sector, sectors, device, op, .. } = *request;
-        self.recent.push_back(First { arrival, sector, sectors, device, op, bin: bin as u8 });
+        self.recent.push_back(FirstIssue { arrival, sector, sectors, device, op, bin: bin as u8 });
     }
 
     /// Finds the first issue of a request that was issued again.
     fn add_second(&mut self, second: &Request) {
-        let same = |first: &&First| {
+        let same = |first: &&FirstIssue| {
             (first.sector, first.sectors, first.op, first.device)
                 == (second.sector, second.sectors, second.op, second.device)
         };
         if let Some(first) = self.recent.iter().rev().find(same) {
-            self.again[first.bin as usize] += 1;
+            self.reissues_by_bin[first.bin as usize] += 1;
             let step = (elapsed(first.arrival, second.arrival) / STEP_NS) as usize;
-            self.after.resize(self.after.len().max(step.min(STEPS) + 1), 0);
-            self.after[step.min(STEPS)] += 1;
+            self.first_to_second.resize(self.first_to_second.len().max(step.min(STEPS) + 1), 0);
+            self.first_to_second[step.min(STEPS)] += 1;
         }
     }
 
-    pub fn merge(&mut self, other: Self, join: Join, space_of: impl Fn(u32) -> u32) {
+    pub fn merge(&mut self, other: Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         let add = |mine: &mut [u64], theirs: &[u64]| mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
         add(&mut self.requests, &other.requests);
-        add(&mut self.again, &other.again);
-        self.after.resize(self.after.len().max(other.after.len()), 0);
-        add(&mut self.after, &other.after);
-        self.all += other.all;
+        add(&mut self.reissues_by_bin, &other.reissues_by_bin);
+        self.first_to_second.resize(self.first_to_second.len().max(other.first_to_second.len()), 0);
+        add(&mut self.first_to_second, &other.first_to_second);
+        self.requests_in_total += other.requests_in_total;
         self.reissued += other.reissued;
-        self.without.merge(&other.without, join, space_of);
-        if other.all > 0 {
+        self.without_reissues.merge(&other.without_reissues, join, space_of);
+        if other.requests_in_total > 0 {
             (self.recent, self.last) = (other.recent, other.last);
         }
     }
@@ -134,12 +134,12 @@ impl Reissues {
         let (awake_ms, asleep_ms) = self.edges();
         Report {
             reissued: self.reissued,
-            reissued_pct: pct(self.reissued, self.all),
+            reissued_pct: pct(self.reissued, self.requests_in_total),
             dropped,
             awake_up_to_ms: awake_ms,
             asleep_from_ms: asleep_ms,
             median_until_again_ms: self.median_until_again_ms(),
-            figures_without: (self.reissued > 0).then(|| self.without.figures(&figures)),
+            figures_without: (self.reissued > 0).then(|| self.without_reissues.figures(&figures)),
             figures,
         }
     }
@@ -148,7 +148,7 @@ impl Reissues {
     /// step.
     fn edges(&self) -> (Option<u64>, Option<u64>) {
         let judged = |bin: &usize| self.requests[*bin] >= ENOUGH;
-        let share = |bin: usize| 100.0 * self.again[bin] as f64 / self.requests[bin] as f64;
+        let share = |bin: usize| 100.0 * self.reissues_by_bin[bin] as f64 / self.requests[bin] as f64;
         let awake = (0..BINS).filter(judged).take_while(|bin| share(*bin) <= AWAKE_PCT).last();
         let asleep = (0..BINS).rev().filter(judged).take_while(|bin| share(*bin) >= ASLEEP_PCT).last();
         // If all bins are alike, neither is found.
@@ -156,9 +156,9 @@ impl Reissues {
     }
 
     fn median_until_again_ms(&self) -> Option<f64> {
-        let all: u64 = self.after.iter().sum();
+        let all: u64 = self.first_to_second.iter().sum();
         let mut seen = 0;
-        let step = self.after.iter().position(|count| {
+        let step = self.first_to_second.iter().position(|count| {
             seen += count;
             all > 0 && 2 * seen >= all
         })?;
@@ -167,7 +167,7 @@ impl Reissues {
 
     /// Percentages of re-issues by idle time; empty if no request was issued again.
     pub fn rows(&self) -> Vec<ReissueRow> {
-        if self.again.iter().all(|count| *count == 0) {
+        if self.reissues_by_bin.iter().all(|count| *count == 0) {
             return Vec::new();
         }
         (0..BINS)
@@ -182,8 +182,8 @@ impl Reissues {
                     low_ms,
                     high_ms,
                     requests: self.requests[bin],
-                    reissued: self.again[bin],
-                    pct: pct(self.again[bin], self.requests[bin])?,
+                    reissued: self.reissues_by_bin[bin],
+                    pct: pct(self.reissues_by_bin[bin], self.requests[bin])?,
                 })
             })
             .collect()
@@ -196,7 +196,7 @@ fn bin_of(idle_ns: u64) -> usize {
     EDGES_MS.iter().position(|edge| idle_ns <= edge * 1_000_000).unwrap_or(BINS - 1)
 }
 
-impl Without {
+impl FiguresWithoutReissues {
     #[inline]
     fn add(&mut self, request: &Request, space: u32, address_hit: bool) {
         if !request.op.has_data() {
@@ -209,7 +209,7 @@ impl Without {
         self.sequences.add(request, space);
     }
 
-    fn merge(&mut self, other: &Self, join: Join, space_of: impl Fn(u32) -> u32) {
+    fn merge(&mut self, other: &Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         self.requests += other.requests;
         self.writes += other.writes;
         self.sectors += other.sectors;

@@ -1,6 +1,6 @@
 //! I/O, queue depth and working set over time.
 
-use emmclab_timeline::{BinWidth, Cell, OverTime, OverTimeBin, OverTimeRow, Side};
+use emmclab_timeline::{BinContent, BinWidth, DataDirection, OverTimeBin, OverTimeRow, RequestsOverTime};
 use emmclab_trace::{Nanos, Op, Request};
 
 use crate::elapsed;
@@ -9,11 +9,11 @@ use crate::report::{DepthTimeRow, IoTimeRow, WorkingSet, WorkingSetRow};
 
 /// Counts of the requests in time bins.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline(OverTime<Activity>);
+pub(crate) struct IoTimeline(RequestsOverTime<TimelineBin>);
 
 /// The counts of a bin in addition to reads and writes.
 #[derive(Clone, Debug, Default)]
-struct Activity {
+struct TimelineBin {
     others: u64,
     new_pages: u64,
     new_written: u64,
@@ -22,7 +22,7 @@ struct Activity {
     depth_max: u64,
 }
 
-impl Cell for Activity {
+impl BinContent for TimelineBin {
     fn add(&mut self, other: &Self) {
         self.others += other.others;
         self.new_pages += other.new_pages;
@@ -33,8 +33,8 @@ impl Cell for Activity {
     }
 }
 
-fn is_used(bin: &OverTimeBin<Activity>) -> bool {
-    bin.requests(Side::Read) + bin.requests(Side::Write) + bin.extra.others > 0
+fn is_used(bin: &OverTimeBin<TimelineBin>) -> bool {
+    bin.requests(DataDirection::Read) + bin.requests(DataDirection::Write) + bin.extra.others > 0
 }
 
 /// The rows of all figures over time.
@@ -45,17 +45,17 @@ pub(crate) struct TimelineRows {
     pub working_set: Vec<WorkingSetRow>,
 }
 
-impl Timeline {
+impl IoTimeline {
     pub fn new(width: BinWidth) -> Self {
-        Self(OverTime::new(width))
+        Self(RequestsOverTime::new(width))
     }
 
     /// Adds a request: data and response time of a read or write, or the count of another operation.
     #[inline]
     pub fn add_data(&mut self, request: &Request) {
         let side = match request.op {
-            Op::Read => Side::Read,
-            Op::Write => Side::Write,
+            Op::Read => DataDirection::Read,
+            Op::Write => DataDirection::Write,
             _ => {
                 self.0.extra(request.arrival).others += 1;
                 return;
@@ -89,7 +89,7 @@ impl Timeline {
         let (mut unique, mut written) = (0, 0);
         let bins = self.0.bins();
         for (time_s, width_s, bin) in bins.iter(origin).filter(|(_, _, bin)| is_used(bin)) {
-            let Activity { others, new_pages, new_written, depth_known, depth_sum, depth_max } = bin.extra;
+            let TimelineBin { others, new_pages, new_written, depth_known, depth_sum, depth_max } = bin.extra;
             rows.io.push(IoTimeRow { data: OverTimeRow::new(time_s, width_s, bin), others });
             if depth_known > 0 {
                 let mean_depth = depth_sum as f64 / depth_known as f64;

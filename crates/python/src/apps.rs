@@ -4,42 +4,42 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use emmclab_apps::{
-    HostSetup, LearnOptions, Program, RunOptions, State, WhatIf, learn, prepare_live, preset_names,
-    preset_text, run_live, run_simulated,
+    AppProgram, HostSetup, LearnOptions, ProgramRunOptions, ThreadState, WhatIfTarget, learn, prepare_live,
+    preset_names, preset_text, run_live, run_simulated,
 };
-use emmclab_replay::{ClosedLoop, Recorder, ReplayOptions, RequestRows, RunTracks, Simulation};
+use emmclab_replay::{ClosedLoop, ReplayOptions, RequestRows, RunRecorder, RunTracks, Simulation};
 use emmclab_trace::{Error, InputFile, Nanos, SECTOR_BYTES};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::errors::run;
-use crate::given::Given;
 use crate::json::to_json;
-use crate::simulate::{Layers, PyDeviceConfig, store, under_layers};
+use crate::options::OptionsFromPython;
+use crate::simulate::{LayerOptionList, PyDeviceConfig, store, under_layers};
 
 /// An application as a program.
 #[pyclass(name = "Program", module = "emmclab._core", frozen)]
-pub(crate) struct PyProgram(Program);
+pub(crate) struct PyProgram(AppProgram);
 
 #[pymethods]
 impl PyProgram {
     /// An application that comes with emmclab.
     #[staticmethod]
     fn preset(py: Python<'_>, name: &str) -> PyResult<Self> {
-        run(py, || Program::preset(name)).map(Self)
+        run(py, || AppProgram::preset(name)).map(Self)
     }
 
     /// An application from a TOML file.
     #[staticmethod]
     fn file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        run(py, || Program::from_file(&path)).map(Self)
+        run(py, || AppProgram::from_file(&path)).map(Self)
     }
 
     /// This application, run together with others; the user waits for this one.
     fn beside(&self, py: Python<'_>, others: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
-        let others: Vec<Program> = others.iter().map(|other| other.0.clone()).collect();
-        run(py, || self.0.clone().beside(&others)).map(Self)
+        let others: Vec<AppProgram> = others.iter().map(|other| other.0.clone()).collect();
+        run(py, || self.0.clone().combined_with(&others)).map(Self)
     }
 
     /// Its name.
@@ -91,7 +91,7 @@ impl PyHostSetup {
 
     /// Its mounted partitions on a device of this many bytes, as JSON: name, file system, first sector and sectors.
     fn places(&self, py: Python<'_>, capacity: u64) -> PyResult<String> {
-        run(py, || to_json(&self.0.places(capacity / SECTOR_BYTES)?))
+        run(py, || to_json(&self.0.partition_extents(capacity / SECTOR_BYTES)?))
     }
 
     /// Maximum number of bytes of its page cache that may be dirty.
@@ -127,7 +127,7 @@ pub(crate) fn app_presets() -> Vec<&'static str> {
 /// The states of a thread: the name in results, and the description in words.
 #[pyfunction]
 pub(crate) fn app_states() -> Vec<(&'static str, &'static str)> {
-    State::ALL.into_iter().map(|state| (state.name(), state.words())).collect()
+    ThreadState::ALL.into_iter().map(|state| (state.name(), state.description())).collect()
 }
 
 /// The file of an application that comes with emmclab.
@@ -145,13 +145,13 @@ pub(crate) fn host_presets() -> Vec<&'static str> {
 /// The JSON Schema of a program file.
 #[pyfunction]
 pub(crate) fn app_schema(py: Python<'_>) -> PyResult<String> {
-    run(py, || to_json(&Program::json_schema()))
+    run(py, || to_json(&AppProgram::json_schema()))
 }
 
 /// The options of a program's run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Options {
+pub(crate) struct RunOptionsInput {
     network: String,
     seed: u64,
     limit_s: u32,
@@ -162,9 +162,9 @@ pub(crate) struct Options {
     synced: Option<Vec<String>>,
 }
 
-impl Options {
+impl RunOptionsInput {
     /// The host with the chosen file systems and syncs, and the options of the run.
-    fn checked(self, host: &HostSetup) -> Result<(HostSetup, RunOptions), Error> {
+    fn checked(self, host: &HostSetup) -> Result<(HostSetup, ProgramRunOptions), Error> {
         let mut host = host.clone();
         for choice in &self.filesystems {
             host.set_filesystem(choice)?;
@@ -172,11 +172,15 @@ impl Options {
         if let Some(classes) = &self.synced {
             host.keep_syncs(classes)?;
         }
-        let options = RunOptions {
+        let options = ProgramRunOptions {
             network: self.network,
             seed: self.seed,
             limit: Nanos::from_secs(self.limit_s.into()),
-            what_if: self.what_if.iter().map(|part| part.parse()).collect::<Result<Vec<WhatIf>, _>>()?,
+            what_if: self
+                .what_if
+                .iter()
+                .map(|part| part.parse())
+                .collect::<Result<Vec<WhatIfTarget>, _>>()?,
         };
         Ok((host, options))
     }
@@ -193,11 +197,11 @@ pub(crate) fn run_app(
     program: &PyProgram,
     host: &PyHostSetup,
     config: &PyDeviceConfig,
-    options: Given<Options>,
-    replay: Given<ReplayOptions>,
+    options: OptionsFromPython<RunOptionsInput>,
+    replay: OptionsFromPython<ReplayOptions>,
     images: Option<PathBuf>,
     images_limit: Option<u64>,
-    layers: Option<Layers>,
+    layers: Option<LayerOptionList>,
     second: Option<&PyDeviceConfig>,
     perfetto: Option<PathBuf>,
     events: Option<PathBuf>,
@@ -215,7 +219,8 @@ pub(crate) fn run_app(
         if let Some(tracks) = &mut tracks {
             tracks.begin(config.settings().name(), simulation.device(), Nanos::ZERO)?;
         }
-        let device = ClosedLoop::recorded(simulation, Recorder { rows, tracks, ..Recorder::default() });
+        let device =
+            ClosedLoop::with_recorder(simulation, RunRecorder { rows, tracks, ..RunRecorder::default() });
         let (app, device) = run_simulated(&program.0, &host, device, &options, about.as_deref())?;
         to_json(&json!({ "app": app, "device": device }))
     })
@@ -243,7 +248,7 @@ pub(crate) fn run_app_live(
     host: &PyHostSetup,
     capacity: u64,
     folders: Vec<PathBuf>,
-    options: Given<Options>,
+    options: OptionsFromPython<RunOptionsInput>,
 ) -> PyResult<String> {
     run(py, || {
         let (host, options) = options.0.checked(&host.0)?;

@@ -1,6 +1,6 @@
 //! A run of requests, shared with Arrow.
 
-use emmclab_trace::{Batch, BlockNote, Column, Flags};
+use emmclab_trace::{Batch, BlockNote, RequestFlags, TraceColumn};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
@@ -42,7 +42,7 @@ impl PyBatch {
 impl PyBatch {
     fn row<'py>(&self, py: Python<'py>, i: usize) -> PyResult<Bound<'py, PyDict>> {
         let request = self.0.get(i);
-        let flags: Vec<&str> = Flags::NAMES
+        let flags: Vec<&str> = RequestFlags::NAMES
             .into_iter()
             .enumerate()
             .filter(|(bit, _)| request.flags.0 & (1 << bit) != 0)
@@ -65,12 +65,12 @@ impl PyBatch {
             let notes = self.0.notes(i);
             let column = |of: fn(&BlockNote) -> Option<u64>| -> Vec<_> { notes.iter().map(of).collect() };
             let roles: Vec<&str> = notes.iter().map(|note| note.role.name()).collect();
-            out.set_item(Column::Role.name(), roles)?;
-            out.set_item(Column::RoleSectors.name(), column(|note| Some(note.sectors.into())))?;
-            out.set_item(Column::HomeSector.name(), column(|note| note.home))?;
+            out.set_item(TraceColumn::Role.name(), roles)?;
+            out.set_item(TraceColumn::RoleSectors.name(), column(|note| Some(note.sectors.into())))?;
+            out.set_item(TraceColumn::HomeSector.name(), column(|note| note.home))?;
             let changed = column(|note| note.changed.map(|changed| changed.len().into()));
-            out.set_item(Column::ChangedSectors.name(), changed)?;
-            out.set_item(Column::Transaction.name(), column(|note| note.transaction.map(u64::from)))?;
+            out.set_item(TraceColumn::ChangedSectors.name(), changed)?;
+            out.set_item(TraceColumn::Transaction.name(), column(|note| note.transaction.map(u64::from)))?;
         }
         Ok(out)
     }

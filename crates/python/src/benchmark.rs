@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_synth::benchmarks::{BENCHMARKS, Benchmark};
-use emmclab_trace::{Error, Header, Kind, Ledger, Recorded};
+use emmclab_trace::{Error, ErrorClass, Ledger, RecordedFeatures, TraceHeader};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -20,7 +20,7 @@ pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str, Vec<&'static
 /// A benchmark as a stream of batches, with the methods of a reader.
 #[pyclass(name = "Benchmark", module = "emmclab._core")]
 pub(crate) struct PyBenchmark {
-    made: u64,
+    requests_generated: u64,
     /// The mutex is there only to make the class shareable, and is never contended.
     stream: Mutex<Benchmark>,
 }
@@ -32,7 +32,7 @@ impl PyBenchmark {
     #[pyo3(signature = (name, *, seed=0, requests=None))]
     fn new(py: Python<'_>, name: &str, seed: u64, requests: Option<u64>) -> PyResult<Self> {
         let stream = run(py, || Benchmark::new(name, seed, requests))?;
-        Ok(Self { made: 0, stream: Mutex::new(stream) })
+        Ok(Self { requests_generated: 0, stream: Mutex::new(stream) })
     }
 
     /// The next batch, or None at the end.
@@ -40,35 +40,38 @@ impl PyBenchmark {
         py.check_signals()?;
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         let batch = py.detach(|| stream.next());
-        self.made += batch.as_ref().map_or(0, |batch| batch.len() as u64);
+        self.requests_generated += batch.as_ref().map_or(0, |batch| batch.len() as u64);
         Ok(batch.map(PyBatch))
     }
 
     /// The requests made so far.
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
+        ledger_to_python(
+            py,
+            &Ledger { seen: self.requests_generated, kept: self.requests_generated, ..Ledger::default() },
+        )
     }
 
     /// The header, which states that the trace is synthetic.
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let header = Header {
+        let header = TraceHeader {
             format: "synthetic".to_owned(),
-            recorded: Some(Recorded::ALL),
+            recorded: Some(RecordedFeatures::ALL),
             clock: "relative".to_owned(),
-            ..Header::default()
+            ..TraceHeader::default()
         };
         header_to_python(py, &header)
     }
 
     /// Number of requests made so far; the total is not known.
     fn progress(&self) -> (u64, Option<u64>) {
-        (self.made, None)
+        (self.requests_generated, None)
     }
 
     /// Refuses to repeat a benchmark, which is not a recording.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
-            Err(Error::new(Kind::Unsupported, format!("a benchmark cannot be repeated {passes} times"))
+            Err(Error::new(ErrorClass::Unsupported, format!("a benchmark cannot be repeated {passes} times"))
                 .hint("take another one, or record a trace"))
         })
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use emmclab_calibrate::{CalibrateOptions, calibrate, samples_of_fio, samples_of_traces};
-use emmclab_trace::Combiner;
+use emmclab_trace::TraceCombiner;
 use pyo3::prelude::*;
 
 use crate::errors::run;
@@ -23,7 +23,7 @@ pub(crate) fn calibrate_trace(
 ) -> PyResult<String> {
     let inputs = PyReader::inputs_of_one_device(&[reader]);
     run(py, || {
-        let samples = samples_of_traces(&mut Combiner::open(inputs, 1)?, skip_packed)?;
+        let samples = samples_of_traces(&mut TraceCombiner::open(inputs, 1)?, skip_packed)?;
         to_json(&calibrate(&samples, &CalibrateOptions { name, source, capacity_gb, seed })?)
     })
 }

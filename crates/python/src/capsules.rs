@@ -41,9 +41,9 @@ pub(crate) fn export_batch(py: Python<'_>, record: RecordBatch) -> PyResult<Boun
 }
 
 /// Record batches of any object with `__arrow_c_stream__` or `__arrow_c_array__`.
-pub(crate) struct AnyRecords(pub(crate) Box<dyn RecordBatchReader + Send>);
+pub(crate) struct ArrowRecordSource(pub(crate) Box<dyn RecordBatchReader + Send>);
 
-impl<'py> FromPyObject<'_, 'py> for AnyRecords {
+impl<'py> FromPyObject<'_, 'py> for ArrowRecordSource {
     type Error = PyErr;
 
     fn extract(table: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {

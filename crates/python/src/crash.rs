@@ -6,19 +6,19 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use emmclab_crash::log::{Port, dm};
+use emmclab_crash::log::{CommandPort, dm_log_writes};
 use emmclab_crash::{
-    Broken, ExploreOptions, Explorer, HostView, Judge, KnownReads, Level, Lines, Problem, Recovered, Run,
-    State, Ways, What, journal_rules,
+    ChoiceMethods, CrashLogIndex, CrashState, CutLines, ExploreOptions, Explorer, HostView, PromiseLevel,
+    PromiseViolation, RecoveredState, RecoveryReadCache, RunEvent, StateJudge, StateViolation, journal_rules,
 };
-use emmclab_trace::{AtomicFile, Error, Kind, SECTOR_BYTES, open_seekable};
+use emmclab_trace::{AtomicFile, Error, ErrorClass, SECTOR_BYTES, open_seekable};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::{Deserialize, Serialize};
 
 use crate::errors::{run, to_python};
-use crate::given::Given;
 use crate::json::to_json;
+use crate::options::OptionsFromPython;
 
 /// For each node below a folder: path, kind, inode, links, contents, and extended attributes by name.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
@@ -36,11 +36,11 @@ type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 /// A log of a run, indexed.
 #[pyclass(name = "CrashRun", module = "emmclab._core", frozen)]
 pub(crate) struct PyCrashRun {
-    run: Arc<Run>,
+    run: Arc<CrashLogIndex>,
 }
 
 #[derive(Serialize)]
-struct Facts<'a> {
+struct CrashRunFacts<'a> {
     identity: String,
     device: &'a str,
     lies: &'a str,
@@ -57,7 +57,7 @@ struct Facts<'a> {
 /// The options of an exploration, as passed by Python.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+struct ExploreOptionsInput {
     cuts: usize,
     states: String,
     seed: u64,
@@ -65,19 +65,19 @@ struct Options {
     from_mark: Option<String>,
     only: Option<(usize, Option<u32>)>,
     share: (u64, u64),
-    lines: Option<LinesGiven>,
+    lines: Option<WorkloadLineInput>,
 }
 
 /// The meaning of a workload's lines, as passed by Python.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LinesGiven {
+struct WorkloadLineInput {
     first: Vec<Vec<usize>>,
     idle: Vec<usize>,
 }
 
 #[derive(Serialize)]
-struct Chosen<'a> {
+struct CrashStateSummary<'a> {
     cut: usize,
     number: u32,
     index: u64,
@@ -85,27 +85,27 @@ struct Chosen<'a> {
     way: &'a str,
     acknowledged: usize,
     /// The first promise of the device that is broken.
-    problem: Option<Told>,
+    problem: Option<PromiseBreach>,
 }
 
 /// A promise that is broken, for Python.
 #[derive(Serialize)]
-struct Told {
+struct PromiseBreach {
     level: &'static str,
     promise: &'static str,
     detail: String,
 }
 
-impl From<Problem> for Told {
-    fn from(problem: Problem) -> Self {
+impl From<StateViolation> for PromiseBreach {
+    fn from(problem: StateViolation) -> Self {
         Self { level: problem.level.name(), promise: problem.promise, detail: problem.detail }
     }
 }
 
-impl Told {
-    fn of_device(broken: &Broken, run: &Run) -> Self {
-        let Broken { promise, sector, sectors, version, found } = broken;
-        let number = |version: u64| run.commands(Port::Device)[version as usize - 1].number;
+impl PromiseBreach {
+    fn of_device(broken: &PromiseViolation, run: &CrashLogIndex) -> Self {
+        let PromiseViolation { promise, sector, sectors, version, present: found } = broken;
+        let number = |version: u64| run.commands(CommandPort::Device)[version as usize - 1].number;
         let held = match found {
             0 => "nothing newer than the beginning".to_owned(),
             found => format!("the data of command {}", number(*found)),
@@ -114,7 +114,7 @@ impl Told {
         let detail = format!(
             "{sectors} sectors from {sector} on contain {held}; the data of command {promised} is promised"
         );
-        Self { level: Level::Device.name(), promise: promise.name(), detail }
+        Self { level: PromiseLevel::Device.name(), promise: promise.name(), detail }
     }
 }
 
@@ -126,7 +126,7 @@ impl PyCrashRun {
     #[pyo3(signature = (path, *, sectors=None, base=None))]
     fn new(py: Python<'_>, path: PathBuf, sectors: Option<u64>, base: Option<PathBuf>) -> PyResult<Self> {
         run(py, || {
-            let read = if Run::is_dm(&path)? {
+            let read = if CrashLogIndex::is_dm(&path)? {
                 let sectors = match (sectors, &base) {
                     (Some(sectors), _) => sectors,
                     (None, Some(base)) => {
@@ -135,16 +135,16 @@ impl PyCrashRun {
                     }
                     (None, None) => {
                         return Err(Error::new(
-                            Kind::Config,
+                            ErrorClass::Config,
                             "a log of dm-log-writes does not contain the size of the device",
                         )
                         .in_file(&path)
                         .hint("name its image before the log: --base IMAGE"));
                     }
                 };
-                Run::open_dm(&path, sectors, base.as_deref())?
+                CrashLogIndex::open_dm(&path, sectors, base.as_deref())?
             } else {
-                Run::open(&path)?
+                CrashLogIndex::open(&path)?
             };
             Ok(Self { run: Arc::new(read) })
         })
@@ -154,7 +154,7 @@ impl PyCrashRun {
     fn facts(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
             let header = self.run.header();
-            to_json(&Facts {
+            to_json(&CrashRunFacts {
                 identity: format!("{:016x}", self.run.identity()),
                 device: &header.device.name,
                 lies: &header.device.lies,
@@ -162,7 +162,7 @@ impl PyCrashRun {
                 writer: &header.writer,
                 bytes: header.all_sectors().saturating_mul(SECTOR_BYTES),
                 moments: self.run.moments().len(),
-                commands: self.run.commands(Port::Device).len(),
+                commands: self.run.commands(CommandPort::Device).len(),
                 acknowledgements: self.run.acknowledgements().len(),
                 truncated: self.run.truncated(),
             })
@@ -182,13 +182,13 @@ impl PyCrashRun {
         from: usize,
         to: usize,
     ) -> Vec<(u64, &'static str, u64, u32, Vec<&'static str>, i64, Option<i64>)> {
-        let commands = self.run.commands(Port::Device);
+        let commands = self.run.commands(CommandPort::Device);
         let moments = self.run.moments().get(from..to.min(self.run.moments().len())).unwrap_or_default();
         let mut rows = Vec::new();
         let mut places = rustc_hash::FxHashMap::default();
         for moment in moments {
-            match moment.what {
-                What::Arrives(Port::Device, place) => {
+            match moment.event {
+                RunEvent::Arrives(CommandPort::Device, place) => {
                     let logged = &commands[place as usize];
                     let command = &logged.command;
                     let flags = command.modifiers.iter_names().map(|(name, _)| name).collect();
@@ -196,7 +196,7 @@ impl PyCrashRun {
                     let (sector, sectors) = (command.sector, command.sectors);
                     rows.push((logged.number, command.op.name(), sector, sectors, flags, moment.at.0, None));
                 }
-                What::Completes(Port::Device, place) => {
+                RunEvent::Completes(CommandPort::Device, place) => {
                     if let Some(row) = places.get(&place) {
                         rows[*row].6 = Some(moment.at.0);
                     }
@@ -230,7 +230,7 @@ impl PyCrashRun {
     fn write_dm(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || {
             let mut file = AtomicFile::create(&path)?;
-            dm::write(&self.run, &mut file).map_err(|error| Error::io(&path, error))?;
+            dm_log_writes::write(&self.run, &mut file).map_err(|error| Error::io(&path, error))?;
             file.commit()
         })
     }
@@ -243,27 +243,27 @@ type OmittedRow = (u64, i64, u64, u64, bool);
 #[pyclass(name = "Explorer", module = "emmclab._core")]
 pub(crate) struct PyExplorer {
     explorer: Explorer,
-    judge: Judge,
-    reads: KnownReads,
+    judge: StateJudge,
+    reads: RecoveryReadCache,
     /// The state as it was chosen, and as it is tried, which may lack fewer writes.
-    chosen: Option<State>,
-    state: Option<State>,
+    chosen: Option<CrashState>,
+    state: Option<CrashState>,
     /// The disk that a host sees in this state, if it was requested already.
     host: Mutex<Option<io::Result<HostView>>>,
 }
 
 impl PyExplorer {
-    fn state(&self) -> Result<&State, Error> {
+    fn state(&self) -> Result<&CrashState, Error> {
         self.state.as_ref().ok_or_else(no_state)
     }
 
-    fn set_state(&mut self, state: Option<State>) {
+    fn set_state(&mut self, state: Option<CrashState>) {
         self.state = state;
         *self.host.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The disk that a host sees in this state, and the known reads. The inner error means that the layers cannot recover.
-    fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut KnownReads), Error> {
+    fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut RecoveryReadCache), Error> {
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
         let host = if let Some(known) = host.take() {
             host.insert(known)
@@ -279,13 +279,13 @@ impl PyExplorer {
 }
 
 fn no_state() -> Error {
-    Error::new(Kind::Config, "there is no state: request the next one first")
+    Error::new(ErrorClass::Config, "there is no state: request the next one first")
 }
 
 #[pymethods]
 impl PyExplorer {
     #[new]
-    fn new(run_: &PyCrashRun, options: Given<Options>) -> PyResult<Self> {
+    fn new(run_: &PyCrashRun, options: OptionsFromPython<ExploreOptionsInput>) -> PyResult<Self> {
         Python::attach(|py| {
             let log = run_.run.clone();
             run(py, || {
@@ -298,15 +298,15 @@ impl PyExplorer {
                     from: options.from_mark,
                     only: options.only,
                     share: options.share,
-                    lines: options.lines.map(|LinesGiven { first, idle }| Lines { first, idle }),
+                    lines: options.lines.map(|WorkloadLineInput { first, idle }| CutLines { first, idle }),
                 };
                 Explorer::new(&log, &options)
             })
         })
         .map(|explorer| Self {
             explorer,
-            judge: Judge::default(),
-            reads: KnownReads::default(),
+            judge: StateJudge::default(),
+            reads: RecoveryReadCache::default(),
             chosen: None,
             state: None,
             host: Mutex::default(),
@@ -318,14 +318,14 @@ impl PyExplorer {
         self.chosen = self.explorer.next_state();
         self.set_state(self.chosen.clone());
         let Some(state) = &self.state else { return Ok(None) };
-        let chosen = Chosen {
+        let chosen = CrashStateSummary {
             cut: state.cut,
             number: state.number,
             index: state.index,
             at_ns: state.at.0,
             way: state.way.name(),
             acknowledged: state.acknowledged,
-            problem: state.broken.first().map(|broken| Told::of_device(broken, self.explorer.run())),
+            problem: state.broken.first().map(|broken| PromiseBreach::of_device(broken, self.explorer.run())),
         };
         Python::attach(|py| run(py, || to_json(&chosen))).map(Some)
     }
@@ -346,8 +346,10 @@ impl PyExplorer {
         let recovered = judge
             .recover(explorer, state, &wanted, tree, cut_after)
             .map_err(|error| to_python(py, &error))?;
-        let problem =
-            recovered.problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()?;
+        let problem = recovered
+            .problem
+            .map(|problem| run(py, || to_json(&PromiseBreach::from(problem))))
+            .transpose()?;
         let files = recovered.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data)));
         let tree = recovered.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect());
         Ok((problem, files.collect(), tree, recovered.layer_writes))
@@ -357,8 +359,8 @@ impl PyExplorer {
     /// instead.
     fn omitted(&self, py: Python<'_>) -> PyResult<Vec<OmittedRow>> {
         let state = self.state().map_err(|error| to_python(py, &error))?;
-        let commands = self.explorer.run().commands(Port::Device);
-        let told = |omitted: &emmclab_crash::Omitted| {
+        let commands = self.explorer.run().commands(CommandPort::Device);
+        let told = |omitted: &emmclab_crash::OmittedWrite| {
             let logged = &commands[omitted.command as usize];
             (logged.number, logged.command.arrival.0, omitted.sector, omitted.sectors, omitted.garbled)
         };
@@ -387,7 +389,7 @@ impl PyExplorer {
         };
         // The state is not shared between threads, so the GIL is not released.
         let problem = write().map_err(|error| to_python(py, &error))?;
-        problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()
+        problem.map(|problem| run(py, || to_json(&PromiseBreach::from(problem)))).transpose()
     }
 
     /// Size of the host's disk, bytes.
@@ -413,7 +415,7 @@ impl PyExplorer {
 
     /// Forgets all that `learn_reads` noted.
     fn forget_reads(&mut self) {
-        self.reads = KnownReads::default();
+        self.reads = RecoveryReadCache::default();
     }
 
     /// The coverage so far: moments at which power could be cut, cuts tried, decimal logarithm of the number of legal states (an upper
@@ -436,21 +438,21 @@ impl PyExplorer {
 
 /// Replays the journal of an ext4 in its image: writes the logged blocks to their places, and changes the superblocks so that they request
 /// no replay. Returns the problem if Linux would not mount the image.
-fn replay(image: &File) -> Result<Option<Problem>, Error> {
-    let mut recovery = emmclab_ext4::Recovery::new();
+fn replay(image: &File) -> Result<Option<StateViolation>, Error> {
+    let mut recovery = emmclab_ext4::JournalRecovery::new();
     let replayed = match recovery.replay(image) {
         Ok(replayed) => replayed,
-        Err(error) if error.kind() == Kind::Unsupported => return Err(error),
-        Err(error) => return Ok(Some(Problem::of_file_system(&error))),
+        Err(error) if error.kind() == ErrorClass::Unsupported => return Err(error),
+        Err(error) => return Ok(Some(StateViolation::of_file_system(&error))),
     };
     if let Some(refused) = &replayed.replay().refused {
-        return Ok(Some(Problem::of_file_system(refused)));
+        return Ok(Some(StateViolation::of_file_system(refused)));
     }
     let superblocks = replayed.superblocks_after()?;
     replayed.write_to(|at, bytes| image.write_all_at(bytes, at))?;
     for (offset, superblock) in superblocks {
         image.write_all_at(&superblock, offset).map_err(|error| {
-            Error::new(Kind::Io, format!("a recovered superblock is not written: {error}"))
+            Error::new(ErrorClass::Io, format!("a recovered superblock is not written: {error}"))
         })?;
     }
     Ok(None)
@@ -459,12 +461,12 @@ fn replay(image: &File) -> Result<Option<Problem>, Error> {
 /// The ways to choose states, each with its maximum number of states, from a text that may omit these numbers.
 #[pyfunction]
 pub(crate) fn crash_ways(py: Python<'_>, states: &str) -> PyResult<String> {
-    run(py, || Ok(states.parse::<Ways>()?.to_string()))
+    run(py, || Ok(states.parse::<ChoiceMethods>()?.to_string()))
 }
 
 /// A node for Python; the kind is `file`, `folder`, `link`, or `other`.
-fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::Node) -> NodeRead<'py> {
-    use emmclab_ext4::FileKind::{Directory, Regular, Symlink};
+fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::TreeNode) -> NodeRead<'py> {
+    use emmclab_ext4::Ext4FileKind::{Directory, Regular, Symlink};
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
     let kind = match node.kind {
         Regular => "file",
@@ -477,13 +479,13 @@ fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::Node) -> NodeRead<'py> {
 }
 
 /// Files and a folder of an ext4 image, after its journal was replayed.
-fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<Recovered, Error> {
+fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<RecoveredState, Error> {
     let file = open_seekable(image).map_err(|error| Error::io(image, error))?;
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    let read = Judge::default().files(&file, &wanted, tree)?;
+    let read = StateJudge::default().files(&file, &wanted, tree)?;
     match read.problem {
         Some(problem) => {
-            Err(Error::new(Kind::Value, format!("Linux does not mount the image: {}", problem.detail)))
+            Err(Error::new(ErrorClass::Value, format!("Linux does not mount the image: {}", problem.detail)))
         }
         None => Ok(read),
     }

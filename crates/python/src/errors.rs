@@ -6,21 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use emmclab_trace::interrupt::interruptible;
-use emmclab_trace::{Error, Kind};
+use emmclab_trace::{Error, ErrorClass};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// The class in `emmclab.errors` for an error; kinds added later fall back to the common parent.
-fn class_name(kind: Kind) -> &'static str {
+fn class_name(kind: ErrorClass) -> &'static str {
     match kind {
-        Kind::Io => "InputError",
-        Kind::Empty | Kind::Order | Kind::Syntax | Kind::Truncated | Kind::UnknownFormat | Kind::Value => {
-            "FormatError"
-        }
-        Kind::Unit => "UnitError",
-        Kind::Config => "ConfigError",
-        Kind::Unsupported => "UnsupportedError",
+        ErrorClass::Io => "InputError",
+        ErrorClass::Empty
+        | ErrorClass::Order
+        | ErrorClass::Syntax
+        | ErrorClass::Truncated
+        | ErrorClass::UnknownFormat
+        | ErrorClass::Value => "FormatError",
+        ErrorClass::Unit => "UnitError",
+        ErrorClass::Config => "ConfigError",
+        ErrorClass::Unsupported => "UnsupportedError",
         _ => "EmmclabError",
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_synth::fio::{FioJobs, Pattern};
-use emmclab_trace::{Error, Header, Kind, Ledger, Recorded, read_settings};
+use emmclab_synth::fio::{FioJobs, WorkloadPattern};
+use emmclab_trace::{Error, ErrorClass, Ledger, RecordedFeatures, TraceHeader, read_settings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -17,14 +17,14 @@ use crate::reader::{header_to_python, ledger_to_python};
 pub(crate) struct PyFioTrace {
     source: String,
     note: String,
-    made: u64,
+    requests_generated: u64,
     /// The mutex is there only to make the class shareable, and is never contended.
     stream: Mutex<FioJobs>,
 }
 
 impl PyFioTrace {
     fn new(source: String, stream: FioJobs) -> Self {
-        Self { source, note: stream.note().to_owned(), made: 0, stream: Mutex::new(stream) }
+        Self { source, note: stream.note().to_owned(), requests_generated: 0, stream: Mutex::new(stream) }
     }
 }
 
@@ -60,7 +60,7 @@ impl PyFioTrace {
         poisson: bool,
         flush_every: u64,
     ) -> PyResult<Self> {
-        let pattern = Pattern { read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every };
+        let pattern = WorkloadPattern { read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every };
         run(py, || Ok(Self::new("a pattern".to_owned(), pattern.trace(seed, requests)?)))
     }
 
@@ -69,38 +69,44 @@ impl PyFioTrace {
         py.check_signals()?;
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         let batch = py.detach(|| stream.next());
-        self.made += batch.as_ref().map_or(0, |batch| batch.len() as u64);
+        self.requests_generated += batch.as_ref().map_or(0, |batch| batch.len() as u64);
         Ok(batch.map(PyBatch))
     }
 
     /// The requests made so far.
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
+        ledger_to_python(
+            py,
+            &Ledger { seen: self.requests_generated, kept: self.requests_generated, ..Ledger::default() },
+        )
     }
 
     /// The header, with the source of the trace and remarks for its users.
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let header = Header {
+        let header = TraceHeader {
             source: self.source.clone(),
             format: "synthetic".to_owned(),
-            recorded: Some(Recorded::ALL),
+            recorded: Some(RecordedFeatures::ALL),
             clock: "relative".to_owned(),
             note: Some(self.note.clone()),
-            ..Header::default()
+            ..TraceHeader::default()
         };
         header_to_python(py, &header)
     }
 
     /// Number of requests made so far; the total is not known.
     fn progress(&self) -> (u64, Option<u64>) {
-        (self.made, None)
+        (self.requests_generated, None)
     }
 
     /// Refuses to repeat a made trace, which is not a recording.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
-            Err(Error::new(Kind::Unsupported, format!("a made trace cannot be repeated {passes} times"))
-                .hint("make a longer one: loops= in the job file, or more requests"))
+            Err(Error::new(
+                ErrorClass::Unsupported,
+                format!("a made trace cannot be repeated {passes} times"),
+            )
+            .hint("make a longer one: loops= in the job file, or more requests"))
         })
     }
 }

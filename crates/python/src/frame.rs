@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::batch::PyBatch;
-use crate::capsules::AnyRecords;
+use crate::capsules::ArrowRecordSource;
 use crate::errors::run;
 use crate::reader::{header_to_python, ledger_to_python};
 
@@ -26,7 +26,7 @@ impl PyFrame {
 impl PyFrame {
     /// `table` has `__arrow_c_stream__` or `__arrow_c_array__`; `name` is used in the header and in errors.
     #[new]
-    fn new(py: Python<'_>, table: AnyRecords, name: String) -> PyResult<Self> {
+    fn new(py: Python<'_>, table: ArrowRecordSource, name: String) -> PyResult<Self> {
         run(py, || TraceReader::of_arrow(table.0, &name)).map(|reader| Self(Mutex::new(reader)))
     }
 

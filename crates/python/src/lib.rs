@@ -12,13 +12,13 @@ mod benchmark;
 mod calibrate;
 mod capsules;
 mod crash;
-mod direct;
+mod direct_io;
 mod errors;
 mod fio;
 mod frame;
-mod given;
 mod json;
 mod live;
+mod options;
 mod precondition;
 mod presets;
 mod profile;
@@ -27,7 +27,7 @@ mod record;
 mod registers;
 mod simulate;
 mod synth;
-mod victim;
+mod victim_policy;
 mod writer;
 
 use pyo3::prelude::*;
@@ -49,7 +49,7 @@ mod _core {
     #[pymodule_export]
     use crate::crash::{PyCrashRun, PyExplorer, crash_ways, read_ext4, read_ext4_tree};
     #[pymodule_export]
-    use crate::direct::{PyDirectIo, bandwidths, fitted_figures};
+    use crate::direct_io::{PyDirectIo, bandwidths, fitted_figures};
     #[pymodule_export]
     use crate::errors::PyInterruption;
     #[pymodule_export]
@@ -57,9 +57,9 @@ mod _core {
     #[pymodule_export]
     use crate::frame::PyFrame;
     #[pymodule_export]
-    use crate::given::closest;
-    #[pymodule_export]
     use crate::live::{PyLive, delete_left};
+    #[pymodule_export]
+    use crate::options::closest;
     #[pymodule_export]
     use crate::precondition::{PyPrecondition, precondition, preconditioned_bytes};
     #[pymodule_export]
@@ -83,7 +83,7 @@ mod _core {
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};
     #[pymodule_export]
-    use crate::victim::PyVictimView;
+    use crate::victim_policy::PyVictimView;
     #[pymodule_export]
     use crate::writer::{PyWriter, sweep, write_whole};
 
@@ -95,6 +95,6 @@ mod _core {
         // Prefix of the names of temporary files and folders.
         module.add("ASIDE_PREFIX", emmclab_trace::ASIDE_PREFIX)?;
         // The bits of the column `flags`, from the lowest.
-        module.add("FLAG_NAMES", emmclab_trace::Flags::NAMES.to_vec())
+        module.add("FLAG_NAMES", emmclab_trace::RequestFlags::NAMES.to_vec())
     }
 }

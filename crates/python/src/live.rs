@@ -6,40 +6,41 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use emmclab_device::{CHANGEABLE, Capabilities};
-use emmclab_live::{LiveDevice, LiveOptions, Pace};
+use emmclab_device::{CHANGEABLE, DeviceCapabilities};
+use emmclab_live::{ClockPace, LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
-use emmclab_serve::nbd::{Listen, Options, Server};
+use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer};
 use emmclab_serve::{
-    BlockDevice, CardSettings, FileSystem, FuseFile, HostDisk, LoopOptions, Mkfs, MountOptions, SdhciExport,
-    SessionEvent, UblkOptions, delete_left_ublk,
+    BlockDevice, CardSettings, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions,
+    MkfsOptions, SdhciExport, SessionEvent, UblkOptions, delete_left_ublk,
 };
-use emmclab_trace::{Error, Kind};
+use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
 
 use crate::errors::run;
-use crate::given::Given;
 use crate::json::to_json;
-use crate::simulate::{Layers, PyDeviceConfig, layer, store};
+use crate::options::OptionsFromPython;
+use crate::simulate::{LayerOptionList, PyDeviceConfig, layer, store};
 
 /// The key of the clock, which is not a setting of the device.
 const CLOCK: &str = "clock";
 
 /// The ways in which other software reaches the device; they end before the device, the last one first.
 #[derive(Default)]
-struct Exports {
-    servers: Vec<Server>,
+struct LiveExports {
+    servers: Vec<NbdServer>,
     card: Option<SdhciExport>,
     file: Option<FuseFile>,
     disk: Option<HostDisk>,
 }
 
-impl Exports {
+impl LiveExports {
     /// Refuses a second block device of this host.
     fn check_free(&self) -> Result<(), Error> {
         match &self.disk {
             Some(disk) => {
-                Err(Error::new(Kind::Config, "the device is a block device already").in_file(disk.path()))
+                Err(Error::new(ErrorClass::Config, "the device is a block device already")
+                    .in_file(disk.path()))
             }
             None => Ok(()),
         }
@@ -57,7 +58,7 @@ pub(crate) fn delete_left(py: Python<'_>, token: u64) -> PyResult<()> {
 #[pyclass(name = "Live", module = "emmclab._core", frozen)]
 pub(crate) struct PyLive {
     device: Arc<LiveDevice>,
-    exports: Mutex<Exports>,
+    exports: Mutex<LiveExports>,
     name: String,
     is_emmc: bool,
     /// Properties of an eMMC card with this device inside.
@@ -67,16 +68,16 @@ pub(crate) struct PyLive {
 }
 
 impl PyLive {
-    fn exports(&self) -> MutexGuard<'_, Exports> {
+    fn exports(&self) -> MutexGuard<'_, LiveExports> {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the exports; all of them are ended before the first error is returned.
     fn end_exports(&self) -> Result<(), Error> {
-        let Exports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
+        let LiveExports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
         let detached = disk.map_or(Ok(()), HostDisk::stop);
         let unmounted = file.map_or(Ok(()), FuseFile::stop);
-        servers.into_iter().for_each(Server::stop);
+        servers.into_iter().for_each(NbdServer::stop);
         if let Some(card) = card {
             card.stop();
         }
@@ -86,7 +87,7 @@ impl PyLive {
     fn with_disk<T>(&self, work: impl FnOnce(&mut HostDisk) -> Result<T, Error>) -> Result<T, Error> {
         let mut exports = self.exports();
         let disk = exports.disk.as_mut().ok_or_else(|| {
-            Error::new(Kind::Config, "there is no loop or ublk device")
+            Error::new(ErrorClass::Config, "there is no loop or ublk device")
                 .hint("serve the device as a loop device or a ublk device first")
         })?;
         work(disk)
@@ -105,10 +106,10 @@ impl PyLive {
     fn new(
         py: Python<'_>,
         config: &PyDeviceConfig,
-        options: Given<ReplayOptions>,
+        options: OptionsFromPython<ReplayOptions>,
         clock: &str,
         think: bool,
-        layers: Option<Layers>,
+        layers: Option<LayerOptionList>,
         image: Option<PathBuf>,
         second: Option<&PyDeviceConfig>,
         second_image: Option<PathBuf>,
@@ -129,8 +130,8 @@ impl PyLive {
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
             let is_emmc = !config.settings().interface.is_ufs();
-            let Capabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
-                Capabilities::of(config.settings());
+            let DeviceCapabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
+                DeviceCapabilities::of(config.settings());
             let cache_bytes = u64::from(cache_kb) * 1024;
             let card = CardSettings {
                 cache_bytes,
@@ -155,8 +156,8 @@ impl PyLive {
     #[pyo3(signature = (*, clock, tcp=None))]
     fn require(py: Python<'_>, clock: &str, tcp: Option<&str>) -> PyResult<()> {
         run(py, || {
-            clock.parse::<Pace>()?;
-            tcp.map_or(Ok(()), |text| Listen::tcp(text).map(|_| ()))
+            clock.parse::<ClockPace>()?;
+            tcp.map_or(Ok(()), |text| ListenAddress::tcp(text).map(|_| ()))
         })
     }
 
@@ -168,7 +169,7 @@ impl PyLive {
 
     /// The state that an earlier run of the image left, as JSON.
     fn found(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(self.device.found()))
+        run(py, || to_json(self.device.previous_run()))
     }
 
     /// Serves NBD at a unix socket, or at an address of this machine's loopback; returns the URI.
@@ -176,13 +177,15 @@ impl PyLive {
     fn serve_nbd(&self, py: Python<'_>, path: Option<PathBuf>, tcp: Option<&str>) -> PyResult<String> {
         run(py, || {
             let listen = match (path, tcp) {
-                (Some(path), None) => Listen::Unix(path),
-                (None, Some(text)) => Listen::tcp(text)?,
-                _ => return Err(Error::new(Kind::Config, "NBD needs a socket or an address, not both")),
+                (Some(path), None) => ListenAddress::Unix(path),
+                (None, Some(text)) => ListenAddress::tcp(text)?,
+                _ => {
+                    return Err(Error::new(ErrorClass::Config, "NBD needs a socket or an address, not both"));
+                }
             };
             let description = format!("a simulated {}", self.name);
-            let options = Options { name: self.name.clone(), description, read_only: false };
-            let server = Server::start(self.device.clone(), &listen, options)?;
+            let options = NbdExportOptions { name: self.name.clone(), description, read_only: false };
+            let server = NbdServer::start(self.device.clone(), &listen, options)?;
             let uri = server.uri();
             self.exports().servers.push(server);
             Ok(uri)
@@ -193,8 +196,13 @@ impl PyLive {
     fn serve_sdhci(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || {
             if !self.is_emmc {
-                return Err(Error::new(Kind::Config, format!("`{}` is a UFS, not an eMMC card", self.name))
-                    .hint("serve it as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
+                return Err(Error::new(
+                    ErrorClass::Config,
+                    format!("`{}` is a UFS, not an eMMC card", self.name),
+                )
+                .hint(
+                    "serve it as a file, over NBD or by ublk; an SD host controller supports only an eMMC",
+                ));
             }
             let (news, strangers) = (self.news.clone(), AtomicU64::new(0));
             let tell = move |event: SessionEvent| {
@@ -227,7 +235,7 @@ impl PyLive {
         run(py, || {
             let mut exports = self.exports();
             if exports.file.is_some() {
-                return Err(Error::new(Kind::Config, "the device is a file already"));
+                return Err(Error::new(ErrorClass::Config, "the device is a file already"));
             }
             let file = FuseFile::start(self.device.clone())?;
             let path = file.path();
@@ -294,7 +302,12 @@ impl PyLive {
     ) -> PyResult<()> {
         run(py, || {
             let options = options.unwrap_or_default().into_iter().map(Into::into).collect();
-            let mkfs = Mkfs { options, overwrite, partition, ..Mkfs::new(FileSystem::named(name)?) };
+            let mkfs = MkfsOptions {
+                options,
+                overwrite,
+                partition,
+                ..MkfsOptions::new(LinuxFileSystem::named(name)?)
+            };
             self.with_disk(|disk| disk.mkfs(&mkfs))
         })
     }
@@ -309,7 +322,7 @@ impl PyLive {
         partition: Option<u32>,
     ) -> PyResult<()> {
         run(py, || {
-            let mount = MountOptions { options, partition, ..MountOptions::at(folder) };
+            let mount = LinuxMountOptions { options, partition, ..LinuxMountOptions::at(folder) };
             self.with_disk(|disk| disk.mount(&mount))
         })
     }
@@ -325,7 +338,7 @@ impl PyLive {
         run(py, || {
             let (program, arguments) = command
                 .split_first()
-                .ok_or_else(|| Error::new(Kind::Config, "the command to run is empty"))?;
+                .ok_or_else(|| Error::new(ErrorClass::Config, "the command to run is empty"))?;
             let status = self.with_disk(|disk| disk.run(Command::new(program).args(arguments)))?;
             Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
         })
@@ -363,7 +376,7 @@ impl PyLive {
                 #[expect(unsafe_code, reason = "Python passes file descriptors as numbers")]
                 // SAFETY: the caller holds the descriptor open during this call, in which it is duplicated.
                 let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-                borrowed.try_clone_to_owned().map_err(|error| Error::new(Kind::Io, error.to_string()))
+                borrowed.try_clone_to_owned().map_err(|error| Error::new(ErrorClass::Io, error.to_string()))
             };
             self.device.follow(own(input)?, answers.map(own).transpose()?)
         })

@@ -6,7 +6,7 @@ use emmclab_replay::{Precondition, ReplayOptions, prepare, prepare_by_traces};
 use pyo3::prelude::*;
 
 use crate::errors::run;
-use crate::given::Given;
+use crate::options::OptionsFromPython;
 use crate::reader::PyReader;
 use crate::simulate::{PyDeviceConfig, store};
 
@@ -53,7 +53,7 @@ pub(crate) fn preconditioned_bytes() -> u64 {
 pub(crate) fn precondition(
     py: Python<'_>,
     config: &PyDeviceConfig,
-    options: Given<ReplayOptions>,
+    options: OptionsFromPython<ReplayOptions>,
     images: PathBuf,
     images_limit: Option<u64>,
     aged_by: Option<Vec<PyRef<'_, PyReader>>>,

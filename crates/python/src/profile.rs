@@ -2,15 +2,17 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_profile::{BinWidth, CacheOptions, Join, JournalProfile, Profile, ProfileOptions, published};
-use emmclab_trace::{Activity, Nanos};
+use emmclab_profile::{
+    BinWidth, CacheOptions, JournalProfile, MergeRelation, Profile, ProfileOptions, published,
+};
+use emmclab_trace::{Nanos, RecordedActivity};
 use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
-use crate::given::Given;
 use crate::json::to_json;
+use crate::options::OptionsFromPython;
 use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
 /// A profile to which the batches of a trace are added.
@@ -40,13 +42,13 @@ impl PyProfiler {
         name: String,
         percentiles: Vec<f64>,
         bin_ns: i64,
-        caches: Option<Given<CacheOptions>>,
+        caches: Option<OptionsFromPython<CacheOptions>>,
         activity: Option<&str>,
     ) -> PyResult<Self> {
         let bin = bin_width(bin_ns);
         let mut profile =
             Profile::new(ProfileOptions { name, percentiles, bin, ..ProfileOptions::default() });
-        if let Some(activity) = activity.and_then(Activity::from_json) {
+        if let Some(activity) = activity.and_then(RecordedActivity::from_json) {
             profile = profile.with_waits(activity);
         }
         run(py, || match caches {
@@ -65,7 +67,7 @@ impl PyProfiler {
     /// Adds the profile of another recording, or of the next piece of this one; the other is empty afterwards.
     #[pyo3(signature = (other, *, consecutive=false))]
     fn merge(&mut self, py: Python<'_>, other: &mut PyProfiler, consecutive: bool) -> PyResult<()> {
-        let join = if consecutive { Join::Consecutive } else { Join::Separate };
+        let join = if consecutive { MergeRelation::Consecutive } else { MergeRelation::Separate };
         let other = std::mem::replace(other.inner(), Profile::new(ProfileOptions::default()));
         run(py, || self.inner().merge(other, join))
     }
@@ -116,7 +118,7 @@ impl PyJournalProfiler {
 }
 
 #[derive(Serialize)]
-struct Published {
+struct PublishedTables {
     rows: Vec<published::PublishedRow>,
     inconsistencies: Vec<published::Inconsistency>,
 }
@@ -134,6 +136,6 @@ pub(crate) fn published_tables(py: Python<'_>) -> PyResult<String> {
     run(py, || {
         let rows = published::rows()?;
         let inconsistencies = published::inconsistencies(&rows);
-        to_json(&Published { rows, inconsistencies })
+        to_json(&PublishedTables { rows, inconsistencies })
     })
 }

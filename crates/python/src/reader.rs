@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
 use emmclab_trace::{
-    Column, Combiner, Error, Header, Input, Ledger, MendClock, Nanos, Only, ReadOptions, ReissueWindow,
-    Slice, TraceInput,
+    DecompressedInput, Error, Ledger, MendClock, Nanos, ReadOptions, ReissueWindow, RequestFilter,
+    TraceColumn, TraceCombiner, TraceHeader, TraceInput, TraceSlice,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -27,7 +27,7 @@ pub(crate) struct PyUnpacked {
 impl PyUnpacked {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let input = run(py, || Input::open(&path))?;
+        let input = run(py, || DecompressedInput::open(&path))?;
         Ok(Self { path, content: Mutex::new(Box::new(input.into_reader())) })
     }
 
@@ -46,7 +46,7 @@ pub(crate) struct PyReader {
     inputs: Vec<TraceInput>,
     passes: u32,
     /// The mutex is there only to make the class shareable, and is never contended.
-    stream: Mutex<Combiner>,
+    stream: Mutex<TraceCombiner>,
 }
 
 /// The first arrival of the whole trace, and the row groups to read of a Parquet file, the last of them excluded.
@@ -54,7 +54,7 @@ type PySlice = (i64, Option<(usize, usize)>);
 
 impl PyReader {
     fn open(py: Python<'_>, inputs: Vec<TraceInput>, passes: u32) -> PyResult<Self> {
-        let stream = run(py, || Combiner::open(inputs.clone(), passes))?;
+        let stream = run(py, || TraceCombiner::open(inputs.clone(), passes))?;
         Ok(Self { inputs, passes, stream: Mutex::new(stream) })
     }
 
@@ -72,7 +72,7 @@ impl PyReader {
         inputs
     }
 
-    fn inner(&mut self) -> &mut Combiner {
+    fn inner(&mut self) -> &mut TraceCombiner {
         self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -99,7 +99,7 @@ impl PyReader {
     ) -> PyResult<Self> {
         let mend_clock = run(py, || mend_clock.as_deref().map(MendClock::parse).transpose())?;
         let reissue_window = run(py, || reissue_window.as_deref().map(ReissueWindow::parse).transpose())?;
-        let only = run(py, || only.as_deref().map(Only::parse).transpose())?;
+        let only = run(py, || only.as_deref().map(RequestFilter::parse).transpose())?;
         let options = ReadOptions {
             format,
             lenient,
@@ -112,7 +112,7 @@ impl PyReader {
             drop_reissued,
             only,
             one_device: false,
-            slice: slice.map(|(origin_ns, groups)| Slice {
+            slice: slice.map(|(origin_ns, groups)| TraceSlice {
                 origin: Nanos(origin_ns),
                 groups: groups.map(|(from, to)| from..to),
             }),
@@ -184,7 +184,7 @@ impl PyReader {
 
     /// Number of requests of the whole trace, if a single file is read that states that it is a part of one.
     fn whole(&mut self) -> Option<u64> {
-        self.inner().whole()
+        self.inner().requests_of_whole_trace()
     }
 
     /// Bytes of the file read so far, and in total if known.
@@ -204,7 +204,7 @@ pub(crate) fn ledger_to_python<'py>(py: Python<'py>, ledger: &Ledger) -> PyResul
 }
 
 /// The header's fields.
-pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &TraceHeader) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     out.set_item("source", &header.source)?;
     out.set_item("format", &header.format)?;
@@ -291,7 +291,7 @@ pub(crate) fn file_kinds() -> Vec<(&'static str, &'static str)> {
 /// The columns of a trace: name, type, unit, optional, about.
 #[pyfunction]
 pub(crate) fn trace_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    Column::ALL
+    TraceColumn::ALL
         .into_iter()
         .map(|column| {
             let out = PyDict::new(py);

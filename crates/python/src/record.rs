@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
-use emmclab_trace::{Error, Kind};
+use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder};
+use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -15,18 +15,18 @@ use crate::reader::{header_to_python, ledger_to_python};
 
 /// A recording in progress; what it set up on the recorded machine is removed when it stops or is dropped.
 #[pyclass(name = "Recorder", module = "emmclab._core")]
-pub(crate) struct PyRecorder(Mutex<Option<Recorder>>);
+pub(crate) struct PyRecorder(Mutex<Option<TracefsRecorder>>);
 
 /// The last batches, the ledger, the header, the error if the recording ended by itself, and remarks on problems.
-type Ended<'py> = (Vec<PyBatch>, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>, Vec<String>);
+type RecordingEnd<'py> = (Vec<PyBatch>, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>, Vec<String>);
 
-fn over() -> Error {
-    Error::new(Kind::Config, "the recording has been stopped")
+fn stopped_error() -> Error {
+    Error::new(ErrorClass::Config, "the recording has been stopped")
 }
 
 impl PyRecorder {
     /// The recorder; the mutex is there only to make the class shareable, and is never contended.
-    fn inner(&mut self) -> &mut Option<Recorder> {
+    fn inner(&mut self) -> &mut Option<TracefsRecorder> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -45,30 +45,30 @@ impl PyRecorder {
         buffer_kb: Option<u32>,
     ) -> PyResult<Self> {
         let target = match (ssh, adb) {
-            (Some((destination, options)), _) => Target::Ssh { destination, options },
+            (Some((destination, options)), _) => RecordTarget::Ssh { destination, options },
             (None, Some(serial)) => {
-                Target::Adb { serial: Some(serial).filter(|it| !it.is_empty()), port: None }
+                RecordTarget::Adb { serial: Some(serial).filter(|it| !it.is_empty()), port: None }
             }
-            (None, None) => Target::Local,
+            (None, None) => RecordTarget::Local,
         };
         let options = RecordOptions { target, devices, buffer_kb, ..RecordOptions::default() };
-        run(py, || Recorder::start(&options)).map(|recorder| Self(Mutex::new(Some(recorder))))
+        run(py, || TracefsRecorder::start(&options)).map(|recorder| Self(Mutex::new(Some(recorder))))
     }
 
     /// Names of the disks that are recorded.
     fn disks(&mut self) -> Vec<String> {
-        self.inner().iter().flat_map(Recorder::disks).map(|disk| disk.name.clone()).collect()
+        self.inner().iter().flat_map(TracefsRecorder::disks).map(|disk| disk.name.clone()).collect()
     }
 
     /// The reason for recording these disks, if no device was named.
     fn chosen(&mut self) -> Option<String> {
-        self.inner().as_ref().and_then(Recorder::chosen).map(str::to_owned)
+        self.inner().as_ref().and_then(TracefsRecorder::choice_reason).map(str::to_owned)
     }
 
     /// Where the trace comes from.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let header = self.inner().as_ref().map(|recorder| recorder.header().clone());
-        let header = run(py, || header.ok_or_else(over))?;
+        let header = run(py, || header.ok_or_else(stopped_error))?;
         header_to_python(py, &header)
     }
 
@@ -76,18 +76,18 @@ impl PyRecorder {
     fn next(&mut self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<PyBatch>> {
         py.check_signals()?;
         let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
-        let recorder = self.inner().as_mut().ok_or_else(over);
+        let recorder = self.inner().as_mut().ok_or_else(stopped_error);
         run(py, || Ok(recorder?.next_batch(timeout).map(PyBatch)))
     }
 
     /// Whether the recording has ended by itself: the link broke or the device is gone.
     fn has_ended(&mut self) -> bool {
-        self.inner().as_ref().is_none_or(Recorder::has_ended)
+        self.inner().as_ref().is_none_or(TracefsRecorder::has_ended)
     }
 
     /// Returns JSON: rates and counts since the last call, and the requests that were kept and dropped since the start (the ledger).
     fn stats(&mut self, py: Python<'_>) -> PyResult<String> {
-        let recorder = self.inner().as_mut().ok_or_else(over);
+        let recorder = self.inner().as_mut().ok_or_else(stopped_error);
         run(py, || to_json(&recorder?.stats()))
     }
 
@@ -98,8 +98,8 @@ impl PyRecorder {
     }
 
     /// Ends the recording.
-    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<Ended<'py>> {
-        let recorder = self.inner().take().ok_or_else(over);
+    fn stop<'py>(&mut self, py: Python<'py>) -> PyResult<RecordingEnd<'py>> {
+        let recorder = self.inner().take().ok_or_else(stopped_error);
         let (batches, outcome) = run(py, || {
             let mut batches = Vec::new();
             let outcome = recorder?.stop(|batch| {
@@ -108,7 +108,7 @@ impl PyRecorder {
             })?;
             Ok((batches, outcome))
         })?;
-        let Outcome { ledger, header, interrupted, remarks, .. } = outcome;
+        let RecordOutcome { ledger, header, interrupted, remarks, .. } = outcome;
         let ledger = ledger_to_python(py, &ledger)?;
         let early = interrupted.map(|error| error.to_string());
         Ok((batches, ledger, header_to_python(py, &header)?, early, remarks))

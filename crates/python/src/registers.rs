@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use emmclab_registers::{Source, is_card_file, is_ext_csd, is_ufs, is_ufs_file};
+use emmclab_registers::{RegisterSource, is_card_file, is_ext_csd, is_ufs, is_ufs_file};
 use pyo3::prelude::*;
 
 use crate::errors::run;
@@ -12,7 +12,7 @@ use crate::json::to_json;
 #[pyfunction]
 pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<String> {
     run(py, || {
-        let sources: Vec<_> = files.iter().map(|(path, bytes)| Source { path, bytes }).collect();
+        let sources: Vec<_> = files.iter().map(|(path, bytes)| RegisterSource { path, bytes }).collect();
         to_json(&emmclab_registers::read(&sources)?)
     })
 }

@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_device::{Capabilities, DeviceConfig, presets};
-use emmclab_layers::{LayerConfig, Size};
+use emmclab_device::{DeviceCapabilities, DeviceConfig, presets};
+use emmclab_layers::{ByteSize, LayerConfig};
 use emmclab_replay::{
-    ImageStore, Recorder, ReplayOptions, RequestRows, RunOverTime, RunTracks, Simulation, age_by_traces,
+    ImageStore, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks, Simulation, age_by_traces,
     preflight,
 };
-use emmclab_trace::{Error, Kind};
+use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::batch::PyBatch;
 use crate::errors::{run, to_python};
-use crate::given::Given;
 use crate::json::to_json;
+use crate::options::OptionsFromPython;
 use crate::profile::bin_width;
 use crate::reader::PyReader;
-use crate::victim::{Fault, PyPolicy};
+use crate::victim_policy::{PolicyException, PyPolicy};
 use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
 /// The settings of a simulated device.
@@ -65,8 +65,8 @@ impl PyDeviceConfig {
     /// The same device scaled to a capacity, as `128GB`.
     fn with_capacity(&self, py: Python<'_>, capacity: &str) -> PyResult<Self> {
         run(py, || {
-            let bytes = capacity.parse::<Size>().map_err(|problem| {
-                Error::new(Kind::Config, problem).hint("write it as 128GB; 1 GB is 1,024 MB (GiB)")
+            let bytes = capacity.parse::<ByteSize>().map_err(|problem| {
+                Error::new(ErrorClass::Config, problem).hint("write it as 128GB; 1 GB is 1,024 MB (GiB)")
             })?;
             self.0.with_capacity(bytes.0, capacity).map(Self)
         })
@@ -111,7 +111,7 @@ impl PyDeviceConfig {
     /// Its capabilities as its `EXT_CSD` register reports them, as JSON: values, and fields of the register.
     fn capabilities(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
-            let capabilities = Capabilities::of(self.0.settings());
+            let capabilities = DeviceCapabilities::of(self.0.settings());
             to_json(&serde_json::json!({ "values": capabilities, "ext_csd": capabilities.ext_csd() }))
         })
     }
@@ -146,7 +146,7 @@ pub(crate) fn replay_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 pub(crate) fn check_traces(
     py: Python<'_>,
     config: &PyDeviceConfig,
-    options: Given<ReplayOptions>,
+    options: OptionsFromPython<ReplayOptions>,
     readers: Vec<PyRef<'_, PyReader>>,
 ) -> PyResult<String> {
     let inputs = PyReader::inputs(&readers);
@@ -172,22 +172,22 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
 }
 
 /// Layers by name with their settings as text, as `DeviceConfig.with_values` accepts them.
-pub(crate) type Layers = Vec<(String, Vec<(String, String)>)>;
+pub(crate) type LayerOptionList = Vec<(String, Vec<(String, String)>)>;
 
 /// A run, the recorder of its optional files and figures, and the error of a victim policy written in Python.
-struct Running {
+struct RunningSimulation {
     simulation: Simulation,
-    recorder: Recorder,
-    fault: Fault,
+    recorder: RunRecorder,
+    fault: PolicyException,
 }
 
 /// A device being driven by batches of requests.
 #[pyclass(name = "Simulation", module = "emmclab._core")]
-pub(crate) struct PySimulation(Mutex<Option<Running>>);
+pub(crate) struct PySimulation(Mutex<Option<RunningSimulation>>);
 
 impl PySimulation {
     /// The run; the mutex is there only to make the class shareable, and is never contended.
-    fn inner(&mut self) -> &mut Option<Running> {
+    fn inner(&mut self) -> &mut Option<RunningSimulation> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -199,7 +199,7 @@ pub(crate) fn layer((name, settings): &(String, Vec<(String, String)>)) -> Layer
 /// A run with layers above its device, the first on top, and with a second device that is prepared in the same way.
 pub(crate) fn under_layers(
     simulation: Simulation,
-    layers: Option<Layers>,
+    layers: Option<LayerOptionList>,
     second: Option<&DeviceConfig>,
     options: &ReplayOptions,
     images: Option<&ImageStore>,
@@ -213,7 +213,7 @@ pub(crate) fn under_layers(
 }
 
 fn ended() -> Error {
-    Error::new(Kind::Config, "this run has ended")
+    Error::new(ErrorClass::Config, "this run has ended")
 }
 
 #[pymethods]
@@ -229,12 +229,12 @@ impl PySimulation {
     fn new(
         py: Python<'_>,
         config: &PyDeviceConfig,
-        options: Given<ReplayOptions>,
+        options: OptionsFromPython<ReplayOptions>,
         images: Option<PathBuf>,
         images_limit: Option<u64>,
         rows: Option<PathBuf>,
         aged_by: Option<Vec<PyRef<'_, PyReader>>>,
-        layers: Option<Layers>,
+        layers: Option<LayerOptionList>,
         second: Option<&PyDeviceConfig>,
         victim: Option<Py<PyAny>>,
         over_time: Option<i64>,
@@ -255,7 +255,7 @@ impl PySimulation {
                 None => Simulation::new(&config.0, &options, store.as_ref())?,
             };
             let mut simulation = under_layers(simulation, layers, second, &options, store.as_ref())?;
-            let mut fault = Fault::default();
+            let mut fault = PolicyException::default();
             if let Some(victim) = victim {
                 let policy;
                 (policy, fault) = PyPolicy::new(victim);
@@ -264,8 +264,8 @@ impl PySimulation {
             if let Some(tracks) = &mut tracks {
                 tracks.begin(config.0.name(), simulation.device(), options.start_offset)?;
             }
-            let recorder = Recorder { rows, over_time, tracks };
-            Ok(Self(Mutex::new(Some(Running { simulation, recorder, fault }))))
+            let recorder = RunRecorder { rows, over_time, tracks };
+            Ok(Self(Mutex::new(Some(RunningSimulation { simulation, recorder, fault }))))
         })
     }
 
@@ -273,7 +273,7 @@ impl PySimulation {
     fn feed(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<bool> {
         py.check_signals()?;
         let goes_on = run(py, || {
-            let Running { simulation, recorder, .. } = self.inner().as_mut().ok_or_else(ended)?;
+            let RunningSimulation { simulation, recorder, .. } = self.inner().as_mut().ok_or_else(ended)?;
             recorder.feed(simulation, &batch.0)
         });
         if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
@@ -299,7 +299,7 @@ impl PySimulation {
         header: PyHeader,
         about: Option<String>,
     ) -> PyResult<String> {
-        let Running { mut simulation, mut recorder, fault } =
+        let RunningSimulation { mut simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
         let result = run(py, || {
             simulation.of_trace(header_from_python(&header)?);

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
-use emmclab_trace::{Error, Flags, Header, Kind, Ledger, Nanos, Recorded, read_settings};
+use emmclab_synth::{SynthOptions, Synthesizer, WorkloadFitter, WorkloadModel, presets};
+use emmclab_trace::{
+    Error, ErrorClass, Ledger, Nanos, RecordedFeatures, RequestFlags, TraceHeader, read_settings,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -55,8 +57,8 @@ pub(crate) fn workload_presets() -> Vec<(&'static str, Vec<&'static str>)> {
 /// A synthetic trace as a stream of batches in order of arrival, with the methods of a reader.
 #[pyclass(name = "Synthesis", module = "emmclab._core")]
 pub(crate) struct PySynthesis {
-    header: Header,
-    made: u64,
+    header: TraceHeader,
+    requests_generated: u64,
     /// The mutex is there only to make the class shareable, and is never contended.
     stream: Mutex<Synthesizer>,
 }
@@ -88,30 +90,33 @@ impl PySynthesis {
             ..SynthOptions::default()
         };
         let stream = run(py, || Synthesizer::new(&model.0, &options))?;
-        let header = Header {
+        let header = TraceHeader {
             source: model.0.source.clone(),
             format: "synthetic".to_owned(),
             // A model states sizes, places, times and which writes are those of a journal, but not what the application wanted to
             // be durable.
-            recorded: Some(Recorded::of(&[], Flags::SYNC.union(Flags::META))),
+            recorded: Some(RecordedFeatures::of(&[], RequestFlags::SYNC.union(RequestFlags::META))),
             clock: "relative".to_owned(),
             note: model.0.note.clone(),
-            ..Header::default()
+            ..TraceHeader::default()
         };
-        Ok(Self { header, made: 0, stream: Mutex::new(stream) })
+        Ok(Self { header, requests_generated: 0, stream: Mutex::new(stream) })
     }
 
     /// The next batch, or None at the end.
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
         py.check_signals()?;
         let batch = py.detach(|| self.inner().next());
-        self.made += batch.as_ref().map_or(0, |batch| batch.len() as u64);
+        self.requests_generated += batch.as_ref().map_or(0, |batch| batch.len() as u64);
         Ok(batch.map(PyBatch))
     }
 
     /// The ledger of the trace made so far: every request that was planned is there.
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
+        ledger_to_python(
+            py,
+            &Ledger { seen: self.requests_generated, kept: self.requests_generated, ..Ledger::default() },
+        )
     }
 
     /// Where the model comes from.
@@ -121,7 +126,7 @@ impl PySynthesis {
 
     /// Number of requests made so far, and in total.
     fn progress(&mut self) -> (u64, Option<u64>) {
-        (self.made, Some(self.inner().requests()))
+        (self.requests_generated, Some(self.inner().requests()))
     }
 
     /// Refuses to repeat a synthesis, which is not a recording: a longer one can be made instead.
@@ -130,7 +135,7 @@ impl PySynthesis {
             let requests = self.inner().requests();
             let problem =
                 format!("a synthetic trace of {requests} requests cannot be repeated {passes} times");
-            Err(Error::new(Kind::Unsupported, problem)
+            Err(Error::new(ErrorClass::Unsupported, problem)
                 .hint("synthesise a longer one: `--requests` or `--duration`"))
         })
     }
@@ -138,13 +143,13 @@ impl PySynthesis {
 
 /// Fits a model to the batches of a trace.
 #[pyclass(name = "Fitter", module = "emmclab._core")]
-pub(crate) struct PyFitter(Mutex<Option<Fitter>>);
+pub(crate) struct PyFitter(Mutex<Option<WorkloadFitter>>);
 
 #[pymethods]
 impl PyFitter {
     #[new]
     fn new(name: &str) -> Self {
-        Self(Mutex::new(Some(Fitter::new(name))))
+        Self(Mutex::new(Some(WorkloadFitter::new(name))))
     }
 
     /// Adds a batch; batches must be added in order of arrival.
@@ -157,7 +162,7 @@ impl PyFitter {
     /// The model of all batches added.
     fn finish(&mut self, py: Python<'_>) -> PyResult<PyWorkloadModel> {
         let fitter = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        run(py, || fitter.ok_or_else(|| Error::new(Kind::Config, "this fit has ended"))?.finish())
+        run(py, || fitter.ok_or_else(|| Error::new(ErrorClass::Config, "this fit has ended"))?.finish())
             .map(PyWorkloadModel)
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_trace::{AtomicFile, Error, Header, Kind, Ledger, TraceWriter, WriteOptions};
+use emmclab_trace::{AtomicFile, Error, ErrorClass, Ledger, TraceHeader, TraceWriter, WriteOptions};
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;
@@ -82,7 +82,7 @@ pub(crate) fn sweep(py: Python<'_>, folder: PathBuf) {
 }
 
 fn closed() -> Error {
-    Error::new(Kind::Config, "the writer is already finished")
+    Error::new(ErrorClass::Config, "the writer is already finished")
 }
 
 /// A ledger from its counts by field.
@@ -91,10 +91,10 @@ pub(crate) fn ledger_from_python(counts: &PyLedger) -> Result<Ledger, Error> {
 }
 
 /// A header from its fields.
-pub(crate) fn header_from_python(fields: &PyHeader) -> Result<Header, Error> {
+pub(crate) fn header_from_python(fields: &PyHeader) -> Result<TraceHeader, Error> {
     serde_json::to_value(fields).and_then(serde_json::from_value).map_err(|error| bad_part("header", &error))
 }
 
 fn bad_part(part: &str, error: &serde_json::Error) -> Error {
-    Error::new(Kind::Config, format!("the {part} has a wrong field: {error}"))
+    Error::new(ErrorClass::Config, format!("the {part} has a wrong field: {error}"))
 }

@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use emmclab_record::{Files, Frame, HelperStream, open_trace};
+use emmclab_record::{Files, HelperFrame, HelperStream, open_trace};
 use emmclab_trace::ReadOptions;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -158,7 +158,7 @@ fn trace_dat(path: &Path, requests: u64) -> Result<()> {
     let files = stream.texts("ready")?;
     stream.texts("stream")?;
     let mut cpus = [Vec::new(), Vec::new()];
-    while let Frame::Pages { cpu, count } = stream.frame()? {
+    while let HelperFrame::Pages { cpu, count } = stream.frame()? {
         for _ in 0..count {
             let mut page = vec![0; PAGE];
             stream.page(&mut page)?;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use emmclab_record::{Outcome, RecordOptions, Recorder, Target, helper_command};
-use emmclab_trace::{Error, Kind, Result, TraceWriter, WriteOptions};
+use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder, helper_command};
+use emmclab_trace::{Error, ErrorClass, Result, TraceWriter, WriteOptions};
 
 struct Job {
     options: RecordOptions,
@@ -21,21 +21,21 @@ fn parse() -> Result<Job> {
         Job { options: RecordOptions::default(), seconds: None, out: String::new(), command: Vec::new() };
     let mut arguments = std::env::args().skip(1);
     let bad = |name: &str| {
-        Error::new(Kind::Config, "is unknown or lacks its value").of_field("option", 0, name.as_bytes())
+        Error::new(ErrorClass::Config, "is unknown or lacks its value").of_field("option", 0, name.as_bytes())
     };
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| bad(&argument));
         let number = |text: String| text.parse::<u64>().map_err(|_| bad(&text));
         match argument.as_str() {
-            "--ssh" => job.options.target = Target::Ssh { destination: value()?, options: Vec::new() },
+            "--ssh" => job.options.target = RecordTarget::Ssh { destination: value()?, options: Vec::new() },
             "--adb" => {
                 job.options.target =
-                    Target::Adb { serial: Some(value()?).filter(|serial| serial != "-"), port: None }
+                    RecordTarget::Adb { serial: Some(value()?).filter(|serial| serial != "-"), port: None }
             }
             "--via" => {
                 let mut command: Vec<String> = value()?.split(' ').map(str::to_owned).collect();
                 command.extend(["-c".to_owned(), helper_command()]);
-                job.options.target = Target::Command(command);
+                job.options.target = RecordTarget::Command(command);
             }
             "--device" => job.options.devices.push(value()?),
             "--buffer-kb" => job.options.buffer_kb = Some(number(value()?)? as u32),
@@ -50,7 +50,7 @@ fn parse() -> Result<Job> {
 
 fn run() -> Result<()> {
     let job = parse()?;
-    let recorder = Recorder::start(&job.options)?;
+    let recorder = TracefsRecorder::start(&job.options)?;
     let mut writer = TraceWriter::create(Path::new(&job.out), recorder.header(), &WriteOptions::default())?;
     for disk in recorder.disks() {
         eprintln!("recording {}", disk.name);
@@ -80,7 +80,8 @@ fn run() -> Result<()> {
             break;
         }
     }
-    let Outcome { ledger, header, cpus, interrupted, .. } = recorder.stop(|batch| writer.write(&batch))?;
+    let RecordOutcome { ledger, header, cpus, interrupted, .. } =
+        recorder.stop(|batch| writer.write(&batch))?;
     writer.finish(&ledger, &header)?;
     println!("{header:?}\n{ledger}\n{cpus:?}");
     if let Some(error) = interrupted {

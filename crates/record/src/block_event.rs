@@ -1,10 +1,10 @@
 //! Decodes records of the kernel's `block` events by the event formats of the recorded kernel. Source: the kernel's
 //! `include/trace/events/block.h`.
 
-use emmclab_trace::{EventKind, Result, fixed};
+use emmclab_trace::{BlockEventKind, Result, fixed};
 
-use crate::byte_order::ByteOrder;
-use crate::event_format::{EventFormat, Field};
+use crate::byte_order::KernelByteOrder;
+use crate::event_format::{EventFormat, EventFormatField};
 
 /// The events that are recorded, and whether a kernel without this event can still be recorded.
 pub(crate) const EVENTS: [(&str, bool); 9] = [
@@ -21,14 +21,14 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
 ];
 
 /// Events that replace the other block events in recordings of other tools, and the steps for which they stand.
-pub(crate) const ACCOUNTED: [(&str, EventKind); 2] =
-    [("block_io_start", EventKind::Insert), ("block_io_done", EventKind::Complete)];
+pub(crate) const ACCOUNTED: [(&str, BlockEventKind); 2] =
+    [("block_io_start", BlockEventKind::Insert), ("block_io_done", BlockEventKind::Complete)];
 
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     /// The kind of event.
-    pub kind: EventKind,
+    pub kind: BlockEventKind,
     /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 if the event does not belong to a disk.
     pub device: u32,
     /// First sector; 2^64-1 if unknown.
@@ -50,22 +50,22 @@ pub struct BlockEvent {
 /// Decodes the records of one event.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockDecoder {
-    kind: EventKind,
-    pid: Field,
-    device: Field,
-    sector: Field,
-    sectors: Option<Field>,
-    second: Option<Field>,
-    rwbs: Field,
-    comm: Option<Field>,
-    error: Option<Field>,
+    kind: BlockEventKind,
+    pid: EventFormatField,
+    device: EventFormatField,
+    sector: EventFormatField,
+    sectors: Option<EventFormatField>,
+    second: Option<EventFormatField>,
+    rwbs: EventFormatField,
+    comm: Option<EventFormatField>,
+    error: Option<EventFormatField>,
     accounted: bool,
 }
 
 impl BlockDecoder {
     /// Finds the fields in the event format of the recorded kernel.
-    pub(crate) fn new(kind: EventKind, format: &EventFormat) -> Result<Self> {
-        let split = matches!(kind, EventKind::Split(_));
+    pub(crate) fn new(kind: BlockEventKind, format: &EventFormat) -> Result<Self> {
+        let split = matches!(kind, BlockEventKind::Split(_));
         let required = |name| format.required(name).cloned();
         Ok(Self {
             kind,
@@ -77,7 +77,7 @@ impl BlockDecoder {
             rwbs: required("rwbs")?,
             comm: format.field("comm").cloned(),
             // The name was `errors` before kernel 4.13.
-            error: (kind == EventKind::Complete)
+            error: (kind == BlockEventKind::Complete)
                 .then(|| format.field("error").or_else(|| format.field("errors")).cloned())
                 .flatten(),
             accounted: false,
@@ -85,16 +85,16 @@ impl BlockDecoder {
     }
 
     /// A decoder for an event of [`ACCOUNTED`].
-    pub(crate) fn accounted(kind: EventKind, format: &EventFormat) -> Result<Self> {
+    pub(crate) fn accounted(kind: BlockEventKind, format: &EventFormat) -> Result<Self> {
         Ok(Self { accounted: true, ..Self::new(kind, format)? })
     }
 
     /// Decodes a record; `None` if it is too short for its format.
     #[inline]
-    pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<BlockEvent> {
-        let number = |field: &Field| field.number(order, record);
+    pub(crate) fn decode(&self, order: KernelByteOrder, record: &[u8]) -> Option<BlockEvent> {
+        let number = |field: &EventFormatField| field.number(order, record);
         let kind = match &self.second {
-            Some(second) => EventKind::Split(number(second)? as u64),
+            Some(second) => BlockEventKind::Split(number(second)? as u64),
             None => self.kind,
         };
         let sectors = match &self.sectors {

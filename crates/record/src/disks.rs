@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 
 /// One disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Disk {
+pub struct TargetDisk {
     /// The kernel's name (`mmcblk0`, `sda`, `loop0`).
     pub name: String,
     /// `dev_t` as in the events (major << 20 | minor).
@@ -19,7 +19,7 @@ pub struct Disk {
     pub sequence: Option<u64>,
 }
 
-impl Disk {
+impl TargetDisk {
     /// Whether `now`, a disk with this name found later, is the same disk: the kernel reuses names and numbers.
     pub(crate) fn is_same(&self, now: &Self) -> bool {
         let differ = match (self.sequence, now.sequence) {
@@ -34,12 +34,12 @@ impl Disk {
 
 /// All disks of a machine.
 #[derive(Clone, Debug, Default)]
-pub struct Disks {
-    all: BTreeMap<String, Disk>,
+pub struct TargetDisks {
+    by_name: BTreeMap<String, TargetDisk>,
     /// The disk of each partition.
     partitions: BTreeMap<String, String>,
     /// The devices below each mapped device.
-    below: BTreeMap<String, Vec<String>>,
+    lower_disks: BTreeMap<String, Vec<String>>,
     /// The device path of each mount point.
     mounts: BTreeMap<String, String>,
     /// The name of each disk and partition, by `MAJOR:MINOR`.
@@ -53,7 +53,7 @@ fn device_number(text: &str) -> Option<u32> {
     (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
 }
 
-impl Disks {
+impl TargetDisks {
     /// Parses lines `disk NAME MAJOR:MINOR SECTORS`, `part NAME MAJOR:MINOR DISK`, `slave NAME DISK-ABOVE`, `back NAME FILE`, `model NAME
     /// TEXT`, `seq NAME DISKSEQ`, and the text of `/proc/mounts`. Other lines are ignored.
     pub fn parse(disks: &str, mounts: &str) -> Self {
@@ -66,22 +66,24 @@ impl Disks {
                 ("disk", [number, sectors]) => {
                     let Some(device) = device_number(number) else { continue };
                     let sectors = sectors.trim().parse().unwrap_or(0);
-                    let disk = Disk { name: name.to_owned(), device, sectors, ..Disk::default() };
+                    let disk = TargetDisk { name: name.to_owned(), device, sectors, ..TargetDisk::default() };
                     out.numbers.insert((*number).to_owned(), name.to_owned());
-                    out.all.insert(name.to_owned(), disk);
+                    out.by_name.insert(name.to_owned(), disk);
                 }
                 ("part", [number, disk]) => {
                     out.numbers.insert((*number).to_owned(), name.to_owned());
                     out.partitions.insert(name.to_owned(), (*disk).to_owned());
                 }
-                ("slave", [above]) => out.below.entry((*above).to_owned()).or_default().push(name.to_owned()),
+                ("slave", [above]) => {
+                    out.lower_disks.entry((*above).to_owned()).or_default().push(name.to_owned());
+                }
                 ("back" | "model", [_, ..]) => {
-                    if let Some(disk) = out.all.get_mut(name) {
+                    if let Some(disk) = out.by_name.get_mut(name) {
                         disk.about = Some(rest.join(" ").trim().to_owned());
                     }
                 }
                 ("seq", [sequence]) => {
-                    if let Some(disk) = out.all.get_mut(name) {
+                    if let Some(disk) = out.by_name.get_mut(name) {
                         disk.sequence = sequence.trim().parse().ok();
                     }
                 }
@@ -99,21 +101,21 @@ impl Disks {
     }
 
     /// All disks, sorted by name.
-    pub fn iter(&self) -> impl Iterator<Item = &Disk> {
-        self.all.values()
+    pub fn iter(&self) -> impl Iterator<Item = &TargetDisk> {
+        self.by_name.values()
     }
 
     /// Whether this disk still exists, with the same contents.
-    pub(crate) fn hold(&self, disk: &Disk) -> bool {
-        self.all.get(&disk.name).is_some_and(|now| disk.is_same(now))
+    pub(crate) fn hold(&self, disk: &TargetDisk) -> bool {
+        self.by_name.get(&disk.name).is_some_and(|now| disk.is_same(now))
     }
 
     /// The disks on which `name` is stored. It is a disk, a partition, a mapped device (with or without `/dev/`), `MAJOR:MINOR`, or a mount
     /// point.
     ///
     /// # Errors
-    /// [`Kind::Config`] if there is no such device; the error lists the names.
-    pub fn resolve(&self, name: &str) -> Result<Vec<Disk>> {
+    /// [`ErrorClass::Config`] if there is no such device; the error lists the names.
+    pub fn resolve(&self, name: &str) -> Result<Vec<TargetDisk>> {
         let source = self.mounts.get(name).map_or(name, String::as_str);
         let short = source.rsplit('/').next().unwrap_or(source);
         let short = self.numbers.get(source).map_or(short, String::as_str);
@@ -121,19 +123,19 @@ impl Disks {
         self.descend(short, &mut found, 0);
         if found.is_empty() {
             let names: Vec<_> =
-                self.all.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
-            return Err(Error::new(Kind::Config, "is not a block device of the recorded machine")
+                self.by_name.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
+            return Err(Error::new(ErrorClass::Config, "is not a block device of the recorded machine")
                 .of_field("device", 0, name.as_bytes())
                 .hint(format!(
                     "name one of [{}], or a partition or mount point of these",
                     names.join(", ")
                 )));
         }
-        Ok(found.iter().filter_map(|name| self.all.get(*name)).cloned().collect())
+        Ok(found.iter().filter_map(|name| self.by_name.get(*name)).cloned().collect())
     }
 
     /// The names of the disks, partitions and mapped devices that are stored on one of these disks, by `dev_t`.
-    pub(crate) fn standing_on(&self, disks: &[Disk]) -> BTreeMap<u32, String> {
+    pub(crate) fn standing_on(&self, disks: &[TargetDisk]) -> BTreeMap<u32, String> {
         let reaches = |name: &str| {
             let mut found = BTreeSet::new();
             self.descend(name, &mut found, 0);
@@ -150,36 +152,36 @@ impl Disks {
         }
         if let Some(disk) = self.partitions.get(name) {
             self.descend(disk, found, depth + 1);
-        } else if let Some(below) = self.below.get(name) {
+        } else if let Some(below) = self.lower_disks.get(name) {
             for name in below {
                 self.descend(name, found, depth + 1);
             }
-        } else if let Some((name, _)) = self.all.get_key_value(name) {
+        } else if let Some((name, _)) = self.by_name.get_key_value(name) {
             found.insert(name);
         }
     }
 
     /// The disks that are recorded if none is named: the disk of Android's `/data`, if there is one. Otherwise every non-empty disk that is
     /// not memory, not made of other disks, and not an unused loop device.
-    pub fn default_disks(&self) -> Vec<Disk> {
+    pub fn default_disks(&self) -> Vec<TargetDisk> {
         if let Some(disks) = self.behind_data() {
             return disks;
         }
-        let real = |disk: &&Disk| {
+        let real = |disk: &&TargetDisk| {
             let memory = ["ram", "zram", "dm-", "md"].iter().any(|prefix| disk.name.starts_with(prefix));
             let idle_loop = disk.name.starts_with("loop") && !self.backs_something(&disk.name);
-            disk.sectors > 0 && !memory && !idle_loop && !self.below.contains_key(&disk.name)
+            disk.sectors > 0 && !memory && !idle_loop && !self.lower_disks.contains_key(&disk.name)
         };
-        self.all.values().filter(real).cloned().collect()
+        self.by_name.values().filter(real).cloned().collect()
     }
 
-    /// Why [`Disks::default_disks`] chose these disks, as a text for users.
+    /// Why [`TargetDisks::default_disks`] chose these disks, as a text for users.
     pub fn default_reason(&self) -> String {
         if self.behind_data().is_some() {
             return "the disk behind /data".to_owned();
         }
         let taken = self.default_disks();
-        let left = self.all.values().filter(|disk| disk.sectors > 0 && !taken.contains(disk));
+        let left = self.by_name.values().filter(|disk| disk.sectors > 0 && !taken.contains(disk));
         let left: Vec<_> = left.map(|disk| &*disk.name).collect();
         if left.is_empty() {
             return "every disk".to_owned();
@@ -190,7 +192,7 @@ impl Disks {
         )
     }
 
-    fn behind_data(&self) -> Option<Vec<Disk>> {
+    fn behind_data(&self) -> Option<Vec<TargetDisk>> {
         self.mounts.contains_key("/data").then(|| self.resolve("/data").ok()).flatten()
     }
 
@@ -198,7 +200,7 @@ impl Disks {
     fn backs_something(&self, disk: &str) -> bool {
         let is_of_disk = |name: &str| name == disk || self.partitions.get(name).is_some_and(|of| of == disk);
         self.mounts.values().any(|source| is_of_disk(source.rsplit('/').next().unwrap_or(source)))
-            || self.below.values().flatten().any(|name| is_of_disk(name))
+            || self.lower_disks.values().flatten().any(|name| is_of_disk(name))
     }
 }
 
@@ -206,8 +208,8 @@ impl Disks {
 mod tests {
     use super::*;
 
-    fn phone() -> Disks {
-        Disks::parse(
+    fn phone() -> TargetDisks {
+        TargetDisks::parse(
             "disk mmcblk0 179:0 61071360\nmodel mmcblk0 HBG4a2 x\npart mmcblk0p1 179:1 mmcblk0\ndisk mmcblk0boot0 179:32 8192\n\
              disk dm-0 253:0 100\nslave mmcblk0p1 dm-0\ndisk dm-1 253:1 100\nslave dm-0 dm-1\ndisk zram0 252:0 100\n\
              disk loop0 7:0 0\ndisk loop1 7:8 64\nback loop1 /data/a b.img\nnonsense\ndisk broken 1 2\n",
@@ -215,7 +217,7 @@ mod tests {
         )
     }
 
-    fn names(disks: &[Disk]) -> Vec<&str> {
+    fn names(disks: &[TargetDisk]) -> Vec<&str> {
         disks.iter().map(|disk| &*disk.name).collect()
     }
 
@@ -234,27 +236,27 @@ mod tests {
 
     #[test]
     fn another_disk_of_the_same_name_and_number_is_not_the_one_that_was() {
-        let look = |more: &str| Disks::parse(&format!("disk loop0 7:0 64\n{more}\n"), "");
-        let is_held = |before: &str, now: &str| look(now).hold(&look(before).all["loop0"]);
+        let look = |more: &str| TargetDisks::parse(&format!("disk loop0 7:0 64\n{more}\n"), "");
+        let is_held = |before: &str, now: &str| look(now).hold(&look(before).by_name["loop0"]);
         assert!(is_held("seq loop0 7\nback loop0 /a", "seq loop0 7\nback loop0 /a (deleted)"));
         assert!(!is_held("seq loop0 7\nback loop0 /a", "seq loop0 9\nback loop0 /a"));
         // Kernels before 5.15 do not provide the number.
         assert!(is_held("back loop0 /a", "back loop0 /a (deleted)") && is_held("", ""));
         assert!(!is_held("back loop0 /a", "back loop0 /b"));
-        assert!(!Disks::parse("disk loop0 7:0 0\n", "").hold(&look("").all["loop0"]));
+        assert!(!TargetDisks::parse("disk loop0 7:0 0\n", "").hold(&look("").by_name["loop0"]));
     }
 
     #[test]
     fn an_unknown_device_names_those_there_are() {
         let error = phone().resolve("/dev/sdz").unwrap_err();
-        assert_eq!(error.kind(), Kind::Config);
+        assert_eq!(error.kind(), ErrorClass::Config);
         assert!(error.hint_text().unwrap().contains("mmcblk0"));
     }
 
     #[test]
     fn without_a_name_a_phone_records_the_disk_behind_data_and_a_board_all_real_disks() {
         assert_eq!(names(&phone().default_disks()), ["mmcblk0"]);
-        let board = Disks::parse(
+        let board = TargetDisks::parse(
             "disk sda 8:0 5\ndisk zram0 252:0 9\ndisk loop0 7:0 0\ndisk md0 9:0 5\nslave sda md0\n",
             "",
         );
@@ -265,11 +267,12 @@ mod tests {
     fn a_loop_device_is_recorded_only_where_it_backs_something() {
         let disks = "disk sda 8:0 5\ndisk loop0 7:0 9\ndisk loop1 7:1 9\npart loop1p1 259:0 loop1\ndisk loop2 7:2 9\n\
                      disk loop3 7:3 9\ndisk dm-0 253:0 9\nslave loop3 dm-0\ndisk ram0 1:0 9\n";
-        let found = Disks::parse(disks, "/dev/loop0 /snap squashfs ro 0 0\n/dev/loop1p1 /mnt ext4 rw 0 0\n");
+        let found =
+            TargetDisks::parse(disks, "/dev/loop0 /snap squashfs ro 0 0\n/dev/loop1p1 /mnt ext4 rw 0 0\n");
         assert_eq!(names(&found.default_disks()), ["loop0", "loop1", "loop3", "sda"]);
         let reason = found.default_reason();
         assert!(reason.starts_with("every disk but dm-0, loop2, ram0, which"), "{reason}");
-        assert_eq!(Disks::parse("disk sda 8:0 5\n", "").default_reason(), "every disk");
+        assert_eq!(TargetDisks::parse("disk sda 8:0 5\n", "").default_reason(), "every disk");
         assert_eq!(phone().default_reason(), "the disk behind /data");
     }
 }

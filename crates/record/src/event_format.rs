@@ -1,15 +1,15 @@
 //! Parses the `format` file of an event: the offset and size of each field in the records of the recorded kernel.
 
-use emmclab_trace::{Error, Kind, Result, unfilled};
+use emmclab_trace::{Error, ErrorClass, Result, unfilled};
 
-use crate::byte_order::ByteOrder;
+use crate::byte_order::KernelByteOrder;
 
 /// A field beyond this is invalid, since records are never larger than a page of the ring buffer.
 const LARGEST_RECORD: usize = 1 << 16;
 
 /// How a field is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Storage {
+enum FieldStorage {
     /// In the record itself.
     Inline,
     /// The field holds the offset (low half) and length (high half) of a text later in the record.
@@ -20,7 +20,7 @@ enum Storage {
 
 /// One field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct EventFormatField {
     /// The name in the C declaration.
     pub name: String,
     /// Offset of the first byte in the record.
@@ -30,21 +30,21 @@ pub struct Field {
     /// Whether the number has a sign.
     pub signed: bool,
     is_text: bool,
-    storage: Storage,
+    storage: FieldStorage,
 }
 
-impl Field {
+impl EventFormatField {
     /// Parses `field:DECLARATION; offset:N; size:N; signed:N;`; `None` for any other line.
-    pub(crate) fn parse(line: &str) -> Option<Result<Field>> {
+    pub(crate) fn parse(line: &str) -> Option<Result<EventFormatField>> {
         let rest = line.trim().strip_prefix("field:")?;
         Some(Self::parse_rest(rest).ok_or_else(|| {
-            Error::new(Kind::Syntax, "is not a field of a trace event")
+            Error::new(ErrorClass::Syntax, "is not a field of a trace event")
                 .of_field("field", 0, line.trim().as_bytes())
                 .hint("expected `field:TYPE NAME; offset:N; size:N; signed:N;`")
         }))
     }
 
-    fn parse_rest(rest: &str) -> Option<Field> {
+    fn parse_rest(rest: &str) -> Option<EventFormatField> {
         let mut parts = rest.split(';').map(str::trim);
         let declaration = parts.next()?;
         let (mut offset, mut size, mut signed) = (None, None, false);
@@ -57,18 +57,18 @@ impl Field {
             }
         }
         let storage = match declaration.split_whitespace().next()? {
-            "__data_loc" => Storage::DataLoc,
-            "__rel_loc" => Storage::RelLoc,
-            _ => Storage::Inline,
+            "__data_loc" => FieldStorage::DataLoc,
+            "__rel_loc" => FieldStorage::RelLoc,
+            _ => FieldStorage::Inline,
         };
         let is_text =
-            storage != Storage::Inline || declaration.starts_with("char ") && declaration.contains('[');
+            storage != FieldStorage::Inline || declaration.starts_with("char ") && declaration.contains('[');
         // `char rwbs[8]`, `__data_loc char[] cmd`, `unsigned int *p`
         let name = declaration.split_whitespace().next_back()?;
         let name = name.split('[').next()?.trim_start_matches('*');
         let (offset, size): (usize, usize) = (offset?, size?);
         let fits = offset <= LARGEST_RECORD && size <= LARGEST_RECORD && !name.is_empty();
-        fits.then(|| Field { name: name.to_owned(), offset, size, signed, is_text, storage })
+        fits.then(|| EventFormatField { name: name.to_owned(), offset, size, signed, is_text, storage })
     }
 
     /// Whether the field is a text, not a number.
@@ -78,7 +78,7 @@ impl Field {
 
     /// The value of a number field, sign-extended; `None` if the record is too short or the field is not a number.
     #[inline]
-    pub fn number(&self, order: ByteOrder, record: &[u8]) -> Option<i64> {
+    pub fn number(&self, order: KernelByteOrder, record: &[u8]) -> Option<i64> {
         if self.signed {
             order.signed(record, self.offset, self.size)
         } else {
@@ -88,19 +88,19 @@ impl Field {
 
     /// The text of the field up to its first zero byte; `None` if the record is too short.
     #[inline]
-    pub fn text<'a>(&self, order: ByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
+    pub fn text<'a>(&self, order: KernelByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
         self.bytes(order, record).map(unfilled)
     }
 
     /// All bytes of the field; `None` if the record is too short.
     #[inline]
-    pub fn bytes<'a>(&self, order: ByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
+    pub fn bytes<'a>(&self, order: KernelByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
         let (at, size) = match self.storage {
-            Storage::Inline => (self.offset, self.size),
-            Storage::DataLoc | Storage::RelLoc => {
+            FieldStorage::Inline => (self.offset, self.size),
+            FieldStorage::DataLoc | FieldStorage::RelLoc => {
                 let location = order.u32(record, self.offset)?;
                 let (at, size) = ((location & 0xffff) as usize, (location >> 16) as usize);
-                let base = if self.storage == Storage::RelLoc { self.offset + self.size } else { 0 };
+                let base = if self.storage == FieldStorage::RelLoc { self.offset + self.size } else { 0 };
                 (base + at, size)
             }
         };
@@ -115,14 +115,14 @@ pub struct EventFormat {
     pub name: String,
     /// The number at the beginning of its records (`common_type`).
     pub id: u16,
-    fields: Vec<Field>,
+    fields: Vec<EventFormatField>,
 }
 
 impl EventFormat {
     /// Parses a `format` file.
     ///
     /// # Errors
-    /// [`Kind::Syntax`] if name or number are missing or a field is malformed.
+    /// [`ErrorClass::Syntax`] if name or number are missing or a field is malformed.
     pub fn parse(text: &str) -> Result<Self> {
         let mut name = None;
         let mut id = None;
@@ -133,42 +133,42 @@ impl EventFormat {
             } else if let Some(value) = line.strip_prefix("ID:") {
                 let value = value.trim();
                 id = Some(value.parse().map_err(|_| {
-                    Error::new(Kind::Syntax, "is not an event number")
+                    Error::new(ErrorClass::Syntax, "is not an event number")
                         .of_field("ID", 0, value.as_bytes())
                         .at_line(number)
                 })?);
             } else if line.starts_with("print fmt:") {
                 break;
-            } else if let Some(field) = Field::parse(line) {
+            } else if let Some(field) = EventFormatField::parse(line) {
                 fields.push(field.map_err(|error| error.at_line(number))?);
             }
         }
         match (name, id) {
             (Some(name), Some(id)) => Ok(Self { name, id, fields }),
-            _ => Err(Error::new(Kind::Syntax, "the format file of an event lacks its name or ID").hint(
+            _ => Err(Error::new(ErrorClass::Syntax, "the format file of an event lacks its name or ID").hint(
                 "mount tracefs there (`mount -t tracefs nodev /sys/kernel/tracing`), readable by this user",
             )),
         }
     }
 
     /// All fields, in the order of the file.
-    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+    pub fn fields(&self) -> impl Iterator<Item = &EventFormatField> {
         self.fields.iter()
     }
 
     /// The field with this name; `None` if there is none.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&EventFormatField> {
         self.fields.iter().find(|field| field.name == name)
     }
 
     /// The field with this name, without which the event cannot be used.
     ///
     /// # Errors
-    /// [`Kind::Unsupported`] if the event of the recorded kernel has no such field.
-    pub fn required(&self, name: &str) -> Result<&Field> {
+    /// [`ErrorClass::Unsupported`] if the event of the recorded kernel has no such field.
+    pub fn required(&self, name: &str) -> Result<&EventFormatField> {
         self.field(name).ok_or_else(|| {
             Error::new(
-                Kind::Unsupported,
+                ErrorClass::Unsupported,
                 format!("this kernel's event `{}` has no field `{name}`", self.name),
             )
             .hint("report the kernel version and the event's format file")
@@ -204,12 +204,12 @@ mod tests {
         record[12..15].copy_from_slice(b"WSM");
         record[20..24].copy_from_slice(&((4 << 16) | 0x18u32).to_le_bytes());
         record.extend(b"abc\0");
-        let order = ByteOrder::Little;
+        let order = KernelByteOrder::Little;
         let number = |name: &str| format.field(name).unwrap().number(order, &record);
         let text = |name: &str| format.field(name).unwrap().text(order, &record);
         assert_eq!((number("common_pid"), number("dev")), (Some(-7), Some(0xb300_000a)));
         assert_eq!((text("rwbs"), text("cmd")), (Some(&b"WSM"[..]), Some(&b"abc"[..])));
-        assert_eq!(format.required("ioprio").unwrap_err().kind(), Kind::Unsupported);
+        assert_eq!(format.required("ioprio").unwrap_err().kind(), ErrorClass::Unsupported);
     }
 
     #[test]
@@ -217,25 +217,26 @@ mod tests {
         let format = EventFormat::parse(OLD).unwrap();
         let mut record = vec![0; 24];
         record[20..24].fill(0xff);
-        assert_eq!(format.field("cmd").unwrap().text(ByteOrder::Little, &record), None);
-        assert_eq!(format.field("dev").unwrap().number(ByteOrder::Little, &record[..10]), None);
+        assert_eq!(format.field("cmd").unwrap().text(KernelByteOrder::Little, &record), None);
+        assert_eq!(format.field("dev").unwrap().number(KernelByteOrder::Little, &record[..10]), None);
     }
 
     #[test]
     fn a_relative_location_counts_from_behind_its_field() {
-        let field =
-            Field::parse("field:__rel_loc char[] s;\toffset:8;\tsize:4;\tsigned:0;").unwrap().unwrap();
+        let field = EventFormatField::parse("field:__rel_loc char[] s;\toffset:8;\tsize:4;\tsigned:0;")
+            .unwrap()
+            .unwrap();
         let mut record = vec![0; 8];
         record.extend(((3 << 16) | 1u32).to_le_bytes());
         record.extend(b"-xyz");
-        assert_eq!(field.text(ByteOrder::Little, &record), Some(&b"xyz"[..]));
+        assert_eq!(field.text(KernelByteOrder::Little, &record), Some(&b"xyz"[..]));
     }
 
     #[test]
     fn a_broken_field_is_reported_with_its_line() {
         let error =
             EventFormat::parse("name: x\nID: 1\nformat:\n\tfield:int a; offset:-1; size:4;\n").unwrap_err();
-        assert_eq!((error.kind(), error.line()), (Kind::Syntax, Some(4)));
-        assert_eq!(EventFormat::parse("").unwrap_err().kind(), Kind::Syntax);
+        assert_eq!((error.kind(), error.line()), (ErrorClass::Syntax, Some(4)));
+        assert_eq!(EventFormat::parse("").unwrap_err().kind(), ErrorClass::Syntax);
     }
 }

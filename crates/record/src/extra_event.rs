@@ -1,16 +1,16 @@
 //! Decodes records of the MMC and UFS drivers and of file systems by the event formats of the recorded kernel.
 
-use emmclab_trace::{DecodedEvent, KernelEvent, Slot, Values};
+use emmclab_trace::{DecodedEvent, EventField, EventFieldValues, KernelEvent};
 
-use crate::byte_order::ByteOrder;
-use crate::event_format::{EventFormat, Field};
+use crate::byte_order::KernelByteOrder;
+use crate::event_format::{EventFormat, EventFormatField};
 
 /// Decodes the records of one event.
 #[derive(Clone, Debug)]
 pub(crate) struct ExtraDecoder {
     event: KernelEvent,
-    pid: Field,
-    fields: Vec<(Slot, Field)>,
+    pid: EventFormatField,
+    fields: Vec<(EventField, EventFormatField)>,
 }
 
 impl ExtraDecoder {
@@ -18,12 +18,12 @@ impl ExtraDecoder {
     pub(crate) fn new(event: KernelEvent, format: &EventFormat) -> Option<Self> {
         let pid = format.field("common_pid")?.clone();
         let known = format.fields().filter_map(|field| {
-            let slot = Slot::by_name(field.name.as_bytes())?;
+            let slot = EventField::by_name(field.name.as_bytes())?;
             // Some kernels store a pointer to the host instead of its name; such a field is ignored.
             (slot.is_text() == field.is_text()).then(|| (slot, field.clone()))
         });
         let fields: Vec<_> = known.collect();
-        let mut values = Values::default();
+        let mut values = EventFieldValues::default();
         for (slot, _) in &fields {
             if slot.is_text() { values.set_text(*slot, b"") } else { values.set(*slot, 0) }
         }
@@ -32,10 +32,10 @@ impl ExtraDecoder {
 
     /// Decodes a record; `None` if it is too short for its format.
     #[inline]
-    pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<DecodedEvent> {
-        let mut values = Values::default();
+    pub(crate) fn decode(&self, order: KernelByteOrder, record: &[u8]) -> Option<DecodedEvent> {
+        let mut values = EventFieldValues::default();
         for (slot, field) in &self.fields {
-            if *slot == Slot::Cdb {
+            if *slot == EventField::Cdb {
                 values.set_text(*slot, field.bytes(order, record)?);
             } else if slot.is_text() {
                 values.set_text(*slot, field.text(order, record)?);
@@ -51,7 +51,7 @@ impl ExtraDecoder {
 mod tests {
     use std::fmt::Write as _;
 
-    use emmclab_trace::{CommandKind, CommandStep, Target, unfilled};
+    use emmclab_trace::{CommandKind, CommandStep, CommandTarget, unfilled};
 
     use super::*;
 
@@ -69,7 +69,9 @@ mod tests {
 
     /// Host, id and step of the command in a record.
     fn command(decoder: &ExtraDecoder, record: &[u8]) -> (String, u64, CommandStep) {
-        let Some(DecodedEvent::Command(event)) = decoder.decode(ByteOrder::Little, record) else { panic!() };
+        let Some(DecodedEvent::Command(event)) = decoder.decode(KernelByteOrder::Little, record) else {
+            panic!()
+        };
         (String::from_utf8_lossy(unfilled(&event.host)).into_owned(), event.id, event.step)
     }
 
@@ -80,16 +82,16 @@ mod tests {
     }
 
     fn start(kind: CommandKind, bytes: u64) -> CommandStep {
-        CommandStep::Start { kind, bytes, target: Target::Nowhere, packed: false, reliable: false }
+        CommandStep::Start { kind, bytes, target: CommandTarget::Nowhere, packed: false, reliable: false }
     }
 
     /// A data command at this block; the event specifies only the length in bytes.
     fn start_at(first: u64, kind: CommandKind, bytes: u64) -> CommandStep {
-        let target = Target::Blocks { first, count: None, is_recent: false };
+        let target = CommandTarget::Blocks { first, count: None, is_recent: false };
         CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
     }
 
-    const DONE: CommandStep = CommandStep::Done { failed: false, again: false };
+    const DONE: CommandStep = CommandStep::Done { failed: false, will_be_repeated: false };
 
     #[test]
     fn kernel_4_tells_begin_and_end_of_a_ufs_command_by_words() {
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(decode(0, 0x28), ("ufs".to_owned(), 31, start_at(5, CommandKind::Read, 65536)));
         assert!(matches!(decode(0, 0x42).2, CommandStep::Start { kind: CommandKind::Discard, .. }));
         assert_eq!(decode(1, 0x28).2, DONE);
-        assert!(decoder.decode(ByteOrder::Little, &record(&[1, 2, 3, 4, 0], b"")).is_none());
+        assert!(decoder.decode(KernelByteOrder::Little, &record(&[1, 2, 3, 4, 0], b"")).is_none());
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
         let begin = decoder("mmc_blk_rw_start", &fields).unwrap();
         let end = decoder("mmc_blk_rw_end", &fields).unwrap();
         let record = record(&[25, 0x8000_2000, 16], b"");
-        let target = Target::Sectors { first: 0x8000_2000, count: 16 };
+        let target = CommandTarget::Sectors { first: 0x8000_2000, count: 16 };
         let step = CommandStep::Start {
             kind: CommandKind::Write,
             bytes: 8192,

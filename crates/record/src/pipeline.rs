@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emmclab_trace::formats::{Letters, read_rwbs};
+use emmclab_trace::formats::{RwbsMeaning, read_rwbs};
 use emmclab_trace::{
-    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Gap, GrowingNames, Ledger, Matcher,
-    Merge, NameId, Names, Nanos, Request, unfilled,
+    BATCH_ROWS, Batch, BatchBuilder, BlockLayerEvent, CpuStreamMerge, DecodedEvent, EventMatcher,
+    GrowingNameTable, Ledger, LostEventsGap, NameId, NameTable, Nanos, RecordedActivity, Request, unfilled,
 };
 
+use crate::arrival_order::ArrivalOrder;
 use crate::block_event::BlockEvent;
-use crate::kernel::{Kernel, Traced};
-use crate::order::ArrivalOrder;
-use crate::stats::Meter;
-use crate::watched::Watched;
+use crate::kernel_format::{KernelFormat, TracedEvent};
+use crate::statistics::RecordMeter;
+use crate::watched_devices::WatchedDevices;
 
 /// Counts of the pages of one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CpuCounts {
+pub struct CpuCounters {
     /// Number of the CPU.
     pub cpu: usize,
     /// Events decoded.
@@ -29,25 +29,25 @@ pub struct CpuCounts {
 }
 
 /// Decodes pages, merges their events and combines them into requests. Independent of the transport.
-pub(crate) struct Pipeline {
-    kernel: Kernel,
-    merge: Merge<Traced>,
-    matcher: Matcher,
+pub(crate) struct RecordPipeline {
+    kernel: KernelFormat,
+    merge: CpuStreamMerge<TracedEvent>,
+    matcher: EventMatcher,
     order: ArrivalOrder,
     ledger: Ledger,
-    cpus: BTreeMap<usize, (CpuCounts, u64)>,
-    watched: Watched,
-    processes: GrowingNames,
+    cpus: BTreeMap<usize, (CpuCounters, u64)>,
+    watched: WatchedDevices,
+    processes: GrowingNameTable,
     /// The last process name and its id: consecutive events are often of the same task.
     last_process: ([u8; 16], Option<NameId>),
-    done: Vec<Request>,
+    completed: Vec<Request>,
     builder: BatchBuilder,
 }
 
-impl Pipeline {
+impl RecordPipeline {
     /// A pipeline for recordings that may lack block events and contain only those of drivers.
-    pub(crate) fn of_any_events(kernel: Kernel, watched: Watched) -> Self {
-        Self { matcher: Matcher::default(), ..Self::new(kernel, watched) }
+    pub(crate) fn of_any_events(kernel: KernelFormat, watched: WatchedDevices) -> Self {
+        Self { matcher: EventMatcher::default(), ..Self::new(kernel, watched) }
     }
 
     /// A note on how the requests were obtained, if necessary.
@@ -56,24 +56,24 @@ impl Pipeline {
     }
 
     /// A pipeline for recordings with block events.
-    pub(crate) fn new(kernel: Kernel, watched: Watched) -> Self {
+    pub(crate) fn new(kernel: KernelFormat, watched: WatchedDevices) -> Self {
         Self {
             kernel,
-            merge: Merge::default(),
-            matcher: Matcher::of_block_events(),
+            merge: CpuStreamMerge::default(),
+            matcher: EventMatcher::of_block_events(),
             order: ArrivalOrder::default(),
             ledger: Ledger::default(),
             cpus: BTreeMap::new(),
             watched,
-            processes: GrowingNames::default(),
+            processes: GrowingNameTable::default(),
             last_process: ([0; 16], None),
-            done: Vec::new(),
+            completed: Vec::new(),
             builder: BatchBuilder::default(),
         }
     }
 
     /// The kernel whose pages it reads.
-    pub(crate) fn kernel(&self) -> &Kernel {
+    pub(crate) fn kernel(&self) -> &KernelFormat {
         &self.kernel
     }
 
@@ -132,22 +132,22 @@ impl Pipeline {
         for (time, event) in events {
             self.event(time, &event);
         }
-        self.matcher.finish(self.watched.names_mut(), &mut self.ledger, &mut self.done);
+        self.matcher.finish(self.watched.names_mut(), &mut self.ledger, &mut self.completed);
         self.take_done();
     }
 
-    fn event(&mut self, time: u64, event: &Traced) {
+    fn event(&mut self, time: u64, event: &TracedEvent) {
         let time = Nanos(time as i64);
         match event {
-            Traced::Block(event) => self.block(time, event),
-            Traced::Extra(DecodedEvent::Command(event)) => {
+            TracedEvent::Block(event) => self.block(time, event),
+            TracedEvent::Extra(DecodedEvent::Command(event)) => {
                 if self.watched.is_recorded(event) {
                     let disk = self.watched.disk_of(event);
                     let devices = self.watched.names_mut();
-                    self.matcher.command(time, event, disk, devices, &mut self.ledger, &mut self.done);
+                    self.matcher.command(time, event, disk, devices, &mut self.ledger, &mut self.completed);
                 }
             }
-            Traced::Extra(DecodedEvent::File(event)) => {
+            TracedEvent::Extra(DecodedEvent::File(event)) => {
                 if let Some(device) = self.watched.file_system(event.device) {
                     self.matcher.file_system(time, event, &device, None);
                 }
@@ -159,8 +159,8 @@ impl Pipeline {
     fn block(&mut self, time: Nanos, event: &BlockEvent) {
         let BlockEvent { kind, sector, sectors, pid, .. } = *event;
         let operation = match read_rwbs(unfilled(&event.rwbs), 0) {
-            Ok(Letters::Request(operation)) => operation,
-            Ok(Letters::Zone(command)) => {
+            Ok(RwbsMeaning::Request(operation)) => operation,
+            Ok(RwbsMeaning::Zone(command)) => {
                 self.matcher.zone(command, kind);
                 self.ledger.skipped += 1;
                 return;
@@ -178,17 +178,18 @@ impl Pipeline {
         }
         let (op, flags) = operation.of(sectors);
         let (error, zeroes, pid) = (event.error, operation.is_zeroes(sectors), Some(pid));
-        let read = Event { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
+        let read =
+            BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         let task = unfilled(&event.comm);
         if event.accounted {
-            self.matcher.accounted(read, task, &mut self.ledger, &mut self.done);
+            self.matcher.accounted(read, task, &mut self.ledger, &mut self.completed);
         } else {
-            self.matcher.block(read, task, &mut self.ledger, &mut self.done);
+            self.matcher.block(read, task, &mut self.ledger, &mut self.completed);
         }
     }
 
     fn take_done(&mut self) {
-        for request in self.done.drain(..) {
+        for request in self.completed.drain(..) {
             self.order.push(request);
         }
     }
@@ -203,13 +204,13 @@ impl Pipeline {
     }
 
     /// The recorded activity other than requests. `saved_names` is the kernel's own list of tasks, for those without a name.
-    pub(crate) fn activity(&mut self, saved_names: &str) -> Activity {
+    pub(crate) fn activity(&mut self, saved_names: &str) -> RecordedActivity {
         self.matcher.learn_tasks(saved_names);
         self.matcher.activity(|_| None)
     }
 
     /// Names of the processes seen so far, for sharing.
-    pub(crate) fn processes(&mut self) -> &Arc<Names> {
+    pub(crate) fn processes(&mut self) -> &Arc<NameTable> {
         self.processes.shared()
     }
 
@@ -219,7 +220,7 @@ impl Pipeline {
     }
 
     /// Names of the processes and devices seen so far.
-    pub(crate) fn names(&self) -> (&Names, &Names) {
+    pub(crate) fn names(&self) -> (&NameTable, &NameTable) {
         (self.processes.names(), self.watched.names())
     }
 
@@ -229,7 +230,7 @@ impl Pipeline {
     }
 
     /// Counts by CPU, in order of their numbers.
-    pub(crate) fn cpus(&self) -> Vec<CpuCounts> {
+    pub(crate) fn cpus(&self) -> Vec<CpuCounters> {
         self.cpus.values().map(|(counts, _)| counts.clone()).collect()
     }
 
@@ -251,7 +252,7 @@ impl Pipeline {
         &mut self,
         at_least: usize,
         mut is_own: impl FnMut(i32) -> bool,
-        meter: &mut Meter,
+        meter: &mut RecordMeter,
     ) -> Option<Batch> {
         let oldest = self.matcher.oldest_open();
         while self.builder.len() < BATCH_ROWS
@@ -273,9 +274,9 @@ impl Pipeline {
 }
 
 /// A gap between two times of a CPU; without the second it may last until the end.
-fn gap(from: u64, to: Option<u64>, events: u64) -> Gap {
+fn gap(from: u64, to: Option<u64>, events: u64) -> LostEventsGap {
     let time = |time: u64| Nanos(i64::try_from(time).unwrap_or(i64::MAX));
-    Gap { from: time(from), to: to.map_or(Nanos(i64::MAX), time), events }
+    LostEventsGap { from: time(from), to: to.map_or(Nanos(i64::MAX), time), events }
 }
 
 #[cfg(test)]
@@ -283,7 +284,7 @@ mod tests {
     use emmclab_trace::CommandKind;
 
     use super::*;
-    use crate::kernel::Files;
+    use crate::kernel_format::Files;
 
     /// A kernel with only the required fields, in unusual order and sizes.
     fn phone() -> Files {
@@ -390,16 +391,16 @@ mod tests {
         page
     }
 
-    fn recorded(records: &[Vec<u8>]) -> (Pipeline, Batch) {
-        let kernel = Kernel::from_files(&phone()).unwrap();
+    fn recorded(records: &[Vec<u8>]) -> (RecordPipeline, Batch) {
+        let kernel = KernelFormat::from_files(&phone()).unwrap();
         assert!(kernel.events().iter().any(|event| event == "mmc/mmc_request_start"));
         assert!(!kernel.events().iter().any(|event| event.starts_with("ufs")));
-        let mut watched = Watched::new(BTreeMap::from([(179 << 20, "mmcblk0".to_owned())]));
+        let mut watched = WatchedDevices::new(BTreeMap::from([(179 << 20, "mmcblk0".to_owned())]));
         watched.mounted_on(BTreeMap::from([(179 << 20 | 3, "mmcblk0p3".to_owned())]));
-        let mut pipeline = Pipeline::new(kernel, watched);
+        let mut pipeline = RecordPipeline::new(kernel, watched);
         pipeline.page(0, &page(records));
         pipeline.finish();
-        let batch = pipeline.take_batch(1, |_| false, &mut Meter::default()).unwrap();
+        let batch = pipeline.take_batch(1, |_| false, &mut RecordMeter::default()).unwrap();
         (pipeline, batch)
     }
 
@@ -428,9 +429,9 @@ mod tests {
     fn pages_without_block_events_give_the_commands_of_the_driver() {
         let mut files = phone();
         files.retain(|name, _| !name.starts_with("events/block"));
-        assert!(Kernel::from_files(&files).is_err());
-        let kernel = Kernel::of_any_events(&files).unwrap();
-        let mut pipeline = Pipeline::of_any_events(kernel, Watched::default());
+        assert!(KernelFormat::from_files(&files).is_err());
+        let kernel = KernelFormat::of_any_events(&files).unwrap();
+        let mut pipeline = RecordPipeline::of_any_events(kernel, WatchedDevices::default());
         let records = [
             mmc(8, 64, 1 << 8, b"mmc0\0", [25, 64, 1 << 31 | 8]),
             mmc_done(25, 0, b"mmc0\0"),
@@ -441,7 +442,7 @@ mod tests {
         ];
         pipeline.page(0, &page(&records));
         pipeline.finish();
-        let batch = pipeline.take_batch(1, |_| false, &mut Meter::default()).unwrap();
+        let batch = pipeline.take_batch(1, |_| false, &mut RecordMeter::default()).unwrap();
         let rows: Vec<_> = batch
             .iter()
             .map(|row| (row.sector.0, row.sectors, row.arrival.0, row.complete.unwrap().0))

@@ -8,16 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emmclab_trace::{Activity, BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Recorded, Result};
+use emmclab_trace::{
+    BATCH_ROWS, Batch, Error, ErrorClass, Ledger, NameTable, RecordedActivity, RecordedFeatures, Result,
+    TraceHeader,
+};
 
-use crate::disks::{Disk, Disks};
-use crate::kernel::{Files, Kernel};
-use crate::pipeline::{CpuCounts, Pipeline};
+use crate::disks::{TargetDisk, TargetDisks};
+use crate::kernel_format::{Files, KernelFormat};
+use crate::pipeline::{CpuCounters, RecordPipeline};
 use crate::registers;
-use crate::stats::{Meter, Stats};
-use crate::target::Target;
-use crate::transports::{self, Setup, Transport};
-use crate::watched::Watched;
+use crate::statistics::{RecordMeter, RecordStatistics};
+use crate::target::RecordTarget;
+use crate::transports::{self, RecordSetup, RecordTransport};
+use crate::watched_devices::WatchedDevices;
 
 /// Maximum number of batches that wait for the caller during the recording; 4 full ones have some 20 MB.
 const WAITING_BATCHES: usize = 4;
@@ -29,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Interval of checks that the recorded disks still exist.
 const LOOK_AFTER_DISKS: Duration = Duration::from_secs(1);
 
-/// The shell command to run on the recorded machine for [`Target::Command`].
+/// The shell command to run on the recorded machine for [`RecordTarget::Command`].
 pub fn helper_command() -> String {
     transports::helper_command()
 }
@@ -38,7 +41,7 @@ pub fn helper_command() -> String {
 #[derive(Clone, Debug, Default)]
 pub struct RecordOptions {
     /// The machine.
-    pub target: Target,
+    pub target: RecordTarget,
     /// Disks, partitions, mapped devices, `MAJOR:MINOR` or mount points. If empty, the disk of Android's `/data` if there is one, else
     /// every real disk.
     pub devices: Vec<String>,
@@ -50,15 +53,15 @@ pub struct RecordOptions {
 
 /// The result of a recording.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RecordOutcome {
     /// Counts of events and requests: seen, kept, skipped, lost.
     pub ledger: Ledger,
-    /// The origin of the trace; `activity` is the JSON of [`Outcome::activity`], if there is any.
-    pub header: Header,
+    /// The origin of the trace; `activity` is the JSON of [`RecordOutcome::activity`], if there is any.
+    pub header: TraceHeader,
     /// The recorded activity other than requests.
-    pub activity: Activity,
+    pub activity: RecordedActivity,
     /// Counts by CPU.
-    pub cpus: Vec<CpuCounts>,
+    pub cpus: Vec<CpuCounters>,
     /// Irregularities, as texts for users: events lost, disks added or removed.
     pub remarks: Vec<String>,
     /// Why the recording ended by itself, if so; the trace is complete up to that time.
@@ -67,38 +70,38 @@ pub struct Outcome {
 
 /// The state shared by worker and caller.
 #[derive(Default)]
-struct Shared {
+struct RecorderShared {
     stop: AtomicBool,
     /// Number of batches that wait for the caller.
     waiting: AtomicUsize,
-    live: Mutex<Live>,
+    live: Mutex<LiveFigures>,
 }
 
 /// Figures of the running recording.
 #[derive(Default)]
-struct Live {
-    meter: Meter,
-    processes: Arc<Names>,
+struct LiveFigures {
+    meter: RecordMeter,
+    processes: Arc<NameTable>,
     ledger: Ledger,
 }
 
-impl Shared {
-    fn live(&self) -> MutexGuard<'_, Live> {
+impl RecorderShared {
+    fn live(&self) -> MutexGuard<'_, LiveFigures> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A running recording. If it is dropped without [`Recorder::stop`], it ends, too, and its tracefs instance is removed.
-pub struct Recorder {
-    shared: Arc<Shared>,
+/// A running recording. If it is dropped without [`TracefsRecorder::stop`], it ends, too, and its tracefs instance is removed.
+pub struct TracefsRecorder {
+    shared: Arc<RecorderShared>,
     batches: Option<Receiver<Batch>>,
-    worker: Option<JoinHandle<Outcome>>,
-    disks: Vec<Disk>,
-    chosen: Option<String>,
-    header: Header,
+    worker: Option<JoinHandle<RecordOutcome>>,
+    disks: Vec<TargetDisk>,
+    choice_reason: Option<String>,
+    header: TraceHeader,
 }
 
-impl Recorder {
+impl TracefsRecorder {
     /// Starts recording; returns when the kernel is recording.
     ///
     /// # Errors
@@ -106,10 +109,10 @@ impl Recorder {
     pub fn start(options: &RecordOptions) -> Result<Self> {
         let mut transport = transports::open(&options.target)?;
         let files = transport.files();
-        let kernel = Kernel::from_files(files)?;
+        let kernel = KernelFormat::from_files(files)?;
         let text = |name: &str| files.get(name).map_or("", String::as_str);
-        let all = Disks::parse(text("disks"), text("mounts"));
-        let mut disks: Vec<Disk> = Vec::new();
+        let all = TargetDisks::parse(text("disks"), text("mounts"));
+        let mut disks: Vec<TargetDisk> = Vec::new();
         for name in &options.devices {
             for disk in all.resolve(name)? {
                 if !disks.contains(&disk) {
@@ -121,13 +124,13 @@ impl Recorder {
             disks = all.default_disks();
         }
         if disks.is_empty() {
-            return Err(Error::new(Kind::Config, "the machine has no disk to record")
+            return Err(Error::new(ErrorClass::Config, "the machine has no disk to record")
                 .hint("name one with --device, for example a loop device"));
         }
         let mut header = header(files, &disks);
-        let local = options.target == Target::Local;
+        let local = options.target == RecordTarget::Local;
         let filter: Vec<_> = disks.iter().map(|disk| format!("dev == {}", disk.device)).collect();
-        let setup = Setup {
+        let setup = RecordSetup {
             events: kernel.events().to_vec(),
             filter: filter.join(" || "),
             buffer_kb: options.buffer_kb.unwrap_or(if local { 8192 } else { 1024 }),
@@ -141,16 +144,16 @@ impl Recorder {
             header.registers = serde_json::to_string(&devices).ok();
         }
         let names: BTreeMap<_, _> = disks.iter().map(|disk| (disk.device, disk.name.clone())).collect();
-        let mut watched = Watched::new(names);
+        let mut watched = WatchedDevices::new(names);
         watched.mounted_on(all.standing_on(&disks));
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(RecorderShared::default());
         let (sender, batches) = channel();
-        let worker = Worker {
+        let worker = RecorderWorker {
             transport,
-            pipeline: Pipeline::new(kernel, watched),
+            pipeline: RecordPipeline::new(kernel, watched),
             shared: shared.clone(),
             sender: Some(sender),
-            own: BTreeMap::new(),
+            recorder_tasks: BTreeMap::new(),
             stopping: false,
             disks: disks.clone(),
             gaps: registers::remarks(&devices),
@@ -161,23 +164,30 @@ impl Recorder {
         let worker = std::thread::Builder::new()
             .name("emmclab-record".to_owned())
             .spawn(move || worker.run(ended))
-            .map_err(|error| Error::new(Kind::Io, format!("cannot start a thread: {error}")))?;
+            .map_err(|error| Error::new(ErrorClass::Io, format!("cannot start a thread: {error}")))?;
         let chosen = options.devices.is_empty().then(|| all.default_reason());
-        Ok(Self { shared, batches: Some(batches), worker: Some(worker), disks, chosen, header })
+        Ok(Self {
+            shared,
+            batches: Some(batches),
+            worker: Some(worker),
+            disks,
+            choice_reason: chosen,
+            header,
+        })
     }
 
     /// The disks that are recorded.
-    pub fn disks(&self) -> &[Disk] {
+    pub fn disks(&self) -> &[TargetDisk] {
         &self.disks
     }
 
     /// Why these disks are recorded, as a text, if none was named.
-    pub fn chosen(&self) -> Option<&str> {
-        self.chosen.as_deref()
+    pub fn choice_reason(&self) -> Option<&str> {
+        self.choice_reason.as_deref()
     }
 
     /// The origin of the trace, as known at the start, for the beginning of a file.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
@@ -194,8 +204,8 @@ impl Recorder {
     }
 
     /// Figures since the last call. They are delayed by the interval of reading.
-    pub fn stats(&self) -> Stats {
-        let Live { meter, processes, ledger } = &mut *self.shared.live();
+    pub fn stats(&self) -> RecordStatistics {
+        let LiveFigures { meter, processes, ledger } = &mut *self.shared.live();
         meter.take(processes, ledger)
     }
 
@@ -203,7 +213,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The first error of `batch` (for example a full disk); the recording is ended even then.
-    pub fn stop(mut self, mut batch: impl FnMut(Batch) -> Result<()>) -> Result<Outcome> {
+    pub fn stop(mut self, mut batch: impl FnMut(Batch) -> Result<()>) -> Result<RecordOutcome> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut result = Ok(());
         for left in self.batches.iter().flat_map(Receiver::iter) {
@@ -215,13 +225,13 @@ impl Recorder {
         result?;
         match outcome {
             Some(Ok(outcome)) => Ok(outcome),
-            _ => Err(Error::new(Kind::Io, "the recording thread failed")
+            _ => Err(Error::new(ErrorClass::Io, "the recording thread failed")
                 .hint("report it with the kernel version of the recorded machine")),
         }
     }
 }
 
-impl Drop for Recorder {
+impl Drop for TracefsRecorder {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         // Dropping the receiver ends the worker at once.
@@ -233,26 +243,26 @@ impl Drop for Recorder {
 }
 
 /// The thread that reads from the transport and sends batches to the caller.
-struct Worker {
-    transport: Box<dyn Transport>,
-    pipeline: Pipeline,
-    shared: Arc<Shared>,
+struct RecorderWorker {
+    transport: Box<dyn RecordTransport>,
+    pipeline: RecordPipeline,
+    shared: Arc<RecorderShared>,
     /// `None` after the receiver was dropped.
     sender: Option<Sender<Batch>>,
     /// Tasks seen, and whether they belong to the recorder.
-    own: BTreeMap<i32, bool>,
+    recorder_tasks: BTreeMap<i32, bool>,
     /// Whether recording has stopped, so that only the contents of the kernel's buffers are left.
     stopping: bool,
     /// The disks that are recorded.
-    disks: Vec<Disk>,
+    disks: Vec<TargetDisk>,
     /// Registers of the devices that could not be read.
     gaps: Vec<String>,
     /// The disks that existed at the start, if all were to be recorded.
-    before: Option<Vec<Disk>>,
+    before: Option<Vec<TargetDisk>>,
 }
 
-impl Worker {
-    fn run(mut self, mut header: Header) -> Outcome {
+impl RecorderWorker {
+    fn run(mut self, mut header: TraceHeader) -> RecordOutcome {
         let mut interrupted = None;
         let mut broken = false;
         let (mut given, mut looked) = (Instant::now(), Instant::now());
@@ -303,7 +313,7 @@ impl Worker {
         header.note = Some(note(header.note.as_deref(), &remarks, interrupted.as_ref()));
         let activity = self.pipeline.activity(&self.transport.saved_names());
         header.activity = activity.to_json();
-        Outcome { ledger: self.pipeline.ledger().clone(), header, activity, cpus, remarks, interrupted }
+        RecordOutcome { ledger: self.pipeline.ledger().clone(), header, activity, cpus, remarks, interrupted }
     }
 
     /// An error if all recorded disks have been removed; else `None`.
@@ -314,13 +324,13 @@ impl Worker {
         }
         let names: Vec<_> = self.disks.iter().map(|disk| &*disk.name).collect();
         Some(
-            Error::new(Kind::Io, format!("{} is gone", names.join(", ")))
+            Error::new(ErrorClass::Io, format!("{} is gone", names.join(", ")))
                 .hint("use the trace, which is complete up to this moment"),
         )
     }
 
     /// Remarks about registers that could not be read, lost events by CPU, and disks that were added or removed.
-    fn remarks(&self, cpus: &[CpuCounts]) -> Vec<String> {
+    fn remarks(&self, cpus: &[CpuCounters]) -> Vec<String> {
         let lossy = cpus.iter().filter(|counts| counts.lost > 0);
         let mut out = self.gaps.clone();
         out.extend(lossy.map(|counts| format!("CPU {} lost {} events", counts.cpu, counts.lost)));
@@ -354,7 +364,7 @@ impl Worker {
             // A partial batch can grow until there is room. The worker must not wait for its caller here, or it would not notice the end of
             // the recording.
             let at_least = if self.has_room() { at_least } else { BATCH_ROWS };
-            let Self { pipeline, transport, own, shared, .. } = &mut *self;
+            let Self { pipeline, transport, recorder_tasks: own, shared, .. } = &mut *self;
             let mut live = shared.live();
             let is_own = |task| *own.entry(task).or_insert_with(|| transport.is_own(task));
             let batch = pipeline.take_batch(at_least, is_own, &mut live.meter);
@@ -376,24 +386,24 @@ impl Worker {
 }
 
 /// The origin of the trace.
-fn header(files: &Files, disks: &[Disk]) -> Header {
+fn header(files: &Files, disks: &[TargetDisk]) -> TraceHeader {
     let text = |name: &str| files.get(name).map_or("", |text| text.trim());
     let monotonic = text("trace_clock").contains("[mono]");
-    let about = |disk: &Disk| match &disk.about {
+    let about = |disk: &TargetDisk| match &disk.about {
         Some(about) => format!("{} ({about}, {} sectors)", disk.name, disk.sectors),
         None => format!("{} ({} sectors)", disk.name, disk.sectors),
     };
-    Header {
+    TraceHeader {
         source: format!("recording of {}, Linux {}", text("host"), text("release")),
         format: "record".to_owned(),
-        recorded: Some(Recorded::BLOCK_EVENTS),
+        recorded: Some(RecordedFeatures::BLOCK_EVENTS),
         device: match disks {
             [disk] => Some(disk.name.clone()),
             _ => None,
         },
         clock: if monotonic { "monotonic" } else { "relative" }.to_owned(),
         note: Some(disks.iter().map(about).collect::<Vec<_>>().join(", ")),
-        ..Header::default()
+        ..TraceHeader::default()
     }
 }
 

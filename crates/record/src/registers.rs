@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::disks::Disk;
-use crate::kernel::Files;
+use crate::disks::TargetDisk;
+use crate::kernel_format::Files;
 
 /// Prefix of a text's name, before that of its disk.
 const PREFIX: &str = "registers/";
@@ -22,7 +22,7 @@ const PREFIX: &str = "registers/";
 const NO_DEBUGFS: &str = "is not there (as root: `mount -t debugfs nodev /sys/kernel/debug`)";
 
 /// The commands for a POSIX shell that print these texts for the disks.
-pub(crate) fn script(disks: &[Disk]) -> String {
+pub(crate) fn script(disks: &[TargetDisk]) -> String {
     let is_plain =
         |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-!.".contains(&byte));
     let names: Vec<_> = disks.iter().map(|disk| &*disk.name).filter(is_plain).collect();
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_name_that_a_shell_would_take_for_more_is_not_asked_for() {
-        let disk = |name: &str| Disk { name: name.to_owned(), ..Disk::default() };
+        let disk = |name: &str| TargetDisk { name: name.to_owned(), ..TargetDisk::default() };
         let text = script(&[disk("mmcblk0"), disk("a'; reboot; '"), disk("sda")]);
         assert!(text.starts_with("N='mmcblk0 sda'\n") && !text.contains("# Prints"), "{text}");
     }

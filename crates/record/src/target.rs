@@ -2,7 +2,7 @@
 
 /// The machine to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Target {
+pub enum RecordTarget {
     /// This host.
     #[default]
     Local,

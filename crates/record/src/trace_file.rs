@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use emmclab_trace::formats::Format;
+use emmclab_trace::formats::TraceFormat;
 use emmclab_trace::{ReadOptions, Result, TraceReader};
 
 use crate::trace_dat;
 
 /// The formats that are supported here, for [`ReadOptions::further`].
-pub static FORMATS: &[&Format] = &[&trace_dat::FORMAT];
+pub static FORMATS: &[&TraceFormat] = &[&trace_dat::FORMAT];
 
 /// Opens a trace of any format: one of [`FORMATS`], or one that [`TraceReader::open`] supports by itself.
 ///

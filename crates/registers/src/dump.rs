@@ -4,7 +4,7 @@
 //! the digits, or `*` in place of rows that equal the one before. Words of 8 digits have their lowest byte last, and so have words
 //! of 4 digits without a colon after the offset (`hexdump`, `od -x`).
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 /// Maximum number of bytes in a row with an offset and a colon; the rest of the row is characters.
 pub(crate) const MOST_IN_ROW: usize = 16;
@@ -14,7 +14,7 @@ const WORDS: [usize; 3] = [2, 4, 8];
 const RADIXES: [u32; 3] = [16, 10, 8];
 
 /// A row of digits.
-struct Row<'a> {
+struct DumpRow<'a> {
     line: u64,
     /// The digits of its offset, if the row has one.
     offset: Option<&'a str>,
@@ -24,7 +24,7 @@ struct Row<'a> {
 }
 
 /// The bytes of the first dump in a text.
-pub(crate) struct Dump<'a> {
+pub(crate) struct HexDump<'a> {
     pub bytes: Vec<u8>,
     /// The number and content of the line that ended it because it is no row of digits.
     pub end: Option<(u64, &'a str)>,
@@ -34,7 +34,7 @@ pub(crate) struct Dump<'a> {
 ///
 /// # Errors
 /// If the offsets of the rows do not follow each other.
-pub(crate) fn read(text: &str, most: usize) -> Result<Option<Dump<'_>>> {
+pub(crate) fn read(text: &str, most: usize) -> Result<Option<HexDump<'_>>> {
     let mut rows = Vec::new();
     let mut after_star = false;
     let mut end = None;
@@ -65,7 +65,7 @@ pub(crate) fn read(text: &str, most: usize) -> Result<Option<Dump<'_>>> {
     if rows.iter().all(|row| row.bytes.is_empty()) {
         return Ok(None);
     }
-    assemble(&rows, most).map(|bytes| Some(Dump { bytes, end }))
+    assemble(&rows, most).map(|bytes| Some(HexDump { bytes, end }))
 }
 
 /// Whether a text is a dump of at least `least` bytes and nothing else.
@@ -76,7 +76,7 @@ pub(crate) fn is_dump(text: &str, least: usize) -> bool {
 }
 
 /// A line as a row of digits; `None` if it is not one.
-fn row(content: &str, line: u64, after_star: bool) -> Option<Row<'_>> {
+fn row(content: &str, line: u64, after_star: bool) -> Option<DumpRow<'_>> {
     let (before, rest) =
         content.split_once(':').map_or((None, content), |(before, rest)| (Some(before), rest));
     if before.is_some_and(|before| !is_number(before)) {
@@ -114,7 +114,7 @@ fn row(content: &str, line: u64, after_star: bool) -> Option<Row<'_>> {
             bytes[begin..].reverse();
         }
     }
-    (offset.is_some() || !bytes.is_empty()).then_some(Row { line, offset, bytes, after_star })
+    (offset.is_some() || !bytes.is_empty()).then_some(DumpRow { line, offset, bytes, after_star })
 }
 
 fn is_number(word: &str) -> bool {
@@ -123,7 +123,7 @@ fn is_number(word: &str) -> bool {
 
 /// The bytes of the rows, with the first radix to which all offsets fit. If none fits, the error is that of the radix that fits the most
 /// rows.
-fn assemble(rows: &[Row<'_>], most: usize) -> Result<Vec<u8>> {
+fn assemble(rows: &[DumpRow<'_>], most: usize) -> Result<Vec<u8>> {
     let mut furthest: Option<(usize, Error)> = None;
     for radix in RADIXES {
         match with_radix(rows, radix, most) {
@@ -135,10 +135,11 @@ fn assemble(rows: &[Row<'_>], most: usize) -> Result<Vec<u8>> {
             }
         }
     }
-    Err(furthest.map_or_else(|| Error::new(Kind::Empty, "there is no row of digits"), |(_, error)| error))
+    Err(furthest
+        .map_or_else(|| Error::new(ErrorClass::Empty, "there is no row of digits"), |(_, error)| error))
 }
 
-fn with_radix(rows: &[Row<'_>], radix: u32, most: usize) -> std::result::Result<Vec<u8>, (usize, Error)> {
+fn with_radix(rows: &[DumpRow<'_>], radix: u32, most: usize) -> std::result::Result<Vec<u8>, (usize, Error)> {
     let mut bytes: Vec<u8> = Vec::new();
     let mut base = None;
     for (number, row) in rows.iter().enumerate() {
@@ -154,7 +155,7 @@ fn with_radix(rows: &[Row<'_>], radix: u32, most: usize) -> std::result::Result<
         if misplaced || row.after_star && row.offset.is_none() {
             let problem =
                 format!("the rows before it hold {} bytes: a row is missing or damaged", bytes.len());
-            let error = Error::new(Kind::Syntax, problem)
+            let error = Error::new(ErrorClass::Syntax, problem)
                 .at_line(row.line)
                 .of_field("offset", 1, row.offset.unwrap_or("*").as_bytes())
                 .hint("dump the register again, as a whole");

@@ -9,19 +9,19 @@ mod report;
 mod source;
 mod ufs;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 pub use ext_csd::{fault_of_ext_csd, is_card_file, is_ext_csd};
-pub use report::{Fact, FieldRow, Report, Setting, Stated, Value};
-pub use source::Source;
+pub use report::{DerivedSetting, FieldRow, RegisterCapacity, RegisterFact, RegisterReport, RegisterValue};
+pub use source::RegisterSource;
 pub use ufs::{is_ufs, is_ufs_file};
 
 /// Reads the registers of one device from one file, or from the files of a tree.
 ///
 /// # Errors
 /// If the files have none of the known forms, are damaged, are not of a device, or contradict each other.
-pub fn read(sources: &[Source<'_>]) -> Result<Report> {
-    let is_register = |source: &&Source<'_>| {
+pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
+    let is_register = |source: &&RegisterSource<'_>| {
         source.path.file_name().is_some_and(|name| name == "ext_csd") || is_ext_csd(source.bytes)
     };
     let of_ufs = sources.iter().any(|source| is_ufs_file(source.path) || is_ufs(source.bytes));
@@ -29,39 +29,42 @@ pub fn read(sources: &[Source<'_>]) -> Result<Report> {
     let files: Vec<_> = sources.iter().filter(|source| is_card_file(source.path)).collect();
     match (registers.peek(), of_ufs, sources) {
         (Some(first), true, _) => {
-            Err(Error::new(Kind::Config, "there are an EXT_CSD register and descriptors of a UFS")
+            Err(Error::new(ErrorClass::Config, "there are an EXT_CSD register and descriptors of a UFS")
                 .in_file(first.path)
                 .hint("give the registers of one device"))
         }
-        (_, true, _) => ufs::Descriptors::read(sources).map(|found| found.report()),
+        (_, true, _) => ufs::UfsDescriptors::read(sources).map(|found| found.report()),
         (Some(_), false, _) => {
-            let register = one_of(registers)?;
+            let register = common_register(registers)?;
             register.with_files(&files).map(|found| found.report())
         }
         (None, false, _) if !files.is_empty() => {
-            ext_csd::ExtCsd::of_nothing().with_files(&files).map(|found| found.report())
+            ext_csd::ExtCsdRegister::unknown_register().with_files(&files).map(|found| found.report())
         }
         (None, false, [only]) if ufs::may_be_ufs(only.bytes) => {
-            ufs::Descriptors::read(sources).map(|found| found.report())
+            ufs::UfsDescriptors::read(sources).map(|found| found.report())
         }
         // A single file is a register that is damaged, or something else; the reader reports what is wrong.
-        (None, false, [only]) => ext_csd::ExtCsd::read(only).map(|found| found.report()),
-        (None, false, _) => {
-            Err(Error::new(Kind::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
-                .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs"))
-        }
+        (None, false, [only]) => ext_csd::ExtCsdRegister::read(only).map(|found| found.report()),
+        (None, false, _) => Err(Error::new(
+            ErrorClass::UnknownFormat,
+            "there is no EXT_CSD register and no descriptor of a UFS",
+        )
+        .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs")),
     }
 }
 
 /// The register in these files; an error if they differ.
-fn one_of<'a>(mut sources: impl Iterator<Item = &'a Source<'a>>) -> Result<ext_csd::ExtCsd> {
+fn common_register<'a>(
+    mut sources: impl Iterator<Item = &'a RegisterSource<'a>>,
+) -> Result<ext_csd::ExtCsdRegister> {
     let Some(first) = sources.next() else {
-        return Err(Error::new(Kind::Empty, "there is no EXT_CSD register"));
+        return Err(Error::new(ErrorClass::Empty, "there is no EXT_CSD register"));
     };
-    let found = ext_csd::ExtCsd::read(first)?;
+    let found = ext_csd::ExtCsdRegister::read(first)?;
     for other in sources {
-        if ext_csd::ExtCsd::read(other)? != found {
-            return Err(Error::new(Kind::Value, format!("contradicts {}", first.path.display()))
+        if ext_csd::ExtCsdRegister::read(other)? != found {
+            return Err(Error::new(ErrorClass::Value, format!("contradicts {}", first.path.display()))
                 .in_file(other.path)
                 .hint("give the register of one device"));
         }

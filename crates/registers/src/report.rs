@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Everything that is read from the registers of a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct RegisterReport {
     /// `emmc` or `ufs`.
     pub kind: &'static str,
     /// The standard that it follows, as `eMMC 5.1`.
@@ -14,22 +14,22 @@ pub struct Report {
     /// The preset of the same class, from which a preset of this device takes the settings that no register has.
     pub like: &'static str,
     /// Properties of the device in plain words.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<RegisterFact>,
     /// Every field, by its name in the standard.
     pub fields: Vec<FieldRow>,
     /// Settings of a device that are derived from the registers.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<DerivedSetting>,
     /// The capacity in bytes, if it is known.
-    pub capacity: Option<Stated>,
+    pub capacity: Option<RegisterCapacity>,
     /// Bytes of flash in SLC mode: the enhanced area, or `WriteBooster`.
-    pub slc: Option<Stated>,
+    pub slc: Option<RegisterCapacity>,
     /// Notes on values that have no setting or were left out, with the reason.
     pub notes: Vec<String>,
 }
 
 /// One property of the device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fact {
+pub struct RegisterFact {
     /// The name of the property.
     pub topic: &'static str,
     /// The property in words; `None` if it is not known.
@@ -48,7 +48,7 @@ pub struct FieldRow {
     /// Its place in the register, as `[252:249]` or `0x10`; empty if it has none.
     pub place: String,
     /// Its value; a long number or a text as text; `None` if it is not known.
-    pub value: Option<Value>,
+    pub value: Option<RegisterValue>,
     /// Its meaning.
     pub meaning: &'static str,
 }
@@ -56,7 +56,7 @@ pub struct FieldRow {
 /// A value of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum RegisterValue {
     /// A number.
     Number(u64),
     /// A text, or the digits of a value with more than eight bytes.
@@ -65,7 +65,7 @@ pub enum Value {
 
 /// A setting of a device that is derived from a register.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Setting {
+pub struct DerivedSetting {
     /// Its dotted key.
     pub key: &'static str,
     /// Its value, as TOML.
@@ -76,7 +76,7 @@ pub struct Setting {
 
 /// An amount in bytes that registers state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Stated {
+pub struct RegisterCapacity {
     /// Bytes.
     pub bytes: u64,
     /// The fields with their values.
@@ -84,11 +84,11 @@ pub struct Stated {
 }
 
 /// Collects the facts of a report.
-pub(crate) struct Facts(pub Vec<Fact>);
+pub(crate) struct FactCollector(pub Vec<RegisterFact>);
 
-impl Facts {
+impl FactCollector {
     pub fn add(&mut self, topic: &'static str, text: Option<String>, from: &[&'static str]) {
-        self.0.push(Fact { topic, text, from: from.to_vec() });
+        self.0.push(RegisterFact { topic, text, from: from.to_vec() });
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn end_of_life(state: u64) -> Option<String> {
 }
 
 /// `yes` or `no`.
-pub(crate) fn yes(is: bool) -> String {
+pub(crate) fn yes_or_no(is: bool) -> String {
     if is { "yes" } else { "no" }.to_owned()
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// A file with registers of a device; there may be several in a folder.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct RegisterSource<'a> {
     /// Its path, for messages. In a tree, it includes the folders that identify the device and the kind of file.
     pub path: &'a Path,
     /// Its contents.

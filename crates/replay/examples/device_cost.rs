@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use emmclab_device::{Command, Device, DeviceConfig, PREFETCHED, Quiet};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver, PREFETCHED};
 use emmclab_replay::{ReplayOptions, Simulation};
 use emmclab_trace::{Error, Nanos, Op, Request, Result, Sector};
 use rand_pcg::Pcg64;
@@ -56,8 +56,8 @@ fn sized(gb: u64) -> Result<DeviceConfig> {
 fn write(device: &mut Device, unit: u64, units: u32) -> Result<()> {
     let sectors = device.geometry().unit_sectors;
     let arrival = Nanos(device.idle_from().0.max(0));
-    let command = Command::new(arrival, Op::Write, unit * u64::from(sectors), units * sectors);
-    device.submit(&command, &mut Quiet)?;
+    let command = DeviceCommand::new(arrival, Op::Write, unit * u64::from(sectors), units * sectors);
+    device.submit(&command, &mut NullObserver)?;
     Ok(())
 }
 
@@ -113,9 +113,9 @@ fn length(requests: u64) -> Result<()> {
         let sectors = [8, 8, 8, 16, 8, 8, 24, 32][(dice >> 2) as usize % 8];
         let sector = (dice >> 32) % 16_380 * 8;
         let request = Request::new(Nanos(number as i64 * 1_000_000), op, Sector(sector), sectors);
-        simulation.push(&request, &mut Quiet)?;
+        simulation.push(&request, &mut NullObserver)?;
     }
-    let result = simulation.finish(None, &mut Quiet)?;
+    let result = simulation.finish(None, &mut NullObserver)?;
     let seconds = processor_s() - begin;
     let operations = result.flash.page_operations();
     println!(

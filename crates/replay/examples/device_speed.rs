@@ -5,9 +5,9 @@
 
 use std::time::Instant;
 
-use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
 use emmclab_replay::{ReplayOptions, simulate};
-use emmclab_trace::{Combiner, Nanos, Op, Result, TraceInput};
+use emmclab_trace::{Nanos, Op, Result, TraceCombiner, TraceInput};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -63,7 +63,7 @@ fn trace() -> Result<()> {
         for preset in ["ssdsim", "iiswc15-4ps", "iiswc15-hps"] {
             let config = DeviceConfig::preset(preset)?;
             let begin = Instant::now();
-            let mut traces = match Combiner::open(vec![input.clone()], 1) {
+            let mut traces = match TraceCombiner::open(vec![input.clone()], 1) {
                 Ok(traces) => traces,
                 Err(error) => {
                     println!("trace {name}: {error}");
@@ -71,7 +71,7 @@ fn trace() -> Result<()> {
                 }
             };
             let options = ReplayOptions { wrap_addresses: true, ..ReplayOptions::default() };
-            let result = simulate(&config, &mut traces, &options, &mut Quiet)?;
+            let result = simulate(&config, &mut traces, &options, &mut NullObserver)?;
             let operations = result.flash.page_operations();
             report(
                 &format!("{name} on {preset}, {} requests, whole", result.requests.total),
@@ -87,7 +87,7 @@ fn trace() -> Result<()> {
 
 /// The Pixel trace without reading the file.
 fn replay_only(input: &TraceInput) -> Result<()> {
-    let Ok(mut traces) = Combiner::open(vec![input.clone()], 1) else { return Ok(()) };
+    let Ok(mut traces) = TraceCombiner::open(vec![input.clone()], 1) else { return Ok(()) };
     let mut batches = Vec::new();
     while let Some(batch) = traces.next_batch()? {
         batches.push(batch);
@@ -100,10 +100,10 @@ fn replay_only(input: &TraceInput) -> Result<()> {
         let mut simulation = emmclab_replay::Simulation::new(&config, &options, None)?;
         let begin = Instant::now();
         for batch in &batches {
-            simulation.feed(batch, &mut Quiet)?;
+            simulation.feed(batch, &mut NullObserver)?;
         }
         best = best.min(begin.elapsed().as_secs_f64());
-        let result = simulation.finish(None, &mut Quiet)?;
+        let result = simulation.finish(None, &mut NullObserver)?;
         operations = result.flash.page_operations();
     }
     report("  replay alone on iiswc15-4ps", best, operations, "page operations");
@@ -114,8 +114,8 @@ fn replay_only(input: &TraceInput) -> Result<()> {
 fn write(device: &mut Device, unit: u64, units: u32) -> Result<()> {
     let sectors = device.geometry().unit_sectors;
     let arrival = Nanos(device.idle_from().0.max(0));
-    let command = Command::new(arrival, Op::Write, unit * u64::from(sectors), units * sectors);
-    device.submit(&command, &mut Quiet)?;
+    let command = DeviceCommand::new(arrival, Op::Write, unit * u64::from(sectors), units * sectors);
+    device.submit(&command, &mut NullObserver)?;
     Ok(())
 }
 

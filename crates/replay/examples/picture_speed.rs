@@ -7,11 +7,11 @@
 use std::time::Instant;
 
 use emmclab_device::DeviceConfig;
-use emmclab_replay::{Recorder, ReplayOptions, RunTracks, Simulation};
-use emmclab_testing::Die;
+use emmclab_replay::{ReplayOptions, RunRecorder, RunTracks, Simulation};
+use emmclab_testing::SeededRandom;
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Error, Header, Kind, Ledger, Names, Nanos, Op, Request, Result, Sector,
-    TraceWriter, WriteOptions,
+    BATCH_ROWS, Batch, BatchBuilder, Error, ErrorClass, Ledger, NameTable, Nanos, Op, Request, Result,
+    Sector, TraceHeader, TraceWriter, WriteOptions,
 };
 
 fn main() -> Result<()> {
@@ -22,16 +22,16 @@ fn main() -> Result<()> {
     let begin = Instant::now();
     match what.as_str() {
         "convert" => {
-            let mut writer = TraceWriter::create(&path, &Header::default(), &WriteOptions::default())?;
+            let mut writer = TraceWriter::create(&path, &TraceHeader::default(), &WriteOptions::default())?;
             for batch in batches(requests) {
                 writer.write(&batch)?;
             }
-            writer.finish(&Ledger::default(), &Header::default())?;
+            writer.finish(&Ledger::default(), &TraceHeader::default())?;
         }
         "simulate" | "quiet" => {
             let config = DeviceConfig::preset("nexus5")?;
             let mut simulation = Simulation::new(&config, &ReplayOptions::default(), None)?;
-            let mut recorder = Recorder::default();
+            let mut recorder = RunRecorder::default();
             if what == "simulate" {
                 let mut tracks = RunTracks::create(path.clone())?;
                 tracks.begin(config.name(), simulation.device(), Nanos::ZERO)?;
@@ -59,26 +59,27 @@ fn main() -> Result<()> {
 }
 
 fn usage() -> Error {
-    Error::new(Kind::Config, "give what to do and how many requests").hint("convert|simulate|quiet REQUESTS")
+    Error::new(ErrorClass::Config, "give what to do and how many requests")
+        .hint("convert|simulate|quiet REQUESTS")
 }
 
 fn batches(requests: u64) -> impl Iterator<Item = Batch> {
-    let mut names = Names::default();
+    let mut names = NameTable::default();
     let ids: Vec<_> = (0..8).map(|number| names.intern(&format!("process-{number}"))).collect();
     let names = std::sync::Arc::new(names);
-    let mut die = Die::new(2015);
+    let mut die = SeededRandom::new(2015);
     let rows = BATCH_ROWS as u64;
     (0..requests.div_ceil(rows)).map(move |batch| {
         let mut builder = BatchBuilder::default();
         for number in batch * rows..requests.min((batch + 1) * rows) {
-            let op = if die.roll(10) < 6 { Op::Write } else { Op::Read };
-            let sector = Sector(die.roll(500_000) as u64 * 8);
+            let op = if die.below(10) < 6 { Op::Write } else { Op::Read };
+            let sector = Sector(die.below(500_000) as u64 * 8);
             let arrival = Nanos::from_millis(number as i64);
             builder.push(&Request {
                 start: Some(arrival + Nanos::from_micros(20)),
-                complete: Some(arrival + Nanos::from_micros(200 + die.roll(2_000) as i64)),
-                process: Some(ids[die.roll(8)]),
-                ..Request::new(arrival, op, sector, 8 << die.roll(4))
+                complete: Some(arrival + Nanos::from_micros(200 + die.below(2_000) as i64)),
+                process: Some(ids[die.below(8)]),
+                ..Request::new(arrival, op, sector, 8 << die.below(4))
             });
         }
         builder.finish(&names, &std::sync::Arc::default())

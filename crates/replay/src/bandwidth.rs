@@ -4,8 +4,8 @@
 //! The device already holds data; for Table II it is full. A file in the middle of that data is read and written sequentially or at aligned
 //! random addresses. Every figure starts from the same device state and transfers as many bytes as the file has.
 
-use emmclab_device::{Device, DeviceConfig, Modifiers};
-use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
+use emmclab_device::{CommandFlags, Device, DeviceConfig};
+use emmclab_trace::{Error, ErrorClass, Nanos, Op, Result, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -27,7 +27,7 @@ const SINGLE: u64 = 100;
 /// The bandwidth of one transfer size, in MB/s of 1,048,576 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Bandwidth {
+pub struct BandwidthRow {
     pub unit_kb: u64,
     pub seq_read_mb_s: f64,
     pub seq_write_mb_s: f64,
@@ -36,7 +36,7 @@ pub struct Bandwidth {
 }
 
 /// A file in the middle of a device's data, divided into transfers.
-struct File {
+struct TransferFile {
     /// Its first sector.
     first: u64,
     /// Sectors of a transfer.
@@ -45,7 +45,7 @@ struct File {
     count: u64,
 }
 
-impl File {
+impl TransferFile {
     fn place(&self, transfer: u64) -> u64 {
         self.first + transfer * self.unit
     }
@@ -58,7 +58,7 @@ impl File {
 /// The command that makes a program's writes durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Sync {
+pub enum SyncMethod {
     /// Writes are not made durable.
     #[default]
     None,
@@ -70,7 +70,7 @@ pub enum Sync {
 
 /// Transfers over a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Transfers {
+pub struct TransferPattern {
     /// Read or write.
     pub op: Op,
     /// Length of a transfer in KB.
@@ -78,7 +78,7 @@ pub struct Transfers {
     /// Whether the transfers go to random addresses instead of sequential ones.
     pub random: bool,
     /// The command that makes writes durable.
-    pub sync: Sync,
+    pub sync: SyncMethod,
 }
 
 /// Times of single 4 KB commands on an idle device, in us: means over random addresses.
@@ -135,18 +135,19 @@ impl UsedDevice {
     ///
     /// # Errors
     /// If a transfer is empty or longer than half the data, and if the device stops.
-    pub fn rate(&self, transfers: &Transfers, file_bytes: u64) -> Result<f64> {
+    pub fn rate(&self, transfers: &TransferPattern, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
-        let Transfers { op, unit_kb, random, sync } = *transfers;
+        let TransferPattern { op, unit_kb, random, sync } = *transfers;
         let file = self.file(unit_kb, file_bytes)?;
         let mut draw = Pcg64::new(u128::from(unit_kb), 2);
-        let modifiers = if sync == Sync::Fua { Modifiers::RELIABLE.of(op) } else { Modifiers::empty() };
+        let modifiers =
+            if sync == SyncMethod::Fua { CommandFlags::RELIABLE.of(op) } else { CommandFlags::empty() };
         let mut took = Nanos::ZERO;
         for i in 0..file.count {
             interrupt::check()?;
             let sector = if random { file.random_place(&mut draw) } else { file.place(i) };
             took += io.transfer_with(modifiers, op, sector, file.unit)?;
-            if sync == Sync::Flush {
+            if sync == SyncMethod::Flush {
                 took += io.flush()?;
             }
         }
@@ -196,7 +197,7 @@ impl UsedDevice {
     /// As [`UsedDevice::rate`].
     pub fn durable_times(&self, unit_kb: u64) -> Result<[f64; 2]> {
         let file = self.file(unit_kb, FILE_BYTES)?;
-        let mean = |modifiers: Modifiers| -> Result<f64> {
+        let mean = |modifiers: CommandFlags| -> Result<f64> {
             let (mut io, mut draw, mut took) = (self.start(), Pcg64::new(1, 2), Nanos::ZERO);
             for _ in 0..SINGLE {
                 interrupt::check()?;
@@ -208,22 +209,22 @@ impl UsedDevice {
             }
             Ok(took.0 as f64 / 1e3 / SINGLE as f64)
         };
-        Ok([mean(Modifiers::RELIABLE)?, mean(Modifiers::empty())?])
+        Ok([mean(CommandFlags::RELIABLE)?, mean(CommandFlags::empty())?])
     }
 
     /// A file of this many bytes, or of half the data if that is less.
-    fn file(&self, unit_kb: u64, file_bytes: u64) -> Result<File> {
+    fn file(&self, unit_kb: u64, file_bytes: u64) -> Result<TransferFile> {
         let unit = unit_kb.saturating_mul(2);
         let count = (file_bytes / 512).min(self.used / 2).checked_div(unit).unwrap_or(0);
         if count == 0 {
             return Err(Error::new(
-                Kind::Value,
+                ErrorClass::Value,
                 "is not a possible transfer size, which is 1 KB to half of the data on the device",
             )
             .of_field("unit_kb", 0, unit_kb.to_string().as_bytes())
             .hint("give a size in this range"));
         }
-        Ok(File { first: self.used / 4 / unit * unit, unit, count })
+        Ok(TransferFile { first: self.used / 4 / unit * unit, unit, count })
     }
 
     /// Mean times of single commands, see [`CommandTimes`].
@@ -248,7 +249,7 @@ impl UsedDevice {
             write_us: mean(&|io, sector| io.transfer(Op::Write, sector, 8))?,
             flush_us: mean(&|io, sector| io.transfer(Op::Write, sector, 8).and_then(|_| io.flush()))?,
             reliable_write_us: mean(&|io, sector| {
-                io.transfer_with(Modifiers::RELIABLE, Op::Write, sector, 8)
+                io.transfer_with(CommandFlags::RELIABLE, Op::Write, sector, 8)
             })?,
         })
     }
@@ -258,15 +259,15 @@ impl UsedDevice {
 ///
 /// # Errors
 /// As [`UsedDevice::full`] and [`UsedDevice::rate`].
-pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<Bandwidth>> {
+pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<BandwidthRow>> {
     let device = UsedDevice::full(config)?;
     let run = |op, unit_kb: u64, random| {
-        device.rate(&Transfers { op, unit_kb, random, sync: Sync::None }, FILE_BYTES)
+        device.rate(&TransferPattern { op, unit_kb, random, sync: SyncMethod::None }, FILE_BYTES)
     };
     units_kb
         .iter()
         .map(|&unit_kb| {
-            Ok(Bandwidth {
+            Ok(BandwidthRow {
                 unit_kb,
                 seq_read_mb_s: run(Op::Read, unit_kb, false)?,
                 seq_write_mb_s: run(Op::Write, unit_kb, false)?,

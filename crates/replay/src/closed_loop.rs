@@ -1,31 +1,31 @@
 //! A run whose requests come from callers that wait for the completions.
 
-use emmclab_device::Quiet;
-use emmclab_trace::{BlockNote, Error, Kind, Nanos, Request, Result};
+use emmclab_device::NullObserver;
+use emmclab_trace::{BlockNote, Error, ErrorClass, Nanos, Request, Result};
 
-use crate::numbered::Numbered;
-use crate::recorder::Recorder;
+use crate::recorder::RunRecorder;
 use crate::result::SimulationResult;
+use crate::sequence_map::SequenceMap;
 use crate::simulation::Simulation;
 
 /// A device, with the layers above it, driven request by request. The caller numbers the requests.
 pub struct ClosedLoop {
     simulation: Simulation,
-    recorder: Recorder,
-    numbers: Numbered<u64>,
-    known: Vec<(u64, Nanos)>,
+    recorder: RunRecorder,
+    numbers: SequenceMap<u64>,
+    completions: Vec<(u64, Nanos)>,
 }
 
 impl ClosedLoop {
     /// Wraps a simulation that has not started; time 0 is that of its device.
     pub fn new(simulation: Simulation) -> Self {
-        Self::recorded(simulation, Recorder::default())
+        Self::with_recorder(simulation, RunRecorder::default())
     }
 
     /// As [`ClosedLoop::new`], with a recorder for the events.
-    pub fn recorded(simulation: Simulation, recorder: Recorder) -> Self {
-        let simulation = simulation.watched();
-        Self { simulation, recorder, numbers: Numbered::default(), known: Vec::new() }
+    pub fn with_recorder(simulation: Simulation, recorder: RunRecorder) -> Self {
+        let simulation = simulation.with_completion_queue();
+        Self { simulation, recorder, numbers: SequenceMap::default(), completions: Vec::new() }
     }
 
     /// Number of sectors that requests can address.
@@ -42,13 +42,13 @@ impl ClosedLoop {
         let is_taken = if self.recorder.is_on() {
             self.simulation.submit(at, request, notes, &mut self.recorder.listeners())
         } else {
-            self.simulation.submit(at, request, notes, &mut Quiet)
+            self.simulation.submit(at, request, notes, &mut NullObserver)
         };
         if is_taken? {
             return Ok(());
         }
         let reason = self.simulation.stopped().unwrap_or("the device has stopped");
-        Err(Error::new(Kind::Value, format!("{reason}, at {at}"))
+        Err(Error::new(ErrorClass::Value, format!("{reason}, at {at}"))
             .hint("take a larger device, or one with collection and over-provisioning"))
     }
 
@@ -65,14 +65,14 @@ impl ClosedLoop {
         if self.recorder.is_on() {
             self.simulation.advance(until, &mut self.recorder.listeners())
         } else {
-            self.simulation.advance(until, &mut Quiet)
+            self.simulation.advance(until, &mut NullObserver)
         }
     }
 
     /// Appends newly known completions, each with the number of its request. A completion may be known before its time.
     pub fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>) {
-        self.simulation.take_known(&mut self.known);
-        let taken = self.known.drain(..).map(|(count, at)| (self.numbers.take(count), at));
+        self.simulation.take_known(&mut self.completions);
+        let taken = self.completions.drain(..).map(|(count, at)| (self.numbers.take(count), at));
         out.extend(taken.filter_map(|(number, at)| Some((number?, at))));
     }
 
@@ -81,7 +81,7 @@ impl ClosedLoop {
     ///
     /// # Errors
     /// For a broken invariant under `check`.
-    pub fn finish(mut self) -> Result<(SimulationResult, Recorder)> {
+    pub fn finish(mut self) -> Result<(SimulationResult, RunRecorder)> {
         let result = self.recorder.end(self.simulation, None)?;
         Ok((result, self.recorder))
     }

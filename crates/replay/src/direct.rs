@@ -1,10 +1,10 @@
 //! A device under synchronous direct I/O, as by a program that uses `O_DIRECT` and `O_SYNC`: each transfer begins when the
 //! previous one is complete. The host's queue is always empty, so transfers go directly to the device.
 
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet, Stop};
-use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
+use emmclab_device::{CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver, StopReason};
+use emmclab_trace::{Error, ErrorClass, Nanos, Op, Result, interrupt};
 
-use crate::engine::Engine;
+use crate::engine::ReplayEngine;
 
 /// Largest request of the kernels of these devices, in sectors. A longer transfer is split into requests, which are queued.
 const MOST_SECTORS: u64 = 1024;
@@ -13,7 +13,7 @@ const FILL_SECTORS: u64 = 1024;
 
 /// A device and the program's clock.
 pub struct DirectIo {
-    engine: Engine,
+    engine: ReplayEngine,
     now: Nanos,
 }
 
@@ -26,7 +26,7 @@ impl DirectIo {
     /// Starts with this state of the device; its time and counters restart at 0.
     pub fn on(mut device: Device) -> Self {
         device.rewind();
-        Self { engine: Engine::bare(device), now: Nanos::ZERO }
+        Self { engine: ReplayEngine::bare(device), now: Nanos::ZERO }
     }
 
     /// A device that was written once from the first sector to the last.
@@ -69,7 +69,7 @@ impl DirectIo {
     /// # Errors
     /// For a transfer beyond the device, and if the device has stopped.
     pub fn transfer(&mut self, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
-        self.transfer_with(Modifiers::empty(), op, sector, sectors)
+        self.transfer_with(CommandFlags::empty(), op, sector, sectors)
     }
 
     /// As [`DirectIo::transfer`], with flags on every request.
@@ -78,21 +78,24 @@ impl DirectIo {
     /// As [`DirectIo::transfer`].
     pub fn transfer_with(
         &mut self,
-        modifiers: Modifiers,
+        modifiers: CommandFlags,
         op: Op,
         sector: u64,
         sectors: u64,
     ) -> Result<Nanos> {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
-            return Err(Error::new(Kind::Value, "the transfer ends after the last sector of the device")
-                .of_field("sector", 0, sector.to_string().as_bytes())
-                .hint("use sectors below the capacity of the device"));
+            return Err(Error::new(
+                ErrorClass::Value,
+                "the transfer ends after the last sector of the device",
+            )
+            .of_field("sector", 0, sector.to_string().as_bytes())
+            .hint("use sectors below the capacity of the device"));
         }
         let mut at = sector;
         while at < sector + sectors {
             let count = MOST_SECTORS.min(sector + sectors - at);
-            self.command(&Command { modifiers, ..Command::new(begin, op, at, count as u32) })?;
+            self.command(&DeviceCommand { modifiers, ..DeviceCommand::new(begin, op, at, count as u32) })?;
             at += count;
         }
         Ok(self.now - begin)
@@ -107,7 +110,7 @@ impl DirectIo {
         let begin = self.now;
         for (sector, sectors) in transfers {
             interrupt::check()?;
-            self.command(&Command::new(begin, op, sector, sectors))?;
+            self.command(&DeviceCommand::new(begin, op, sector, sectors))?;
         }
         Ok(self.now - begin)
     }
@@ -118,7 +121,7 @@ impl DirectIo {
     /// As [`DirectIo::transfer`].
     pub fn flush(&mut self) -> Result<Nanos> {
         let begin = self.now;
-        self.command(&Command::new(begin, Op::Flush, 0, 0))?;
+        self.command(&DeviceCommand::new(begin, Op::Flush, 0, 0))?;
         Ok(self.now - begin)
     }
 
@@ -128,14 +131,14 @@ impl DirectIo {
         self.engine.device_mut().idle_until(self.now);
     }
 
-    fn command(&mut self, command: &Command) -> Result<()> {
-        self.engine.submit(command, &[], &mut Quiet)?;
-        self.now = self.engine.settle(&mut Quiet)?.max(self.now);
+    fn command(&mut self, command: &DeviceCommand) -> Result<()> {
+        self.engine.submit(command, &[], &mut NullObserver)?;
+        self.now = self.engine.settle(&mut NullObserver)?.max(self.now);
         match self.engine.stop() {
             None => Ok(()),
-            Some(stop) => Err(Error::new(Kind::Value, stop.reason()).hint(match stop {
-                Stop::Full => "use a device with collection and over-provisioning",
-                Stop::WornOut => "use a new device",
+            Some(stop) => Err(Error::new(ErrorClass::Value, stop.reason()).hint(match stop {
+                StopReason::Full => "use a device with collection and over-provisioning",
+                StopReason::WornOut => "use a new device",
             })),
         }
     }

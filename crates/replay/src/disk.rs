@@ -1,27 +1,27 @@
 //! One device with the software that belongs to it: the host's queue in front of it and the checker beside it.
 //!
 //! A disk accepts commands in order of arrival and numbers them from 0. The completion of a command may not be known at its arrival:
-//! [`Disk::next_event`] and [`Disk::step`] advance the disk, and [`Disk::take_completed`] returns the completions that have become known,
+//! [`SimulatedDisk::next_event`] and [`SimulatedDisk::step`] advance the disk, and [`SimulatedDisk::take_completed`] returns the completions that have become known,
 //! with the numbers of their commands.
 
 use std::io;
 
-use emmclab_device::checker::Checker;
+use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{
-    AnyObserver, Command, Device, DeviceConfig, Lie, Observer, OnCompletion, RequestCompleted, Scheduling,
-    SettingChange, Settings, Shared, Stop, UndoLog,
+    AnyObserver, CacheLie, Device, DeviceCommand, DeviceConfig, DeviceSettings, DynObserver, Observer,
+    OnCompletion, PageScheduling, RequestCompleted, SettingChange, StopReason, UndoLog,
 };
-use emmclab_layers::{Below, Zones};
-use emmclab_media::{Image, Media};
+use emmclab_layers::{DiskZones, DisksBelow};
+use emmclab_media::{DeviceContents, RawImage};
 use emmclab_trace::{Nanos, Result};
 
+use crate::event_sink::{AttachedEventSink, DeviceEventSink};
 use crate::host::{HostCounts, HostQueue};
-use crate::tap::{Tap, Tapped};
 
 /// A device, its host queue and its checker.
-pub(crate) struct Disk {
+pub(crate) struct SimulatedDisk {
     device: Device,
-    checker: Option<Box<Checker>>,
+    checker: Option<Box<DeviceChecker>>,
     host: Option<HostQueue>,
     /// Whether the device lets later commands pass earlier ones.
     reorders: bool,
@@ -31,27 +31,27 @@ pub(crate) struct Disk {
     /// it a free tag, late.
     now: Nanos,
     /// The request that was fetched last, kept to reuse its memory.
-    fetched: Vec<Command>,
+    fetched: Vec<DeviceCommand>,
     completed: Vec<RequestCompleted>,
-    contents: Option<Box<Contents>>,
+    contents: Option<Box<DiskMedia>>,
 }
 
 /// The data of a disk, with the undo log for a power cut.
-struct Contents {
-    media: Media,
+struct DiskMedia {
+    media: DeviceContents,
     undo: UndoLog,
-    lies: Lie,
-    tapped: Option<Tapped>,
+    lies: CacheLie,
+    event_sink: Option<AttachedEventSink>,
 }
 
 /// A call to the device.
-enum Action<'a> {
-    Submit(&'a [Command]),
+enum DeviceCall<'a> {
+    Submit(&'a [DeviceCommand]),
     Advance(Nanos),
     PowerOff,
 }
 
-impl Disk {
+impl SimulatedDisk {
     /// Wraps a device without host queue and checker: every command reaches it unchanged.
     pub fn new(device: Device) -> Self {
         Self {
@@ -68,12 +68,12 @@ impl Disk {
     }
 
     /// A device at time 0 of a run, with the host queue that its settings configure, and a checker if `check`.
-    pub fn for_run(settings: &Settings, mut device: Device, check: bool) -> Self {
+    pub fn for_run(settings: &DeviceSettings, mut device: Device, check: bool) -> Self {
         device.rewind();
         Self {
-            checker: check.then(|| Box::new(Checker::of(&device))),
+            checker: check.then(|| Box::new(DeviceChecker::of(&device))),
             host: HostQueue::new(settings),
-            reorders: settings.controller.scheduling == Scheduling::ReadFirst,
+            reorders: settings.controller.scheduling == PageScheduling::ReadFirst,
             packed_writes: settings.features.packed_writes,
             ..Self::new(device)
         }
@@ -81,17 +81,17 @@ impl Disk {
 
     /// A device at time 0 of a live run, with its contents in `image`, and a checker if `check`. Commands reach the device unchanged: in a
     /// live run, the real host merges and packs them.
-    pub fn live(settings: &Settings, mut device: Device, image: Image, check: bool) -> Self {
+    pub fn live(settings: &DeviceSettings, mut device: Device, image: RawImage, check: bool) -> Self {
         device.rewind();
-        let contents = Contents {
-            media: Media::new(&device, image),
+        let contents = DiskMedia {
+            media: DeviceContents::new(&device, image),
             undo: UndoLog::of(&device),
             lies: settings.cache.lies,
-            tapped: None,
+            event_sink: None,
         };
         let disk = Self {
-            checker: check.then(|| Box::new(Checker::of(&device))),
-            reorders: settings.controller.scheduling == Scheduling::ReadFirst,
+            checker: check.then(|| Box::new(DeviceChecker::of(&device))),
+            reorders: settings.controller.scheduling == PageScheduling::ReadFirst,
             packed_writes: settings.features.packed_writes,
             ..Self::new(device)
         };
@@ -99,10 +99,10 @@ impl Disk {
     }
 
     /// Reports everything to `tap` from now on. Only for a live disk.
-    pub fn tap(&mut self, tap: Box<dyn Tap>) {
+    pub fn tap(&mut self, tap: Box<dyn DeviceEventSink>) {
         if let Some(contents) = &mut self.contents {
             contents.media.watch();
-            contents.tapped = Some(Tapped::new(tap));
+            contents.event_sink = Some(AttachedEventSink::new(tap));
         }
     }
 
@@ -111,9 +111,9 @@ impl Disk {
         if let Some(contents) = &mut self.contents
             && self.device.stop().is_none()
         {
-            contents.media.give(self.device.next_command() + ahead, sector, data);
-            if let Some(tapped) = &mut contents.tapped {
-                tapped.give(data);
+            contents.media.receive_write(self.device.next_command() + ahead, sector, data);
+            if let Some(tapped) = &mut contents.event_sink {
+                tapped.push_data(data);
             }
         }
     }
@@ -127,17 +127,17 @@ impl Disk {
     }
 
     /// The contents; `None` if the disk is not live.
-    pub fn media(&self) -> Option<&Media> {
+    pub fn media(&self) -> Option<&DeviceContents> {
         self.contents.as_ref().map(|contents| &contents.media)
     }
 
     /// Advances the device to `until` without commands.
     ///
     /// # Errors
-    /// As [`Disk::submit`].
+    /// As [`SimulatedDisk::submit`].
     pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         self.now = self.now.max(until);
-        self.act(&Action::Advance(until), observer)
+        self.act(&DeviceCall::Advance(until), observer)
     }
 
     /// Changes the device's settings at time `at`; returns the settings that changed.
@@ -160,18 +160,18 @@ impl Disk {
     /// Writes the data that is programmed by `now` to the image.
     ///
     /// # Errors
-    /// As [`Media::land`].
+    /// As [`DeviceContents::apply_durable`].
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         self.contents.as_mut().map_or(Ok(()), |contents| {
             contents.undo.retire(now);
-            contents.media.land(now)
+            contents.media.apply_durable(now)
         })
     }
 
     /// Cuts the power at `at`: commands in flight never complete, and only programmed data is left.
     ///
     /// # Errors
-    /// As [`Media::land`].
+    /// As [`DeviceContents::apply_durable`].
     pub fn cut(&mut self, at: Nanos) -> io::Result<()> {
         self.completed.clear();
         if let Some(contents) = &mut self.contents {
@@ -179,13 +179,13 @@ impl Disk {
             self.device.cut(at, &mut contents.undo);
         }
         if self.checker.is_some() {
-            self.checker = Some(Box::new(Checker::of(&self.device)));
+            self.checker = Some(Box::new(DeviceChecker::of(&self.device)));
         }
         Ok(())
     }
 
     #[cfg(test)]
-    pub fn with_host_of(mut self, settings: &Settings) -> Self {
+    pub fn with_host_of(mut self, settings: &DeviceSettings) -> Self {
         self.host = HostQueue::new(settings);
         self
     }
@@ -213,15 +213,15 @@ impl Disk {
     }
 
     /// Describes the disk (and the second one) for the layers directly above it.
-    pub fn below(&self, second: Option<&Self>) -> Below {
+    pub fn below(&self, second: Option<&Self>) -> DisksBelow {
         let sectors = |disk: &Self| disk.device.geometry().sectors();
-        Below {
+        DisksBelow {
             durable_writes: !self.device.promises_on_completion() && self.device.has_reliable_writes(),
             program_sectors: self.device.geometry().program_sectors(),
             cache_sectors: self.device.cache_sectors(),
             erase_sectors: self.device.geometry().erase_sectors(),
             zones: zones_of(&self.device),
-            ..Below::new(sectors(self), second.map(sectors))
+            ..DisksBelow::new(sectors(self), second.map(sectors))
         }
     }
 
@@ -237,16 +237,16 @@ impl Disk {
 
     /// Why the device accepts no more commands; `None` if it still does.
     #[inline]
-    pub fn stop(&self) -> Option<Stop> {
+    pub fn stop(&self) -> Option<StopReason> {
         self.device.stop()
     }
 
-    /// Submits a command, or the entries of a packed one, which arrive at the same time. First call [`Disk::advance`] up to the arrival. A
+    /// Submits a command, or the entries of a packed one, which arrive at the same time. First call [`SimulatedDisk::advance`] up to the arrival. A
     /// host queue does its own packing.
     ///
     /// # Errors
     /// As [`Device::submit`], and for a broken invariant.
-    pub fn submit<O: Observer>(&mut self, commands: &[Command], observer: &mut O) -> Result<()> {
+    pub fn submit<O: Observer>(&mut self, commands: &[DeviceCommand], observer: &mut O) -> Result<()> {
         if let Some(host) = &mut self.host {
             for command in commands {
                 host.push(command, &mut self.completed);
@@ -281,7 +281,7 @@ impl Disk {
     /// Executes the next action: one fetch, or all work that the device begins at one time.
     ///
     /// # Errors
-    /// As [`Disk::submit`].
+    /// As [`SimulatedDisk::submit`].
     pub fn step<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         let begin = self.begin_at();
         // A command goes before the pages that begin at its arrival, as in `Device::submit`.
@@ -291,13 +291,13 @@ impl Disk {
         }
         let Some(begin) = begin else { return Ok(()) };
         self.now = self.now.max(begin);
-        self.act(&Action::Advance(begin.saturating_add(Nanos(1))), observer)
+        self.act(&DeviceCall::Advance(begin.saturating_add(Nanos(1))), observer)
     }
 
     /// Simulates everything that happens before `until`.
     ///
     /// # Errors
-    /// As [`Disk::submit`].
+    /// As [`SimulatedDisk::submit`].
     pub fn advance<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         while self.next_event().is_some_and(|at| at < until) {
             self.step(observer)?;
@@ -313,9 +313,9 @@ impl Disk {
     /// Powers the device off in an orderly way: it programs what its cache holds.
     ///
     /// # Errors
-    /// As [`Disk::submit`].
+    /// As [`SimulatedDisk::submit`].
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
-        self.act(&Action::PowerOff, observer)
+        self.act(&DeviceCall::PowerOff, observer)
     }
 
     /// Checks all invariants of the whole device, if there is a checker.
@@ -328,9 +328,9 @@ impl Disk {
 
     /// Sends the device a command, or the entries of a packed one. A packed command is one command whose entries are executed in order.
     /// Thus the standard has none in command queueing mode (JESD84-B51), and a device that reorders gets each entry as a separate command.
-    fn pack<O: Observer>(&mut self, commands: &[Command], observer: &mut O) -> Result<()> {
+    fn pack<O: Observer>(&mut self, commands: &[DeviceCommand], observer: &mut O) -> Result<()> {
         let at_once = if self.reorders { 1 } else { commands.len().max(1) };
-        commands.chunks(at_once).try_for_each(|part| self.act(&Action::Submit(part), observer))
+        commands.chunks(at_once).try_for_each(|part| self.act(&DeviceCall::Submit(part), observer))
     }
 
     /// Sends the device the next command of the host queue.
@@ -343,7 +343,7 @@ impl Disk {
         done
     }
 
-    fn act<O: Observer>(&mut self, action: &Action<'_>, observer: &mut O) -> Result<()> {
+    fn act<O: Observer>(&mut self, action: &DeviceCall<'_>, observer: &mut O) -> Result<()> {
         if O::EVENTS || self.contents.is_some() || self.checker.is_some() {
             return self.act_watched(action, observer);
         }
@@ -354,28 +354,28 @@ impl Disk {
 
     /// As `act`, with checker and contents. It is compiled only once, for all observers.
     #[inline(never)]
-    fn act_watched(&mut self, action: &Action<'_>, observer: &mut dyn AnyObserver) -> Result<()> {
+    fn act_watched(&mut self, action: &DeviceCall<'_>, observer: &mut dyn AnyObserver) -> Result<()> {
         let Self { device, checker, host, completed, contents, now, .. } = self;
         let known = completed.len();
-        let complete = |_: &mut Shared<'_>, event: &RequestCompleted| note(host, completed, event);
-        let listener = &mut OnCompletion { observer: &mut Shared(observer), completed: complete };
-        if let Action::Submit(commands) = action {
+        let complete = |_: &mut DynObserver<'_>, event: &RequestCompleted| note(host, completed, event);
+        let listener = &mut OnCompletion { observer: &mut DynObserver(observer), completed: complete };
+        if let DeviceCall::Submit(commands) = action {
             if let Some(checker) = checker.as_deref_mut() {
                 commands.iter().for_each(|command| checker.expect(command));
             }
-            if let Some(tapped) = contents.as_deref_mut().and_then(|contents| contents.tapped.as_mut()) {
-                tapped.commands(device.next_command(), commands);
+            if let Some(tapped) = contents.as_deref_mut().and_then(|contents| contents.event_sink.as_mut()) {
+                tapped.report_commands(device.next_command(), commands);
             }
         }
         {
             let data = contents.as_deref_mut().map(|contents| (&mut contents.media, &mut contents.undo));
             action.perform(device, &mut (checker.as_deref_mut(), (data, listener)))?;
         }
-        if let Some(Contents { media, tapped: Some(tapped), .. }) = contents.as_deref_mut() {
-            tapped.after(*now, media, &completed[known..]);
+        if let Some(DiskMedia { media, event_sink: Some(tapped), .. }) = contents.as_deref_mut() {
+            tapped.report_changes(*now, media, &completed[known..]);
         }
         match (checker, action) {
-            (Some(checker), Action::Submit(_)) => checker.verify_now_and_then(device),
+            (Some(checker), DeviceCall::Submit(_)) => checker.verify_periodically(device),
             _ => Ok(()),
         }
     }
@@ -389,7 +389,7 @@ fn note(host: &mut Option<HostQueue>, completed: &mut Vec<RequestCompleted>, eve
     }
 }
 
-impl Action<'_> {
+impl DeviceCall<'_> {
     fn perform<O: Observer>(&self, device: &mut Device, observer: &mut O) -> Result<()> {
         match self {
             Self::Submit(commands) => device.submit_packed(commands, observer).map(|_| ()),
@@ -406,11 +406,11 @@ impl Action<'_> {
 }
 
 /// The zones of a device, described for the layers above it.
-fn zones_of(device: &Device) -> Option<Zones> {
+fn zones_of(device: &Device) -> Option<DiskZones> {
     let mut zones = device.zones();
     let first = zones.next()?;
     let (max_open, max_active) = device.zone_limits();
-    Some(Zones {
+    Some(DiskZones {
         first: first.start,
         sectors: first.sectors,
         count: 1 + zones.count() as u32,

@@ -80,11 +80,11 @@ impl ImageStore {
         make: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {
         let path = self.path(recipe);
-        self.remembered(&path, config, || self.stored(&path, config, make))
+        self.device_from_memory(&path, config, || self.device_from_disk(&path, config, make))
     }
 
     /// Returns a copy of the last device if it is the same one, else the device from `get`. Only a cache remembers the last device.
-    fn remembered(
+    fn device_from_memory(
         &self,
         path: &Path,
         config: &DeviceConfig,
@@ -111,7 +111,7 @@ impl ImageStore {
         self.limit.is_some() && device.geometry().logical_units <= MOST_UNITS
     }
 
-    fn stored(
+    fn device_from_disk(
         &self,
         path: &Path,
         config: &DeviceConfig,
@@ -121,7 +121,7 @@ impl ImageStore {
             return Ok(device);
         }
         let _claim = loop {
-            match Claim::of(path) {
+            match ImageLock::of(path) {
                 Ok(Some(claim)) => break claim,
                 Ok(None) => std::thread::sleep(PATIENCE),
                 Err(_) if self.limit.is_some() => return make(),
@@ -151,7 +151,7 @@ impl ImageStore {
         if path.exists() {
             return Ok(true);
         }
-        let _claim = match Claim::of(&path) {
+        let _claim = match ImageLock::of(&path) {
             Ok(Some(claim)) => claim,
             Ok(None) => return Ok(false),
             // The run will make the device itself.
@@ -240,12 +240,12 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The exclusive right to make an image. It ends with its process, even after a crash.
-struct Claim {
+struct ImageLock {
     path: PathBuf,
     _lock: File,
 }
 
-impl Claim {
+impl ImageLock {
     /// Acquires the right; `None` if a running process holds it.
     fn of(image: &Path) -> Result<Option<Self>> {
         let path = image.with_extension("lock");
@@ -262,7 +262,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for ImageLock {
     /// Removes the lock file. A process that waits for it finds the image; a later one creates a new lock file.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);

@@ -2,59 +2,62 @@
 //!
 //! [`simulate`] runs whole traces; [`Simulation`] accepts requests batch by batch, for callers that show progress or stop early.
 
+mod arrival_pacer;
+mod arrival_state;
 mod bandwidth;
 mod closed_loop;
 mod direct;
 mod disk;
-mod disks;
+mod disk_pair;
 mod engine;
-mod fitted;
-mod flushes;
-mod found;
+mod event_sink;
+mod fitted_figures;
 mod host;
 mod images;
-mod in_order;
-mod layered;
-mod measure;
-mod numbered;
+mod live_stack;
 mod options;
 mod over_time;
-mod pace;
+mod periodic_flushes;
 mod precondition;
 mod preflight;
-mod recorded;
+mod recorded_times;
 mod recorder;
+mod reorder_buffer;
+mod request_rows;
 mod result;
-mod rows;
+mod run_measurement;
+mod sequence_map;
+mod simulated_stack;
 mod simulation;
-mod stack;
-mod tally;
-mod tap;
+mod time_histogram;
 mod tracks;
 mod wrap_addresses;
 
-pub use bandwidth::{Bandwidth, CommandTimes, Sync, Transfers, UsedDevice, bandwidth};
+pub use bandwidth::{BandwidthRow, CommandTimes, SyncMethod, TransferPattern, UsedDevice, bandwidth};
 pub use closed_loop::ClosedLoop;
 pub use direct::DirectIo;
-pub use fitted::{FittedFigure, fitted_figures};
+pub use event_sink::DeviceEventSink;
+pub use fitted_figures::{FittedFigure, fitted_figures};
 pub use host::{DriverCounts, HostCounts};
 pub use images::ImageStore;
-pub use measure::Measure;
-pub use options::{Mode, Rate, ReplayOptions};
+pub use live_stack::{LiveCompletion, LiveStack, StackDevice};
+pub use options::{RateFactor, ReplayMode, ReplayOptions};
 pub use over_time::{RunOverTime, RunTimeRow};
-pub use precondition::{Precondition, Use, age_by_traces, preconditioned_bytes, prepare, prepare_by_traces};
-pub use preflight::{Chosen, preflight};
-pub use recorder::Recorder;
-pub use result::{
-    ByOperation, CacheCounts, Collection, Computing, Configuration, Distribution, DurableTimes, Energy,
-    FlashOperations, LayerResult, Lifetime, LinkDirection, Load, LogBlockMerges, MapCounts, PageOperations,
-    PercentileRow, Percentiles, PowerStates, RecordedBeside, Requests, ResponseRow, ResponseTimes, Run,
-    SecondDevice, ServiceTimes, ShareBeside, SimulationResult, SlcCounts, Space, TimeBeside, UfsUse,
-    Utilisation, WaitTimes, Wear, WriteAmplification, WriteBoosterUse, ZoneUse,
+pub use precondition::{
+    PhoneUse, Precondition, age_by_traces, preconditioned_bytes, prepare, prepare_by_traces,
 };
-pub use rows::RequestRows;
+pub use preflight::{ModeChoice, preflight};
+pub use recorder::RunRecorder;
+pub use request_rows::RequestRows;
+pub use result::{
+    BlockDistribution, ByOperation, CacheCounts, ComputeCost, ConfigurationSummary, DurableTimes, EnergyUse,
+    FlashOperations, GcSummary, LayerResult, LifetimeEstimate, LinkDirection, LoadSummary, LogBlockMerges,
+    MapCounts, PageOperations, PowerStateTimes, RecordedComparison, ReplaySummary, RequestTotals,
+    ResponseHistogramRow, ResponsePercentileRow, ResponseTimeSummary, SecondDevice, ServiceTimeSummary,
+    ShareComparison, SimulationResult, SlcCounts, SpaceUse, TimeComparison, TimePercentiles, UfsUse,
+    Utilisation, WaitTimes, WearSummary, WriteAmplification, WriteBoosterUse, ZoneUse,
+};
+pub use run_measurement::RunMeasurement;
 pub use simulation::{Simulation, simulate};
-pub use stack::{Answer, Part, Stack};
-pub use tally::Times;
-pub use tap::Tap;
+pub use time_histogram::TimeSummary;
 pub use tracks::RunTracks;

@@ -1,6 +1,6 @@
 //! Options of a replay.
 
-use emmclab_trace::{Error, Kind, Nanos, Result};
+use emmclab_trace::{Error, ErrorClass, Nanos, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::precondition::Precondition;
@@ -8,7 +8,7 @@ use crate::precondition::Precondition;
 /// When a request arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum ReplayMode {
     /// At its recorded arrival time, however slow the device is.
     #[default]
     Open,
@@ -18,44 +18,44 @@ pub enum Mode {
     Closed,
     /// At the completion of its predecessor, whatever was recorded. This measures the speed of the device with one request at a time.
     BackToBack,
-    /// [`Mode::Closed`] if the trace has the completions that it needs, else [`Mode::Open`].
+    /// [`ReplayMode::Closed`] if the trace has the completions that it needs, else [`ReplayMode::Open`].
     Auto,
 }
 
 /// A factor on the rate of arrivals, with a resolution of one millionth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
-pub struct Rate {
+pub struct RateFactor {
     millionths: u64,
 }
 
-impl Default for Rate {
+impl Default for RateFactor {
     fn default() -> Self {
         Self { millionths: 1_000_000 }
     }
 }
 
-impl TryFrom<f64> for Rate {
+impl TryFrom<f64> for RateFactor {
     type Error = Error;
     fn try_from(factor: f64) -> Result<Self> {
         Self::new(factor)
     }
 }
 
-impl From<Rate> for f64 {
-    fn from(rate: Rate) -> Self {
+impl From<RateFactor> for f64 {
+    fn from(rate: RateFactor) -> Self {
         rate.millionths as f64 / 1e6
     }
 }
 
-impl Rate {
+impl RateFactor {
     /// Creates a rate; for example, 2 halves the time between requests.
     ///
     /// # Errors
-    /// [`Kind::Config`] outside 0.000001..=1000000.
+    /// [`ErrorClass::Config`] outside 0.000001..=1000000.
     pub fn new(factor: f64) -> Result<Self> {
         if !(1e-6..=1e6).contains(&factor) {
-            return Err(Error::new(Kind::Config, format!("a rate of {factor} is impossible"))
+            return Err(Error::new(ErrorClass::Config, format!("a rate of {factor} is impossible"))
                 .hint("give a number above 0: 1 keeps the recorded times, 2 halves them"));
         }
         Ok(Self { millionths: (factor * 1e6).round() as u64 })
@@ -78,11 +78,11 @@ impl Rate {
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct ReplayOptions {
     /// Open or closed loop.
-    pub mode: Mode,
+    pub mode: ReplayMode,
     /// Why the mode was chosen, if it was chosen automatically.
     pub mode_reason: Option<String>,
     /// Factor on the rate of arrivals.
-    pub rate: Rate,
+    pub rate: RateFactor,
     /// Time of the first arrival on the simulated clock.
     #[serde(rename = "start_offset_ns")]
     pub start_offset: Nanos,

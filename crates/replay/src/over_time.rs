@@ -1,7 +1,7 @@
 //! A run over time: requests, response times, and background work of the device.
 
 use emmclab_device::{GcFinished, GcStarted, Observer, RequestCompleted, WokeUp};
-use emmclab_timeline::{BinWidth, Cell, OverTime, OverTimeRow, Side};
+use emmclab_timeline::{BinContent, BinWidth, DataDirection, OverTimeRow, RequestsOverTime};
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct RunTimeRow {
 
 /// The counts of a bin in addition to those of reads and writes.
 #[derive(Clone, Debug, Default)]
-struct Work {
+struct BackgroundWork {
     /// Waits of reads and writes: queue, collection, wake-up.
     waits_ns: [u128; 3],
     collections: u64,
@@ -36,7 +36,7 @@ struct Work {
     wake_ups: u64,
 }
 
-impl Cell for Work {
+impl BinContent for BackgroundWork {
     fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.waits_ns.iter_mut().zip(other.waits_ns) {
             *mine += theirs;
@@ -50,7 +50,7 @@ impl Cell for Work {
 /// Observes a run over time, in at most 256 bins, or at most 16,384 if a width is given.
 #[derive(Clone, Debug)]
 pub struct RunOverTime {
-    bins: OverTime<Work>,
+    bins: RequestsOverTime<BackgroundWork>,
     first: Option<Nanos>,
     /// Collections in progress: block and start time. There are about as many as planes that collect at the same time.
     collecting: Vec<(u32, Nanos)>,
@@ -59,7 +59,7 @@ pub struct RunOverTime {
 impl RunOverTime {
     /// Creates bins of this width.
     pub fn new(width: BinWidth) -> Self {
-        Self { bins: OverTime::new(width), first: None, collecting: Vec::new() }
+        Self { bins: RequestsOverTime::new(width), first: None, collecting: Vec::new() }
     }
 
     /// The bins that are not empty.
@@ -68,7 +68,7 @@ impl RunOverTime {
         let all = bins.iter(self.first.unwrap_or(Nanos::ZERO));
         all.map(|(time_s, width_s, bin)| {
             let data = OverTimeRow::new(time_s, width_s, bin);
-            let Work { waits_ns, collections, collecting_ns, wake_ups } = bin.extra;
+            let BackgroundWork { waits_ns, collections, collecting_ns, wake_ups } = bin.extra;
             let requests = data.reads + data.writes;
             let [queue_ms, gc_ms, wake_up_ms] =
                 waits_ns.map(|ns| (requests > 0).then(|| ns as f64 / requests as f64 / 1e6));
@@ -85,8 +85,8 @@ impl Observer for RunOverTime {
 
     fn request_completed(&mut self, event: &RequestCompleted) {
         let side = match event.op {
-            Op::Read => Side::Read,
-            Op::Write => Side::Write,
+            Op::Read => DataDirection::Read,
+            Op::Write => DataDirection::Write,
             Op::Discard | Op::Flush | Op::SecureErase => return,
         };
         self.first.get_or_insert(event.arrival);

@@ -2,13 +2,13 @@
 
 use emmclab_device::{DeviceConfig, Geometry};
 use emmclab_trace::{
-    Batch, Bytes, Error, Kind, Request, Result, SECTOR_BYTES, TraceInput, TraceReader, interrupt,
+    Batch, ByteCount, Error, ErrorClass, Request, Result, SECTOR_BYTES, TraceInput, TraceReader, interrupt,
 };
 use serde::Serialize;
 
-use crate::options::{Mode, ReplayOptions};
+use crate::options::{ReplayMode, ReplayOptions};
 
-/// Refuses traces that do not suit the device or the mode, and chooses the mode if it is [`Mode::Auto`].
+/// Refuses traces that do not suit the device or the mode, and chooses the mode if it is [`ReplayMode::Auto`].
 ///
 /// Refused are requests beyond the last sector, unless addresses are wrapped. In closed loop, requests without a recorded completion are
 /// refused, except the last one. If an input must be of one device, reading it fails for several.
@@ -17,17 +17,21 @@ use crate::options::{Mode, ReplayOptions};
 /// checked by the run, which also chooses their mode.
 ///
 /// # Errors
-/// [`Kind::Config`] with all errors of all traces, and errors in the files.
-pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<Chosen> {
+/// [`ErrorClass::Config`] with all errors of all traces, and errors in the files.
+pub fn preflight(
+    config: &DeviceConfig,
+    options: &ReplayOptions,
+    inputs: &[TraceInput],
+) -> Result<ModeChoice> {
     let geometry = Geometry::new(config.settings());
-    let need = Need {
+    let need = TraceRequirements {
         capacity: geometry.sectors(),
         addresses: !options.wrap_addresses,
-        completions: matches!(options.mode, Mode::Closed | Mode::Auto),
-        all: options.mode == Mode::Closed,
-        alone: inputs.len() == 1,
+        completions: matches!(options.mode, ReplayMode::Closed | ReplayMode::Auto),
+        all_complete: options.mode == ReplayMode::Closed,
+        single_trace: inputs.len() == 1,
     };
-    let asked = Chosen { mode: options.mode, reason: options.mode_reason.clone() };
+    let asked = ModeChoice { mode: options.mode, reason: options.mode_reason.clone() };
     if !need.addresses && !need.completions {
         return Ok(asked);
     }
@@ -38,22 +42,22 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
             all_read = false;
             continue;
         }
-        let found = Found::of(input, &need)?;
+        let found = TraceFaults::of(input, &need)?;
         let name = input.path.display();
-        if found.beyond > 0 {
+        if found.beyond_end > 0 {
             faults.push(format!(
                 "{name}: {} of {} requests end after the last sector of the {} device, the furthest at {}",
-                found.beyond,
+                found.beyond_end,
                 found.requests,
                 geometry.capacity(),
-                Bytes(found.furthest.saturating_mul(SECTOR_BYTES)),
+                ByteCount(found.largest_end.saturating_mul(SECTOR_BYTES)),
             ));
             hints.push(
                 "take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)",
             );
         }
         let why_open = match &found.coarse_clock {
-            _ if need.all => None,
+            _ if need.all_complete => None,
             Some(step) if need.completions => {
                 Some(format!("the clock has steps of {step}, too coarse to tell which requests waited"))
             }
@@ -61,7 +65,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
         };
         if let Some(words) = why_open {
             missing.get_or_insert_with(|| {
-                Chosen::open(&if need.alone { words } else { format!("{name}: {words}") })
+                ModeChoice::open(&if need.single_trace { words } else { format!("{name}: {words}") })
             });
         } else if found.incomplete > 0 {
             faults.push(format!(
@@ -74,32 +78,32 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
     hints.sort_unstable();
     hints.dedup();
     let problem = match faults.as_slice() {
-        [] if options.mode == Mode::Auto && (all_read || missing.is_some()) => {
-            return Ok(missing.unwrap_or_else(Chosen::closed));
+        [] if options.mode == ReplayMode::Auto && (all_read || missing.is_some()) => {
+            return Ok(missing.unwrap_or_else(ModeChoice::closed));
         }
         [] => return Ok(asked),
         [one] => one.clone(),
         many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
     };
-    Err(Error::new(Kind::Config, problem).hint(hints.join("; ")))
+    Err(Error::new(ErrorClass::Config, problem).hint(hints.join("; ")))
 }
 
 /// The mode of a run, and the reason if it was chosen automatically.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Chosen {
-    /// Open loop, closed loop or back to back; [`Mode::Auto`] if only the run can decide.
-    pub mode: Mode,
+pub struct ModeChoice {
+    /// Open loop, closed loop or back to back; [`ReplayMode::Auto`] if only the run can decide.
+    pub mode: ReplayMode,
     /// The reason for this mode.
     pub reason: Option<String>,
 }
 
-impl Chosen {
+impl ModeChoice {
     fn closed() -> Self {
-        Self { mode: Mode::Closed, reason: Some("completions are recorded".to_owned()) }
+        Self { mode: ReplayMode::Closed, reason: Some("completions are recorded".to_owned()) }
     }
 
     fn open(reason: &str) -> Self {
-        Self { mode: Mode::Open, reason: Some(reason.to_owned()) }
+        Self { mode: ReplayMode::Open, reason: Some(reason.to_owned()) }
     }
 
     /// The options with this mode.
@@ -113,17 +117,17 @@ impl Chosen {
 const NO_COMPLETIONS: &str = "no completions are recorded";
 
 /// Chooses the mode for a trace of which only the first batch is known.
-pub(crate) fn by_first_batch(batch: &Batch) -> Chosen {
+pub(crate) fn by_first_batch(batch: &Batch) -> ModeChoice {
     let missing = batch.iter().filter(is_incomplete).count();
     // The last request of the batch is not counted, as it may be the last one of the trace.
     let incomplete = missing - usize::from(batch.iter().last().is_some_and(|last| is_incomplete(&last)));
     if incomplete == 0 && missing < batch.len() {
-        return Chosen::closed();
+        return ModeChoice::closed();
     }
     if missing == batch.len() {
-        return Chosen::open(NO_COMPLETIONS);
+        return ModeChoice::open(NO_COMPLETIONS);
     }
-    Chosen::open(&format!("{missing} of the first {} requests have no recorded completion", batch.len()))
+    ModeChoice::open(&format!("{missing} of the first {} requests have no recorded completion", batch.len()))
 }
 
 fn is_incomplete(request: &Request) -> bool {
@@ -132,43 +136,43 @@ fn is_incomplete(request: &Request) -> bool {
 
 /// The requirements of the run on its traces.
 #[expect(clippy::struct_excessive_bools, reason = "each is a demand of its own")]
-struct Need {
+struct TraceRequirements {
     capacity: u64,
     addresses: bool,
     /// Whether completions matter; with `all`, a request without one is an error.
     completions: bool,
-    all: bool,
+    all_complete: bool,
     /// Whether there is only one trace, so that nothing waits for its last request.
-    alone: bool,
+    single_trace: bool,
 }
 
 /// The problems found in one trace.
 #[derive(Debug, Default)]
-struct Found {
+struct TraceFaults {
     requests: u64,
-    beyond: u64,
-    furthest: u64,
+    beyond_end: u64,
+    largest_end: u64,
     incomplete: u64,
     /// Whether reading stopped early, since the answer was known.
-    partly: bool,
+    stopped_early: bool,
     coarse_clock: Option<String>,
 }
 
-impl Found {
+impl TraceFaults {
     /// Explains why a trace with these requests is not replayed in closed loop.
     fn incomplete_words(&self) -> String {
         match self.requests {
             0 => format!("{} requests have no recorded completion", self.incomplete),
             // The last request may not be included in the count.
             read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
-            read if self.partly => {
+            read if self.stopped_early => {
                 format!("{} of the first {read} requests have no recorded completion", self.incomplete)
             }
             read => format!("{} of {read} requests have no recorded completion", self.incomplete),
         }
     }
 
-    fn of(input: &TraceInput, need: &Need) -> Result<Self> {
+    fn of(input: &TraceInput, need: &TraceRequirements) -> Result<Self> {
         let mut reader = TraceReader::open(&input.path, &input.options)?;
         let known = reader.extent().is_some_and(|extent| {
             (!need.addresses || extent.end.0 <= need.capacity)
@@ -181,7 +185,7 @@ impl Found {
         }
         let gaps = reader.extent().map_or(0, |extent| extent.without_completion);
         let addresses_fit = reader.extent().is_some_and(|extent| extent.end.0 <= need.capacity);
-        if !need.all && gaps > 1 && (!need.addresses || addresses_fit) {
+        if !need.all_complete && gaps > 1 && (!need.addresses || addresses_fit) {
             found.incomplete = gaps;
             return Ok(found);
         }
@@ -192,18 +196,18 @@ impl Found {
                 let end = request.end().0;
                 found.requests += 1;
                 if need.addresses && end > need.capacity {
-                    found.beyond += 1;
-                    found.furthest = found.furthest.max(end);
+                    found.beyond_end += 1;
+                    found.largest_end = found.largest_end.max(end);
                 }
                 last_incomplete = u64::from(need.completions && is_incomplete(&request));
                 found.incomplete += last_incomplete;
             }
-            if !need.all && !need.addresses && found.incomplete > last_incomplete {
-                found.partly = true;
+            if !need.all_complete && !need.addresses && found.incomplete > last_incomplete {
+                found.stopped_early = true;
                 return Ok(found);
             }
         }
-        if need.all || need.alone {
+        if need.all_complete || need.single_trace {
             found.incomplete -= last_incomplete;
         }
         found.coarse_clock = reader.header().coarse_clock;

@@ -1,17 +1,17 @@
 //! Collects the optional outputs of a run.
 
-use emmclab_device::{Observer, Quiet};
+use emmclab_device::{NullObserver, Observer};
 use emmclab_trace::{Batch, Ledger, Result};
 
 use crate::over_time::RunOverTime;
+use crate::request_rows::RequestRows;
 use crate::result::SimulationResult;
-use crate::rows::RequestRows;
 use crate::simulation::Simulation;
 use crate::tracks::RunTracks;
 
 /// The optional outputs of a run: a row for each request, the run over time, and a picture of the run.
 #[derive(Default)]
-pub struct Recorder {
+pub struct RunRecorder {
     /// One row per request.
     pub rows: Option<RequestRows>,
     /// The run over time.
@@ -20,7 +20,7 @@ pub struct Recorder {
     pub tracks: Option<RunTracks>,
 }
 
-impl Recorder {
+impl RunRecorder {
     /// Simulates a batch; returns false once the device has stopped. The simulation is compiled here for each kind of observer, and not
     /// again in the callers.
     ///
@@ -29,7 +29,7 @@ impl Recorder {
     pub fn feed(&mut self, simulation: &mut Simulation, batch: &Batch) -> Result<bool> {
         let batch = &*simulation.with_flushes(batch);
         if !self.is_on() {
-            return simulation.feed(batch, &mut Quiet);
+            return simulation.feed(batch, &mut NullObserver);
         }
         if let Some(tracks) = &mut self.tracks {
             tracks.expect(batch);
@@ -43,7 +43,7 @@ impl Recorder {
         Ok(goes_on)
     }
 
-    /// Ends the run; files are moved into place by [`Recorder::finish`].
+    /// Ends the run; files are moved into place by [`RunRecorder::finish`].
     ///
     /// # Errors
     /// Those of [`Simulation::finish`].
@@ -51,7 +51,7 @@ impl Recorder {
         if self.is_on() {
             simulation.finish(ledger, &mut self.listeners())
         } else {
-            simulation.finish(ledger, &mut Quiet)
+            simulation.finish(ledger, &mut NullObserver)
         }
     }
 

@@ -15,36 +15,37 @@ use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{
-    Batch, BlockNote, Combiner, Error, Header, Kind, Ledger, Nanos, Request, Result, interrupt,
+    Batch, BlockNote, Error, ErrorClass, Ledger, Nanos, Request, Result, TraceCombiner, TraceHeader,
+    interrupt,
 };
 
-use crate::disk::Disk;
-use crate::engine::Engine;
-use crate::flushes::Flushes;
+use crate::arrival_pacer::ArrivalPacer;
+use crate::disk::SimulatedDisk;
+use crate::engine::ReplayEngine;
 use crate::images::ImageStore;
-use crate::measure::Measure;
-use crate::options::{Mode, ReplayOptions};
-use crate::pace::Pace;
+use crate::options::{ReplayMode, ReplayOptions};
+use crate::periodic_flushes::PeriodicFlushes;
 use crate::precondition::precondition;
 use crate::preflight::{by_first_batch, preflight};
-use crate::recorded::Recorded;
+use crate::recorded_times::RecordedTotals;
 use crate::result::{SecondDevice, SimulationResult};
-use crate::wrap_addresses::Placed;
+use crate::run_measurement::RunMeasurement;
+use crate::wrap_addresses::CommandBuilder;
 
 /// A simulated run of a device. Feed it requests in order of arrival, then finish it.
 pub struct Simulation {
     config: DeviceConfig,
     options: ReplayOptions,
-    engine: Engine,
+    engine: ReplayEngine,
     /// Name of the second device.
     second: Option<String>,
-    pace: Pace,
-    measure: Measure,
-    recorded: Recorded,
-    placed: Placed,
-    flushes: Flushes,
+    pacer: ArrivalPacer,
+    measure: RunMeasurement,
+    recorded_totals: RecordedTotals,
+    commands: CommandBuilder,
+    flushes: PeriodicFlushes,
     /// The header of the trace; `None` for requests of running software, of which everything is known.
-    trace: Option<Header>,
+    trace: Option<TraceHeader>,
     started: Instant,
 }
 
@@ -61,16 +62,16 @@ impl Simulation {
 
     /// Creates a run on an existing device in its present state; its time and counters restart at 0.
     pub fn on(config: &DeviceConfig, options: &ReplayOptions, device: Device) -> Self {
-        let engine = Engine::for_run(config, device, options.check);
+        let engine = ReplayEngine::for_run(config, device, options.check);
         Self {
             config: config.clone(),
             options: options.clone(),
             second: None,
-            pace: Pace::new(options),
-            measure: Measure::with_fetch(config.settings().host.fetch()),
-            recorded: Recorded::default(),
-            placed: Placed::new(engine.capacity(), options.wrap_addresses),
-            flushes: Flushes::new(options.flush_every),
+            pacer: ArrivalPacer::new(options),
+            measure: RunMeasurement::with_fetch(config.settings().host.fetch()),
+            recorded_totals: RecordedTotals::default(),
+            commands: CommandBuilder::new(engine.capacity(), options.wrap_addresses),
+            flushes: PeriodicFlushes::new(options.flush_every),
             trace: None,
             started: Instant::now(),
             engine,
@@ -89,9 +90,9 @@ impl Simulation {
     ) -> Result<Self> {
         self.second = second.as_ref().map(|(config, _)| config.name().to_owned());
         let check = self.options.check;
-        let disk = second.map(|(config, device)| Disk::for_run(config.settings(), device, check));
+        let disk = second.map(|(config, device)| SimulatedDisk::for_run(config.settings(), device, check));
         self.engine = self.engine.with_layers(layers, disk, self.options.first_writes)?;
-        self.placed = Placed::new(self.engine.capacity(), self.options.wrap_addresses);
+        self.commands = CommandBuilder::new(self.engine.capacity(), self.options.wrap_addresses);
         Ok(self)
     }
 
@@ -111,7 +112,7 @@ impl Simulation {
     }
 
     /// The measurement so far.
-    pub fn measure(&self) -> &Measure {
+    pub fn measure(&self) -> &RunMeasurement {
         &self.measure
     }
 
@@ -121,7 +122,7 @@ impl Simulation {
     }
 
     /// States the trace of the requests, so that the result has no figure of what the trace does not record.
-    pub fn of_trace(&mut self, header: Header) {
+    pub fn of_trace(&mut self, header: TraceHeader) {
         self.trace = Some(header);
     }
 
@@ -137,42 +138,42 @@ impl Simulation {
     /// invariant under `check`.
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
-        self.feed_batch(batch, observer).map_err(|error| self.located(error))
+        self.feed_batch(batch, observer).map_err(|error| self.locate_error(error))
     }
 
     /// Adds the number of the request last placed to an error about a request; other errors stay unchanged.
     #[cold]
-    fn located(&self, error: Error) -> Error {
+    fn locate_error(&self, error: Error) -> Error {
         match error.kind() {
-            Kind::Value => error.at_request(self.placed.kept),
+            ErrorClass::Value => error.at_request(self.commands.count),
             _ => error,
         }
     }
 
     #[inline(always)]
     fn feed_batch<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
-        if self.pace.mode() == Mode::Auto {
+        if self.pacer.mode() == ReplayMode::Auto {
             let chosen = by_first_batch(batch);
-            self.pace.settle(chosen.mode == Mode::Closed);
+            self.pacer.settle(chosen.mode == ReplayMode::Closed);
             self.options.mode_reason = chosen.reason;
         }
         for from in (0..batch.len()).step_by(PREFETCHED) {
             interrupt::check()?;
             let next = from..batch.len().min(from + PREFETCHED);
-            let placed_before = self.placed.kept;
+            let placed_before = self.commands.count;
             if self.engine.is_bare() {
                 batch.prefetch(next.clone());
                 self.engine.device_mut().prefetch(&batch.first_sectors()[next.clone()]);
             }
-            let goes_on = if self.engine.is_bare() && self.pace.is_open() {
+            let goes_on = if self.engine.is_bare() && self.pacer.is_open() {
                 self.feed_open(batch.range(next), observer)?
             } else {
                 self.feed_each(batch, next, observer)?
             };
             if batch.has_completions() {
                 // The request at which the device stopped is not counted either.
-                let driven = (self.placed.kept - placed_before) as usize - usize::from(!goes_on);
-                batch.range(from..from + driven).for_each(|request| self.recorded.add(&request));
+                let driven = (self.commands.count - placed_before) as usize - usize::from(!goes_on);
+                batch.range(from..from + driven).for_each(|request| self.recorded_totals.add(&request));
             }
             if !goes_on {
                 return Ok(false);
@@ -203,10 +204,10 @@ impl Simulation {
     /// # Errors
     /// As [`Simulation::feed`].
     pub fn push<O: Observer>(&mut self, request: &Request, observer: &mut O) -> Result<bool> {
-        self.pace.settle(request.complete.is_some());
+        self.pacer.settle(request.complete.is_some());
         let goes_on = self.drive(request, &[], observer)?;
         if goes_on {
-            self.recorded.add(request);
+            self.recorded_totals.add(request);
         }
         Ok(goes_on)
     }
@@ -218,11 +219,11 @@ impl Simulation {
         observer: &mut O,
     ) -> Result<bool> {
         let mut listeners = (&mut self.measure, observer);
-        if self.pace.waits(request) {
+        if self.pacer.needs_completion(request) {
             self.engine.settle(&mut listeners)?;
         }
-        let arrival = self.pace.arrival(request, self.engine.completed())?;
-        let command = self.placed.command(request, arrival)?;
+        let arrival = self.pacer.arrival(request, self.engine.completed())?;
+        let command = self.commands.command(request, arrival)?;
         self.engine.submit(&command, notes, &mut listeners)
     }
 
@@ -239,8 +240,8 @@ impl Simulation {
         let drain = if self.options.drain { Some(self.engine.drain(observer)?) } else { None };
         self.engine.finish(observer)?;
         let device = self.engine.device();
-        let measured = (&self.measure, &self.recorded);
-        let paced = (&self.options, self.pace.mode());
+        let measured = (&self.measure, &self.recorded_totals);
+        let paced = (&self.options, self.pacer.mode());
         let mut result = SimulationResult::new(&self.config, device, measured, paced, drain);
         result.run.stopped = self.engine.stop().map(|stop| stop.reason().to_owned());
         result.host = self.engine.host_counts();
@@ -253,11 +254,11 @@ impl Simulation {
         let second = self.second.take().zip(self.engine.second());
         result.second_device = second.map(|(name, (device, host))| SecondDevice::new(name, device, host));
         result.ledger = ledger.cloned().unwrap_or_else(|| Ledger {
-            seen: self.placed.kept,
-            kept: self.placed.kept,
+            seen: self.commands.count,
+            kept: self.commands.count,
             ..Ledger::default()
         });
-        result.ledger.folded += self.placed.wrapped;
+        result.ledger.folded += self.commands.wrapped;
         let requests = &mut result.requests;
         requests.wrapped_pct = 100.0 * result.ledger.folded as f64 / requests.total.max(1) as f64;
         if let Some(header) = self.trace {
@@ -279,7 +280,7 @@ impl Simulation {
 /// If a trace cannot be read, and as [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
 pub fn simulate<O: Observer>(
     config: &DeviceConfig,
-    traces: &mut Combiner,
+    traces: &mut TraceCombiner,
     options: &ReplayOptions,
     observer: &mut O,
 ) -> Result<SimulationResult> {

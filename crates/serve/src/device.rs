@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use emmclab_base::{Health, Modifiers};
+use emmclab_base::{CommandFlags, DeviceHealth};
 
 /// The work that a request asks for. Sectors have 512 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum BlockAction {
     /// Read the sectors.
     Read,
     /// Write this data, whose length is that of the sectors.
@@ -27,20 +27,20 @@ pub enum Action {
 
 /// A request to a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockRequest {
+pub struct ServedRequest {
     /// A number chosen by the sender; the completion carries the same number.
     pub tag: u64,
     /// The work.
-    pub action: Action,
+    pub action: BlockAction,
     /// First sector.
     pub sector: u64,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
-    /// Flags. FUA is [`Modifiers::RELIABLE`]; it also applies to [`Action::WriteZeroes`] and [`Action::Discard`].
-    pub modifiers: Modifiers,
+    /// Flags. FUA is [`CommandFlags::RELIABLE`]; it also applies to [`BlockAction::WriteZeroes`] and [`BlockAction::Discard`].
+    pub modifiers: CommandFlags,
 }
 
-impl BlockRequest {
+impl ServedRequest {
     /// The sector after the last one; `u64::MAX` if the sum overflows.
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.sectors))
@@ -49,7 +49,7 @@ impl BlockRequest {
 
 /// The reason for a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum RequestFailure {
     /// The request extends beyond the device or has an invalid length (EINVAL).
     Invalid,
     /// No space for the data: the device is full, or the disk that holds its image (ENOSPC).
@@ -62,22 +62,22 @@ pub enum Failure {
 
 /// The completion of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completion {
+pub struct ServedCompletion {
     /// The tag of the request.
     pub tag: u64,
     /// The data of a read, an empty vector for other requests, or the reason of the failure.
-    pub outcome: Result<Vec<u8>, Failure>,
+    pub outcome: Result<Vec<u8>, RequestFailure>,
 }
 
 /// Receives completions. It is called by the thread that advances the device, whichever that is, and must not block.
-pub trait Completions: Send + Sync {
+pub trait CompletionReceiver: Send + Sync {
     /// Called when requests are complete; drains the list.
-    fn complete(&self, completed: &mut Vec<Completion>);
+    fn complete(&self, completed: &mut Vec<ServedCompletion>);
 }
 
 /// Consecutive sectors that are all allocated or all not allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct AllocationExtent {
     /// Length in sectors.
     pub sectors: u64,
     /// Whether the sectors hold data; false if they read as zeros and occupy no space.
@@ -86,7 +86,7 @@ pub struct Extent {
 
 /// Size and capabilities of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct BlockDeviceLimits {
     /// Size in sectors.
     pub sectors: u64,
     /// Preferred length and alignment of requests in sectors: the smallest page.
@@ -102,17 +102,17 @@ pub struct Limits {
 /// A block device. Any number of exports and connections may use it at once.
 pub trait BlockDevice: Send + Sync {
     /// Size and capabilities, which never change.
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> BlockDeviceLimits;
 
     /// The present state of the flash. By default, for a device without flash, nothing is known.
-    fn health(&self) -> Health {
-        Health::default()
+    fn health(&self) -> DeviceHealth {
+        DeviceHealth::default()
     }
 
     /// Removes all requests from the list and submits them in order. Each is completed once: before this returns, or later from another
     /// thread. Requests that overlap take effect in the order of submission; others are completed in any order.
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>);
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>);
 
     /// Appends the allocation of at most `sectors` sectors from `sector` on to `found`, in at most `most` extents.
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>);
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>);
 }

@@ -1,26 +1,29 @@
 //! Exports of a block device to other software, and the block device interface that the exports use.
 //!
-//! An export translates a protocol into [`BlockRequest`]s and [`Completion`]s. It does not depend on the simulation: every [`BlockDevice`]
+//! An export translates a protocol into [`ServedRequest`]s and [`ServedCompletion`]s. It does not depend on the simulation: every [`BlockDevice`]
 //! can be exported. With a [`MemoryDevice`], the overhead of the export itself can be measured.
 
 mod device;
 mod fuse;
-mod holders;
 mod host_disk;
+mod host_programs;
 mod memory;
+mod mount_holders;
 pub mod nbd;
 mod private_socket;
-mod programs;
 mod sdhci;
 mod supervisor;
 mod ublk;
 
-pub use device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
+pub use device::{
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, RequestFailure,
+    ServedCompletion, ServedRequest,
+};
 pub use fuse::FuseFile;
-pub use host_disk::{FileSystem, HostDisk, LoopOptions, Mkfs, MountOptions};
+pub use host_disk::{HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MkfsOptions};
 pub use memory::MemoryDevice;
 #[cfg(fuzzing)]
-pub use sdhci::exercise::{exercise as exercise_sdhci, exercise_messages as exercise_vfio_user};
+pub use sdhci::fuzz_driver::{exercise as exercise_sdhci, exercise_messages as exercise_vfio_user};
 pub use sdhci::{CardSettings, SdhciExport, SessionEvent};
 pub use ublk::{UblkOptions, delete_left_ublk};
 

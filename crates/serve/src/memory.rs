@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::SECTOR;
-use crate::device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
+use crate::device::{
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, RequestFailure,
+    ServedCompletion, ServedRequest,
+};
 /// Sectors of a chunk, the unit of allocation.
 const CHUNK_SECTORS: u64 = 128;
 const CHUNK: usize = CHUNK_SECTORS as usize * SECTOR;
 
 /// A sparse block device in memory, which completes requests at once.
 pub struct MemoryDevice {
-    limits: Limits,
+    limits: BlockDeviceLimits,
     /// Data by chunk; a missing chunk holds zeros.
     chunks: Mutex<BTreeMap<u64, Box<[u8]>>>,
 }
@@ -32,7 +35,7 @@ fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
 impl MemoryDevice {
     /// An empty device of `sectors` sectors. It reports a volatile cache, though it has none, so that clients send flushes.
     pub fn new(sectors: u64) -> Self {
-        let limits = Limits {
+        let limits = BlockDeviceLimits {
             sectors,
             preferred_sectors: 8,
             max_sectors: 1 << 16,
@@ -47,14 +50,18 @@ impl MemoryDevice {
     }
 }
 
-fn perform(chunks: &mut BTreeMap<u64, Box<[u8]>>, limits: &Limits, request: BlockRequest) -> Completion {
+fn perform(
+    chunks: &mut BTreeMap<u64, Box<[u8]>>,
+    limits: &BlockDeviceLimits,
+    request: ServedRequest,
+) -> ServedCompletion {
     let (tag, sector, end) = (request.tag, request.sector, request.end());
-    if end > limits.sectors || request.sectors == 0 && request.action != Action::Flush {
-        return Completion { tag, outcome: Err(Failure::Invalid) };
+    if end > limits.sectors || request.sectors == 0 && request.action != BlockAction::Flush {
+        return ServedCompletion { tag, outcome: Err(RequestFailure::Invalid) };
     }
     let bytes = request.sectors as usize * SECTOR;
     let outcome = match request.action {
-        Action::Read => {
+        BlockAction::Read => {
             let mut data = Vec::with_capacity(bytes);
             for (chunk, at, count) in parts(sector, end) {
                 match chunks.get(&chunk) {
@@ -64,8 +71,8 @@ fn perform(chunks: &mut BTreeMap<u64, Box<[u8]>>, limits: &Limits, request: Bloc
             }
             Ok(data)
         }
-        Action::Write(data) if data.len() != bytes => Err(Failure::Invalid),
-        Action::Write(data) => {
+        BlockAction::Write(data) if data.len() != bytes => Err(RequestFailure::Invalid),
+        BlockAction::Write(data) => {
             let mut from = 0;
             for (chunk, at, count) in parts(sector, end) {
                 let chunk = chunks.entry(chunk).or_insert_with(|| vec![0; CHUNK].into());
@@ -74,7 +81,7 @@ fn perform(chunks: &mut BTreeMap<u64, Box<[u8]>>, limits: &Limits, request: Bloc
             }
             Ok(Vec::new())
         }
-        Action::WriteZeroes { .. } | Action::Discard { .. } => {
+        BlockAction::WriteZeroes { .. } | BlockAction::Discard { .. } => {
             for (chunk, at, count) in parts(sector, end) {
                 if count == CHUNK {
                     chunks.remove(&chunk);
@@ -84,17 +91,17 @@ fn perform(chunks: &mut BTreeMap<u64, Box<[u8]>>, limits: &Limits, request: Bloc
             }
             Ok(Vec::new())
         }
-        Action::Flush => Ok(Vec::new()),
+        BlockAction::Flush => Ok(Vec::new()),
     };
-    Completion { tag, outcome }
+    ServedCompletion { tag, outcome }
 }
 
 impl BlockDevice for MemoryDevice {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.limits
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
         let mut completed = {
             let mut chunks = self.chunks();
             requests.drain(..).map(|request| perform(&mut chunks, &self.limits, request)).collect()
@@ -102,7 +109,7 @@ impl BlockDevice for MemoryDevice {
         completions.complete(&mut completed);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         let end = sector.saturating_add(sectors).min(self.limits.sectors);
         let chunks = self.chunks();
         let start = found.len();
@@ -111,7 +118,7 @@ impl BlockDevice for MemoryDevice {
             if let Some(last) = found[start..].last_mut().filter(|last| last.allocated == allocated) {
                 last.sectors += sectors;
             } else if found.len() - start < most {
-                found.push(Extent { sectors, allocated });
+                found.push(AllocationExtent { sectors, allocated });
             } else {
                 return;
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use emmclab_base::{Error, Kind, Result, interrupt, open_seekable};
+use emmclab_base::{Error, ErrorClass, Result, interrupt, open_seekable};
 use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use rustix::io::Errno;
 use rustix::net::{
@@ -33,7 +33,7 @@ impl PrivateSocket {
     /// Listens at `path`. A stale socket, on which nothing listens any more, is replaced.
     ///
     /// # Errors
-    /// [`Kind::Config`] if the path is in use or others could reach it, [`Kind::Io`] for errors of the system.
+    /// [`ErrorClass::Config`] if the path is in use or others could reach it, [`ErrorClass::Io`] for errors of the system.
     pub fn listen(path: &Path) -> Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = open_seekable(folder).map_err(|error| Error::io(folder, error))?;
@@ -41,7 +41,7 @@ impl PrivateSocket {
         let address = SocketAddrUnix::new(path).map_err(|_| {
             let problem =
                 format!("a socket's path has at most 107 bytes; this has {}", path.as_os_str().len());
-            Error::new(Kind::Config, problem).in_file(path).hint("choose a shorter path")
+            Error::new(ErrorClass::Config, problem).in_file(path).hint("choose a shorter path")
         })?;
         // Between bind and listen a socket looks stale, so servers in one folder must do this one after the other.
         lock(folder, &file)?;
@@ -61,7 +61,7 @@ impl PrivateSocket {
         let listener = Self { socket, path: path.to_owned(), identity: (found.dev(), found.ino()) };
         if found.mode() & 0o077 != 0 {
             let problem = "this system gives the socket a mode that lets others connect";
-            return Err(Error::new(Kind::Io, problem)
+            return Err(Error::new(ErrorClass::Io, problem)
                 .in_file(path)
                 .hint("use a folder on a local file system"));
         }
@@ -100,7 +100,7 @@ fn check_folder(folder: &Path, file: &File) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::new(Kind::Config, problem)
+    Err(Error::new(ErrorClass::Config, problem)
         .in_file(folder)
         .hint("make a folder for it: mkdir -m 700 ~/nbd; or use $XDG_RUNTIME_DIR"))
 }
@@ -115,12 +115,13 @@ fn lock(folder: &Path, file: &File) -> Result<()> {
         }
     }
     let problem = "another process has locked the folder of the socket";
-    Err(Error::new(Kind::Io, problem).in_file(folder).hint("try again, or use another folder"))
+    Err(Error::new(ErrorClass::Io, problem).in_file(folder).hint("try again, or use another folder"))
 }
 
 /// Removes a stale socket, on which nothing listens.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
-    let taken = |problem: &str, hint: &str| Err(Error::new(Kind::Config, problem).in_file(path).hint(hint));
+    let taken =
+        |problem: &str, hint: &str| Err(Error::new(ErrorClass::Config, problem).in_file(path).hint(hint));
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Error::io(path, error)),

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 const SCRIPT: &str = include_str!("supervisor.sh");
 
@@ -25,7 +25,7 @@ pub(crate) struct Supervisor {
 }
 
 fn failed(error: &std::io::Error) -> Error {
-    Error::new(Kind::Io, format!("the shell that cleans up could not be started: {error}"))
+    Error::new(ErrorClass::Io, format!("the shell that cleans up could not be started: {error}"))
 }
 
 impl Supervisor {
@@ -37,7 +37,7 @@ impl Supervisor {
         // The kernel escapes these characters in the list of mounts.
         if base.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'\\') {
             return Err(Error::new(
-                Kind::Config,
+                ErrorClass::Config,
                 "the temporary folder has a blank or a backslash in its name",
             )
             .in_file(&base)
@@ -57,7 +57,7 @@ impl Supervisor {
             .map_err(|error| failed(&error))?;
         let input = child.stdin.take();
         let Some(output) = child.stdout.take() else {
-            return Err(Error::new(Kind::Io, "the shell that cleans up has no output"));
+            return Err(Error::new(ErrorClass::Io, "the shell that cleans up has no output"));
         };
         let mut supervisor =
             Self { child, input, answers: BufReader::new(output), folder: PathBuf::new(), groups: None };
@@ -65,7 +65,7 @@ impl Supervisor {
         let groups = (PathBuf::from(supervisor.answer()?), PathBuf::from(supervisor.answer()?));
         supervisor.groups = Some(groups).filter(|(group, _)| !group.as_os_str().is_empty());
         if folder.is_empty() {
-            return Err(Error::new(Kind::Io, "no folder could be made there")
+            return Err(Error::new(ErrorClass::Io, "no folder could be made there")
                 .in_file(&base)
                 .hint("set TMPDIR to a folder that you can write"));
         }
@@ -85,7 +85,11 @@ impl Supervisor {
 
     /// Calls `start`, which starts the command: it and all processes that it starts are killed with the serving process. Without control
     /// groups, only those that keep the variable in their environment.
-    pub(crate) fn own<T>(&self, command: &mut Command, start: impl FnOnce(&mut Command) -> T) -> T {
+    pub(crate) fn start_supervised<T>(
+        &self,
+        command: &mut Command,
+        start: impl FnOnce(&mut Command) -> T,
+    ) -> T {
         command.env("EMMCLAB_SERVER", &self.folder);
         // A process begins in the group of the one that starts it; 0 is the process that writes. If it cannot be moved, the variable is left.
         let move_to = |group: &Path| std::fs::write(group.join("cgroup.procs"), "0");
@@ -100,7 +104,7 @@ impl Supervisor {
     /// Makes a folder that is removed at the end. A folder that exists already is kept.
     pub(crate) fn make_folder(&mut self, path: &Path) -> Result<()> {
         if path.as_os_str().as_bytes().contains(&b'\n') {
-            return Err(Error::new(Kind::Config, "the folder has a line break in its name")
+            return Err(Error::new(ErrorClass::Config, "the folder has a line break in its name")
                 .in_file(path)
                 .hint("rename it"));
         }
@@ -111,8 +115,8 @@ impl Supervisor {
         }
         match self.answer()?.as_str() {
             "made" | "there" => Ok(()),
-            "" => Err(Error::new(Kind::Io, "the shell that cleans up is gone").in_file(path)),
-            error => Err(Error::new(Kind::Io, error).in_file(path)),
+            "" => Err(Error::new(ErrorClass::Io, "the shell that cleans up is gone").in_file(path)),
+            error => Err(Error::new(ErrorClass::Io, error).in_file(path)),
         }
     }
 

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{LateDevice, Noted, again, folder, left_in, live, mounts_below, wait_until};
-use emmclab_base::Modifiers;
+use emmclab_base::CommandFlags;
 use emmclab_serve::{
-    Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, FuseFile, Limits,
-    MemoryDevice,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, FuseFile,
+    MemoryDevice, RequestFailure, ServedCompletion, ServedRequest,
 };
 use proptest::prelude::*;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -206,7 +206,7 @@ fn a_discard_longer_than_a_thousand_requests_arrives_in_all_its_parts() {
     fallocate(&file, PUNCH, 3 * 512, 39_000 * 512).unwrap();
     let mut next = 3;
     for request in device.requests.lock().unwrap().iter() {
-        assert_eq!((request.sector, &request.action), (next, &Action::Discard { secure: false }));
+        assert_eq!((request.sector, &request.action), (next, &BlockAction::Discard { secure: false }));
         assert!(request.sectors <= 8);
         next = request.end();
     }
@@ -227,12 +227,14 @@ fn fsync_is_a_flush_and_a_synchronous_write_is_fua_only_where_the_device_has_a_c
         let export = FuseFile::start(Arc::<Noted>::clone(&device)).unwrap();
         let file = open(&export.path());
         file.sync_all().unwrap();
-        let flushes = device.requests.lock().unwrap().iter().filter(|r| r.action == Action::Flush).count();
+        let flushes =
+            device.requests.lock().unwrap().iter().filter(|r| r.action == BlockAction::Flush).count();
         assert_eq!(flushes, usize::from(write_cache));
         let flag = rustix::fs::OFlags::DSYNC.bits() as i32;
         let durable = OpenOptions::new().write(true).custom_flags(flag).open(export.path()).unwrap();
         durable.write_all_at(&[1; 512], 0).unwrap();
-        let fua = device.requests.lock().unwrap().iter().any(|r| r.modifiers.contains(Modifiers::RELIABLE));
+        let fua =
+            device.requests.lock().unwrap().iter().any(|r| r.modifiers.contains(CommandFlags::RELIABLE));
         assert_eq!(fua, write_cache);
         drop((file, durable));
         export.stop().unwrap();
@@ -283,19 +285,20 @@ fn holes_are_found_by_seeking() {
 struct Failing;
 
 impl BlockDevice for Failing {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         MemoryDevice::new(1000).limits()
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
-        let failures = [Failure::Invalid, Failure::NoSpace, Failure::Io, Failure::ReadOnly];
-        let completed = requests.drain(..).filter_map(|BlockRequest { tag, sector, .. }| {
-            failures.get(sector as usize).map(|failure| Completion { tag, outcome: Err(*failure) })
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
+        let failures =
+            [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
+        let completed = requests.drain(..).filter_map(|ServedRequest { tag, sector, .. }| {
+            failures.get(sector as usize).map(|failure| ServedCompletion { tag, outcome: Err(*failure) })
         });
         completions.complete(&mut completed.collect());
     }
 
-    fn extents(&self, _: u64, _: u64, _: usize, _: &mut Vec<Extent>) {}
+    fn extents(&self, _: u64, _: u64, _: usize, _: &mut Vec<AllocationExtent>) {}
 }
 
 #[test]

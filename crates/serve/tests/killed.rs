@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use common::{LateDevice, again, folder, left_in, live, mounts_below, wait_until};
-use emmclab_serve::{FileSystem, FuseFile, HostDisk, LoopOptions, Mkfs, MountOptions};
+use emmclab_serve::{FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MkfsOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
 const POINT: &str = "EMMCLAB_TEST_POINT";
@@ -28,8 +28,8 @@ fn helper_process_serves_until_killed() {
     let point = std::env::var(POINT).unwrap();
     let file = FuseFile::start(Arc::new(LateDevice::new(1 << 17))).unwrap();
     let mut disk = HostDisk::on_loop(file, &LoopOptions::default()).unwrap();
-    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
-    disk.mount(&MountOptions::at(point)).unwrap();
+    disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
+    disk.mount(&LinuxMountOptions::at(point)).unwrap();
     println!("serving {}", disk.path().display());
     if std::env::var_os(INSIDE).is_some() {
         // The process uses its own file system, which it should not.

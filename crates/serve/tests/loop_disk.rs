@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{LateDevice, Noted, attribute, folder, live, loops_below, mounts_below, run};
-use emmclab_base::{Kind, interrupt::interruptible};
+use emmclab_base::{ErrorClass, interrupt::interruptible};
 use emmclab_serve::{
-    Action, BlockDevice, FileSystem, FuseFile, HostDisk, LoopOptions, MemoryDevice, Mkfs, MountOptions,
+    BlockAction, BlockDevice, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions,
+    MemoryDevice, MkfsOptions,
 };
 
 const MIB: u64 = 2048;
@@ -94,17 +95,21 @@ fn requests_of_the_loop_device_reach_the_device_whole() {
     run("blkdiscard", &["--offset", "1048576", "--length", "2097152", path]);
     run("blkdiscard", &["--zeroout", "--offset", "4194304", "--length", "1048576", path]);
     let requests = device.requests.lock().unwrap();
-    let changing = requests.iter().filter(|request| request.action != Action::Read);
+    let changing = requests.iter().filter(|request| request.action != BlockAction::Read);
     let seen: Vec<_> =
         changing.map(|request| (request.action.clone(), request.sector, request.sectors)).collect();
-    let is_write = |seen: &&(Action, u64, u32)| matches!(seen.0, Action::Write(_));
+    let is_write = |seen: &&(BlockAction, u64, u32)| matches!(seen.0, BlockAction::Write(_));
     let mut writes: Vec<_> = seen.iter().filter(is_write).map(|seen| (seen.1, seen.2)).collect();
     // The halves of a write of dd are on their way together.
     writes.sort_unstable();
     assert_eq!(writes, (0..16).map(|n| (n * 1024, 1024)).collect::<Vec<_>>());
-    assert_eq!(seen[16].0, Action::Flush);
-    assert!(seen.contains(&(Action::Discard { secure: false }, 2048, 4096)), "{:?}", &seen[16..]);
-    assert!(seen.contains(&(Action::WriteZeroes { keep_allocated: true }, 8192, 2048)), "{:?}", &seen[16..]);
+    assert_eq!(seen[16].0, BlockAction::Flush);
+    assert!(seen.contains(&(BlockAction::Discard { secure: false }, 2048, 4096)), "{:?}", &seen[16..]);
+    assert!(
+        seen.contains(&(BlockAction::WriteZeroes { keep_allocated: true }, 8192, 2048)),
+        "{:?}",
+        &seen[16..]
+    );
     drop(requests);
     disk.stop().unwrap();
 }
@@ -118,15 +123,15 @@ fn a_device_without_a_volatile_cache_gets_no_flushes() {
     device.limits.write_cache = false;
     let device = Arc::new(device);
     let disk = served(Arc::<Noted>::clone(&device));
-    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
+    disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     disk.stop().unwrap();
     let requests = device.requests.lock().unwrap();
-    assert!(requests.iter().any(|request| matches!(request.action, Action::Write(_))));
-    assert!(requests.iter().all(|request| request.action != Action::Flush));
+    assert!(requests.iter().any(|request| matches!(request.action, BlockAction::Write(_))));
+    assert!(requests.iter().all(|request| request.action != BlockAction::Flush));
 }
 
 /// Makes the file system, writes files, and finds them again after the device was served anew.
-fn keeps_files(kind: FileSystem, sectors: u64, check: &[&str]) {
+fn keeps_files(kind: LinuxFileSystem, sectors: u64, check: &[&str]) {
     let tool = format!("mkfs.{}", kind.name());
     let known = fs::read_to_string("/proc/filesystems").unwrap();
     if !known.split_whitespace().any(|name| name == kind.name()) {
@@ -141,11 +146,11 @@ fn keeps_files(kind: FileSystem, sectors: u64, check: &[&str]) {
     let point = at.join("a folder with blanks");
     let device = Arc::new(MemoryDevice::new(sectors));
     let mut disk = served(Arc::<MemoryDevice>::clone(&device));
-    disk.mkfs(&Mkfs::new(kind)).unwrap();
-    let options = MountOptions {
+    disk.mkfs(&MkfsOptions::new(kind)).unwrap();
+    let options = LinuxMountOptions {
         file_system: Some(kind),
         options: Some("noatime".to_owned()),
-        ..MountOptions::at(&point)
+        ..LinuxMountOptions::at(&point)
     };
     disk.mount(&options).unwrap();
     assert_eq!(disk.mounts(), std::slice::from_ref(&point));
@@ -159,7 +164,7 @@ fn keeps_files(kind: FileSystem, sectors: u64, check: &[&str]) {
     let path = disk.path().to_str().unwrap().to_owned();
     let arguments: Vec<_> = check[1..].iter().copied().chain([path.as_str()]).collect();
     run(check[0], &arguments);
-    let error = disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap_err().to_string();
+    let error = disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap_err().to_string();
     assert!(error.contains(kind.name()), "{error}");
     let first = private(&disk);
     disk.stop().unwrap();
@@ -168,7 +173,7 @@ fn keeps_files(kind: FileSystem, sectors: u64, check: &[&str]) {
 
     fs::create_dir(&point).unwrap();
     let mut disk = served(device);
-    disk.mount(&MountOptions::at(&point)).unwrap();
+    disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     for number in 0..200_usize {
         assert_eq!(fs::read(point.join(format!("file {number}"))).unwrap(), vec![number as u8; number * 997]);
     }
@@ -181,17 +186,17 @@ fn keeps_files(kind: FileSystem, sectors: u64, check: &[&str]) {
 
 #[test]
 fn ext4_keeps_its_files_and_is_clean() {
-    keeps_files(FileSystem::Ext4, 64 * MIB, &["e2fsck", "-fn"]);
+    keeps_files(LinuxFileSystem::Ext4, 64 * MIB, &["e2fsck", "-fn"]);
 }
 
 #[test]
 fn xfs_keeps_its_files_and_is_clean() {
-    keeps_files(FileSystem::Xfs, 320 * MIB, &["xfs_repair", "-n"]);
+    keeps_files(LinuxFileSystem::Xfs, 320 * MIB, &["xfs_repair", "-n"]);
 }
 
 #[test]
 fn btrfs_keeps_its_files_and_is_clean() {
-    keeps_files(FileSystem::Btrfs, 128 * MIB, &["btrfs", "check", "--readonly"]);
+    keeps_files(LinuxFileSystem::Btrfs, 128 * MIB, &["btrfs", "check", "--readonly"]);
 }
 
 #[test]
@@ -199,9 +204,9 @@ fn other_file_systems_can_be_made_where_their_tools_are() {
     if !live(&["losetup"]) {
         return;
     }
-    for kind in [FileSystem::F2fs, FileSystem::Vfat] {
+    for kind in [LinuxFileSystem::F2fs, LinuxFileSystem::Vfat] {
         let disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
-        let outcome = disk.mkfs(&Mkfs::new(kind));
+        let outcome = disk.mkfs(&MkfsOptions::new(kind));
         if emmclab_testing::has_tool(&format!("mkfs.{}", kind.name())) {
             outcome.unwrap();
             assert_eq!(
@@ -222,7 +227,10 @@ fn options_reach_mkfs_and_a_second_file_system_needs_leave_to_overwrite() {
         return;
     }
     let disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
-    let mut mkfs = Mkfs { options: ["-L", "first"].map(Into::into).to_vec(), ..Mkfs::new(FileSystem::Ext4) };
+    let mut mkfs = MkfsOptions {
+        options: ["-L", "first"].map(Into::into).to_vec(),
+        ..MkfsOptions::new(LinuxFileSystem::Ext4)
+    };
     let label = || run("blkid", &["-p", "-o", "value", "-s", "LABEL", disk.path().to_str().unwrap()]);
     disk.mkfs(&mkfs).unwrap();
     assert_eq!(label(), "first");
@@ -245,16 +253,19 @@ fn partitions_are_found_and_mounted() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let options = LoopOptions { partitions: true, ..LoopOptions::default() };
     let mut disk = attach(device, &options);
-    let error =
-        disk.mkfs(&Mkfs { partition: Some(1), ..Mkfs::new(FileSystem::Ext4) }).unwrap_err().to_string();
+    let error = disk
+        .mkfs(&MkfsOptions { partition: Some(1), ..MkfsOptions::new(LinuxFileSystem::Ext4) })
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no such partition"), "{error}");
     for number in [1, 2_u32] {
         // Told to the kernel as they are; not every kernel reads every kind of table.
         let start = (2048 + (number - 1) * 65536).to_string();
         run("addpart", &[disk.path().to_str().unwrap(), &number.to_string(), &start, "60000"]);
-        disk.mkfs(&Mkfs { partition: Some(number), ..Mkfs::new(FileSystem::Ext4) }).unwrap();
+        disk.mkfs(&MkfsOptions { partition: Some(number), ..MkfsOptions::new(LinuxFileSystem::Ext4) })
+            .unwrap();
         let point = at.join(number.to_string());
-        disk.mount(&MountOptions { partition: Some(number), ..MountOptions::at(&point) }).unwrap();
+        disk.mount(&LinuxMountOptions { partition: Some(number), ..LinuxMountOptions::at(&point) }).unwrap();
         fs::write(point.join("file"), "content").unwrap();
     }
     let private = private(&disk);
@@ -274,8 +285,8 @@ fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let options = LoopOptions { patience: Duration::from_millis(300), ..LoopOptions::default() };
     let mut disk = attach(Arc::<MemoryDevice>::clone(&device), &options);
-    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
-    disk.mount(&MountOptions::at(&point)).unwrap();
+    disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
+    disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     fs::write(point.join("file"), vec![5; 1 << 20]).unwrap();
     let mut busy = Command::new("sleep").arg("1000").current_dir(&point).spawn().unwrap();
     let name = format!("sleep (pid {})", busy.id());
@@ -292,7 +303,7 @@ fn a_mount_that_a_process_keeps_busy_names_it_and_is_taken_away_at_the_end() {
 
     // What was written before is on the device.
     let mut disk = served(device);
-    disk.mount(&MountOptions::at(&point)).unwrap();
+    disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     assert_eq!(fs::read(point.join("file")).unwrap(), vec![5; 1 << 20]);
     disk.stop().unwrap();
 }
@@ -307,7 +318,7 @@ fn a_command_ends_when_the_caller_is_interrupted() {
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' TERM; exec sleep 1000"]);
     let error = interruptible(|| true, || disk.run(&mut command)).unwrap_err();
-    assert_eq!(error.kind(), Kind::Interrupted);
+    assert_eq!(error.kind(), ErrorClass::Interrupted);
     disk.stop().unwrap();
 }
 
@@ -354,17 +365,19 @@ fn a_folder_that_cannot_be_made_or_mounted_is_an_error_with_its_name() {
     }
     let (_folder, at) = folder();
     let mut disk = served(Arc::new(MemoryDevice::new(MIB)));
-    let error = disk.mount(&MountOptions::at(at.join("no/such"))).unwrap_err().to_string();
+    let error = disk.mount(&LinuxMountOptions::at(at.join("no/such"))).unwrap_err().to_string();
     assert!(error.contains("no/such"), "{error}");
-    assert!(disk.mount(&MountOptions::at(at.join("line\nbreak"))).is_err());
+    assert!(disk.mount(&LinuxMountOptions::at(at.join("line\nbreak"))).is_err());
     let full = at.join("full");
     fs::create_dir(&full).unwrap();
     fs::write(full.join("mine"), "of the host").unwrap();
-    let error = disk.mount(&MountOptions::at(&full)).unwrap_err().to_string();
+    let error = disk.mount(&LinuxMountOptions::at(&full)).unwrap_err().to_string();
     assert!(error.contains("full") && error.contains("is not empty"), "{error}");
     fs::remove_dir_all(&full).unwrap();
     // The device holds no file system.
-    assert!(disk.mount(&MountOptions::at(at.join("empty"))).unwrap_err().to_string().contains("mount: "));
+    assert!(
+        disk.mount(&LinuxMountOptions::at(at.join("empty"))).unwrap_err().to_string().contains("mount: ")
+    );
     let missing = disk.run(Command::new("/no/such/program").stdin(Stdio::null())).unwrap_err().to_string();
     assert!(missing.contains("/no/such/program"), "{missing}");
     disk.stop().unwrap();

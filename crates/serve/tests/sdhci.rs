@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use emmclab_serve::{
-    Action, BlockDevice, BlockRequest, CardSettings, Completions, Extent, Limits, MemoryDevice, SdhciExport,
-    SessionEvent,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CardSettings, CompletionReceiver,
+    MemoryDevice, SdhciExport, ServedRequest, SessionEvent,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -30,18 +30,19 @@ struct Elsewhere {
 }
 
 impl BlockDevice for Elsewhere {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.inner.limits()
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
-        *self.flushes.lock().unwrap() += requests.iter().filter(|one| one.action == Action::Flush).count();
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
+        *self.flushes.lock().unwrap() +=
+            requests.iter().filter(|one| one.action == BlockAction::Flush).count();
         let (mut requests, inner, completions) =
             (std::mem::take(requests), self.inner.clone(), completions.clone());
         std::thread::spawn(move || inner.submit(&mut requests, &completions));
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         self.inner.extents(sector, sectors, most, found);
     }
 }

@@ -8,20 +8,20 @@ use std::sync::{Arc, Mutex};
 
 use common::guest::{Guest, Parts, Said};
 use common::{PATIENCE, commits};
-use emmclab_base::Modifiers;
+use emmclab_base::CommandFlags;
 use emmclab_serve::{
-    Action, BlockDevice, BlockRequest, CardSettings, Completion, Completions, Extent, Failure, Limits,
-    MemoryDevice, SdhciExport, SessionEvent,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CardSettings, CompletionReceiver,
+    MemoryDevice, RequestFailure, SdhciExport, ServedCompletion, ServedRequest, SessionEvent,
 };
 
 /// Requests on their way to the thread that completes them.
-type Submitted = (Vec<BlockRequest>, Arc<dyn Completions>);
+type Submitted = (Vec<ServedRequest>, Arc<dyn CompletionReceiver>);
 
 /// A device in memory that remembers its requests and completes them on a thread of its own.
 struct Recorded {
     inner: Arc<MemoryDevice>,
     worker: Sender<Submitted>,
-    seen: Mutex<Vec<BlockRequest>>,
+    seen: Mutex<Vec<ServedRequest>>,
 }
 
 impl Recorded {
@@ -33,10 +33,11 @@ impl Recorded {
         std::thread::spawn(move || {
             for (mut requests, completions) in work {
                 let fails =
-                    |one: &BlockRequest| bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
+                    |one: &ServedRequest| bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
                 let failed = requests.extract_if(.., |one| fails(one));
-                let mut failed: Vec<_> =
-                    failed.map(|one| Completion { tag: one.tag, outcome: Err(Failure::Io) }).collect();
+                let mut failed: Vec<_> = failed
+                    .map(|one| ServedCompletion { tag: one.tag, outcome: Err(RequestFailure::Io) })
+                    .collect();
                 completions.complete(&mut failed);
                 below.submit(&mut requests, &completions);
             }
@@ -44,22 +45,22 @@ impl Recorded {
         Arc::new(Self { inner, worker, seen: Mutex::default() })
     }
 
-    fn take(&self) -> Vec<BlockRequest> {
+    fn take(&self) -> Vec<ServedRequest> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 }
 
 impl BlockDevice for Recorded {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.inner.limits()
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
         self.seen.lock().unwrap().extend(requests.iter().cloned());
         self.worker.send((std::mem::take(requests), completions.clone())).unwrap();
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         self.inner.extents(sector, sectors, most, found);
     }
 }
@@ -73,7 +74,7 @@ fn run(
     settings: &CardSettings,
     device: impl Fn() -> Arc<Recorded>,
     parameters: &str,
-) -> (Said, Vec<BlockRequest>) {
+) -> (Said, Vec<ServedRequest>) {
     let mut boots = 0;
     loop {
         boots += 1;
@@ -101,12 +102,12 @@ fn run(
     }
 }
 
-fn holds(request: &BlockRequest, word: &str) -> bool {
-    matches!(&request.action, Action::Write(data) if data.starts_with(word.as_bytes()))
+fn holds(request: &ServedRequest, word: &str) -> bool {
+    matches!(&request.action, BlockAction::Write(data) if data.starts_with(word.as_bytes()))
 }
 
-fn removes(request: &BlockRequest, secure: bool) -> bool {
-    request.action == Action::Discard { secure }
+fn removes(request: &ServedRequest, secure: bool) -> bool {
+    request.action == BlockAction::Discard { secure }
 }
 
 #[test]
@@ -120,23 +121,23 @@ fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
         assert!(said.contains(line), "{line}");
     }
     assert!(said.contains("RPMB RPMB operation failed, retcode 0x0007"), "no key is programmed");
-    let position = |what: &dyn Fn(&BlockRequest) -> bool| seen.iter().position(what).unwrap();
+    let position = |what: &dyn Fn(&ServedRequest) -> bool| seen.iter().position(what).unwrap();
     let words =
         ["one", "two", "three"].map(|word| position(&|request| holds(request, &format!("emmclab-{word} "))));
     assert!(words.is_sorted());
     // fsync: the data, the journal, a flush, and the commit block by a reliable write.
     let synced = &seen[words[0]..words[1]];
-    let flush = synced.iter().position(|request| request.action == Action::Flush).unwrap();
+    let flush = synced.iter().position(|request| request.action == BlockAction::Flush).unwrap();
     let commit = synced.iter().position(commits).unwrap();
-    assert!(flush < commit && synced[commit].modifiers.contains(Modifiers::RELIABLE), "{flush} {commit}");
-    assert_eq!(synced[0].modifiers, Modifiers::empty());
+    assert!(flush < commit && synced[commit].modifiers.contains(CommandFlags::RELIABLE), "{flush} {commit}");
+    assert_eq!(synced[0].modifiers, CommandFlags::empty());
     assert!(
-        synced[..flush].iter().any(|request| request.modifiers == Modifiers::META),
+        synced[..flush].iter().any(|request| request.modifiers == CommandFlags::META),
         "the journal is tagged"
     );
     // Every commit is reliable; the cache is on from the beginning.
-    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(Modifiers::RELIABLE)));
-    assert!(seen.iter().all(|request| !request.modifiers.contains(Modifiers::FORCED)));
+    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(CommandFlags::RELIABLE)));
+    assert!(seen.iter().all(|request| !request.modifiers.contains(CommandFlags::FORCED)));
     // fstrim between the second and the third file, blkdiscard behind them.
     assert!(seen[words[1]..words[2]].iter().any(|request| removes(request, false)));
     let tail = (8 << 20) - 8192;
@@ -158,8 +159,8 @@ fn a_small_card_without_a_cache_gets_no_flush() {
         CardSettings { cache_bytes: 0, barrier: false, boot_bytes: 1 << 20, ..CardSettings::default() };
     let (said, seen) = run(&guest, &settings, || Recorded::new(1 << 20, None), "");
     assert!(said.contains("SECOND BOOT DONE"));
-    assert!(seen.iter().all(|request| request.action != Action::Flush));
-    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(Modifiers::RELIABLE)));
+    assert!(seen.iter().all(|request| request.action != BlockAction::Flush));
+    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(CommandFlags::RELIABLE)));
     assert!(seen.iter().any(commits));
 }
 

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use common::guest::{Guest, Parts};
 use common::{LateDevice, Noted, again, attribute, commits, folder, mounts_below, run, wait_until};
-use emmclab_base::{Kind, Modifiers};
+use emmclab_base::{CommandFlags, ErrorClass};
 use emmclab_serve::{
-    Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, FileSystem, HostDisk,
-    Limits, MemoryDevice, Mkfs, MountOptions, UblkOptions, delete_left_ublk,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, HostDisk,
+    LinuxFileSystem, LinuxMountOptions, MemoryDevice, MkfsOptions, RequestFailure, ServedCompletion,
+    ServedRequest, UblkOptions, delete_left_ublk,
 };
 
 const MIB: u64 = 2048;
@@ -95,7 +96,7 @@ fn a_host_without_the_driver_is_told_what_it_takes() {
     }
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(MIB));
     let error = HostDisk::on_ublk(&device, &UblkOptions::default()).err().unwrap();
-    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(error.kind(), ErrorClass::Unsupported);
     let said = format!("{error} {}", error.hint_text().unwrap_or_default());
     for word in ["/dev/ublk-control", "modprobe ublk_drv", "Linux 6.0", "CONFIG_BLK_DEV_UBLK"] {
         assert!(said.contains(word), "{word}: {said}");
@@ -117,7 +118,7 @@ fn impossible_options_and_sizes_are_refused_before_anything_is_made() {
     ];
     for (device, options, word) in cases {
         let error = HostDisk::on_ublk(&device, &options).err().unwrap();
-        assert!(error.kind() == Kind::Config && error.to_string().contains(word), "{error}");
+        assert!(error.kind() == ErrorClass::Config && error.to_string().contains(word), "{error}");
     }
 }
 
@@ -127,7 +128,7 @@ fn the_queue_of_the_ublk_device_has_the_limits_of_the_device() {
     for (max_sectors, longest_kb) in [(1 << 16, "512"), (256, "128")] {
         for (write_cache, mode, fua) in [(true, "write back", "1"), (false, "write through", "0")] {
             let mut device = Noted::new(64 * MIB);
-            device.limits = Limits {
+            device.limits = BlockDeviceLimits {
                 sectors: 64 * MIB,
                 preferred_sectors: 32,
                 max_sectors,
@@ -166,34 +167,34 @@ fn requests_arrive_as_the_kernel_sends_them_with_fua_apart_from_flushes() {
     device.requests.lock().unwrap().clear();
     let changes = || {
         let seen = std::mem::take(&mut *device.requests.lock().unwrap());
-        let changing = seen.into_iter().filter(|request| request.action != Action::Read);
-        let plain = |request: BlockRequest| match request.action {
-            Action::Write(data) => {
-                (Action::Write(Vec::new()), data.len() as u64 / 512, request.sector, request.modifiers)
+        let changing = seen.into_iter().filter(|request| request.action != BlockAction::Read);
+        let plain = |request: ServedRequest| match request.action {
+            BlockAction::Write(data) => {
+                (BlockAction::Write(Vec::new()), data.len() as u64 / 512, request.sector, request.modifiers)
             }
             other => (other, u64::from(request.sectors), request.sector, request.modifiers),
         };
         changing.map(plain).collect::<Vec<_>>()
     };
-    let (write, none, fua) = (Action::Write(Vec::new()), Modifiers::empty(), Modifiers::RELIABLE);
+    let (write, none, fua) = (BlockAction::Write(Vec::new()), CommandFlags::empty(), CommandFlags::RELIABLE);
     let to = format!("of={path}");
     run(
         "dd",
         &["if=/dev/urandom", &to, "bs=512k", "count=4", "oflag=direct", "iflag=fullblock", "conv=fsync"],
     );
     let mut wanted: Vec<_> = (0..4).map(|n| (write.clone(), 1024, n * 1024, none)).collect();
-    wanted.push((Action::Flush, 0, 0, none));
+    wanted.push((BlockAction::Flush, 0, 0, none));
     assert_eq!(changes(), wanted);
     // Each write is durable by itself; the flush behind it is that of the caller's O_DSYNC.
     run("dd", &["if=/dev/zero", &to, "bs=4k", "count=2", "seek=8", "oflag=direct,dsync", "conv=notrunc"]);
-    let pair = |sector| [(write.clone(), 8, sector, fua), (Action::Flush, 0, 0, none)];
+    let pair = |sector| [(write.clone(), 8, sector, fua), (BlockAction::Flush, 0, 0, none)];
     assert_eq!(changes(), [pair(64), pair(72)].concat());
     run("blkdiscard", &["--offset", "1048576", "--length", "2097152", path]);
-    assert_eq!(changes(), [(Action::Discard { secure: false }, 4096, 2048, none)]);
+    assert_eq!(changes(), [(BlockAction::Discard { secure: false }, 4096, 2048, none)]);
     run("blkdiscard", &["--zeroout", "--offset", "4194304", "--length", "1048576", path]);
     let zeroes = changes();
-    assert_eq!(zeroes[0], (Action::WriteZeroes { keep_allocated: true }, 2048, 8192, none));
-    assert!(zeroes[1..].iter().all(|(action, ..)| *action == Action::Flush), "{zeroes:?}");
+    assert_eq!(zeroes[0], (BlockAction::WriteZeroes { keep_allocated: true }, 2048, 8192, none));
+    assert!(zeroes[1..].iter().all(|(action, ..)| *action == BlockAction::Flush), "{zeroes:?}");
     disk.stop().unwrap();
 }
 
@@ -203,35 +204,35 @@ fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
     let (_folder, temporary) = folder();
     let device = Arc::new(Noted::new(64 * MIB));
     let mut disk = served(Arc::<Noted>::clone(&device));
-    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
+    disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     let point = temporary.join("point");
-    disk.mount(&MountOptions::at(&point)).unwrap();
+    disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     device.requests.lock().unwrap().clear();
     let file = fs::File::create(point.join("one")).unwrap();
     file.write_all_at(&[7; 8192], 0).unwrap();
     file.sync_all().unwrap();
     let seen = std::mem::take(&mut *device.requests.lock().unwrap());
     let data =
-        |one: &BlockRequest| matches!(&one.action, Action::Write(data) if data.starts_with(&[7; 8192]));
-    let position = |what: &dyn Fn(&BlockRequest) -> bool| seen.iter().position(what).unwrap();
+        |one: &ServedRequest| matches!(&one.action, BlockAction::Write(data) if data.starts_with(&[7; 8192]));
+    let position = |what: &dyn Fn(&ServedRequest) -> bool| seen.iter().position(what).unwrap();
     let (data, commit) = (position(&data), position(&commits));
-    let flush = seen[data..].iter().position(|one| one.action == Action::Flush).unwrap() + data;
+    let flush = seen[data..].iter().position(|one| one.action == BlockAction::Flush).unwrap() + data;
     assert!(data < flush && flush < commit, "{data} {flush} {commit}");
-    assert_eq!(seen[data].modifiers, Modifiers::empty());
-    assert!(seen[commit].modifiers.contains(Modifiers::RELIABLE));
-    assert!(seen[..flush].iter().any(|one| one.modifiers.contains(Modifiers::META)), "metadata is marked");
+    assert_eq!(seen[data].modifiers, CommandFlags::empty());
+    assert!(seen[commit].modifiers.contains(CommandFlags::RELIABLE));
+    assert!(seen[..flush].iter().any(|one| one.modifiers.contains(CommandFlags::META)), "metadata is marked");
     // Nothing folds FUA into a flush behind the write.
-    assert!(seen[commit..].iter().all(|one| one.action != Action::Flush));
+    assert!(seen[commit..].iter().all(|one| one.action != BlockAction::Flush));
     drop(file);
     fs::write(point.join("gone"), vec![1; 4 << 20]).unwrap();
     run("sync", &[]);
     fs::remove_file(point.join("gone")).unwrap();
     run("fstrim", &[point.to_str().unwrap()]);
-    let discards = |one: &BlockRequest| matches!(one.action, Action::Discard { .. });
+    let discards = |one: &ServedRequest| matches!(one.action, BlockAction::Discard { .. });
     assert!(device.requests.lock().unwrap().iter().any(discards));
     disk.unmount().unwrap();
     run("e2fsck", &["-fn", disk.path().to_str().unwrap()]);
-    disk.mount(&MountOptions::at(&point)).unwrap();
+    disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     assert_eq!(fs::read(point.join("one")).unwrap(), [7; 8192]);
     let path = disk.path().to_owned();
     disk.stop().unwrap();
@@ -243,7 +244,7 @@ fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
 fn file_systems_of_phones_are_made_mounted_and_found_clean() {
     let Some(_alone) = ublk(&["mkfs.f2fs", "fsck.f2fs", "mkfs.vfat", "fsck.vfat", "blkid"]) else { return };
     let known = fs::read_to_string("/proc/filesystems").unwrap();
-    for (kind, check) in [(FileSystem::F2fs, "fsck.f2fs"), (FileSystem::Vfat, "fsck.vfat")] {
+    for (kind, check) in [(LinuxFileSystem::F2fs, "fsck.f2fs"), (LinuxFileSystem::Vfat, "fsck.vfat")] {
         if !known.contains(kind.name()) {
             assert!(std::env::var_os(REQUIRED).is_none(), "the kernel has no {}", kind.name());
             let module = format!("modprobe {}", kind.name());
@@ -253,9 +254,9 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
         let (_folder, temporary) = folder();
         let device = Arc::new(Noted::new(128 * MIB));
         let mut disk = served(Arc::<Noted>::clone(&device));
-        disk.mkfs(&Mkfs::new(kind)).unwrap();
+        disk.mkfs(&MkfsOptions::new(kind)).unwrap();
         let point = temporary.join("point");
-        let options = MountOptions { file_system: Some(kind), ..MountOptions::at(&point) };
+        let options = LinuxMountOptions { file_system: Some(kind), ..LinuxMountOptions::at(&point) };
         disk.mount(&options).unwrap();
         let content =
             |n: u32| (0..50_000_u32).map(|i| (i.wrapping_mul(n + 3) >> 5) as u8).collect::<Vec<_>>();
@@ -267,7 +268,7 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
         file.write_at(b"end", 50_000).unwrap();
         file.sync_all().unwrap();
         let flushes =
-            device.requests.lock().unwrap().iter().filter(|one| one.action == Action::Flush).count();
+            device.requests.lock().unwrap().iter().filter(|one| one.action == BlockAction::Flush).count();
         assert!(flushes > 0, "{}: fsync flushes", kind.name());
         drop(file);
         fs::remove_file(point.join("file4")).unwrap();
@@ -276,13 +277,13 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
         // Status 0: nothing to repair.
         let said = run(
             check,
-            &[if kind == FileSystem::F2fs { "--dry-run" } else { "-n" }, disk.path().to_str().unwrap()],
+            &[if kind == LinuxFileSystem::F2fs { "--dry-run" } else { "-n" }, disk.path().to_str().unwrap()],
         );
         assert!(!said.contains("[Fail]"), "{said}");
         // What is there is not overwritten unasked.
-        let error = disk.mkfs(&Mkfs::new(FileSystem::Vfat)).unwrap_err();
+        let error = disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Vfat)).unwrap_err();
         assert!(error.to_string().contains(kind.name()), "{error}");
-        disk.mount(&MountOptions::at(&point)).unwrap();
+        disk.mount(&LinuxMountOptions::at(&point)).unwrap();
         for n in (0..20).filter(|n| *n != 4) {
             let mut wanted = content(n);
             if n == 3 {
@@ -303,8 +304,8 @@ fn a_device_without_a_volatile_cache_gets_no_flushes() {
     device.limits.write_cache = false;
     let device = Arc::new(device);
     let mut disk = served(Arc::<Noted>::clone(&device));
-    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
-    disk.mount(&MountOptions::at(temporary.join("point"))).unwrap();
+    disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
+    disk.mount(&LinuxMountOptions::at(temporary.join("point"))).unwrap();
     let file = fs::File::create(disk.mounts()[0].join("file")).unwrap();
     file.write_all_at(&[1; 4096], 0).unwrap();
     file.sync_all().unwrap();
@@ -312,7 +313,7 @@ fn a_device_without_a_volatile_cache_gets_no_flushes() {
     disk.stop().unwrap();
     let seen = device.requests.lock().unwrap();
     assert!(seen.iter().any(commits));
-    assert!(seen.iter().all(|one| one.action != Action::Flush && !one.modifiers.durable()));
+    assert!(seen.iter().all(|one| one.action != BlockAction::Flush && !one.modifiers.durable()));
 }
 
 #[test]
@@ -349,20 +350,20 @@ fn completions_that_come_late_and_in_another_order_are_those_of_their_requests()
 struct Bad(MemoryDevice, u64);
 
 impl BlockDevice for Bad {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.0.limits()
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
-        let bad = |one: &mut BlockRequest| (one.sector..one.end()).contains(&self.1);
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
+        let bad = |one: &mut ServedRequest| (one.sector..one.end()).contains(&self.1);
         let failed = requests.extract_if(.., bad);
         let mut failed: Vec<_> =
-            failed.map(|one| Completion { tag: one.tag, outcome: Err(Failure::Io) }).collect();
+            failed.map(|one| ServedCompletion { tag: one.tag, outcome: Err(RequestFailure::Io) }).collect();
         completions.complete(&mut failed);
         self.0.submit(requests, completions);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         self.0.extents(sector, sectors, most, found);
     }
 }
@@ -393,9 +394,9 @@ fn a_disk_taken_from_its_users_leaves_nothing_and_names_them() {
     let (_folder, temporary) = folder();
     let mut disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
     let path = disk.path().to_owned();
-    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
+    disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     let point = temporary.join("point");
-    disk.mount(&MountOptions::at(&point)).unwrap();
+    disk.mount(&LinuxMountOptions::at(&point)).unwrap();
     let script = "exec 3>held; echo data >&3; echo ready; exec sleep 1000";
     let mut busy = Command::new("sh");
     busy.args(["-c", script]).current_dir(&point).stdout(Stdio::piped());
@@ -424,8 +425,8 @@ fn a_disk_taken_from_its_users_leaves_nothing_and_names_them() {
 #[ignore = "run by other tests in a process of its own"]
 fn helper_process_serves_until_killed() {
     let mut disk = served(Arc::new(LateDevice::new(1 << 17)));
-    disk.mkfs(&Mkfs::new(FileSystem::Ext4)).unwrap();
-    disk.mount(&MountOptions::at(std::env::var(POINT).unwrap())).unwrap();
+    disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
+    disk.mount(&LinuxMountOptions::at(std::env::var(POINT).unwrap())).unwrap();
     println!("serving {}", disk.path().display());
     let script = r#"cd / && while dd if=/dev/zero of="$EMMCLAB_MOUNT/data" bs=64k count=200 conv=fsync 2>/dev/null
         do echo written; done"#;

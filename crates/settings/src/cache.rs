@@ -13,7 +13,7 @@ pub struct CacheSettings {
     /// Which written data leaves the cache first.
     pub policy: CachePolicy,
     /// When written data goes to the flash.
-    pub write_back: WriteBack,
+    pub write_back: WriteBackMode,
     /// Idle time after which written data goes to the flash, with `write_back` = "idle".
     pub idle_after_us: f64,
     /// Fixed time of a flush in addition to the programs that it waits for, with or without a cache.
@@ -21,7 +21,7 @@ pub struct CacheSettings {
     /// Room for data that was read, replaced by LRU; 0 = none.
     pub read_kb: u32,
     /// The promise of the persistence contract that the device breaks on purpose; every result names it.
-    pub lies: Lie,
+    pub lies: CacheLie,
 }
 
 impl CacheSettings {
@@ -32,20 +32,20 @@ impl CacheSettings {
 
     /// Whether the cache keeps the order of writes: it promises it, and does not break that promise.
     pub fn keeps_write_order(&self) -> bool {
-        self.promises_write_order() && !matches!(self.lies, Lie::Barrier | Lie::Reorder)
+        self.promises_write_order() && !matches!(self.lies, CacheLie::Barrier | CacheLie::Reorder)
     }
 }
 
-/// A device with [`Lie::Recent`] loses what it programmed within this time before a power cut, ms.
+/// A device with [`CacheLie::Recent`] loses what it programmed within this time before a power cut, ms.
 pub const RECENT_MS: i64 = 10;
 
-/// A device with [`Lie::LateTrim`] repeats the discards within this time before a power cut, ms.
+/// A device with [`CacheLie::LateTrim`] repeats the discards within this time before a power cut, ms.
 pub const LATE_TRIM_MS: i64 = 100;
 
 /// A promise that a device breaks, as defective ones do: the control of every test of power cuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Lie {
+pub enum CacheLie {
     /// It keeps its promises.
     #[default]
     None,
@@ -95,7 +95,7 @@ pub enum CachePolicy {
 /// When written data leaves the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum WriteBack {
+pub enum WriteBackMode {
     /// As soon as the flash has nothing else to do.
     #[default]
     Eager,

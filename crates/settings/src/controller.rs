@@ -10,7 +10,7 @@ use crate::power::TimeQuantile;
 #[serde(default, deny_unknown_fields)]
 pub struct ControllerSettings {
     /// Which page operation is executed first.
-    pub scheduling: Scheduling,
+    pub scheduling: PageScheduling,
     /// Requests inside the device at once; 1 is an eMMC without a command queue, up to 32 one with it (`EXT_CSD` `CMDQ_DEPTH`,
     /// eMMC 5.1), 0 is no limit. Of a UFS, its tags: up to 32, up to 255 with `interface.queues`.
     pub queue_depth: u32,
@@ -41,7 +41,7 @@ pub struct ControllerSettings {
 /// Order of page operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Scheduling {
+pub enum PageScheduling {
     /// In the order of arrival.
     #[default]
     Fifo,

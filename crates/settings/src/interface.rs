@@ -12,7 +12,7 @@ pub struct InterfaceSettings {
     /// UFS: lanes of the link in each direction, 1 or 2. Both directions carry data at once.
     pub lanes: u32,
     /// UFS: gear of every lane.
-    pub gear: Gear,
+    pub gear: LinkGear,
     /// UFS: queues of the host controller, up to 32 (UFSHCI 4), which share the tags of `controller.queue_depth`; commands take them
     /// in turn. 0 = the single list of up to 32 commands of UFSHCI 2 and 3.
     pub queues: u32,
@@ -49,7 +49,7 @@ pub enum InterfaceKind {
 /// Gear of a lane in high-speed rate series B (M-PHY): bytes a second after its 8b10b code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Gear {
+pub enum LinkGear {
     /// There is no link.
     #[default]
     None,
@@ -65,7 +65,7 @@ pub enum Gear {
     HsG5,
 }
 
-impl Gear {
+impl LinkGear {
     /// Bytes a second of a lane.
     pub const fn bytes_per_s(self) -> u64 {
         match self {

@@ -23,20 +23,20 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 pub use allocation::{AllocationSettings, StripeOrder};
-pub use cache::{CachePolicy, CacheSettings, LATE_TRIM_MS, Lie, RECENT_MS, WriteBack};
-pub use controller::{BusMode, ControllerSettings, Scheduling};
+pub use cache::{CacheLie, CachePolicy, CacheSettings, LATE_TRIM_MS, RECENT_MS, WriteBackMode};
+pub use controller::{BusMode, ControllerSettings, PageScheduling};
 pub use features::FeatureSettings;
 pub use features::MOST_PACKED;
 pub use gc::{GcMode, GcSettings};
 pub use geometry::{BlockGroup, CapacitySettings, CellMode, GeometrySettings};
 pub use host::{HostSettings, KernelEra, KernelRules};
-pub use interface::{Gear, InterfaceKind, InterfaceSettings};
-pub use mapping::{Clustering, MappingSettings, UnwrittenRead};
+pub use interface::{InterfaceKind, InterfaceSettings, LinkGear};
+pub use mapping::{MappingSettings, PlaneClustering, UnwrittenRead};
 pub use power::{PowerSettings, TimeQuantile};
 pub use slc::{ALWAYS, WHOLE};
 pub use slc::{BoosterFlush, BoosterResize, PartialFlush, SlcMode, SlcSettings};
-pub use timing::{Parallelism, TimingSettings, WriteComplete};
-pub use wear::{Levelling, WearSettings};
+pub use timing::{ParallelUnit, TimingSettings, WriteComplete};
+pub use wear::{WearLevelling, WearSettings};
 pub use zones::ZoneSettings;
 
 /// Settings of a policy by name. The file of the policy declares these names; names of another policy are refused.
@@ -69,7 +69,7 @@ impl PolicySetting {
 
 /// A policy or scheme that a setting chooses by name.
 #[derive(Clone, Copy, Debug)]
-pub struct PolicyKind {
+pub struct PolicyDescription {
     /// Its name in the settings.
     pub name: &'static str,
     /// One sentence on what it does.
@@ -81,7 +81,7 @@ pub struct PolicyKind {
 /// A simulated eMMC or UFS device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct DeviceSettings {
     /// Short name, printed with every result.
     pub name: String,
     /// One sentence on what the device represents.
@@ -122,7 +122,7 @@ pub struct Settings {
 
 // These are the only places where code for reading and writing settings is generated. This crate is built with little optimisation,
 // which the device that uses the settings could not be.
-impl Settings {
+impl DeviceSettings {
     /// Settings from TOML; a setting that is not given has its default.
     ///
     /// # Errors

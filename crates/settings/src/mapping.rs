@@ -13,7 +13,7 @@ pub struct MappingSettings {
     pub scheme: String,
     /// Planes that work as one: their pages make a clustered page, their blocks a clustered block (Kang et al., J. Systems
     /// Architecture 2007).
-    pub clustering: Clustering,
+    pub clustering: PlaneClustering,
     /// Size of a map entry in KB: 4, 8 or 16. Below the page size, a page holds any units of a request, in its order;
     /// at the page size, data is aligned to pages and a smaller overwrite reads the old page first (SSDsim).
     pub unit_kb: u32,
@@ -28,7 +28,7 @@ impl Default for MappingSettings {
     fn default() -> Self {
         Self {
             scheme: "page".into(),
-            clustering: Clustering::None,
+            clustering: PlaneClustering::None,
             unit_kb: 4,
             unwritten_read: UnwrittenRead::Flash,
             options: PolicyOptions::new(),
@@ -39,7 +39,7 @@ impl Default for MappingSettings {
 /// Planes that work as one, from the smallest cluster to the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Clustering {
+pub enum PlaneClustering {
     /// Every plane works independently.
     #[default]
     None,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub struct TimingSettings {
     /// Which part of the flash executes one operation at a time.
-    pub parallelism: Parallelism,
+    pub parallelism: ParallelUnit,
     /// With multi-plane commands: planes work together only on pages of the same offset in their blocks.
     pub same_offset: bool,
     /// Collection copies pages inside a plane without the bus.
@@ -34,7 +34,7 @@ pub struct TimingSettings {
 /// The unit that executes one operation at a time (the advanced commands of SSDsim, Hu et al., ICS 2011).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Parallelism {
+pub enum ParallelUnit {
     /// A chip executes one operation at a time.
     #[default]
     None,

@@ -1,29 +1,29 @@
 //! One chapter: at most a batch of requests, with its exact share of every total.
 
-use emmclab_trace::{Flags, Nanos, Op, Request};
+use emmclab_trace::{Nanos, Op, Request, RequestFlags};
 
-use crate::deal::{Dice, Weighted, fraction, percent_of, scale_to, scatter, strata};
-use crate::layout::{Layout, Quota, Role};
-use crate::load::{Chapter, Piece};
+use crate::address_space::{AddressRequest, AddressSpace};
+use crate::distribute::{SynthesisRng, WeightedSampler, fraction, percent_of, scale_to, scatter, strata};
+use crate::load_schedule::{LoadChapter, LoadPiece};
 use crate::model::WorkloadModel;
-use crate::options::Totals;
-use crate::service::{Queue, SLOWEST_NS, Times};
-use crate::space::{Space, Visit};
+use crate::options::SynthesisTotals;
+use crate::request_order::{ChapterLayout, ChapterQuota, JournalRole};
+use crate::service::{ModelTimes, SLOWEST_NS, ServerQueue};
 
 /// Maximum value of `lengthen`: with it, all waiting requests of a chapter of 2^16 requests are in one round.
 const LONGEST: u32 = 16;
 
 /// State that is constant over chapters.
-pub(crate) struct Plan {
+pub(crate) struct SynthesisPlan {
     pub model: WorkloadModel,
-    pub totals: Totals,
-    pub times: Times,
+    pub totals: SynthesisTotals,
+    pub times: ModelTimes,
     /// Sizes in sectors of requests to an earlier start address, with their counts; for reads and for writes.
     pub reaccess_sizes: [Vec<(u64, u64)>; 2],
 }
 
 /// Times of the requests of a chapter, ns.
-struct Timing {
+struct ChapterTimes {
     idle: Vec<u64>,
     service: Vec<u64>,
     woken: Vec<u64>,
@@ -31,28 +31,28 @@ struct Timing {
     fetch: u64,
 }
 
-impl Plan {
+impl SynthesisPlan {
     /// The chapter's part of a total, in proportion to its requests.
-    fn part(&self, total: u64, chapter: &Chapter) -> u64 {
-        let upto = |place: &Piece| fraction(total, place.all(), self.totals.requests());
+    fn part(&self, total: u64, chapter: &LoadChapter) -> u64 {
+        let upto = |place: &LoadPiece| fraction(total, place.all(), self.totals.requests());
         upto(&chapter.to) - upto(&chapter.from)
     }
 
-    fn quota(&self, chapter: &Chapter) -> Quota {
+    fn quota(&self, chapter: &LoadChapter) -> ChapterQuota {
         let made = |op: usize| chapter.to.requests[op] - chapter.from.requests[op];
         let requests = [0, 1].map(made);
         let both = |value: fn(&crate::OperationModel) -> f64| {
             [Op::Read, Op::Write].map(|op| {
                 let whole = self.totals.of(op);
                 let total = percent_of(whole, value(self.model.of(op)));
-                let upto = |place: &Piece| fraction(total, place.requests[op as usize], whole);
+                let upto = |place: &LoadPiece| fraction(total, place.requests[op as usize], whole);
                 (upto(&chapter.to) - upto(&chapter.from)).min(requests[op as usize])
             })
         };
         let all = requests[0] + requests[1];
         let rounds = self.part(self.totals.rounds, chapter).clamp(1, all);
         let bursts = (chapter.to.bursts - chapter.from.bursts).min(rounds);
-        Quota {
+        ChapterQuota {
             reads: requests[0],
             writes: requests[1],
             rounds,
@@ -65,10 +65,10 @@ impl Plan {
     /// Makes the requests of `chapter`; `clock` is the time at which all requests before it were complete.
     pub(crate) fn make(
         &self,
-        chapter: &Chapter,
+        chapter: &LoadChapter,
         clock: &mut u64,
-        space: &mut Space,
-        dice: &mut Dice,
+        space: &mut AddressSpace,
+        dice: &mut SynthesisRng,
     ) -> Vec<Request> {
         let quota = self.quota(chapter);
         let writes = || chapter.sizes.iter().map(|[_, writes]| writes);
@@ -77,7 +77,7 @@ impl Plan {
             writes().map(|sizes| sizes.partition_point(|sectors| *sectors <= smallest_write)).collect();
         let mut lengthen = 0;
         let (layout, sectors, timing) = loop {
-            let layout = Layout::new(&self.model, &quota, chapter, &smallest, lengthen, dice);
+            let layout = ChapterLayout::new(&self.model, &quota, chapter, &smallest, lengthen, dice);
             let sectors = self.deal_sizes(&layout, &chapter.sizes, dice);
             match self.time(chapter, &quota, &layout, &sectors, dice) {
                 Err(_) if lengthen < LONGEST => lengthen += 1,
@@ -91,13 +91,13 @@ impl Plan {
             .map(|i| {
                 let (op, role) = (layout.op[i], layout.role[i]);
                 let (sequential, returns) = (layout.sequential[i], layout.returns[i]);
-                let visit = Visit { op, role, sectors: sectors[i], sequential, returns };
+                let visit = AddressRequest { op, role, sectors: sectors[i], sequential, returns };
                 let start = space.place(&visit, dice);
                 let mut request = Request::new(Nanos::ZERO, op, start, sectors[i] as u32);
                 request.flags = match (op, role) {
-                    (Op::Read, _) => Flags::SYNC,
-                    (_, Role::Data) => Flags::default(),
-                    _ => Flags::SYNC.union(Flags::META),
+                    (Op::Read, _) => RequestFlags::SYNC,
+                    (_, JournalRole::Data) => RequestFlags::default(),
+                    _ => RequestFlags::SYNC.union(RequestFlags::META),
                 };
                 self.stamp(&mut request, i, &layout, &timing, clock);
                 request
@@ -108,12 +108,12 @@ impl Plan {
     /// Deals out idle, service and waiting times; `Err` with the best ones if the waiting times cannot be as long as they should.
     fn time(
         &self,
-        chapter: &Chapter,
-        quota: &Quota,
-        layout: &Layout,
+        chapter: &LoadChapter,
+        quota: &ChapterQuota,
+        layout: &ChapterLayout,
         sectors: &[u64],
-        dice: &mut Dice,
-    ) -> Result<Timing, Timing> {
+        dice: &mut SynthesisRng,
+    ) -> Result<ChapterTimes, ChapterTimes> {
         let requests = layout.op.len() as u64;
         let service_total = self.part(self.totals.service, chapter);
         let waiting_total = self.part(self.totals.waiting, chapter);
@@ -128,19 +128,25 @@ impl Plan {
         let busy = self.busy(layout, sectors, fetch, service_total);
         let idle = self.deal_idle(chapter, layout, &busy, idle_total, dice);
         let Some(times) = &self.times.service else {
-            return Ok(Timing { idle, service: Vec::new(), woken: Vec::new(), waiting: Vec::new(), fetch });
+            return Ok(ChapterTimes {
+                idle,
+                service: Vec::new(),
+                woken: Vec::new(),
+                waiting: Vec::new(),
+                fetch,
+            });
         };
         let (service, woken) = times.deal(&layout.op, sectors, &idle, service_total, dice);
-        let queue = Queue { waits: &layout.waits, service: &service, fetch };
+        let queue = ServerQueue { waits: &layout.waits, service: &service, fetch };
         let dealt = queue.deal(waiting_total - fetch * quota.rounds, dice);
         let reached = dealt.is_ok();
         let (Ok(waiting) | Err(waiting)) = dealt;
-        let timing = Timing { idle, service, woken, waiting, fetch };
+        let timing = ChapterTimes { idle, service, woken, waiting, fetch };
         if reached { Ok(timing) } else { Err(timing) }
     }
 
     /// About how long the device is busy in each piece of the chapter.
-    fn busy(&self, layout: &Layout, sectors: &[u64], fetch: u64, service_total: u64) -> Vec<u64> {
+    fn busy(&self, layout: &ChapterLayout, sectors: &[u64], fetch: u64, service_total: u64) -> Vec<u64> {
         let Some(times) = &self.times.service else { return vec![0; layout.ends.len()] };
         let mut busy: Vec<u64> = layout
             .pieces()
@@ -157,11 +163,11 @@ impl Plan {
     /// has its own duration, less the time for which the device is busy.
     fn deal_idle(
         &self,
-        chapter: &Chapter,
-        layout: &Layout,
+        chapter: &LoadChapter,
+        layout: &ChapterLayout,
         busy: &[u64],
         total: u64,
-        dice: &mut Dice,
+        dice: &mut SynthesisRng,
     ) -> Vec<u64> {
         let durations = chapter.pieces.iter().map(|piece| piece.duration);
         // No idle time is before the very first request, nor before those that wait.
@@ -202,7 +208,14 @@ impl Plan {
     }
 
     /// Sets the times of request `i`; `clock` is the time at which its predecessor was complete.
-    fn stamp(&self, request: &mut Request, i: usize, layout: &Layout, timing: &Timing, clock: &mut u64) {
+    fn stamp(
+        &self,
+        request: &mut Request,
+        i: usize,
+        layout: &ChapterLayout,
+        timing: &ChapterTimes,
+        clock: &mut u64,
+    ) {
         if self.times.service.is_none() {
             *clock += timing.idle[i];
             request.arrival = Nanos(*clock as i64);
@@ -224,11 +237,16 @@ impl Plan {
 
     /// Deals out the sizes of each piece: the smallest to commit blocks, and to requests that return to an earlier
     /// address the sizes that such requests have.
-    fn deal_sizes(&self, layout: &Layout, ascending: &[[Vec<u64>; 2]], dice: &mut Dice) -> Vec<u64> {
+    fn deal_sizes(
+        &self,
+        layout: &ChapterLayout,
+        ascending: &[[Vec<u64>; 2]],
+        dice: &mut SynthesisRng,
+    ) -> Vec<u64> {
         let mut sectors = vec![1; layout.op.len()];
         let evenly = ascending.len() == 1;
         for (piece, ascending) in layout.pieces().zip(ascending) {
-            let commits = piece.clone().filter(|i| layout.role[*i] == Role::Commit).count();
+            let commits = piece.clone().filter(|i| layout.role[*i] == JournalRole::Commit).count();
             let returning =
                 |op: Op| piece.clone().filter(|i| layout.returns[*i] && layout.op[*i] == op).count() as u64;
             let mut bags = [Op::Read, Op::Write].map(|op| {
@@ -242,7 +260,7 @@ impl Plan {
             for i in piece {
                 let (taken, rest) = &mut bags[layout.op[i] as usize];
                 let size = match layout.role[i] {
-                    Role::Commit => ascending[1].first().copied(),
+                    JournalRole::Commit => ascending[1].first().copied(),
                     _ if layout.returns[i] => taken.pop().or_else(|| rest.pop()),
                     _ => rest.pop().or_else(|| taken.pop()),
                 };
@@ -253,12 +271,12 @@ impl Plan {
     }
 
     /// Sizes of `count` requests that return, ascending: evenly spaced if the chapter has one piece, else drawn at random.
-    fn returning_sizes(&self, op: Op, count: u64, evenly: bool, dice: &mut Dice) -> Vec<u64> {
+    fn returning_sizes(&self, op: Op, count: u64, evenly: bool, dice: &mut SynthesisRng) -> Vec<u64> {
         let sizes = &self.reaccess_sizes[op as usize];
         if evenly || sizes.is_empty() {
             return strata(sizes, count, 0, 1);
         }
-        let sizes = Weighted::new(sizes);
+        let sizes = WeightedSampler::new(sizes);
         let mut drawn: Vec<u64> = (0..count).map(|_| sizes.draw(dice)).collect();
         drawn.sort_unstable();
         drawn

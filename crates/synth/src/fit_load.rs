@@ -7,7 +7,7 @@
 
 use emmclab_trace::{Op, Request};
 
-use crate::fit_times::Coming;
+use crate::fit_times::RelativeArrival;
 use crate::model::LoadModel;
 
 /// Largest number of points of the curve: requests, or groups of requests if there are more.
@@ -26,7 +26,7 @@ const QUEUES: usize = 3;
 
 /// A request, or several consecutive ones.
 #[derive(Clone, Copy, Default)]
-struct Point {
+struct LoadPoint {
     /// Arrival of the last request, in ns after the first request of the trace.
     at: u64,
     requests: [u64; 2],
@@ -43,7 +43,7 @@ struct Point {
     response: [u64; QUEUES],
 }
 
-impl Point {
+impl LoadPoint {
     fn add(&mut self, other: &Self) {
         self.at = other.at;
         self.bursts += other.bursts;
@@ -67,9 +67,9 @@ impl Point {
 
 /// Collects the load curve of a trace.
 #[derive(Default)]
-pub(crate) struct LoadCurve {
-    points: Vec<Point>,
-    open: Point,
+pub(crate) struct LoadFitter {
+    points: Vec<LoadPoint>,
+    open: LoadPoint,
     /// Number of requests of a point, as a power of two.
     doublings: u32,
     begin: Option<i64>,
@@ -78,7 +78,7 @@ pub(crate) struct LoadCurve {
 }
 
 /// The load curve of a trace, and the mixture of its operations.
-pub(crate) struct Followed {
+pub(crate) struct FittedLoad {
     /// `None` if all requests arrive at one time.
     pub load: Option<LoadModel>,
     /// How often the operation changes within a burst, in percent of what random order with the same shares would give.
@@ -86,7 +86,7 @@ pub(crate) struct Followed {
 }
 
 /// The points between two cuts, approximated by a straight line.
-struct Span {
+struct CurveSegment {
     from: usize,
     to: usize,
     /// The point that is farthest from the line, and the share of all waiting times that the line could change.
@@ -94,21 +94,21 @@ struct Span {
     at_risk: f64,
 }
 
-impl LoadCurve {
+impl LoadFitter {
     /// Adds a read or a write.
-    pub(crate) fn see(&mut self, request: &Request, coming: Coming) {
+    pub(crate) fn add_request(&mut self, request: &Request, coming: RelativeArrival) {
         let begin = *self.begin.get_or_insert(request.arrival.0);
         let at = u64::try_from(request.arrival.0.saturating_sub(begin)).unwrap_or(0);
         let op = usize::from(request.op != Op::Read);
         let sectors = u64::from(request.sectors);
-        let mut point = Point {
+        let mut point = LoadPoint {
             at,
             bursts: u64::from(coming.opens),
             think: coming.think,
             neighbours: u64::from(!coming.opens),
             switches: u64::from(coming.switches),
             work: sectors.div_ceil(PAGE_SECTORS) * PAGE_NS[op],
-            ..Point::default()
+            ..LoadPoint::default()
         };
         point.requests[op] = 1;
         point.sectors[op] = sectors;
@@ -136,7 +136,7 @@ impl LoadCurve {
     }
 
     /// Completes the curve.
-    pub(crate) fn finish(mut self) -> Followed {
+    pub(crate) fn finish(mut self) -> FittedLoad {
         if self.open.all() > 0 {
             self.points.push(self.open);
         }
@@ -144,7 +144,7 @@ impl LoadCurve {
         for cut in self.cuts().windows(2) {
             let first = if cut[0] == 0 { 0 } else { cut[0] + 1 };
             let begin = self.points[cut[0]].at;
-            let mut sum = Point::default();
+            let mut sum = LoadPoint::default();
             self.points[first..=cut[1]].iter().for_each(|point| sum.add(point));
             split(&sum, sum.at - begin, &mut curve);
             let [reads, writes] = sum.requests.map(|requests| requests as f64 / sum.all().max(1) as f64);
@@ -152,7 +152,7 @@ impl LoadCurve {
             independent += 2.0 * reads * writes * sum.neighbours as f64;
         }
         let mixing = if independent > 0.0 { 100.0 * switches as f64 / independent } else { 0.0 };
-        Followed {
+        FittedLoad {
             load: curve.iter().any(|row| row[0] > 0).then_some(LoadModel { curve }),
             op_mixing_pct: mixing.min(100.0),
         }
@@ -179,7 +179,7 @@ impl LoadCurve {
         while spans.len() < most && spans.iter().map(|span| span.at_risk).sum::<f64>() > OPEN {
             let worst = (0..spans.len()).max_by(|a, b| spans[*a].at_risk.total_cmp(&spans[*b].at_risk));
             let Some(worst) = worst.filter(|worst| spans[*worst].at_risk > 0.0) else { break };
-            let Span { from, to, farthest, .. } = spans[worst];
+            let CurveSegment { from, to, farthest, .. } = spans[worst];
             spans[worst] = self.span(from, farthest, &upto, &totals);
             spans.push(self.span(farthest, to, &upto, &totals));
         }
@@ -190,8 +190,8 @@ impl LoadCurve {
 
     /// Compares the points between `from` and `to` with the straight line, in time and in work. `upto` has the requests
     /// and the work up to each point, `totals` the sum of all response times of each queue.
-    fn span(&self, from: usize, to: usize, upto: &[(u64, u64)], totals: &[f64; QUEUES]) -> Span {
-        let mut span = Span { from, to, farthest: from, at_risk: 0.0 };
+    fn span(&self, from: usize, to: usize, upto: &[(u64, u64)], totals: &[f64; QUEUES]) -> CurveSegment {
+        let mut span = CurveSegment { from, to, farthest: from, at_risk: 0.0 };
         let (begin, (first, done)) = (self.points[from].at, upto[from]);
         let requests = (upto[to].0 - first).max(1) as f64;
         let pace = (self.points[to].at - begin) as f64 / requests;
@@ -221,9 +221,9 @@ impl LoadCurve {
 }
 
 /// A row of the curve, or several if there are too many requests for one.
-fn split(sum: &Point, ns: u64, rows: &mut Vec<[u64; 7]>) {
+fn split(sum: &LoadPoint, ns: u64, rows: &mut Vec<[u64; 7]>) {
     let parts = sum.all().div_ceil(LoadModel::MOST_REQUESTS);
-    let share = |total: u64, part: u64| crate::deal::share(total, part, parts);
+    let share = |total: u64, part: u64| crate::distribute::share(total, part, parts);
     for part in 0..parts {
         rows.push([
             share(ns / 1_000, part),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use emmclab_trace::{Nanos, Op, Request};
 
-use crate::classes::{Classes, join, round};
 use crate::model::{BurstModel, ServiceModel};
+use crate::octave_histogram::{OctaveHistogram, join, round};
 
 /// Idle time that separates bursts: longer than a few flash programs, so that pauses within a journal transaction are shorter.
 const BURST_GAP: Nanos = Nanos::from_millis(4);
@@ -19,7 +19,7 @@ const SLOWEST_NS: u64 = 1_000_000_000_000;
 const LARGEST_JITTER: u128 = 1_000_000_000;
 
 /// Duration, bursts and service times of a trace.
-pub(crate) struct Timing {
+pub(crate) struct FittedTiming {
     pub duration_s: f64,
     pub bursts: BurstModel,
     pub service: Option<ServiceModel>,
@@ -27,7 +27,7 @@ pub(crate) struct Timing {
 
 /// The arrival of a request relative to its predecessors.
 #[derive(Clone, Copy)]
-pub(crate) struct Coming {
+pub(crate) struct RelativeArrival {
     /// It opens a burst.
     pub opens: bool,
     /// It continues a burst, and is a read after a write or a write after a read.
@@ -38,16 +38,16 @@ pub(crate) struct Coming {
 
 /// Service times of one operation in one range of sizes.
 #[derive(Default)]
-struct Served {
+struct ServiceTimeClass {
     requests: u64,
     sectors: u64,
     ns: u128,
-    times: Classes,
+    times: OctaveHistogram,
 }
 
 /// Collects the times of a trace.
 #[derive(Default)]
-pub(crate) struct Timeline {
+pub(crate) struct TimingFitter {
     /// First arrival, last arrival and last completion of anything, flushes and discards included.
     begin: Option<Nanos>,
     last_arrival: Nanos,
@@ -61,8 +61,8 @@ pub(crate) struct Timeline {
     bursts: u64,
     burst: u64,
     burst_rounds: BTreeMap<u64, u64>,
-    think: Classes,
-    idle: Classes,
+    think: OctaveHistogram,
+    idle: OctaveHistogram,
     /// Operation, size and whether sequential, of the last three requests of the burst.
     tail: Vec<(Op, u32, bool)>,
     /// Bursts that end in three writes, and those among them that end in a commit block.
@@ -73,12 +73,12 @@ pub(crate) struct Timeline {
     service_ns: u128,
     response_ns: u128,
     fetch_ns: u128,
-    served: BTreeMap<(Op, u32), Served>,
-    woken: Served,
+    served: BTreeMap<(Op, u32), ServiceTimeClass>,
+    woken: ServiceTimeClass,
     woken_by_class: BTreeMap<(Op, u32), u64>,
 }
 
-impl Timeline {
+impl TimingFitter {
     /// Extends the duration of the trace by a request of any kind.
     pub(crate) fn span(&mut self, request: &Request) {
         let end = request.complete.unwrap_or(request.arrival).max(request.arrival);
@@ -88,7 +88,7 @@ impl Timeline {
     }
 
     /// Adds a read or a write, and returns how it arrived.
-    pub(crate) fn see(&mut self, request: &Request, sequential: bool) -> Coming {
+    pub(crate) fn add_request(&mut self, request: &Request, sequential: bool) -> RelativeArrival {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };
         // Without completions, all requests find the device idle.
@@ -122,7 +122,7 @@ impl Timeline {
         self.first.get_or_insert(arrival);
         self.finished = self.finished.max(request.complete.unwrap_or(arrival)).max(arrival);
         let think = if finds_idle && !opens { bounded(gap, LONGEST_NS) } else { 0 };
-        Coming { opens, switches, think }
+        RelativeArrival { opens, switches, think }
     }
 
     fn serve(&mut self, request: &Request, finds_idle: bool, gap: Nanos) {
@@ -172,7 +172,7 @@ impl Timeline {
         self.tail.clear();
     }
 
-    pub(crate) fn finish(mut self, requests: u64, op_mixing_pct: f64) -> Timing {
+    pub(crate) fn finish(mut self, requests: u64, op_mixing_pct: f64) -> FittedTiming {
         self.end_round();
         self.end_burst();
         let begin = self.begin.unwrap_or_default();
@@ -193,7 +193,7 @@ impl Timeline {
         };
         let duration_s = round((end - begin).as_secs_f64(), 1e6);
         let service = known.then(|| self.service(requests, pairs(&self.round_requests)));
-        Timing { duration_s, bursts, service }
+        FittedTiming { duration_s, bursts, service }
     }
 
     fn service(&self, requests: u64, round_requests: Vec<(u64, u64)>) -> ServiceModel {
@@ -236,7 +236,7 @@ impl Timeline {
 
     /// Distribution of service times in percent of the mean of their size class, over all classes.
     fn jitter(&self) -> Vec<(f64, u64)> {
-        let mut all = Classes::default();
+        let mut all = OctaveHistogram::default();
         for served in self.served.values() {
             let mean = (served.ns / u128::from(served.requests)).max(1);
             for (time, count) in served.times.means() {

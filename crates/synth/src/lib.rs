@@ -1,7 +1,7 @@
 //! Workload synthesis: a small model of an application's requests to its storage, and traces made from it.
 //!
 //! A [`WorkloadModel`] is a TOML file of a few kilobytes. Those in [`presets`] contain what the IISWC 2015 paper (Zhou
-//! et al.) publishes about its 25 traces; a [`Fitter`] fits one to any trace. A [`Synthesizer`] turns a model into
+//! et al.) publishes about its 25 traces; a [`WorkloadFitter`] fits one to any trace. A [`Synthesizer`] turns a model into
 //! requests of any number, duration or rate.
 //!
 //! **Exact figures.** The generator does not rely on averages of random draws. It works in chapters of at most 65,536
@@ -19,26 +19,26 @@
 //! trace has the model's no-wait share and mean service and response time. A closed-loop replay uses only the think
 //! time between a completion and the next arrival, and takes service times from the simulated device.
 
+mod address_space;
 pub mod benchmarks;
 mod chapter;
-mod check;
-mod classes;
-mod deal;
+mod distribute;
 pub mod fio;
 mod fit;
+mod fit_addresses;
 mod fit_load;
-mod fit_places;
 mod fit_times;
-mod layout;
-mod load;
+mod load_schedule;
 mod model;
+mod octave_histogram;
 mod options;
 pub mod presets;
+mod request_order;
 mod service;
-mod space;
 mod synthesizer;
+mod validate_model;
 
-pub use fit::Fitter;
+pub use fit::WorkloadFitter;
 pub use model::{BurstModel, LoadModel, OperationModel, ServiceModel, WorkloadModel};
 pub use options::SynthOptions;
 pub use synthesizer::Synthesizer;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Error, Kind, Op, Result};
+use emmclab_trace::{Error, ErrorClass, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -136,13 +136,13 @@ impl WorkloadModel {
     /// Reads a model from TOML and checks it.
     ///
     /// # Errors
-    /// [`Kind::Config`] if the text is no TOML, a key is unknown or missing, or values are impossible; then all of
+    /// [`ErrorClass::Config`] if the text is no TOML, a key is unknown or missing, or values are impossible; then all of
     /// these values are named.
     pub fn from_toml(text: &str) -> Result<Self> {
         let model: Self = toml::from_str(text).map_err(|error| {
             let before = error.span().map_or(0, |span| span.start.min(text.len()));
             let line = text.get(..before).unwrap_or_default().matches('\n').count() as u64 + 1;
-            Error::new(Kind::Config, error.message().to_owned())
+            Error::new(ErrorClass::Config, error.message().to_owned())
                 .at_line(line)
                 .hint("see the keys in docs/concepts/workloads.md; `emmclab fit` writes such files")
         })?;
@@ -153,10 +153,11 @@ impl WorkloadModel {
     /// The model as TOML, without comments.
     ///
     /// # Errors
-    /// [`Kind::Config`] if the model is impossible; a checked one can always be written as TOML.
+    /// [`ErrorClass::Config`] if the model is impossible; a checked one can always be written as TOML.
     pub fn to_toml(&self) -> Result<String> {
         self.check()?;
-        let text = toml::to_string(self).map_err(|error| Error::new(Kind::Config, error.to_string()))?;
+        let text =
+            toml::to_string(self).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
         // Each row of the curve has its own line; lists of pairs stay on one line.
         Ok(match text.split_once("\ncurve = [[") {
             Some((head, curve)) => {

@@ -1,8 +1,8 @@
 //! The extent of a synthetic workload: its duration, size and seed.
 
-use emmclab_trace::{Error, Kind, Nanos, Op, Result};
+use emmclab_trace::{Error, ErrorClass, Nanos, Op, Result};
 
-use crate::deal::{fraction, percent_of};
+use crate::distribute::{fraction, percent_of};
 use crate::model::WorkloadModel;
 
 /// Length, rate and random seed of a synthesis. The default is the workload at its own length and rate, with seed 0.
@@ -29,7 +29,7 @@ impl Default for SynthOptions {
 
 /// Totals of a synthesis.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Totals {
+pub(crate) struct SynthesisTotals {
     pub reads: u64,
     pub writes: u64,
     /// Requests that find the device idle.
@@ -47,11 +47,11 @@ pub(crate) struct Totals {
 const LONGEST_NS: u64 = 1 << 60;
 const MOST_REQUESTS: u64 = 1 << 40;
 
-impl Totals {
+impl SynthesisTotals {
     pub(crate) fn new(model: &WorkloadModel, options: &SynthOptions) -> Result<Self> {
         let own_requests = model.requests();
         let own_ns = nanos(model.duration_s, 1e9);
-        let config = |problem: String, hint: &str| Error::new(Kind::Config, problem).hint(hint);
+        let config = |problem: String, hint: &str| Error::new(ErrorClass::Config, problem).hint(hint);
         if !(1..=1_000_000).contains(&options.rate_pct) {
             let problem = format!("a rate of {} % of the workload's own", options.rate_pct);
             return Err(config(problem, "give 1 to 1000000 percent"));

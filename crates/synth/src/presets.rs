@@ -1,7 +1,9 @@
 //! Workload models that come with the laboratory: the 18 applications and 7 combos of the IISWC 2015 paper (Zhou et al.), made
 //! from what it publishes about them, and applications on a phone of 2022, fitted to public traces.
 
-use emmclab_trace::{Error, Kind, Result};
+use std::collections::BTreeMap;
+
+use emmclab_trace::{Error, ErrorClass, Result};
 
 use crate::model::WorkloadModel;
 
@@ -56,45 +58,59 @@ presets! {
         "GenshinImpactInstall": "phones/genshin_impact_install",
         "PUBGInstall": "phones/pubg_install",
     }
-    "phones-recorded" {
-        "TelegramRecorded": "phones/telegram_recorded",
-        "CallOfDutyRecorded": "phones/call_of_duty_recorded",
-        "GenshinImpactRecorded": "phones/genshin_impact_recorded",
-        "PUBGRecorded": "phones/pubg_recorded",
-    }
 }
 
-/// Groups of presets, each with its names: `applications` and `combos` as in the paper's tables, `phones`, and `phones-recorded`:
-/// the same traces with their clock jumps and suspected re-issues.
+/// Sources of parameters that all models of a group share, unless a model names its own.
+const MADE_FROM: [(&str, &str); 2] = [
+    ("applications", include_str!("../../../presets/workloads/made_from/applications.toml")),
+    ("combos", include_str!("../../../presets/workloads/made_from/combos.toml")),
+];
+
+/// Groups of presets, each with its names: `applications` and `combos` as in the paper's tables, and `phones`.
 pub fn groups() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     GROUPS.iter().map(|(group, models)| (*group, models.iter().map(|(name, _)| *name).collect()))
 }
 
 /// All names, group by group.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    presets().map(|(name, _)| *name)
+    presets().map(|(_, name, _)| name)
 }
 
-fn presets() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    GROUPS.iter().flat_map(|(_, models)| *models)
+/// Group, name and text of each preset.
+fn presets() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    GROUPS.iter().flat_map(|(group, models)| models.iter().map(move |(name, text)| (*group, *name, *text)))
+}
+
+fn preset(name: &str) -> Result<(&'static str, &'static str)> {
+    let found = presets().find(|(_, known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(group, _, text)| (group, text)).ok_or_else(|| {
+        let known = names().collect::<Vec<_>>().join(", ");
+        Error::new(ErrorClass::Config, format!("there is no workload `{name}`"))
+            .hint(format!("choose one of: {known}"))
+    })
 }
 
 /// The text of a preset, with its comments. Case does not matter.
 ///
 /// # Errors
-/// [`Kind::Config`] if there is no such preset; the hint lists all presets.
+/// [`ErrorClass::Config`] if there is no such preset; the hint lists all presets.
 pub fn text(name: &str) -> Result<&'static str> {
-    presets().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, text)| *text).ok_or_else(|| {
-        let known = names().collect::<Vec<_>>().join(", ");
-        Error::new(Kind::Config, format!("there is no workload `{name}`"))
-            .hint(format!("choose one of: {known}"))
-    })
+    preset(name).map(|(_, text)| text)
 }
 
-/// The model of a preset.
+/// The model of a preset, with the sources that its group shares.
 ///
 /// # Errors
 /// As [`text`].
 pub fn model(name: &str) -> Result<WorkloadModel> {
-    WorkloadModel::from_toml(text(name)?)
+    let (group, text) = preset(name)?;
+    let mut model = WorkloadModel::from_toml(text)?;
+    if let Some((_, shared)) = MADE_FROM.iter().find(|(of, _)| *of == group) {
+        let shared: BTreeMap<String, Vec<String>> =
+            toml::from_str(shared).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
+        for (key, sources) in shared {
+            model.made_from.entry(key).or_insert(sources);
+        }
+    }
+    Ok(model)
 }

@@ -2,7 +2,7 @@
 
 use emmclab_trace::Op;
 
-use crate::deal::{Dice, scale_to, scatter};
+use crate::distribute::{SynthesisRng, scale_to, scatter};
 use crate::model::{ServiceModel, WorkloadModel};
 use crate::options::nanos;
 
@@ -10,14 +10,14 @@ use crate::options::nanos;
 pub(crate) const SLOWEST_NS: u64 = 1 << 44;
 
 /// A model's times in nanoseconds and sectors.
-pub(crate) struct Times {
+pub(crate) struct ModelTimes {
     /// Idle time within bursts and between them, and weights.
     pub think: Vec<(u64, u64)>,
     pub idle: Vec<(u64, u64)>,
-    pub service: Option<ServiceTimes>,
+    pub service: Option<ServiceTimeSampler>,
 }
 
-pub(crate) struct ServiceTimes {
+pub(crate) struct ServiceTimeSampler {
     /// Sectors and time, for reads and for writes.
     points: [Vec<(u64, u64)>; 2],
     /// Parts per million of the expected time, and weights.
@@ -27,7 +27,7 @@ pub(crate) struct ServiceTimes {
     wake_up: u64,
 }
 
-impl Times {
+impl ModelTimes {
     pub(crate) fn new(model: &WorkloadModel) -> Self {
         let list = |pairs: &[(f64, u64)], unit: f64| {
             pairs.iter().map(|(time, weight)| (nanos(*time, unit), *weight)).collect()
@@ -35,12 +35,12 @@ impl Times {
         Self {
             think: list(&model.bursts.think_us, 1e3),
             idle: list(&model.bursts.idle_ms, 1e6),
-            service: model.service.as_ref().map(ServiceTimes::new),
+            service: model.service.as_ref().map(ServiceTimeSampler::new),
         }
     }
 }
 
-impl ServiceTimes {
+impl ServiceTimeSampler {
     fn new(model: &ServiceModel) -> Self {
         let points = |points: &[(f64, f64)]| {
             points.iter().map(|(kb, us)| ((kb * 2.0).round() as u64, nanos(*us, 1e3))).collect()
@@ -75,7 +75,7 @@ impl ServiceTimes {
         sectors: &[u64],
         idle: &[u64],
         total: u64,
-        dice: &mut Dice,
+        dice: &mut SynthesisRng,
     ) -> (Vec<u64>, Vec<u64>) {
         let mut woken: Vec<u64> =
             idle.iter().map(|gap| if *gap > self.wake_after { self.wake_up } else { 0 }).collect();
@@ -97,7 +97,7 @@ impl ServiceTimes {
     }
 }
 
-/// 1 in the fixed point of [`Queue`].
+/// 1 in the fixed point of [`ServerQueue`].
 const ONE: u64 = 1 << 40;
 
 /// Requests that wait for their turn on one server, first come, first served.
@@ -105,15 +105,15 @@ const ONE: u64 = 1 << 40;
 /// A request that waits arrives while its predecessor is unfinished; it waits for at most the response time of that
 /// one. Each waits for `scale` times that bound, varied by up to a quarter, so that one number determines all waiting
 /// times.
-pub(crate) struct Queue<'a> {
+pub(crate) struct ServerQueue<'a> {
     pub waits: &'a [bool],
     pub service: &'a [u64],
     pub fetch: u64,
 }
 
-impl Queue<'_> {
+impl ServerQueue<'_> {
     /// Waiting times that add up to `total`; `Err` has the longest possible ones if these are too short.
-    pub(crate) fn deal(&self, total: u64, dice: &mut Dice) -> Result<Vec<u64>, Vec<u64>> {
+    pub(crate) fn deal(&self, total: u64, dice: &mut SynthesisRng) -> Result<Vec<u64>, Vec<u64>> {
         // A random factor from 3/4 to 5/4, in 256ths.
         let those: Vec<(usize, u64)> =
             (1..self.waits.len()).filter(|i| self.waits[*i]).map(|i| (i, 192 + dice.below(129))).collect();

@@ -2,50 +2,50 @@
 
 use std::sync::Arc;
 
-use emmclab_trace::{Batch, BatchBuilder, Names, Op, Result};
+use emmclab_trace::{Batch, BatchBuilder, NameTable, Op, Result};
 
-use crate::chapter::Plan;
-use crate::deal::Dice;
-use crate::load::Load;
+use crate::address_space::AddressSpace;
+use crate::chapter::SynthesisPlan;
+use crate::distribute::SynthesisRng;
+use crate::load_schedule::LoadSchedule;
 use crate::model::WorkloadModel;
-use crate::options::{SynthOptions, Totals};
-use crate::service::Times;
-use crate::space::Space;
+use crate::options::{SynthOptions, SynthesisTotals};
+use crate::service::ModelTimes;
 
 /// Makes a trace of a model, batch by batch, in order of arrival. The same model, options and version give the same bytes.
 ///
 /// Memory is bounded by one batch, by the sizes dealt to the rows of a load curve (counts), and by the set of start
 /// addresses used.
 pub struct Synthesizer {
-    plan: Plan,
-    load: Load,
-    space: Space,
-    dice: Dice,
+    plan: SynthesisPlan,
+    load: LoadSchedule,
+    space: AddressSpace,
+    dice: SynthesisRng,
     /// Time at which all requests so far were complete, ns after the first arrival.
     clock: u64,
-    names: Arc<Names>,
+    names: Arc<NameTable>,
 }
 
 impl Synthesizer {
     /// Plans a trace of `model`.
     ///
     /// # Errors
-    /// [`emmclab_trace::Kind::Config`] if the model or the options are impossible, or the device would be busy for
+    /// [`emmclab_trace::ErrorClass::Config`] if the model or the options are impossible, or the device would be busy for
     /// longer than the trace.
     pub fn new(model: &WorkloadModel, options: &SynthOptions) -> Result<Self> {
         let mut model = model.clone();
         model.address_space_gb = options.address_space_gb.unwrap_or(model.address_space_gb);
         model.check()?;
-        let totals = Totals::new(&model, options)?;
+        let totals = SynthesisTotals::new(&model, options)?;
         let reaccess_sizes = [Op::Read, Op::Write].map(|op| {
             let sizes = &model.of(op).reaccess_kb;
             sizes.iter().map(|(kb, count)| ((kb * 2.0).round() as u64, *count)).collect()
         });
-        let mut dice = Dice::new(options.seed);
-        let space = Space::new(&model, &mut dice);
-        let load = Load::new(&model, &totals);
-        let plan = Plan { times: Times::new(&model), model, totals, reaccess_sizes };
-        Ok(Self { plan, load, space, dice: Dice::new(options.seed), clock: 0, names: Arc::default() })
+        let mut dice = SynthesisRng::new(options.seed);
+        let space = AddressSpace::new(&model, &mut dice);
+        let load = LoadSchedule::new(&model, &totals);
+        let plan = SynthesisPlan { times: ModelTimes::new(&model), model, totals, reaccess_sizes };
+        Ok(Self { plan, load, space, dice: SynthesisRng::new(options.seed), clock: 0, names: Arc::default() })
     }
 
     /// Requests in the whole trace.

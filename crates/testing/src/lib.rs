@@ -1,9 +1,9 @@
 //! For the tests of all crates: the path of the real traces, which are no part of the project, the tools of the machine, a small
 //! device, and a seeded random number generator.
 
-mod needs;
+mod requirements;
 
-pub use needs::{find_tool, has_root, has_tool, has_tools, real_trace, skip, skip_always};
+pub use requirements::{find_tool, has_root, has_tool, has_tools, real_trace, skip, skip_always};
 
 /// Settings of a device of some 10 MB, small enough that a test fills it and has it collect: two channels, pages of 8 KB.
 pub const SMALL_DEVICE: &str = "gc.policy = \"greedy\"
@@ -28,16 +28,16 @@ pub fn cases(all: u32) -> u32 {
 }
 
 /// A seeded random number generator (splitmix64) for tests that use no strategy of proptest. It gives the same numbers on every machine.
-pub struct Die(u64);
+pub struct SeededRandom(u64);
 
-impl Die {
+impl SeededRandom {
     /// A die with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// A number below `sides`.
-    pub fn roll(&mut self, sides: usize) -> usize {
+    pub fn below(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

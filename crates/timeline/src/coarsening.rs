@@ -3,7 +3,7 @@
 use emmclab_base::Nanos;
 
 /// The content of a bin: values that add up.
-pub trait Cell: Clone + Default {
+pub trait BinContent: Clone + Default {
     /// Adds the content of another bin.
     fn add(&mut self, other: &Self);
 }
@@ -11,7 +11,7 @@ pub trait Cell: Clone + Default {
 /// At most `capacity` bins of `2^shift` times the narrowest width on the trace's clock. Bins are aligned to a grid from
 /// time 0 of the clock, so that the bins of two pieces of a recording coincide.
 #[derive(Clone, Debug)]
-pub struct Coarsening<T> {
+pub struct CoarseningBins<T> {
     capacity: usize,
     /// Width of a bin at first, ns.
     narrowest: i64,
@@ -21,7 +21,7 @@ pub struct Coarsening<T> {
     bins: Vec<T>,
 }
 
-impl<T: Cell> Coarsening<T> {
+impl<T: BinContent> CoarseningBins<T> {
     /// At most `capacity` bins, at first 1 ms wide.
     pub fn new(capacity: usize) -> Self {
         Self::with_width(capacity, Nanos::from_millis(1))
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    impl Cell for u64 {
+    impl BinContent for u64 {
         fn add(&mut self, other: &Self) {
             *self += other;
         }
@@ -164,7 +164,7 @@ mod tests {
             times.sort_unstable();
             let cut = cut.min(times.len());
             let profile = |times: &[i64]| {
-                let mut bins = Coarsening::<u64>::new(16);
+                let mut bins = CoarseningBins::<u64>::new(16);
                 for time in times {
                     *bins.at(Nanos(*time)) += 1;
                 }

@@ -1,14 +1,14 @@
 //! Counts over time, in bounded memory: bins of time that are merged in pairs whenever there would be too many.
 //!
-//! [`Coarsening`] bins hold anything that adds up; [`OverTime`] holds requests, data and response times in them.
+//! [`CoarseningBins`] bins hold anything that adds up; [`RequestsOverTime`] holds requests, data and response times in them.
 
-mod classes;
 mod coarsening;
+mod duration_classes;
+mod duration_histogram;
 mod over_time;
-mod row;
-mod times;
+mod over_time_row;
 
-pub use coarsening::{Cell, Coarsening};
-pub use over_time::{BinWidth, OverTime, OverTimeBin, Side};
-pub use row::OverTimeRow;
-pub use times::{Histogram, Times};
+pub use coarsening::{BinContent, CoarseningBins};
+pub use duration_histogram::{DurationHistogram, SparseHistogram};
+pub use over_time::{BinWidth, DataDirection, OverTimeBin, RequestsOverTime};
+pub use over_time_row::OverTimeRow;

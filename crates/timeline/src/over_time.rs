@@ -2,8 +2,8 @@
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
-use crate::coarsening::{Cell, Coarsening};
-use crate::times::{Histogram, Times};
+use crate::coarsening::{BinContent, CoarseningBins};
+use crate::duration_histogram::{DurationHistogram, SparseHistogram};
 
 /// Maximum number of bins unless a width is given. A trace that is longer than this many milliseconds has at least half as many.
 const BINS: usize = 256;
@@ -22,7 +22,7 @@ pub enum BinWidth {
 
 /// Reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum DataDirection {
     /// Reads.
     Read = 0,
     /// Writes.
@@ -31,21 +31,21 @@ pub enum Side {
 
 /// Requests of one operation.
 #[derive(Clone, Debug, Default)]
-struct Share {
+struct OperationBin {
     requests: u64,
     sectors: u64,
-    times: Times,
+    times: SparseHistogram,
 }
 
 /// Content of a bin of time; `X` is the type of the caller's own counts.
 #[derive(Clone, Debug, Default)]
 pub struct OverTimeBin<X> {
-    shares: [Share; 2],
+    shares: [OperationBin; 2],
     /// The counts of the caller.
     pub extra: X,
 }
 
-impl<X: Cell> Cell for OverTimeBin<X> {
+impl<X: BinContent> BinContent for OverTimeBin<X> {
     fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.shares.iter_mut().zip(&other.shares) {
             mine.requests += theirs.requests;
@@ -58,38 +58,38 @@ impl<X: Cell> Cell for OverTimeBin<X> {
 
 impl<X> OverTimeBin<X> {
     /// Requests of an operation.
-    pub fn requests(&self, side: Side) -> u64 {
+    pub fn requests(&self, side: DataDirection) -> u64 {
         self.shares[side as usize].requests
     }
 
     /// Data of an operation, bytes.
-    pub fn bytes(&self, side: Side) -> u64 {
+    pub fn bytes(&self, side: DataDirection) -> u64 {
         self.shares[side as usize].sectors * SECTOR_BYTES
     }
 
     /// Response times of an operation, as far as they are known.
-    pub fn times(&self, side: Side) -> &Times {
+    pub fn times(&self, side: DataDirection) -> &SparseHistogram {
         &self.shares[side as usize].times
     }
 
     /// Response times of reads and writes.
-    pub fn all_times(&self) -> Times {
-        let mut all = self.times(Side::Read).clone();
-        all.add(self.times(Side::Write));
+    pub fn all_times(&self) -> SparseHistogram {
+        let mut all = self.times(DataDirection::Read).clone();
+        all.add(self.times(DataDirection::Write));
         all
     }
 }
 
 /// Counts of the bin in which requests arrive at present, stored so that adding a time is one addition in an array.
 #[derive(Clone, Debug)]
-struct Open<X> {
+struct OpenBin<X> {
     from: Nanos,
     to: Nanos,
-    shares: [OpenShare; 2],
+    shares: [OpenOperationBin; 2],
     extra: X,
 }
 
-impl<X: Default> Default for Open<X> {
+impl<X: Default> Default for OpenBin<X> {
     /// An empty range: the first request opens a bin.
     fn default() -> Self {
         Self { from: Nanos::MAX, to: Nanos::MIN, shares: Default::default(), extra: X::default() }
@@ -97,10 +97,10 @@ impl<X: Default> Default for Open<X> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct OpenShare {
+struct OpenOperationBin {
     requests: u64,
     sectors: u64,
-    times: Histogram,
+    times: DurationHistogram,
 }
 
 /// Requests, data and response times in bins of time, by the arrival of requests.
@@ -108,30 +108,30 @@ struct OpenShare {
 /// Percentiles of a bin come from classes of times 1 / 32 wide. Memory: a bin holds 12 bytes for each class that occurs in it, so
 /// that 256 bins seldom take more than 1 MB.
 #[derive(Clone, Debug)]
-pub struct OverTime<X> {
-    bins: Coarsening<OverTimeBin<X>>,
-    open: Open<X>,
+pub struct RequestsOverTime<X> {
+    bins: CoarseningBins<OverTimeBin<X>>,
+    open: OpenBin<X>,
 }
 
-impl<X: Cell> Default for OverTime<X> {
+impl<X: BinContent> Default for RequestsOverTime<X> {
     fn default() -> Self {
         Self::new(BinWidth::Automatic)
     }
 }
 
-impl<X: Cell> OverTime<X> {
+impl<X: BinContent> RequestsOverTime<X> {
     /// Bins of this width.
     pub fn new(width: BinWidth) -> Self {
         let bins = match width {
-            BinWidth::Automatic => Coarsening::new(BINS),
-            BinWidth::From(width) => Coarsening::with_width(MOST_BINS, width),
+            BinWidth::Automatic => CoarseningBins::new(BINS),
+            BinWidth::From(width) => CoarseningBins::with_width(MOST_BINS, width),
         };
-        Self { bins, open: Open::default() }
+        Self { bins, open: OpenBin::default() }
     }
 
     /// Adds a read or write, with its response time if that is known.
     #[inline]
-    pub fn add(&mut self, arrival: Nanos, side: Side, sectors: u32, response_ns: Option<u64>) {
+    pub fn add(&mut self, arrival: Nanos, side: DataDirection, sectors: u32, response_ns: Option<u64>) {
         self.turn_to(arrival);
         let share = &mut self.open.shares[side as usize];
         share.requests += 1;
@@ -187,7 +187,7 @@ impl<X: Cell> OverTime<X> {
     }
 
     /// All bins, including the requests of the open one.
-    pub fn bins(&self) -> Coarsening<OverTimeBin<X>> {
+    pub fn bins(&self) -> CoarseningBins<OverTimeBin<X>> {
         let mut all = self.clone();
         all.close();
         all.bins
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    impl Cell for Vec<(i64, u64)> {
+    impl BinContent for Vec<(i64, u64)> {
         fn add(&mut self, other: &Self) {
             self.extend(other);
         }
@@ -214,9 +214,9 @@ mod tests {
         ) {
             requests.sort_unstable();
             let width = width_ms.map_or(BinWidth::Automatic, |ms| BinWidth::From(Nanos::from_millis(ms)));
-            let mut over_time = OverTime::<Vec<(i64, u64)>>::new(width);
+            let mut over_time = RequestsOverTime::<Vec<(i64, u64)>>::new(width);
             for (arrival, ns) in &requests {
-                over_time.add(Nanos(*arrival), Side::Write, 8, Some(*ns));
+                over_time.add(Nanos(*arrival), DataDirection::Write, 8, Some(*ns));
                 over_time.extra(Nanos(*arrival)).push((*arrival, *ns));
             }
             let bins = over_time.bins();
@@ -226,11 +226,11 @@ mod tests {
                 let from = start_s + origin.as_secs_f64() - 1e-6;
                 seen += bin.extra.len();
                 prop_assert!(bin.extra.iter().all(|(at, _)| (from..from + width_s + 2e-6).contains(&Nanos(*at).as_secs_f64())));
-                prop_assert_eq!(bin.requests(Side::Write), bin.extra.len() as u64);
+                prop_assert_eq!(bin.requests(DataDirection::Write), bin.extra.len() as u64);
                 let mut times: Vec<u64> = bin.extra.iter().map(|(_, ns)| *ns).collect();
                 times.sort_unstable();
                 for percent in [1.0, 50.0, 99.0, 100.0] {
-                    let found = bin.times(Side::Write).percentile_ms(percent);
+                    let found = bin.times(DataDirection::Write).percentile_ms(percent);
                     let rank = (percent / 100.0 * times.len() as f64).ceil().max(1.0) as usize;
                     let Some(exact) = times.get(rank - 1) else { continue };
                     let (found, exact) = (found.unwrap(), *exact as f64 / 1e6);
@@ -243,21 +243,21 @@ mod tests {
 
     #[test]
     fn ten_million_seconds_take_no_more_bins_than_a_second() {
-        let mut over_time = OverTime::<Vec<(i64, u64)>>::default();
+        let mut over_time = RequestsOverTime::<Vec<(i64, u64)>>::default();
         for second in 0..10_000_000 {
-            over_time.add(Nanos::from_secs(second), Side::Read, 8, Some(1_000_000));
+            over_time.add(Nanos::from_secs(second), DataDirection::Read, 8, Some(1_000_000));
         }
         let bins = over_time.bins();
         let all: Vec<_> = bins.iter(Nanos::ZERO).collect();
         assert!(all.len() <= 256 && all.len() >= 128);
-        assert_eq!(all.iter().map(|(_, _, bin)| bin.requests(Side::Read)).sum::<u64>(), 10_000_000);
+        assert_eq!(all.iter().map(|(_, _, bin)| bin.requests(DataDirection::Read)).sum::<u64>(), 10_000_000);
     }
 
     #[test]
     fn a_given_width_is_kept_until_there_would_be_too_many_bins() {
         let of = |seconds: i64| {
-            let mut over_time = OverTime::<Vec<(i64, u64)>>::new(BinWidth::From(Nanos::from_secs(1)));
-            (0..seconds).for_each(|s| over_time.add(Nanos::from_secs(s), Side::Read, 8, None));
+            let mut over_time = RequestsOverTime::<Vec<(i64, u64)>>::new(BinWidth::From(Nanos::from_secs(1)));
+            (0..seconds).for_each(|s| over_time.add(Nanos::from_secs(s), DataDirection::Read, 8, None));
             let bins = over_time.bins();
             (bins.width_s(), bins.is_coarser())
         };

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use emmclab_trace::{
-    BATCH_ROWS, BatchBuilder, Flags, Header, Ledger, Names, Nanos, Op, ReadOptions, Request, Result, Sector,
-    TraceReader, TraceWriter, WriteOptions,
+    BATCH_ROWS, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, RequestFlags, Result,
+    Sector, TraceHeader, TraceReader, TraceWriter, WriteOptions,
 };
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -45,11 +45,11 @@ fn read(path: &Path) -> Result<(u64, u64)> {
 
 /// A trace with every column filled and phone-like values from a fixed generator.
 fn make(path: &Path, rows: u64) -> Result<()> {
-    let header = Header { source: "made".into(), clock: "relative".into(), ..Header::default() };
+    let header = TraceHeader { source: "made".into(), clock: "relative".into(), ..TraceHeader::default() };
     let mut writer = TraceWriter::create(path, &header, &WriteOptions::default())?;
-    let mut processes = Names::default();
+    let mut processes = NameTable::default();
     let names: Vec<_> = (0..40).map(|i| processes.intern(&format!("process{i}"))).collect();
-    let mut devices = Names::default();
+    let mut devices = NameTable::default();
     let device = devices.intern("179,0");
     let (processes, devices) = (processes.into(), devices.into());
     let mut state = 1u64;
@@ -68,7 +68,7 @@ fn make(path: &Path, rows: u64) -> Result<()> {
             start: Some(Nanos(now + wait)),
             issue: Some(Nanos(now + wait + 15_000 + (random() % 4096) as i64)),
             complete: Some(Nanos(now + wait + 500_000 + (random() % 1_000_000) as i64)),
-            flags: Flags((random() % 8) as u16),
+            flags: RequestFlags((random() % 8) as u16),
             pid: Some((random() % 300) as i32),
             process: Some(names[(random() % 40) as usize]),
             device: Some(device),

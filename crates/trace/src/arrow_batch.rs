@@ -11,26 +11,26 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use emmclab_base::{Error, Kind, NameId, Op, Result};
+use emmclab_base::{Error, ErrorClass, NameId, Op, Result};
 
 use crate::batch::{BATCH_ROWS, Batch};
-use crate::columns::Column;
-use crate::names::{GrowingNames, Names};
-use crate::notes::Notes;
-use crate::rows::{NO_NAME, NO_PID, NO_TIME};
+use crate::batch_notes::BatchNotes;
+use crate::batch_rows::{NO_NAME, NO_PID, NO_TIME};
+use crate::columns::TraceColumn;
+use crate::name_table::{GrowingNameTable, NameTable};
 
 /// Maximum length of the name of a process or device, in bytes; paths have at most 4,096.
 pub(crate) const MOST_NAME_BYTES: usize = 1 << 16;
 
 impl Batch {
-    /// The Arrow and Parquet schema of a trace: the columns of [`Column::ALL`], with those of block notes if `notes`.
+    /// The Arrow and Parquet schema of a trace: the columns of [`TraceColumn::ALL`], with those of block notes if `notes`.
     pub fn schema(notes: bool) -> SchemaRef {
-        let field = |column: Column| {
+        let field = |column: TraceColumn| {
             // Flags may be missing from a file, but are never null.
-            let nullable = column.optional() && column != Column::Flags;
+            let nullable = column.optional() && column != TraceColumn::Flags;
             Field::new(column.name(), column.data_type(), nullable)
         };
-        let columns = Column::ALL.into_iter().filter(|column| notes || !column.of_notes());
+        let columns = TraceColumn::ALL.into_iter().filter(|column| notes || !column.of_notes());
         Arc::new(Schema::new(columns.map(field).collect::<Vec<_>>()))
     }
 
@@ -59,7 +59,7 @@ impl Batch {
             names_to_arrow(&self.device, rows, &self.devices)?,
         ];
         if notes {
-            let none = Notes::default();
+            let none = BatchNotes::default();
             columns.extend(self.notes.as_deref().unwrap_or(&none).to_arrow(rows)?);
         }
         RecordBatch::try_new(Self::schema(notes), columns).map_err(arrow_error)
@@ -69,55 +69,58 @@ impl Batch {
     /// added to `processes` and `devices`; ids stay the same over the batches of one trace.
     ///
     /// # Errors
-    /// [`Kind::Syntax`] if a column is missing or of another type, [`Kind::Value`] if an operation or role is unknown or the
+    /// [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`] if an operation or role is unknown or the
     /// lists of notes of a row differ in length.
     pub fn from_record_batch(
         record: &RecordBatch,
         before: u64,
-        processes: &mut GrowingNames,
-        devices: &mut GrowingNames,
+        processes: &mut GrowingNameTable,
+        devices: &mut GrowingNameTable,
     ) -> Result<Self> {
         // Other tools give a column without values a type of their own: pandas writes numbers as Float64 and names as Null.
         let has_values = |array: &ArrayRef| array.logical_null_count() < array.len();
-        let found = |column: Column| {
+        let found = |column: TraceColumn| {
             let array = record.column_by_name(column.name());
             array.filter(|array| *array.data_type() == column.data_type() || has_values(array))
         };
-        for column in Column::ALL.into_iter().filter(|column| !column.of_notes()) {
+        for column in TraceColumn::ALL.into_iter().filter(|column| !column.of_notes()) {
             let Some(array) = found(column) else {
                 if column.optional() {
                     continue;
                 }
-                return Err(Error::new(Kind::Syntax, format!("there is no column `{}`", column.name()))
-                    .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`"));
+                return Err(Error::new(
+                    ErrorClass::Syntax,
+                    format!("there is no column `{}`", column.name()),
+                )
+                .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`"));
             };
             if array.data_type() != &column.data_type() {
                 return Err(wrong_type(column.name(), array.data_type()));
             }
-            if array.null_count() > 0 && (!column.optional() || column == Column::Flags) {
+            if array.null_count() > 0 && (!column.optional() || column == TraceColumn::Flags) {
                 let message = format!("column `{}` has {} empty values", column.name(), array.null_count());
-                return Err(Error::new(Kind::Value, message));
+                return Err(Error::new(ErrorClass::Value, message));
             }
         }
         let rows = record.num_rows();
-        let flags = match found(Column::Flags) {
+        let flags = match found(TraceColumn::Flags) {
             Some(array) => from_arrow::<UInt16Type>(Some(array), 0),
             None => vec![0; rows].into(),
         };
         Ok(Self {
-            arrival: from_arrow::<Int64Type>(found(Column::Arrival), NO_TIME),
-            start: from_arrow::<Int64Type>(found(Column::Start), NO_TIME),
-            issue: from_arrow::<Int64Type>(found(Column::Issue), NO_TIME),
-            served: from_arrow::<Int64Type>(found(Column::Served), NO_TIME),
-            complete: from_arrow::<Int64Type>(found(Column::Complete), NO_TIME),
-            sector: from_arrow::<UInt64Type>(found(Column::Sector), 0),
-            sectors: from_arrow::<UInt32Type>(found(Column::Sectors), 0),
-            op: found(Column::Op).map_or_else(|| Ok(Vec::new().into()), ops_from_arrow)?,
+            arrival: from_arrow::<Int64Type>(found(TraceColumn::Arrival), NO_TIME),
+            start: from_arrow::<Int64Type>(found(TraceColumn::Start), NO_TIME),
+            issue: from_arrow::<Int64Type>(found(TraceColumn::Issue), NO_TIME),
+            served: from_arrow::<Int64Type>(found(TraceColumn::Served), NO_TIME),
+            complete: from_arrow::<Int64Type>(found(TraceColumn::Complete), NO_TIME),
+            sector: from_arrow::<UInt64Type>(found(TraceColumn::Sector), 0),
+            sectors: from_arrow::<UInt32Type>(found(TraceColumn::Sectors), 0),
+            op: found(TraceColumn::Op).map_or_else(|| Ok(Vec::new().into()), ops_from_arrow)?,
             flags,
-            pid: from_arrow::<Int32Type>(found(Column::Pid), NO_PID),
-            process: names_from_arrow(Column::Process, found(Column::Process), processes)?,
-            device: names_from_arrow(Column::Device, found(Column::Device), devices)?,
-            notes: Notes::from_arrow(record, before)?.map(Arc::new),
+            pid: from_arrow::<Int32Type>(found(TraceColumn::Pid), NO_PID),
+            process: names_from_arrow(TraceColumn::Process, found(TraceColumn::Process), processes)?,
+            device: names_from_arrow(TraceColumn::Device, found(TraceColumn::Device), devices)?,
+            notes: BatchNotes::from_arrow(record, before)?.map(Arc::new),
             processes: processes.shared().clone(),
             devices: devices.shared().clone(),
         })
@@ -126,11 +129,11 @@ impl Batch {
 
 #[allow(clippy::needless_pass_by_value)] // `map_err` hands it over.
 pub(crate) fn arrow_error(error: arrow_schema::ArrowError) -> Error {
-    Error::new(Kind::Syntax, error.to_string())
+    Error::new(ErrorClass::Syntax, error.to_string())
 }
 
 pub(crate) fn wrong_type(name: &str, found: &DataType) -> Error {
-    Error::new(Kind::Syntax, format!("column `{name}` is of type {found}"))
+    Error::new(ErrorClass::Syntax, format!("column `{name}` is of type {found}"))
         .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`")
 }
 
@@ -162,7 +165,7 @@ where
     }
 }
 
-fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &Names) -> Result<ArrayRef> {
+fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &NameTable) -> Result<ArrayRef> {
     let is_large = names.len() > rows.max(BATCH_ROWS);
     let (column, values) = if is_large { used(column, names) } else { (column.clone(), names.to_arrow()) };
     let keys = if column.is_empty() {
@@ -175,7 +178,7 @@ fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &Names) -> Res
 
 /// The names that a column refers to, in order of appearance, and the column with indices into them. Used if the table of all
 /// names of a trace is larger than the batch.
-fn used(column: &ScalarBuffer<u32>, names: &Names) -> (ScalarBuffer<u32>, StringArray) {
+fn used(column: &ScalarBuffer<u32>, names: &NameTable) -> (ScalarBuffer<u32>, StringArray) {
     let mut places: HashMap<u32, u32> = HashMap::new();
     let mut values = Vec::new();
     let place = |id: &u32| {
@@ -192,9 +195,9 @@ fn used(column: &ScalarBuffer<u32>, names: &Names) -> (ScalarBuffer<u32>, String
 }
 
 fn names_from_arrow(
-    column: Column,
+    column: TraceColumn,
     array: Option<&ArrayRef>,
-    names: &mut GrowingNames,
+    names: &mut GrowingNameTable,
 ) -> Result<ScalarBuffer<u32>> {
     let Some(dictionary) = array.and_then(|array| array.as_dictionary_opt::<UInt32Type>()) else {
         return Ok(Vec::new().into());
@@ -208,7 +211,7 @@ fn names_from_arrow(
         let name = if values.is_null(place) { "" } else { values.value(place) };
         if name.len() > MOST_NAME_BYTES {
             let problem = format!("is a name of {} bytes, more than {MOST_NAME_BYTES}", name.len());
-            return Err(Error::new(Kind::Value, problem).of_field(column.name(), 0, name.as_bytes()));
+            return Err(Error::new(ErrorClass::Value, problem).of_field(column.name(), 0, name.as_bytes()));
         }
         Ok(if names.names().get(NameId(key)) == Some(name) { key } else { names.intern(name).0 })
     };
@@ -243,7 +246,7 @@ fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
         .map(|value| {
             let value = value.unwrap_or("");
             Op::ALL.into_iter().find(|op| op.name() == value).map(|op| op as u8).ok_or_else(|| {
-                Error::new(Kind::Value, "is not an operation").of_field("op", 0, value.as_bytes())
+                Error::new(ErrorClass::Value, "is not an operation").of_field("op", 0, value.as_bytes())
             })
         })
         .collect::<Result<Vec<u8>>>()?;

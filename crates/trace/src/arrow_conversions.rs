@@ -19,10 +19,10 @@ use arrow_select::take::take;
 
 /// A row whose value cannot be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Misfit(pub usize);
+pub(crate) struct UnconvertibleRow(pub usize);
 
 /// Converts the column to `wanted`, a type of the schema; a column that already has this type is shared.
-pub(crate) fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Misfit> {
+pub(crate) fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, UnconvertibleRow> {
     if array.data_type() == wanted {
         return Ok(array.clone());
     }
@@ -36,11 +36,11 @@ pub(crate) fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef,
         DataType::Dictionary(key, _) if **key == DataType::UInt8 => names::<UInt8Type>(array),
         DataType::Dictionary(..) => names::<UInt32Type>(array),
         DataType::List(item) => lists(array, item),
-        _ => Err(Misfit(0)),
+        _ => Err(UnconvertibleRow(0)),
     }
 }
 
-fn integers<T: ArrowPrimitiveType>(array: &ArrayRef) -> Result<ArrayRef, Misfit>
+fn integers<T: ArrowPrimitiveType>(array: &ArrayRef) -> Result<ArrayRef, UnconvertibleRow>
 where
     T::Native: TryFrom<i128>,
 {
@@ -51,20 +51,20 @@ where
                 // The value stored for a null is undefined.
                 let valid = array.is_valid(row);
                 let value = if valid { i128::from(array.value(row)) } else { 0 };
-                T::Native::try_from(value).map_err(|_| Misfit(row))
+                T::Native::try_from(value).map_err(|_| UnconvertibleRow(row))
             };
             let values = (0..array.len()).map(value).collect::<Result<Vec<_>, _>>()?;
             Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), array.nulls().cloned())))
         }
-        _ => Err(Misfit(0)),
+        _ => Err(UnconvertibleRow(0)),
     }
 }
 
-fn names<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<ArrayRef, Misfit> {
+fn names<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<ArrayRef, UnconvertibleRow> {
     let mut out = StringDictionaryBuilder::<K>::new();
     for row in 0..array.len() {
-        match text(array, row).map_err(|_| Misfit(row))? {
-            Some(name) => drop(out.append(name).map_err(|_| Misfit(row))?),
+        match text(array, row).map_err(|_| UnconvertibleRow(row))? {
+            Some(name) => drop(out.append(name).map_err(|_| UnconvertibleRow(row))?),
             None => out.append_null(),
         }
     }
@@ -75,7 +75,7 @@ fn names<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<ArrayRef, Misfit
 ///
 /// # Errors
 /// If the column is not of text.
-fn text(array: &dyn Array, row: usize) -> Result<Option<&str>, Misfit> {
+fn text(array: &dyn Array, row: usize) -> Result<Option<&str>, UnconvertibleRow> {
     if array.is_null(row) {
         return Ok(None);
     }
@@ -84,18 +84,18 @@ fn text(array: &dyn Array, row: usize) -> Result<Option<&str>, Misfit> {
         DataType::LargeUtf8 => Ok(Some(array.as_string::<i64>().value(row))),
         DataType::Utf8View => Ok(Some(array.as_string_view().value(row))),
         DataType::Dictionary(..) => downcast_dictionary_array! {
-            array => text(array.values(), array.key(row).ok_or(Misfit(row))?),
-            _ => Err(Misfit(row)),
+            array => text(array.values(), array.key(row).ok_or(UnconvertibleRow(row))?),
+            _ => Err(UnconvertibleRow(row)),
         },
-        _ => Err(Misfit(row)),
+        _ => Err(UnconvertibleRow(row)),
     }
 }
 
 /// Returns the range of the items of a row's list.
-type Places<'a> = Box<dyn Fn(usize) -> Range<usize> + 'a>;
+type ItemRange<'a> = Box<dyn Fn(usize) -> Range<usize> + 'a>;
 
-fn lists(array: &ArrayRef, item: &Arc<Field>) -> Result<ArrayRef, Misfit> {
-    let (items, range): (&ArrayRef, Places<'_>) = match array.data_type() {
+fn lists(array: &ArrayRef, item: &Arc<Field>) -> Result<ArrayRef, UnconvertibleRow> {
+    let (items, range): (&ArrayRef, ItemRange<'_>) = match array.data_type() {
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
             let offsets = lists.value_offsets();
@@ -121,20 +121,20 @@ fn lists(array: &ArrayRef, item: &Arc<Field>) -> Result<ArrayRef, Misfit> {
             let (offsets, sizes) = (lists.value_offsets(), lists.value_sizes());
             (lists.values(), Box::new(|row| offsets[row] as usize..(offsets[row] + sizes[row]) as usize))
         }
-        _ => return Err(Misfit(0)),
+        _ => return Err(UnconvertibleRow(0)),
     };
     // The range stored for a null list is undefined.
     let ranges = (0..array.len()).map(|row| if array.is_null(row) { 0..0 } else { range(row) });
     let ranges: Vec<Range<usize>> = ranges.collect();
     let chosen: UInt64Array =
         ranges.iter().cloned().flatten().map(|place| place as u64).collect::<Vec<_>>().into();
-    let chosen = take(items, &chosen, None).map_err(|_| Misfit(0))?;
+    let chosen = take(items, &chosen, None).map_err(|_| UnconvertibleRow(0))?;
     let offsets = OffsetBuffer::from_lengths(ranges.iter().map(ExactSizeIterator::len));
-    let chosen = converted(&chosen, item.data_type()).map_err(|Misfit(place)| {
-        Misfit(offsets.iter().rposition(|from| *from as usize <= place).unwrap_or(0))
+    let chosen = converted(&chosen, item.data_type()).map_err(|UnconvertibleRow(place)| {
+        UnconvertibleRow(offsets.iter().rposition(|from| *from as usize <= place).unwrap_or(0))
     })?;
     let nulls: Option<NullBuffer> = array.nulls().cloned();
     ListArray::try_new(item.clone(), offsets, chosen, nulls)
         .map(|lists| Arc::new(lists) as ArrayRef)
-        .map_err(|_| Misfit(0))
+        .map_err(|_| UnconvertibleRow(0))
 }

@@ -1,6 +1,6 @@
 //! Reads a trace from Arrow record batches in memory, which another library provides.
 //!
-//! Columns are those of [`Column`]; text may be plain, large, a view or a dictionary, and integers of any width that hold the
+//! Columns are those of [`TraceColumn`]; text may be plain, large, a view or a dictionary, and integers of any width that hold the
 //! values. Other columns are left out and named in the note of the header. Values of the types in [`Batch::schema`] are shared,
 //! not copied.
 
@@ -12,18 +12,18 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchReader, UInt8Array};
 use arrow_schema::{DataType, Schema};
-use emmclab_base::{Error, Kind, Op, Request, Result};
+use emmclab_base::{Error, ErrorClass, Op, Request, Result};
 
-use crate::arrow_conversions::{Misfit, converted};
+use crate::arrow_conversions::{UnconvertibleRow, converted};
 use crate::batch::{BATCH_ROWS, Batch};
-use crate::columns::Column;
-use crate::formats::{ReadOptions, Times, UnitGuard};
-use crate::header::{Header, Recognised};
+use crate::columns::TraceColumn;
+use crate::formats::{FormatTimes, ReadOptions, UnitGuard};
+use crate::header::{RecognisedFormat, TraceHeader};
 use crate::ledger::Ledger;
-use crate::names::{GrowingNames, Names};
+use crate::name_table::{GrowingNameTable, NameTable};
 use crate::reader::TraceReader;
-use crate::recorded::Recorded;
-use crate::source::{Progress, Source};
+use crate::recorded_features::RecordedFeatures;
+use crate::source::{ReadProgress, TraceSource};
 
 /// The format name in headers of traces from Arrow; no file has this format.
 const FORMAT: &str = "arrow";
@@ -34,14 +34,14 @@ impl TraceReader {
     /// A trace from record batches, whose rows must be in order of arrival; `name` is used in the header and in errors.
     ///
     /// # Errors
-    /// [`Kind::Syntax`] if a column is missing or of a type that cannot hold its values.
+    /// [`ErrorClass::Syntax`] if a column is missing or of a type that cannot hold its values.
     pub fn of_arrow(records: Box<dyn RecordBatchReader + Send>, name: &str) -> Result<Self> {
         let path = Path::new(name);
         let source = ArrowSource::new(records, name).map_err(|error| error.in_file(path))?;
-        let guard = UnitGuard::new(Times::Stored, &ReadOptions::default())?;
-        let recognised = Recognised { format: FORMAT, by: "its columns" };
+        let guard = UnitGuard::new(FormatTimes::Stored, &ReadOptions::default())?;
+        let recognised = RecognisedFormat { format: FORMAT, by: "its columns" };
         let options = ReadOptions::default();
-        Ok(Self::of_source(path, Box::new(source), guard, (recognised, Recorded::NONE), &options))
+        Ok(Self::of_source(path, Box::new(source), guard, (recognised, RecordedFeatures::NONE), &options))
     }
 }
 
@@ -49,9 +49,9 @@ struct ArrowSource {
     records: Box<dyn RecordBatchReader + Send>,
     /// Parts of the last record batch that have not been returned yet.
     parts: VecDeque<RecordBatch>,
-    header: Header,
-    processes: GrowingNames,
-    devices: GrowingNames,
+    header: TraceHeader,
+    processes: GrowingNameTable,
+    devices: GrowingNameTable,
     last_arrival: i64,
     rows: u64,
     /// Rows with block notes that were returned as requests without them.
@@ -61,24 +61,24 @@ struct ArrowSource {
 impl ArrowSource {
     fn new(records: Box<dyn RecordBatchReader + Send>, name: &str) -> Result<Self> {
         let left_out = check_columns(&records.schema())?;
-        let header = Header {
+        let header = TraceHeader {
             source: name.to_owned(),
             format: FORMAT.to_owned(),
             clock: "relative".to_owned(),
             block_notes: records
                 .schema()
-                .field_with_name(Column::Role.name())
+                .field_with_name(TraceColumn::Role.name())
                 .ok()
-                .map(|_| Header::EXT4.to_owned()),
+                .map(|_| TraceHeader::EXT4.to_owned()),
             note: (!left_out.is_empty()).then(|| format!("columns left out: {}", left_out.join(", "))),
-            ..Header::default()
+            ..TraceHeader::default()
         };
         Ok(Self {
             records,
             parts: VecDeque::new(),
             header,
-            processes: GrowingNames::default(),
-            devices: GrowingNames::default(),
+            processes: GrowingNameTable::default(),
+            devices: GrowingNameTable::default(),
             last_arrival: i64::MIN,
             rows: 0,
             notes_left_out: 0,
@@ -91,7 +91,7 @@ impl ArrowSource {
                 break part;
             }
             let Some(record) = self.records.next() else { return Ok(None) };
-            let record = record.map_err(|error| Error::new(Kind::Syntax, error.to_string()))?;
+            let record = record.map_err(|error| Error::new(ErrorClass::Syntax, error.to_string()))?;
             let rows = record.num_rows();
             let starts = (0..rows).step_by(BATCH_ROWS);
             self.parts.extend(starts.map(|at| record.slice(at, BATCH_ROWS.min(rows - at))));
@@ -120,13 +120,14 @@ fn descent(arrivals: &[i64], last: i64) -> Option<usize> {
 /// Checks that each column of the schema can be read; returns the names of columns that a trace does not have.
 fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     let names = || schema.fields().iter().map(|field| field.name().as_str());
-    let unknown: Vec<&str> =
-        names().filter(|name| Column::by_name(name).is_none() && !name.starts_with(PANDAS_INDEX)).collect();
-    for column in Column::ALL {
+    let unknown: Vec<&str> = names()
+        .filter(|name| TraceColumn::by_name(name).is_none() && !name.starts_with(PANDAS_INDEX))
+        .collect();
+    for column in TraceColumn::ALL {
         let Ok(field) = schema.field_with_name(column.name()) else {
             if let Some(near) = unknown.iter().find(|name| is_meant(name, column)) {
                 return Err(Error::new(
-                    Kind::Syntax,
+                    ErrorClass::Syntax,
                     format!("is not a column of a trace; `{}` is", column.name()),
                 )
                 .in_field(near)
@@ -136,17 +137,17 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
                 continue;
             }
             let there: Vec<&str> = names().collect();
-            return Err(Error::new(Kind::Syntax, "this column is missing").in_field(column.name()).hint(
-                format!(
+            return Err(Error::new(ErrorClass::Syntax, "this column is missing")
+                .in_field(column.name())
+                .hint(format!(
                     "give {}; needed are arrival_ns, sector, sectors and op, and these are there: {}",
                     meaning(column),
                     there.join(", ")
-                ),
-            ));
+                )));
         };
         if !takes(column, field.data_type()) {
             let found = field.data_type().to_string();
-            return Err(Error::new(Kind::Syntax, "is a type that this column cannot have")
+            return Err(Error::new(ErrorClass::Syntax, "is a type that this column cannot have")
                 .of_field(column.name(), 0, found.as_bytes())
                 .hint(format!("give {}", meaning(column))));
         }
@@ -155,7 +156,7 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
 }
 
 /// Whether an unknown name is likely this column's name without its unit, or with another unit.
-fn is_meant(name: &str, column: Column) -> bool {
+fn is_meant(name: &str, column: TraceColumn) -> bool {
     let word = column.name().trim_end_matches("_ns");
     let name = name.to_ascii_lowercase();
     name == word
@@ -164,7 +165,7 @@ fn is_meant(name: &str, column: Column) -> bool {
 }
 
 /// The type of a column, for hints.
-fn meaning(column: Column) -> String {
+fn meaning(column: TraceColumn) -> String {
     let kind = match (column.of_notes(), is_text(&item(&column.data_type()))) {
         (false, true) => "text",
         (false, false) => "whole numbers",
@@ -184,9 +185,9 @@ fn is_text(found: &DataType) -> bool {
 }
 
 /// Whether values of this type can be converted to those of the column. Floating-point numbers cannot: they round nanoseconds.
-fn takes(column: Column, found: &DataType) -> bool {
+fn takes(column: TraceColumn, found: &DataType) -> bool {
     // A column of nulls alone has no type of its own.
-    let empty = column.optional() && column != Column::Flags && *found == DataType::Null;
+    let empty = column.optional() && column != TraceColumn::Flags && *found == DataType::Null;
     let is_list = *found != item(found);
     let fits = |wanted: &DataType, found: &DataType| {
         // The item type of lists that are all empty.
@@ -213,16 +214,16 @@ fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Err
     let wanted = Batch::schema(true);
     let mut fields = Vec::new();
     let mut columns: Vec<ArrayRef> = Vec::new();
-    for column in Column::ALL {
+    for column in TraceColumn::ALL {
         let Some(array) = record.column_by_name(column.name()) else { continue };
-        let needed = !column.optional() || column == Column::Flags;
+        let needed = !column.optional() || column == TraceColumn::Flags;
         let nulls = if needed { array.null_count() } else { 0 };
         if let Some(row) = (0..array.len()).find(|row| nulls > 0 && array.is_null(*row)) {
-            let error = Error::new(Kind::Value, "has no value here").in_field(column.name());
+            let error = Error::new(ErrorClass::Value, "has no value here").in_field(column.name());
             return Err((row, error.hint("fill in the missing values, or drop these rows")));
         }
         let array = match column {
-            Column::Op => operations(array)?,
+            TraceColumn::Op => operations(array)?,
             column => cast(array, column)?,
         };
         fields.push(wanted.field(column as usize).clone());
@@ -232,13 +233,13 @@ fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Err
 }
 
 fn refused(error: &arrow_schema::ArrowError) -> Error {
-    Error::new(Kind::Value, error.to_string())
+    Error::new(ErrorClass::Value, error.to_string())
 }
 
-fn cast(array: &ArrayRef, column: Column) -> std::result::Result<ArrayRef, (usize, Error)> {
+fn cast(array: &ArrayRef, column: TraceColumn) -> std::result::Result<ArrayRef, (usize, Error)> {
     let wanted = column.data_type();
-    converted(array, &wanted).map_err(|Misfit(row)| {
-        let error = Error::new(Kind::Value, format!("holds a value that is not of type {wanted}"));
+    converted(array, &wanted).map_err(|UnconvertibleRow(row)| {
+        let error = Error::new(ErrorClass::Value, format!("holds a value that is not of type {wanted}"));
         (row, error.in_field(column.name()).hint(format!("give {}", meaning(column))))
     })
 }
@@ -250,7 +251,7 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
         named.as_dictionary_opt::<UInt32Type>(),
         named.as_dictionary_opt::<UInt32Type>().and_then(|named| named.values().as_string_opt::<i32>()),
     ) else {
-        return Err((0, Error::new(Kind::Syntax, "is not text").in_field("op")));
+        return Err((0, Error::new(ErrorClass::Syntax, "is not text").in_field("op")));
     };
     let code = |key: u32| {
         let name = values.value(key as usize);
@@ -261,7 +262,7 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
     let codes = keys.iter().enumerate().map(|(row, key)| {
         codes[*key as usize].ok_or_else(|| {
             let names = Op::ALL.map(Op::name).join(", ");
-            let error = Error::new(Kind::Value, "is not an operation");
+            let error = Error::new(ErrorClass::Value, "is not an operation");
             (
                 row,
                 error
@@ -279,10 +280,10 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
 fn cast_names(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
     let by_number = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
     converted(array, &by_number)
-        .map_err(|Misfit(row)| (row, Error::new(Kind::Syntax, "is not text").in_field("op")))
+        .map_err(|UnconvertibleRow(row)| (row, Error::new(ErrorClass::Syntax, "is not text").in_field("op")))
 }
 
-impl Source for ArrowSource {
+impl TraceSource for ArrowSource {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let batch = self.next()?;
         self.notes_left_out += batch.as_ref().map_or(0, Batch::rows_with_notes);
@@ -294,7 +295,7 @@ impl Source for ArrowSource {
         Some(self.next())
     }
 
-    fn names(&self) -> (&Names, &Names) {
+    fn names(&self) -> (&NameTable, &NameTable) {
         (self.processes.names(), self.devices.names())
     }
 
@@ -302,11 +303,11 @@ impl Source for ArrowSource {
         Ledger { seen: self.rows, kept: self.rows, notes_left_out: self.notes_left_out, ..Ledger::default() }
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         self.header.clone()
     }
 
-    fn progress(&self) -> Progress {
-        Progress::default()
+    fn progress(&self) -> ReadProgress {
+        ReadProgress::default()
     }
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use emmclab_base::{Error, Result, open_pipe, wait_writable};
 use tempfile::NamedTempFile;
 
-use crate::aside;
-use crate::compression::{Compression, Encoder};
+use crate::compression::{CompressingWriter, OutputCompression};
+use crate::temporary_file;
 
 /// A temporary file that [`AtomicFile::commit`] syncs and renames to its place; without a commit it is deleted when dropped.
 /// `/dev/null`, a pipe and anything else that is not a regular file is written directly. A new file has the permissions of the
@@ -19,20 +19,20 @@ pub struct AtomicFile {
     path: PathBuf,
     /// The target of a symbolic link.
     target: PathBuf,
-    out: Encoder<BufWriter<Out>>,
+    out: CompressingWriter<BufWriter<OutputTarget>>,
 }
 
-enum Out {
+enum OutputTarget {
     Aside(NamedTempFile),
     Straight(File),
 }
 
-impl Write for Out {
+impl Write for OutputTarget {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             // `tempfile` is bypassed, because its errors contain the path of the temporary file.
-            Out::Aside(file) => file.as_file_mut().write(bytes),
-            Out::Straight(file) => {
+            OutputTarget::Aside(file) => file.as_file_mut().write(bytes),
+            OutputTarget::Straight(file) => {
                 wait_writable(file)?;
                 file.write(bytes)
             }
@@ -41,8 +41,8 @@ impl Write for Out {
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Out::Aside(file) => file.flush(),
-            Out::Straight(file) => file.flush(),
+            OutputTarget::Aside(file) => file.flush(),
+            OutputTarget::Straight(file) => file.flush(),
         }
     }
 }
@@ -60,20 +60,21 @@ impl AtomicFile {
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let there = path.metadata().ok();
         let out = if there.as_ref().is_some_and(|there| !there.is_file()) {
-            open_pipe(path).map(Out::Straight)
+            open_pipe(path).map(OutputTarget::Straight)
         } else {
             let folder = match target.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
             // The new file is private until it has the permissions of the replaced file.
-            aside::create(folder, if there.is_some() { 0o600 } else { 0o666 }).map(Out::Aside)
+            temporary_file::create(folder, if there.is_some() { 0o600 } else { 0o666 })
+                .map(OutputTarget::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
         Ok(Self {
             path: path.to_owned(),
             target,
-            out: Encoder::Plain(BufWriter::with_capacity(1 << 18, out)),
+            out: CompressingWriter::Plain(BufWriter::with_capacity(1 << 18, out)),
         })
     }
 
@@ -84,7 +85,10 @@ impl AtomicFile {
     pub fn stdout() -> Result<Self> {
         let path = PathBuf::from("standard output");
         let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| Error::io(&path, error))?;
-        let out = Encoder::Plain(BufWriter::with_capacity(1 << 18, Out::Straight(File::from(out))));
+        let out = CompressingWriter::Plain(BufWriter::with_capacity(
+            1 << 18,
+            OutputTarget::Straight(File::from(out)),
+        ));
         Ok(Self { target: path.clone(), path, out })
     }
 
@@ -92,9 +96,9 @@ impl AtomicFile {
     ///
     /// # Errors
     /// If the encoder cannot start.
-    pub fn compressed(self, compression: Option<Compression>) -> Result<Self> {
+    pub fn compressed(self, compression: Option<OutputCompression>) -> Result<Self> {
         let Self { path, target, out } = self;
-        let encoded = out.finish().and_then(|out| Encoder::new(out, compression));
+        let encoded = out.finish().and_then(|out| CompressingWriter::new(out, compression));
         match encoded {
             Ok(out) => Ok(Self { path, target, out }),
             Err(error) => Err(Error::io(&path, error)),
@@ -114,7 +118,7 @@ impl AtomicFile {
         let path = self.path;
         let out = self.out.finish().map_err(|error| Error::io(&path, error))?;
         let out = out.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
-        let Out::Aside(temp) = out else { return Ok(()) };
+        let OutputTarget::Aside(temp) = out else { return Ok(()) };
         keep_permissions(&self.target, temp.as_file()).map_err(|error| Error::io(&path, error))?;
         temp.as_file().sync_all().map_err(|error| Error::io(&path, error))?;
         temp.persist(&self.target).map_err(|error| Error::io(&path, error.error))?;
@@ -186,7 +190,7 @@ mod tests {
             std::fs::set_permissions(&path, Permissions::from_mode(old)).unwrap();
             let file = AtomicFile::create(&path).unwrap();
             let aside = std::fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
-            let aside = aside.filter(|path| path.to_string_lossy().contains(aside::ASIDE_PREFIX));
+            let aside = aside.filter(|path| path.to_string_lossy().contains(temporary_file::ASIDE_PREFIX));
             assert_eq!(aside.map(|path| mode(&path) & 0o077).max(), Some(0), "private until it is in place");
             file.commit().unwrap();
             assert_eq!(mode(&path), old);
@@ -196,11 +200,11 @@ mod tests {
     #[test]
     fn a_refused_write_names_no_temporary_path() {
         let folder = tempfile::tempdir().unwrap();
-        let file = aside::create(folder.path(), 0o600).unwrap();
+        let file = temporary_file::create(folder.path(), 0o600).unwrap();
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let mut out = Out::Aside(NamedTempFile::from_parts(full, file.into_temp_path()));
+        let mut out = OutputTarget::Aside(NamedTempFile::from_parts(full, file.into_temp_path()));
         let said = out.write(b"text").unwrap_err().to_string();
-        assert!(!said.contains(aside::ASIDE_PREFIX), "{said}");
+        assert!(!said.contains(temporary_file::ASIDE_PREFIX), "{said}");
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use arrow_buffer::ScalarBuffer;
 use emmclab_base::{BlockNote, Request};
 
+use crate::batch_notes::BatchNotes;
+use crate::batch_rows::{BatchRows, RequestIter};
 use crate::columns::each_column;
-use crate::names::Names;
-use crate::notes::Notes;
-use crate::rows::{Requests, Rows};
+use crate::name_table::NameTable;
 
 /// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and so that
 /// the allocator reuses the memory of a finished batch for the next.
@@ -28,18 +28,18 @@ macro_rules! batch {
             $(pub(crate) $field: ScalarBuffer<$type>,)*
             $(pub(crate) $some: ScalarBuffer<$some_type>,)*
             /// `None` in a trace without notes.
-            pub(crate) notes: Option<Arc<Notes>>,
-            pub(crate) processes: Arc<Names>,
-            pub(crate) devices: Arc<Names>,
+            pub(crate) notes: Option<Arc<BatchNotes>>,
+            pub(crate) processes: Arc<NameTable>,
+            pub(crate) devices: Arc<NameTable>,
         }
 
         impl Batch {
             /// The columns as slices. Always inlined, so that the compiler knows in a loop that they have equal lengths.
             #[inline(always)]
-            pub(crate) fn rows(&self) -> Rows<'_> {
+            pub(crate) fn rows(&self) -> BatchRows<'_> {
                 // Equal lengths, so that an index is checked only once for all columns that are always present.
                 let rows = self.arrival.len();
-                Rows { $($field: &self.$field[..rows],)* $($some: &self.$some,)* }
+                BatchRows { $($field: &self.$field[..rows],)* $($some: &self.$some,)* }
             }
         }
     };
@@ -73,14 +73,14 @@ impl Batch {
 
     /// The requests in order.
     #[inline]
-    pub fn iter(&self) -> Requests<'_> {
+    pub fn iter(&self) -> RequestIter<'_> {
         self.rows().iter()
     }
 
     /// The requests in these rows, in order. Panics if there are no such rows.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a loop then knows that the columns are of one length")]
-    pub fn range(&self, rows: Range<usize>) -> Requests<'_> {
+    pub fn range(&self, rows: Range<usize>) -> RequestIter<'_> {
         self.rows().range(rows)
     }
 
@@ -128,31 +128,31 @@ impl Batch {
     }
 
     /// Names of processes; [`Request::process`] is an id in this table.
-    pub fn processes(&self) -> &Names {
+    pub fn processes(&self) -> &NameTable {
         &self.processes
     }
 
     /// Names of devices; [`Request::device`] is an id in this table.
-    pub fn devices(&self) -> &Names {
+    pub fn devices(&self) -> &NameTable {
         &self.devices
     }
 
     /// The same to share: for a batch with the same names.
-    pub fn processes_shared(&self) -> &Arc<Names> {
+    pub fn processes_shared(&self) -> &Arc<NameTable> {
         &self.processes
     }
 
     /// The same to share: for a batch with the same names.
-    pub fn devices_shared(&self) -> &Arc<Names> {
+    pub fn devices_shared(&self) -> &Arc<NameTable> {
         &self.devices
     }
 }
 
 impl<'a> IntoIterator for &'a Batch {
     type Item = Request;
-    type IntoIter = Requests<'a>;
+    type IntoIter = RequestIter<'a>;
 
-    fn into_iter(self) -> Requests<'a> {
+    fn into_iter(self) -> RequestIter<'a> {
         self.iter()
     }
 }

@@ -1,12 +1,12 @@
 //! Checks of a batch from a file: rows out of order, and rows that are not valid requests.
 
-use emmclab_base::{Error, Kind, Op, Request, Result};
+use emmclab_base::{Error, ErrorClass, Op, Request, Result};
 
 use crate::batch::Batch;
-use crate::columns::Column;
+use crate::batch_notes;
+use crate::batch_rows::NO_TIME;
+use crate::columns::TraceColumn;
 use crate::formats::FARTHEST_NS;
-use crate::notes;
-use crate::rows::NO_TIME;
 
 impl Batch {
     /// Checks that arrivals do not decrease, also from `last`, the last arrival before the batch; updates `last`.
@@ -22,7 +22,7 @@ impl Batch {
             return Ok(());
         }
         Err(Error::new(
-            Kind::Order,
+            ErrorClass::Order,
             "a request is out of order: it arrives before the request in front of it",
         )
         .of_field("arrival_ns", 1, b"")
@@ -61,16 +61,16 @@ impl Batch {
 
     fn fault(&self, row: usize) -> Option<Error> {
         let request = self.get(row);
-        fault(&request).or_else(|| notes::fault(&request, self.notes(row)))
+        fault(&request).or_else(|| batch_notes::fault(&request, self.notes(row)))
     }
 }
 
 /// The first fault of a row, except those of its notes.
 fn fault(request: &Request) -> Option<Error> {
     if request.sectors == 0 && request.op != Op::Flush {
-        return Some(Error::new(Kind::Value, "is a request without data").of_field(
-            Column::Sectors.name(),
-            Column::Sectors as u64 + 1,
+        return Some(Error::new(ErrorClass::Value, "is a request without data").of_field(
+            TraceColumn::Sectors.name(),
+            TraceColumn::Sectors as u64 + 1,
             b"0",
         ));
     }
@@ -81,7 +81,7 @@ fn fault(request: &Request) -> Option<Error> {
         .map(|time| if time == request.arrival { ("arrival", time) } else { ("complete", time) });
     let is_far = far.is_some();
     let (name, time) = far.or_else(|| request.early_time())?;
-    let column = Column::ALL.into_iter().zip(1..).find(|(column, _)| column.name().starts_with(name));
+    let column = TraceColumn::ALL.into_iter().zip(1..).find(|(column, _)| column.name().starts_with(name));
     let (name, at) = column.map_or((name, 0), |(column, at)| (column.name(), at));
     let value = time.0.to_string();
     let problem = if is_far {
@@ -89,5 +89,5 @@ fn fault(request: &Request) -> Option<Error> {
     } else {
         "is earlier than the time before it"
     };
-    Some(Error::new(Kind::Value, problem).of_field(name, at, value.as_bytes()))
+    Some(Error::new(ErrorClass::Value, problem).of_field(name, at, value.as_bytes()))
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use emmclab_base::{BlockNote, Request};
 
 use crate::batch::Batch;
+use crate::batch_notes::{BatchNotes, fault};
+use crate::batch_rows::{BatchRows, NO_NAME, NO_PID, NO_TIME};
 use crate::columns::each_column;
-use crate::names::Names;
-use crate::notes::{Notes, fault};
-use crate::rows::{NO_NAME, NO_PID, NO_TIME, Rows};
+use crate::name_table::NameTable;
 
 /// Appends to a column that stays empty until its first value; `rows` is the number of rows before this one.
 #[inline]
@@ -56,7 +56,7 @@ macro_rules! builder {
             $($field: Vec<$type>,)*
             $($some: Vec<$some_type>,)*
             /// `None` until the first note, unless the trace is known to have notes.
-            notes: Option<Notes>,
+            notes: Option<BatchNotes>,
             /// Whether the trace has notes.
             noted: bool,
         }
@@ -84,16 +84,16 @@ macro_rules! builder {
             }
 
             /// The rows from `from` to the end.
-            pub(crate) fn rows(&self, from: usize) -> Rows<'_> {
-                Rows { $($field: since(&self.$field, from),)* $($some: since(&self.$some, from),)* }
+            pub(crate) fn rows(&self, from: usize) -> BatchRows<'_> {
+                BatchRows { $($field: since(&self.$field, from),)* $($some: since(&self.$some, from),)* }
             }
 
             /// Returns the collected requests as a batch and empties the builder. An optional column is filled up with missing
             /// values when its first value arrives.
             #[must_use]
-            pub fn finish(&mut self, processes: &Arc<Names>, devices: &Arc<Names>) -> Batch {
+            pub fn finish(&mut self, processes: &Arc<NameTable>, devices: &Arc<NameTable>) -> Batch {
                 // The next batch is expected to have the same length and columns.
-                let notes = self.noted.then(Notes::default);
+                let notes = self.noted.then(BatchNotes::default);
                 let next = Self {
                     $($field: Vec::with_capacity(self.$field.len()),)*
                     $($some: Vec::with_capacity(self.$some.len()),)*
@@ -118,7 +118,7 @@ each_column!(builder);
 impl BatchBuilder {
     /// An empty builder. If `noted`, the trace has block notes, and each batch is marked so, even if its requests have none.
     pub fn of_noted(noted: bool) -> Self {
-        Self { notes: noted.then(Notes::default), noted, ..Self::default() }
+        Self { notes: noted.then(BatchNotes::default), noted, ..Self::default() }
     }
 
     /// Adds a request with its block notes. They cover it from its first sector on; empty if they are not known.

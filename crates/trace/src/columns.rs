@@ -5,7 +5,7 @@ use arrow_schema::DataType;
 /// A column of a trace, in the order of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Column {
+pub enum TraceColumn {
     /// Time at which the request was generated.
     Arrival,
     /// Time at which the driver fetched the request.
@@ -42,91 +42,91 @@ pub enum Column {
     Transaction,
 }
 
-impl Column {
+impl TraceColumn {
     /// All columns, in the order of the schema.
-    pub const ALL: [Column; 17] = [
-        Column::Arrival,
-        Column::Start,
-        Column::Issue,
-        Column::Served,
-        Column::Complete,
-        Column::Sector,
-        Column::Sectors,
-        Column::Op,
-        Column::Flags,
-        Column::Pid,
-        Column::Process,
-        Column::Device,
-        Column::Role,
-        Column::RoleSectors,
-        Column::HomeSector,
-        Column::ChangedSectors,
-        Column::Transaction,
+    pub const ALL: [TraceColumn; 17] = [
+        TraceColumn::Arrival,
+        TraceColumn::Start,
+        TraceColumn::Issue,
+        TraceColumn::Served,
+        TraceColumn::Complete,
+        TraceColumn::Sector,
+        TraceColumn::Sectors,
+        TraceColumn::Op,
+        TraceColumn::Flags,
+        TraceColumn::Pid,
+        TraceColumn::Process,
+        TraceColumn::Device,
+        TraceColumn::Role,
+        TraceColumn::RoleSectors,
+        TraceColumn::HomeSector,
+        TraceColumn::ChangedSectors,
+        TraceColumn::Transaction,
     ];
 
     /// The name of the column in Parquet, CSV, Python and `--columns`.
     pub const fn name(self) -> &'static str {
         match self {
-            Column::Arrival => "arrival_ns",
-            Column::Start => "start_ns",
-            Column::Issue => "issue_ns",
-            Column::Served => "served_ns",
-            Column::Complete => "complete_ns",
-            Column::Sector => "sector",
-            Column::Sectors => "sectors",
-            Column::Op => "op",
-            Column::Flags => "flags",
-            Column::Pid => "pid",
-            Column::Process => "process",
-            Column::Device => "device",
-            Column::Role => "role",
-            Column::RoleSectors => "role_sectors",
-            Column::HomeSector => "home_sector",
-            Column::ChangedSectors => "changed_sectors",
-            Column::Transaction => "transaction",
+            TraceColumn::Arrival => "arrival_ns",
+            TraceColumn::Start => "start_ns",
+            TraceColumn::Issue => "issue_ns",
+            TraceColumn::Served => "served_ns",
+            TraceColumn::Complete => "complete_ns",
+            TraceColumn::Sector => "sector",
+            TraceColumn::Sectors => "sectors",
+            TraceColumn::Op => "op",
+            TraceColumn::Flags => "flags",
+            TraceColumn::Pid => "pid",
+            TraceColumn::Process => "process",
+            TraceColumn::Device => "device",
+            TraceColumn::Role => "role",
+            TraceColumn::RoleSectors => "role_sectors",
+            TraceColumn::HomeSector => "home_sector",
+            TraceColumn::ChangedSectors => "changed_sectors",
+            TraceColumn::Transaction => "transaction",
         }
     }
 
     /// The column of this name; `None` if there is none.
-    pub fn by_name(name: &str) -> Option<Column> {
-        Column::ALL.into_iter().find(|column| column.name() == name)
+    pub fn by_name(name: &str) -> Option<TraceColumn> {
+        TraceColumn::ALL.into_iter().find(|column| column.name() == name)
     }
 
     /// Whether a request may have no value in it. A file without an optional column is read as if all values were missing.
     pub const fn optional(self) -> bool {
-        !matches!(self, Column::Arrival | Column::Sector | Column::Sectors | Column::Op)
+        !matches!(self, TraceColumn::Arrival | TraceColumn::Sector | TraceColumn::Sectors | TraceColumn::Op)
     }
 
     /// The columns of requests, without those of block notes.
-    pub const OF_REQUEST: &[Column] = Column::ALL.split_at(Column::Role as usize).0;
+    pub const OF_REQUEST: &[TraceColumn] = TraceColumn::ALL.split_at(TraceColumn::Role as usize).0;
 
     /// All optional columns.
-    pub const ALL_OPTIONAL: [Column; 13] = [
-        Column::Start,
-        Column::Issue,
-        Column::Served,
-        Column::Complete,
-        Column::Flags,
-        Column::Pid,
-        Column::Process,
-        Column::Device,
-        Column::Role,
-        Column::RoleSectors,
-        Column::HomeSector,
-        Column::ChangedSectors,
-        Column::Transaction,
+    pub const ALL_OPTIONAL: [TraceColumn; 13] = [
+        TraceColumn::Start,
+        TraceColumn::Issue,
+        TraceColumn::Served,
+        TraceColumn::Complete,
+        TraceColumn::Flags,
+        TraceColumn::Pid,
+        TraceColumn::Process,
+        TraceColumn::Device,
+        TraceColumn::Role,
+        TraceColumn::RoleSectors,
+        TraceColumn::HomeSector,
+        TraceColumn::ChangedSectors,
+        TraceColumn::Transaction,
     ];
 
     /// The optional columns that a recording of kernel events can fill: all except those of block notes.
-    pub const OF_EVENTS: &[Column] = Column::ALL_OPTIONAL.split_at(8).0;
+    pub const OF_EVENTS: &[TraceColumn] = TraceColumn::ALL_OPTIONAL.split_at(8).0;
 
     /// The columns of block notes. Each value is a list with an entry for each note of the request. A trace without notes has
     /// none of these columns.
-    pub const OF_NOTES: &[Column] = Column::ALL.split_at(Column::Role as usize).1;
+    pub const OF_NOTES: &[TraceColumn] = TraceColumn::ALL.split_at(TraceColumn::Role as usize).1;
 
-    /// Whether it is one of [`Column::OF_NOTES`].
+    /// Whether it is one of [`TraceColumn::OF_NOTES`].
     pub const fn of_notes(self) -> bool {
-        self as usize >= Column::Role as usize
+        self as usize >= TraceColumn::Role as usize
     }
 
     /// The Arrow type.
@@ -134,78 +134,82 @@ impl Column {
         let text = |key| DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8));
         let list = |item| DataType::new_list(item, true);
         match self {
-            Column::Arrival | Column::Start | Column::Issue | Column::Served | Column::Complete => {
-                DataType::Int64
-            }
-            Column::Sector => DataType::UInt64,
-            Column::Sectors => DataType::UInt32,
-            Column::Op => text(DataType::UInt8),
-            Column::Flags => DataType::UInt16,
-            Column::Pid => DataType::Int32,
-            Column::Process | Column::Device => text(DataType::UInt32),
-            Column::Role => list(text(DataType::UInt8)),
-            Column::RoleSectors | Column::Transaction => list(DataType::UInt32),
-            Column::HomeSector => list(DataType::UInt64),
-            Column::ChangedSectors => list(DataType::UInt16),
+            TraceColumn::Arrival
+            | TraceColumn::Start
+            | TraceColumn::Issue
+            | TraceColumn::Served
+            | TraceColumn::Complete => DataType::Int64,
+            TraceColumn::Sector => DataType::UInt64,
+            TraceColumn::Sectors => DataType::UInt32,
+            TraceColumn::Op => text(DataType::UInt8),
+            TraceColumn::Flags => DataType::UInt16,
+            TraceColumn::Pid => DataType::Int32,
+            TraceColumn::Process | TraceColumn::Device => text(DataType::UInt32),
+            TraceColumn::Role => list(text(DataType::UInt8)),
+            TraceColumn::RoleSectors | TraceColumn::Transaction => list(DataType::UInt32),
+            TraceColumn::HomeSector => list(DataType::UInt64),
+            TraceColumn::ChangedSectors => list(DataType::UInt16),
         }
     }
 
     /// The unit of the values; empty if they have none.
     pub const fn unit(self) -> &'static str {
         match self {
-            Column::Arrival | Column::Start | Column::Issue | Column::Served | Column::Complete => {
-                "ns on the trace's clock"
-            }
-            Column::Sector
-            | Column::Sectors
-            | Column::RoleSectors
-            | Column::HomeSector
-            | Column::ChangedSectors => "sectors of 512 bytes",
-            Column::Op
-            | Column::Flags
-            | Column::Pid
-            | Column::Process
-            | Column::Device
-            | Column::Role
-            | Column::Transaction => "",
+            TraceColumn::Arrival
+            | TraceColumn::Start
+            | TraceColumn::Issue
+            | TraceColumn::Served
+            | TraceColumn::Complete => "ns on the trace's clock",
+            TraceColumn::Sector
+            | TraceColumn::Sectors
+            | TraceColumn::RoleSectors
+            | TraceColumn::HomeSector
+            | TraceColumn::ChangedSectors => "sectors of 512 bytes",
+            TraceColumn::Op
+            | TraceColumn::Flags
+            | TraceColumn::Pid
+            | TraceColumn::Process
+            | TraceColumn::Device
+            | TraceColumn::Role
+            | TraceColumn::Transaction => "",
         }
     }
 
     /// The meaning of the values.
     pub const fn about(self) -> &'static str {
         match self {
-            Column::Arrival => {
+            TraceColumn::Arrival => {
                 "when the request was generated and put into the queue; rows are in this order"
             }
-            Column::Start => "when the driver fetched it and began to process it",
-            Column::Issue => "when it was submitted to the device",
-            Column::Served => {
+            TraceColumn::Start => "when the driver fetched it and began to process it",
+            TraceColumn::Issue => "when it was submitted to the device",
+            TraceColumn::Served => {
                 "when the driver saw the end of its command at the device: from issue to here is the service time of the device"
             }
-            Column::Complete => "when the device had finished it",
-            Column::Sector => "first sector, from the start of the device",
-            Column::Sectors => "length; 0 only for a flush",
-            Column::Op => "`read`, `write`, `discard`, `flush` or `secure_erase`",
-            Column::Flags => {
+            TraceColumn::Complete => "when the device had finished it",
+            TraceColumn::Sector => "first sector, from the start of the device",
+            TraceColumn::Sectors => "length; 0 only for a flush",
+            TraceColumn::Op => "`read`, `write`, `discard`, `flush` or `secure_erase`",
+            TraceColumn::Flags => {
                 "bits from the lowest: sync, fua, preflush, meta, readahead, packed, no_wait, no_wait_known, journal, reissued (suspected on reading), failed, append"
             }
-            Column::Pid => "id of the process behind it",
-            Column::Process => "name of that process",
-            Column::Device => "name of the device it went to",
-            Column::Role => {
+            TraceColumn::Pid => "id of the process behind it",
+            TraceColumn::Process => "name of that process",
+            TraceColumn::Device => "name of the device it went to",
+            TraceColumn::Role => {
                 "of each run of sectors of a write, in order: its role in the file system (`data`, `superblock`, \
                  `group_descriptors`, `block_bitmap`, `inode_bitmap`, `inode_table`, `directory`, `metadata`, \
                  `journal_superblock`, `descriptor`, `logged`, `revoke`, `commit`, `fast_commit`)"
             }
-            Column::RoleSectors => "length of each run; those of a request add up to its length",
-            Column::HomeSector => {
+            TraceColumn::RoleSectors => "length of each run; those of a request add up to its length",
+            TraceColumn::HomeSector => {
                 "of each logged block the first sector of its place in the file system (home)"
             }
-            Column::ChangedSectors => {
+            TraceColumn::ChangedSectors => {
                 "of each run, the number of changed sectors: a logged block and its home are compared with the last logged copy, other \
                  blocks of the journal with zeros"
             }
-            Column::Transaction => {
+            TraceColumn::Transaction => {
                 "of each block of the journal its transaction, of a home block the last transaction that logged it, of the \
                  journal's superblock the first transaction to replay"
             }
@@ -224,7 +228,7 @@ macro_rules! each_column {
                 sector: u64, request => request.sector.0, Sector;
                 sectors: u32, request => request.sectors, identity;
                 op: u8, request => request.op as u8, operation;
-                flags: u16, request => request.flags.0, Flags;
+                flags: u16, request => request.flags.0, RequestFlags;
             }
             optional {
                 start: i64, NO_TIME, request => request.start.map(|time| time.0), Nanos;

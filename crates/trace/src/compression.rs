@@ -10,7 +10,7 @@ const XZ_LEVEL: u32 = 6;
 
 /// How an output is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
+pub enum OutputCompression {
     /// gzip.
     Gzip,
     /// Zstandard.
@@ -19,13 +19,13 @@ pub enum Compression {
     Xz,
 }
 
-impl Compression {
+impl OutputCompression {
     /// Extensions of file names, without the dot. Those of one compression are adjacent, the usual one first.
-    pub const ENDINGS: [(&'static str, Compression); 4] =
+    pub const ENDINGS: [(&'static str, OutputCompression); 4] =
         [("gz", Self::Gzip), ("zst", Self::Zstd), ("zstd", Self::Zstd), ("xz", Self::Xz)];
 
     /// The name without an extension of a compression, and this compression; `None` if it has no such extension.
-    pub fn split(name: &str) -> (&str, Option<Compression>) {
+    pub fn split(name: &str) -> (&str, Option<OutputCompression>) {
         let ended = name.rsplit_once('.').and_then(|(rest, ending)| {
             let ending = ending.to_ascii_lowercase();
             Self::ENDINGS
@@ -50,25 +50,25 @@ pub fn compress_checked(parts: &[&[u8]], level: i32) -> io::Result<Vec<u8>> {
 }
 
 /// A writer that compresses, or writes the bytes unchanged.
-pub(crate) enum Encoder<W: Write> {
+pub(crate) enum CompressingWriter<W: Write> {
     Plain(W),
     Gzip(GzEncoder<W>),
     Zstd(zstd::Encoder<'static, W>),
     Xz(XzEncoder<W>),
 }
 
-impl<W: Write> Encoder<W> {
+impl<W: Write> CompressingWriter<W> {
     /// Starts compressing into `out`. The same input always results in the same output: no time or name is stored.
-    pub(crate) fn new(out: W, compression: Option<Compression>) -> io::Result<Self> {
+    pub(crate) fn new(out: W, compression: Option<OutputCompression>) -> io::Result<Self> {
         Ok(match compression {
             None => Self::Plain(out),
-            Some(Compression::Gzip) => Self::Gzip(GzEncoder::new(out, flate2::Compression::default())),
-            Some(Compression::Zstd) => {
+            Some(OutputCompression::Gzip) => Self::Gzip(GzEncoder::new(out, flate2::Compression::default())),
+            Some(OutputCompression::Zstd) => {
                 let mut encoder = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL)?;
                 encoder.include_checksum(true)?;
                 Self::Zstd(encoder)
             }
-            Some(Compression::Xz) => Self::Xz(XzEncoder::new(out, XZ_LEVEL)),
+            Some(OutputCompression::Xz) => Self::Xz(XzEncoder::new(out, XZ_LEVEL)),
         })
     }
 
@@ -92,7 +92,7 @@ impl<W: Write> Encoder<W> {
     }
 }
 
-impl<W: Write> Write for Encoder<W> {
+impl<W: Write> Write for CompressingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.inner().write(bytes)
     }

@@ -1,18 +1,18 @@
 //! The error for a trace without requests: what the trace contains instead, and what to record.
 
-use emmclab_base::{Error, Kind};
+use emmclab_base::{Error, ErrorClass};
 
-use crate::events::{Activity, KernelEvent};
-use crate::header::Header;
+use crate::event_tally::EventTally;
+use crate::events::{KernelEvent, RecordedActivity};
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
-use crate::pairing::EventKind;
-use crate::tally::Tally;
+use crate::pairing::BlockEventKind;
 
 /// Maximum number of event names in a message, unless more of them are of storage.
 const MOST_LISTED: usize = 5;
 
 /// The names by which a recorder knows the two events of a request, and how to record them.
-struct Vocabulary {
+struct RecorderEventNames {
     issue: &'static str,
     complete: &'static str,
     /// The hint if neither of the two was recorded.
@@ -22,7 +22,7 @@ struct Vocabulary {
 }
 
 /// Events of the kernel by name.
-const KERNEL: Vocabulary = Vocabulary {
+const KERNEL: RecorderEventNames = RecorderEventNames {
     issue: "block_rq_issue",
     complete: "block_rq_complete",
     record: "record the block events too: `echo 1 > /sys/kernel/tracing/events/block/enable`, `trace-cmd record -e \
@@ -32,7 +32,7 @@ const KERNEL: Vocabulary = Vocabulary {
 };
 
 /// Events of the kernel in a trace of Perfetto.
-const PERFETTO: Vocabulary = Vocabulary {
+const PERFETTO: RecorderEventNames = RecorderEventNames {
     issue: KERNEL.issue,
     complete: KERNEL.complete,
     record: "record the block events too: `ftrace_events: \"block/*\"` in the `ftrace_config` of the recording, or \
@@ -42,7 +42,7 @@ const PERFETTO: Vocabulary = Vocabulary {
 };
 
 /// Actions of blkparse, by letter.
-const ACTIONS: Vocabulary = Vocabulary {
+const ACTIONS: RecorderEventNames = RecorderEventNames {
     issue: "D",
     complete: "C",
     record: "trace the actions D (issue) and C (completion) too: blktrace without `-a` records all of them",
@@ -51,8 +51,8 @@ const ACTIONS: Vocabulary = Vocabulary {
 };
 
 /// The error for a trace of which no request is left. `lenient` is whether bad records are skipped.
-pub(crate) fn no_request(tally: &Tally, ledger: &Ledger, header: &Header, lenient: bool) -> Error {
-    let error = |text: String| Error::new(Kind::Empty, text);
+pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHeader, lenient: bool) -> Error {
+    let error = |text: String| Error::new(ErrorClass::Empty, text);
     if ledger.filtered > 0 {
         return error(format!("the choice by --only leaves none of {} requests", ledger.filtered))
             .hint("choose a wider range, or other values");
@@ -99,8 +99,8 @@ pub(crate) fn no_request(tally: &Tally, ledger: &Ledger, header: &Header, lenien
 }
 
 /// The recorded commands of the drivers as text that begins with a semicolon; `None` if there are none.
-fn commands(header: &Header) -> Option<String> {
-    let activity = Activity::from_json(header.activity.as_deref()?)?;
+fn commands(header: &TraceHeader) -> Option<String> {
+    let activity = RecordedActivity::from_json(header.activity.as_deref()?)?;
     let hosts = activity.hosts.iter().filter(|host| !host.commands.is_empty()).map(|host| {
         let counts = host.commands.iter().map(|of_kind| match of_kind.count {
             1 => format!("1 {} ({})", of_kind.kind.name(), of_kind.longest),
@@ -129,14 +129,14 @@ fn unmatched(ledger: &Ledger) -> String {
 /// Whether the event is about requests or commands of a storage device.
 fn is_of_storage(name: &str) -> bool {
     is_letter(name)
-        || EventKind::of_event(name.as_bytes()).is_some()
+        || BlockEventKind::of_event(name.as_bytes()).is_some()
         || KernelEvent::by_name(name.as_bytes()).is_some()
         || name.starts_with("block_io_")
         || name.starts_with("f2fs_iostat")
 }
 
 /// Lists events with their counts, those of storage first, and then those of the two needed events that are missing.
-fn list(tally: &Tally, vocabulary: &Vocabulary) -> String {
+fn list(tally: &EventTally, vocabulary: &RecorderEventNames) -> String {
     let (mut first, others): (Vec<_>, Vec<_>) =
         tally.counts().iter().partition::<Vec<_>, _>(|(name, _)| is_of_storage(name));
     let room = MOST_LISTED.max(first.len());
@@ -156,14 +156,16 @@ fn list(tally: &Tally, vocabulary: &Vocabulary) -> String {
 mod tests {
     use super::*;
 
-    fn said(counts: &[(&str, u64)], ledger: &Ledger) -> (String, String) {
-        let error = no_request(&Tally::new(counts.iter().copied()), ledger, &Header::default(), false);
+    fn message_and_hint(counts: &[(&str, u64)], ledger: &Ledger) -> (String, String) {
+        let error =
+            no_request(&EventTally::new(counts.iter().copied()), ledger, &TraceHeader::default(), false);
         (error.to_string(), error.hint_text().unwrap_or_default().to_owned())
     }
 
     #[test]
     fn events_of_requests_are_listed_first_and_missing_ones_named() {
-        let (problem, hint) = said(&[("sched_switch", 755), ("block_rq_complete", 840)], &Ledger::default());
+        let (problem, hint) =
+            message_and_hint(&[("sched_switch", 755), ("block_rq_complete", 840)], &Ledger::default());
         assert_eq!(
             problem,
             "the trace holds no request, but 840 block_rq_complete, 755 sched_switch, no block_rq_issue"
@@ -174,7 +176,7 @@ mod tests {
     #[test]
     fn a_long_list_ends_in_a_sum() {
         let counts = ["a_a", "b_b", "c_c", "d_d", "e_e", "f_f", "g_g"].map(|name| (name, 2));
-        let (problem, hint) = said(&counts, &Ledger::default());
+        let (problem, hint) = message_and_hint(&counts, &Ledger::default());
         assert!(
             problem.contains("2 e_e, 4 of 2 other kinds, no block_rq_issue, no block_rq_complete"),
             "{problem}"
@@ -184,7 +186,7 @@ mod tests {
 
     #[test]
     fn actions_of_blkparse_are_named_by_their_letters() {
-        let (problem, hint) = said(&[("C", 840)], &Ledger::default());
+        let (problem, hint) = message_and_hint(&[("C", 840)], &Ledger::default());
         assert_eq!(problem, "the trace holds no request, but 840 C, no D");
         assert!(hint.contains("without `-a`"), "{hint}");
     }
@@ -192,15 +194,15 @@ mod tests {
     #[test]
     fn lost_events_are_named_where_nothing_matches() {
         let ledger = Ledger { lost: 9, ..Ledger::default() };
-        let (_, hint) = said(&[("block_rq_issue", 1), ("block_rq_complete", 1)], &ledger);
+        let (_, hint) = message_and_hint(&[("block_rq_issue", 1), ("block_rq_complete", 1)], &ledger);
         assert!(hint.contains("9 events were lost"), "{hint}");
     }
 
     #[test]
     fn a_tracer_that_is_in_the_way_is_named() {
-        let mut tally = Tally::new([("schedule", 2)]);
+        let mut tally = EventTally::new([("schedule", 2)]);
         tally.tracer = Some("function".to_owned());
-        let error = no_request(&tally, &Ledger::default(), &Header::default(), false);
+        let error = no_request(&tally, &Ledger::default(), &TraceHeader::default(), false);
         assert!(error.hint_text().unwrap().starts_with("the tracer `function` records no block I/O"));
     }
 
@@ -208,7 +210,7 @@ mod tests {
     fn the_option_lenient_is_named_only_where_it_was_given() {
         let ledger = Ledger { skipped: 3, ..Ledger::default() };
         for (lenient, names_it) in [(false, false), (true, true)] {
-            let error = no_request(&Tally::default(), &ledger, &Header::default(), lenient);
+            let error = no_request(&EventTally::default(), &ledger, &TraceHeader::default(), lenient);
             assert_eq!(error.hint_text().unwrap().contains("--lenient"), names_it);
         }
     }
@@ -216,9 +218,12 @@ mod tests {
     fn commands_without_a_length_are_named_with_their_times() {
         let activity = r#"{"hosts":[{"host":"ufs","busy_ns":850,"unpaired":0,"commands":[{"kind":"read","count":1,
             "bytes":0,"packed":0,"reliable":0,"retries":0,"errors":0,"time_ns":800,"longest_ns":800}]}]}"#;
-        let header =
-            Header { format: "perfetto".into(), activity: Some(activity.into()), ..Header::default() };
-        let error = no_request(&Tally::new([("ufshcd_command", 2)]), &Ledger::default(), &header, false);
+        let header = TraceHeader {
+            format: "perfetto".into(),
+            activity: Some(activity.into()),
+            ..TraceHeader::default()
+        };
+        let error = no_request(&EventTally::new([("ufshcd_command", 2)]), &Ledger::default(), &header, false);
         let problem = error.to_string();
         assert!(
             problem.ends_with("no block_rq_issue, no block_rq_complete; commands of ufs: 1 read (800 ns)"),

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::ClockJumps;
-use crate::recorded::Recorded;
+use crate::recorded_features::RecordedFeatures;
 
 /// The origin of a trace; stored in its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Header {
+pub struct TraceHeader {
     /// Name of the file (without folders) or recording from which the trace was first read.
     pub source: String,
     /// Name of the format from which the trace was first read.
@@ -17,7 +17,7 @@ pub struct Header {
     pub recognised: Option<String>,
     /// What the trace records besides reads and writes; `None` in files of versions that did not store it, for which
     /// [`crate::TraceReader`] derives it from the format.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordedFeatures>,
     /// The device, if the whole trace is of one device.
     pub device: Option<String>,
     /// The meaning of time 0: `unix`, `monotonic` or `relative`.
@@ -45,13 +45,13 @@ pub struct Header {
     pub registers: Option<String>,
 }
 
-impl Header {
-    /// The value of [`Header::block_notes`] in a trace with notes: roles are those of ext4.
+impl TraceHeader {
+    /// The value of [`TraceHeader::block_notes`] in a trace with notes: roles are those of ext4.
     pub const EXT4: &str = "ext4";
 
     /// What the trace records besides reads and writes, as far as that is known.
-    pub fn recorded(&self) -> Recorded {
-        self.recorded.unwrap_or(Recorded::NONE)
+    pub fn recorded(&self) -> RecordedFeatures {
+        self.recorded.unwrap_or(RecordedFeatures::NONE)
     }
 
     /// Clock jumps or pauses of the recording.
@@ -62,7 +62,7 @@ impl Header {
 
 /// The format as which a file is read, and how it was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recognised {
+pub struct RecognisedFormat {
     /// Name of the format.
     pub format: &'static str,
     /// `content`, `--format` or `--columns`.

@@ -5,12 +5,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// A count; `None` if the input does not state it.
-trait Count: Copy {
+trait LedgerCount: Copy {
     fn value(self) -> Option<u64>;
     fn plus(self, other: Self) -> Self;
 }
 
-impl Count for u64 {
+impl LedgerCount for u64 {
     fn value(self) -> Option<u64> {
         Some(self)
     }
@@ -20,7 +20,7 @@ impl Count for u64 {
     }
 }
 
-impl Count for Option<u64> {
+impl LedgerCount for Option<u64> {
     fn value(self) -> Option<u64> {
         self
     }

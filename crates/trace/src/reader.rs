@@ -4,21 +4,22 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use emmclab_base::{Error, Kind, Nanos, Request, Result, interrupt};
+use emmclab_base::{Error, ErrorClass, Nanos, Request, Result, interrupt};
 
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::builder::BatchBuilder;
 use crate::clock::{
-    ClockJump, ClockJumps, CoarseClock, Direction, FileClock, Gaps, JUDGED, MOST_JUMPS, MendClock, Mender,
+    ArrivalGaps, ClockJump, ClockJumps, ClockMender, CoarseClock, FileClock, JUDGED, JumpDirection,
+    MOST_JUMPS, MendClock,
 };
 use crate::diagnosis;
 use crate::formats::{self, ReadOptions};
-use crate::header::{Header, Recognised};
+use crate::header::{RecognisedFormat, TraceHeader};
 use crate::ledger::Ledger;
-use crate::names::Names;
-use crate::recorded::Recorded;
-use crate::screen::Screen;
-use crate::source::{Extent, Progress, Source};
+use crate::name_table::NameTable;
+use crate::recorded_features::RecordedFeatures;
+use crate::request_screen::RequestScreen;
+use crate::source::{ReadProgress, TraceExtent, TraceSource};
 
 /// Default size of the reorder window: requests that are held back to sort them by arrival.
 pub const REORDER_WINDOW: usize = 1 << 16;
@@ -29,7 +30,7 @@ const CACHED_ROWS: usize = 256;
 /// A trace as a stream of batches in order of arrival, in bounded memory.
 pub struct TraceReader {
     path: PathBuf,
-    source: Box<dyn Source>,
+    source: Box<dyn TraceSource>,
     window: usize,
     /// Buffer of the requests that were read last.
     read: Vec<Request>,
@@ -38,8 +39,8 @@ pub struct TraceReader {
     builder: BatchBuilder,
     /// The requests that are held back are sorted up to this arrival time; `None` if all of them are sorted.
     in_order_to: Option<i64>,
-    processes: Arc<Names>,
-    devices: Arc<Names>,
+    processes: Arc<NameTable>,
+    devices: Arc<NameTable>,
     last_arrival: i64,
     /// Arrival of the last request read, in the order of the file, to count requests out of order.
     last_in_file: i64,
@@ -47,35 +48,35 @@ pub struct TraceReader {
     /// Whether a trace without requests is an error; a part of a trace may be empty.
     needs_requests: bool,
     lenient: bool,
-    kept: u64,
+    kept_requests: u64,
     reordered: u64,
     guard: formats::UnitGuard,
-    recognised: Recognised,
-    recorded: Recorded,
+    recognised: RecognisedFormat,
+    recorded: RecordedFeatures,
     /// What was found in a file that does not state what it records: it records that, too.
-    found: Option<Recorded>,
-    clock: Clock,
-    screen: Screen,
+    observed_features: Option<RecordedFeatures>,
+    clock: ClockMonitor,
+    screen: RequestScreen,
 }
 
 /// Finds the jumps of a trace's clock, and removes them if asked.
-struct Clock {
+struct ClockMonitor {
     /// The gaps in the order of arrival.
-    gaps: Gaps,
+    gaps: ArrivalGaps,
     /// The jumps in the order of the file.
     file: FileClock,
     in_file_order: bool,
-    mending: Option<Mending>,
+    mending: Option<ClockMendState>,
     /// The clock of the recorder if its step is coarse; known if `is_judged`.
     coarse: Option<CoarseClock>,
-    is_judged: bool,
+    is_clock_checked: bool,
 }
 
 /// The state of `--mend-clock`.
-enum Mending {
+enum ClockMendState {
     /// The jumps have to be found first, in a first pass over the file.
     Unplanned(Box<ReadOptions>),
-    Planned(Box<Mender>),
+    Planned(Box<ClockMender>),
 }
 
 impl TraceReader {
@@ -84,10 +85,11 @@ impl TraceReader {
     /// # Errors
     /// If the file cannot be read, is empty, or its format is unknown.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let formats::Opened { source, guard, recognised, recorded } =
+        let formats::OpenedTrace { source, guard, recognised, recorded } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
         if let Some(window) = options.reissue_window.filter(|_| source.ledger().reissued.is_some()) {
-            let problem = Error::new(Kind::Config, "the trace already marks the requests that are re-issues");
+            let problem =
+                Error::new(ErrorClass::Config, "the trace already marks the requests that are re-issues");
             return Err(problem
                 .of_field("--reissue-window", 0, window.to_string().as_bytes())
                 .hint("read the trace that it was converted from with this option")
@@ -99,30 +101,32 @@ impl TraceReader {
     /// A reader of an open source; `path` is named in errors.
     pub(crate) fn of_source(
         path: &Path,
-        source: Box<dyn Source>,
+        source: Box<dyn TraceSource>,
         guard: formats::UnitGuard,
-        (recognised, recorded): (Recognised, Recorded),
+        (recognised, recorded): (RecognisedFormat, RecordedFeatures),
         options: &ReadOptions,
     ) -> Self {
         let in_file_order = source.in_file_order();
         let mending = options.mend_clock.map(|mend| match mend {
-            MendClock::Jumps => Mending::Unplanned(Box::new(options.clone())),
-            MendClock::Above(limit) => Mending::Planned(Box::new(Mender::above(limit, in_file_order))),
+            MendClock::Jumps => ClockMendState::Unplanned(Box::new(options.clone())),
+            MendClock::Above(limit) => {
+                ClockMendState::Planned(Box::new(ClockMender::above(limit, in_file_order)))
+            }
         });
         Self {
-            clock: Clock {
-                gaps: Gaps::default(),
+            clock: ClockMonitor {
+                gaps: ArrivalGaps::default(),
                 file: FileClock::new(in_file_order),
                 in_file_order,
                 mending,
                 coarse: None,
                 // A file that states what it records also states whether its clock is coarse.
-                is_judged: source.header().recorded.is_some() || guard.is_loose(),
+                is_clock_checked: source.header().recorded.is_some() || guard.is_loose(),
             },
-            screen: Screen::new(options, &source.ledger()),
+            screen: RequestScreen::new(options, &source.ledger()),
             recognised,
             recorded,
-            found: source.header().recorded.is_none().then_some(Recorded::NONE),
+            observed_features: source.header().recorded.is_none().then_some(RecordedFeatures::NONE),
             path: path.to_owned(),
             window: options.reorder_window.unwrap_or(REORDER_WINDOW),
             guard,
@@ -138,7 +142,7 @@ impl TraceReader {
             ended: false,
             needs_requests: options.slice.is_none(),
             lenient: options.lenient,
-            kept: 0,
+            kept_requests: 0,
             reordered: 0,
         }
     }
@@ -151,9 +155,9 @@ impl TraceReader {
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         let batch = self.next_screened().map_err(|error| error.in_file(&self.path))?;
         if let Some(batch) = &batch {
-            self.kept += batch.len() as u64;
+            self.kept_requests += batch.len() as u64;
             self.clock.gaps.extend(batch.arrivals());
-        } else if self.kept == 0 && self.needs_requests {
+        } else if self.kept_requests == 0 && self.needs_requests {
             let error = diagnosis::no_request(
                 &self.source.tally(),
                 &self.ledger(),
@@ -168,7 +172,7 @@ impl TraceReader {
     /// The next batch of which requests are left after screening.
     fn next_screened(&mut self) -> Result<Option<Batch>> {
         while let Some(batch) = self.advance()? {
-            if let Some(found) = &mut self.found {
+            if let Some(found) = &mut self.observed_features {
                 found.see(&batch.rows());
             }
             let batch = self.screen.apply(batch);
@@ -182,11 +186,11 @@ impl TraceReader {
     }
 
     fn advance(&mut self) -> Result<Option<Batch>> {
-        if let Some(Mending::Unplanned(options)) = &self.clock.mending {
+        if let Some(ClockMendState::Unplanned(options)) = &self.clock.mending {
             // A second source is opened for the first pass, so that `self.source` stays at its beginning.
             let mut first_pass = formats::open(&self.path, options)?.source;
-            let mender = Mender::find_jumps(&mut *first_pass)?;
-            self.clock.mending = Some(Mending::Planned(Box::new(mender)));
+            let mender = ClockMender::find_jumps(&mut *first_pass)?;
+            self.clock.mending = Some(ClockMendState::Planned(Box::new(mender)));
         }
         // To shift times, requests have to be read one by one.
         let sorted = if self.clock.mending.is_none() { self.source.next_sorted() } else { None };
@@ -194,7 +198,7 @@ impl TraceReader {
             let batch = sorted?;
             if let Some(batch) = &batch {
                 self.guard.see(batch.rows());
-                if !std::mem::replace(&mut self.clock.is_judged, true) {
+                if !std::mem::replace(&mut self.clock.is_clock_checked, true) {
                     let first: Vec<_> = batch.iter().take(JUDGED).collect();
                     self.clock.coarse = CoarseClock::of(&first);
                 }
@@ -202,7 +206,7 @@ impl TraceReader {
             self.guard.check(batch.is_none())?;
             return Ok(batch);
         }
-        while !self.ended && self.held() < self.window.saturating_add(BATCH_ROWS) {
+        while !self.ended && self.buffered_requests() < self.window.saturating_add(BATCH_ROWS) {
             self.read_on()?;
         }
         if let Some(arrival) = self.in_order_to.take() {
@@ -231,7 +235,7 @@ impl TraceReader {
         let Some(jump) = self.clock.file.first_backward() else {
             let message =
                 format!("a request is more than {window} requests after its place in the order of arrivals");
-            return Ok(Error::new(Kind::Order, message)
+            return Ok(Error::new(ErrorClass::Order, message)
                 .of_field("arrival", 0, format!("{behind} before its predecessor").as_bytes())
                 .hint(format!("give a larger --reorder-window (now {window})")));
         };
@@ -240,14 +244,14 @@ impl TraceReader {
             "the clock jumps back at request {}, after which no request can be sorted into its place",
             jump.request
         );
-        Ok(Error::new(Kind::Order, message).of_field("arrival", 0, format!("{back} back").as_bytes()).hint(format!(
+        Ok(Error::new(ErrorClass::Order, message).of_field("arrival", 0, format!("{back} back").as_bytes()).hint(format!(
             "give --mend-clock to put them after the earlier ones, or a larger --reorder-window (now {window}) if they \
              belong between them"
         )))
     }
 
     /// Number of requests held back.
-    fn held(&self) -> usize {
+    fn buffered_requests(&self) -> usize {
         self.full.len() * BATCH_ROWS + self.builder.len()
     }
 
@@ -257,7 +261,7 @@ impl TraceReader {
         let mut read = std::mem::take(&mut self.read);
         read.clear();
         self.ended = !self.source.fill(&mut read)?;
-        if !std::mem::replace(&mut self.clock.is_judged, true) {
+        if !std::mem::replace(&mut self.clock.is_clock_checked, true) {
             while read.len() < JUDGED && !self.ended {
                 self.ended = !self.source.fill(&mut read)?;
             }
@@ -268,7 +272,7 @@ impl TraceReader {
                 coarse.keep_order(request);
             }
         }
-        if let Some(Mending::Planned(mender)) = &mut self.clock.mending {
+        if let Some(ClockMendState::Planned(mender)) = &mut self.clock.mending {
             mender.mend(&mut read, self.ended);
         }
         let full = self.full.len();
@@ -352,19 +356,19 @@ impl TraceReader {
         self.screen.count(&mut ledger);
         ledger.reordered += self.reordered;
         // A Parquet trace contains the count of its first import.
-        ledger.kept = ledger.kept.max(self.kept);
+        ledger.kept = ledger.kept.max(self.kept_requests);
         ledger.mended_jumps += self.clock.mended();
-        ledger.clock_jumps = ledger.clock_jumps.max(ledger.mended_jumps + self.clock.left());
+        ledger.clock_jumps = ledger.clock_jumps.max(ledger.mended_jumps + self.clock.remaining_jumps());
         ledger
     }
 
     /// The origin of the trace.
-    pub fn header(&self) -> Header {
+    pub fn header(&self) -> TraceHeader {
         let mut header = self.source.header();
         if header.format == self.recognised.format {
             header.recognised = Some(self.recognised.by.to_owned());
         }
-        header.recorded = Some(self.recorded.union(self.found.unwrap_or_default()));
+        header.recorded = Some(self.recorded.union(self.observed_features.unwrap_or_default()));
         if let Some(coarse) = self.clock.coarse {
             header.coarse_clock = Some(coarse.text());
         }
@@ -380,22 +384,22 @@ impl TraceReader {
     }
 
     /// The format of the file itself, and how it was recognised.
-    pub fn recognised(&self) -> Recognised {
+    pub fn recognised(&self) -> RecognisedFormat {
         self.recognised
     }
 
     /// Progress of reading the file.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> ReadProgress {
         self.source.progress()
     }
 
     /// The number of requests of the whole trace, if the file states that it is a part of one.
-    pub fn whole(&self) -> Option<u64> {
-        self.source.whole()
+    pub fn requests_of_whole_trace(&self) -> Option<u64> {
+        self.source.requests_of_whole_trace()
     }
 
     /// The extent of the whole trace, if it is known without reading it; `None` if requests may be left out.
-    pub fn extent(&self) -> Option<Extent> {
+    pub fn extent(&self) -> Option<TraceExtent> {
         self.source.extent().filter(|_| !self.screen.leaves_out())
     }
 
@@ -415,27 +419,27 @@ impl TraceReader {
     }
 }
 
-impl Clock {
+impl ClockMonitor {
     /// Number of jumps that were removed.
     fn mended(&self) -> u64 {
-        self.mender().map_or(0, Mender::count)
+        self.mender().map_or(0, ClockMender::count)
     }
 
-    fn mender(&self) -> Option<&Mender> {
+    fn mender(&self) -> Option<&ClockMender> {
         match &self.mending {
-            Some(Mending::Planned(mender)) => Some(mender),
+            Some(ClockMendState::Planned(mender)) => Some(mender),
             _ => None,
         }
     }
 
     /// Number of jumps that are left. After a backward jump, the jumps in the order of arrival differ from those in the order
     /// of the file.
-    fn left(&self) -> u64 {
+    fn remaining_jumps(&self) -> u64 {
         if self.file.backward() > 0 { self.file.count() } else { self.gaps.jumps().len() as u64 }
     }
 
     /// Adds the jumps to a header, which may contain those of an earlier import.
-    fn describe(&self, header: &mut Header, leaves_out: bool) {
+    fn describe(&self, header: &mut TraceHeader, leaves_out: bool) {
         let stored = header.clock_jumps().unwrap_or_default();
         let mut all = if self.file.backward() > 0 {
             self.file.jumps()
@@ -449,7 +453,7 @@ impl Clock {
             ClockJumps { jumps: mended.chain(left).collect(), without_ns: 0 }
         };
         if let Some(mender) = self.mender() {
-            all.jumps.retain(|jump| jump.mended || jump.direction == Direction::Backward);
+            all.jumps.retain(|jump| jump.mended || jump.direction == JumpDirection::Backward);
             all.jumps.extend(mender.jumps());
         }
         if leaves_out {
@@ -463,7 +467,7 @@ impl Clock {
 }
 
 /// Updates a snapshot of a table of names. Tables only grow, so a snapshot is stale if its length differs.
-fn refresh(snapshot: &mut Arc<Names>, names: &Names) {
+fn refresh(snapshot: &mut Arc<NameTable>, names: &NameTable) {
     if snapshot.len() != names.len() {
         *snapshot = Arc::new(names.clone());
     }

@@ -4,12 +4,12 @@ use emmclab_base::Result;
 
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
-use crate::header::Header;
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
 
 /// Encodes batches; implemented by each writable format.
-pub trait Sink: Send {
-    /// Adds a batch. All its operations must be in the format's [`crate::formats::Holds`].
+pub trait TraceSink: Send {
+    /// Adds a batch. All its operations must be in the format's [`crate::formats::FormatCapabilities`].
     ///
     /// # Errors
     /// If the disk is full or the format cannot represent a request.
@@ -18,5 +18,5 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// If the disk is full.
-    fn finish(self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<AtomicFile>;
+    fn finish(self: Box<Self>, ledger: &Ledger, header: &TraceHeader) -> Result<AtomicFile>;
 }

@@ -3,15 +3,15 @@
 use emmclab_base::{Request, Result, Sector};
 
 use crate::batch::Batch;
-use crate::formats::Times;
-use crate::header::Header;
+use crate::event_tally::EventTally;
+use crate::formats::FormatTimes;
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
-use crate::names::Names;
-use crate::tally::Tally;
+use crate::name_table::NameTable;
 
 /// Progress of a reader, in bytes of the (possibly compressed) input.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
+pub struct ReadProgress {
     /// Bytes read so far.
     pub done: u64,
     /// Bytes in total; `None` if unknown.
@@ -20,7 +20,7 @@ pub struct Progress {
 
 /// Facts about a whole trace that are known before its requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct TraceExtent {
     /// No request ends after this sector.
     pub end: Sector,
     /// Number of requests without a recorded completion.
@@ -30,25 +30,25 @@ pub struct Extent {
 }
 
 /// A stream of requests in the order of the file; implemented by each format.
-pub trait Source: Send {
+pub trait TraceSource: Send {
     /// Appends some requests, at most about [`crate::BATCH_ROWS`]; false at the end of the input.
     ///
     /// # Errors
     /// At the first bad record, unless bad records are skipped.
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool>;
     /// Names of the processes and devices read so far.
-    fn names(&self) -> (&Names, &Names);
+    fn names(&self) -> (&NameTable, &NameTable);
     /// The counts so far; [`crate::TraceReader`] adds `kept` and `reordered`.
     fn ledger(&self) -> Ledger;
     /// The origin of the trace.
-    fn header(&self) -> Header;
+    fn header(&self) -> TraceHeader;
     /// Progress through the input.
-    fn progress(&self) -> Progress;
+    fn progress(&self) -> ReadProgress;
     /// The next batch in order of arrival, for formats that store such batches; `None` for other formats.
     /// [`crate::TraceReader`] does not sort these batches.
     ///
     /// # Errors
-    /// As [`Source::fill`].
+    /// As [`TraceSource::fill`].
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         None
     }
@@ -58,19 +58,19 @@ pub trait Source: Send {
         true
     }
     /// How times are stated in this file; `None` if as usual in its format.
-    fn times(&self) -> Option<Times> {
+    fn times(&self) -> Option<FormatTimes> {
         None
     }
     /// Counts of the recording's events, for formats that match requests from events.
-    fn tally(&self) -> Tally {
-        Tally::default()
+    fn tally(&self) -> EventTally {
+        EventTally::default()
     }
     /// The number of requests of the whole trace, if the file states that it is a part of one.
-    fn whole(&self) -> Option<u64> {
+    fn requests_of_whole_trace(&self) -> Option<u64> {
         None
     }
     /// The extent of all requests, for formats that store it.
-    fn extent(&self) -> Option<Extent> {
+    fn extent(&self) -> Option<TraceExtent> {
         None
     }
 }

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::builder::BatchBuilder;
-use crate::columns::Column;
-use crate::compression::Compression;
-use crate::formats::{self, Holds};
-use crate::header::Header;
+use crate::columns::TraceColumn;
+use crate::compression::OutputCompression;
+use crate::formats::{self, FormatCapabilities};
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
-use crate::sink::Sink;
+use crate::sink::TraceSink;
 
 /// Options of writing a trace.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct WriteOptions {
 
 /// Counts of the values that the target format could not represent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct WriteLosses {
     /// Number of requests left out because the format does not have their operation.
     pub requests: u64,
     /// Number of values left out of written requests, by column in the order of the schema. If the times of the format are
@@ -34,10 +34,10 @@ pub struct Losses {
 
 /// A trace that is being written; the file appears under its name only on [`TraceWriter::finish`].
 pub struct TraceWriter {
-    sink: Box<dyn Sink>,
-    holds: Holds,
+    sink: Box<dyn TraceSink>,
+    holds: FormatCapabilities,
     left_out: u64,
-    values: [u64; Column::ALL.len()],
+    values: [u64; TraceColumn::ALL.len()],
 }
 
 impl TraceWriter {
@@ -46,23 +46,23 @@ impl TraceWriter {
     ///
     /// # Errors
     /// If the format is unknown or cannot be written, or the folder cannot be written to.
-    pub fn create(path: &Path, header: &Header, options: &WriteOptions) -> Result<Self> {
-        let (_, by_path) = Compression::split(&path.to_string_lossy());
+    pub fn create(path: &Path, header: &TraceHeader, options: &WriteOptions) -> Result<Self> {
+        let (_, by_path) = OutputCompression::split(&path.to_string_lossy());
         let (format, compression) = match &options.format {
             Some(name) => {
-                let (name, by_name) = Compression::split(name);
+                let (name, by_name) = OutputCompression::split(name);
                 (formats::by_name(name, &[])?, by_name.or(by_path))
             }
             None => (formats::by_extension(path)?, by_path),
         };
         let Some((holds, create)) = &format.writes else {
             let names: Vec<_> = formats::writable().map(|format| format.name).collect();
-            return Err(Error::new(Kind::Unsupported, format!("`{}` can only be read", format.name))
+            return Err(Error::new(ErrorClass::Unsupported, format!("`{}` can only be read", format.name))
                 .hint(format!("choose one of: {}", names.join(", "))));
         };
         if compression.is_some() && formats::compresses_itself(format) {
             let message = format!("`{}` compresses by itself", format.name);
-            return Err(Error::new(Kind::Unsupported, message)
+            return Err(Error::new(ErrorClass::Unsupported, message)
                 .in_file(path)
                 .hint("leave out the second ending"));
         }
@@ -83,7 +83,7 @@ impl TraceWriter {
         let mut fitting = BatchBuilder::default();
         for (row, request) in batch.iter().enumerate() {
             if self.holds.ops.contains(&request.op) {
-                for (count, column) in self.values.iter_mut().zip(Column::ALL) {
+                for (count, column) in self.values.iter_mut().zip(TraceColumn::ALL) {
                     *count += u64::from(self.holds.loses(column, &request, batch.notes(row)));
                 }
                 fitting.push(&request);
@@ -95,9 +95,9 @@ impl TraceWriter {
     }
 
     /// Counts of the values that were left out so far because the format cannot represent them. The caller must print them.
-    pub fn losses(&self) -> Losses {
-        let values = Column::ALL.into_iter().zip(self.values).filter(|(_, count)| *count > 0);
-        Losses {
+    pub fn losses(&self) -> WriteLosses {
+        let values = TraceColumn::ALL.into_iter().zip(self.values).filter(|(_, count)| *count > 0);
+        WriteLosses {
             requests: self.left_out,
             values: values.map(|(column, count)| (column.name(), count)).collect(),
         }
@@ -107,7 +107,7 @@ impl TraceWriter {
     ///
     /// # Errors
     /// If the disk is full; no file is left then.
-    pub fn finish(self, ledger: &Ledger, header: &Header) -> Result<()> {
+    pub fn finish(self, ledger: &Ledger, header: &TraceHeader) -> Result<()> {
         self.sink.finish(ledger, header)?.commit()
     }
 }

@@ -11,19 +11,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from emmclab import _core
-from emmclab.devices.device import Device
-from emmclab.devices.fitted import runs_note
-from emmclab.devices.layers import Setting, stack
-from emmclab.devices.preconditioning import no_trace
-from emmclab.devices.result import Result
+from emmclab.calibration.fit_sources import runs_note
 from emmclab.runtime.document import Document
-from emmclab.runtime.files import noted
+from emmclab.runtime.files import note_written_files
 from emmclab.runtime.lists import Names, listed_names, several
-from emmclab.traces.made_types import MadeFrom
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting, stack
+from emmclab.simulation.preconditioning import no_trace
+from emmclab.simulation.result import Result
+from emmclab.traces.provenance_types import ProvenanceFields
 
 if TYPE_CHECKING:
     from emmclab.apps.result_types import AppFields, AppRun, LearnedTime
-    from emmclab.devices.result_types import DeviceFields
+    from emmclab.simulation.result_types import DeviceFields
 
 #: Labels of the states of a thread, by their names in results.
 STATES = dict(_core.app_states())
@@ -385,7 +385,7 @@ def run_application(
     ).to_dict()
     options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": several(what_if)}
     options |= {name: said[name] for name in ("filesystems", "synced")}
-    with noted(events, perfetto):
+    with note_written_files(events, perfetto):
         found = json.loads(
             _core.run_app(
                 program,
@@ -452,7 +452,7 @@ def durability_line(result: AppResult) -> str:
     )
 
 
-def order_note_of(results: Sequence[AppResult], made: MadeFrom) -> str:
+def order_note_of(results: Sequence[AppResult], made: ProvenanceFields) -> str:
     """Return `runs_note` for these runs; `made` is their common group `provenance`, with their devices."""
     known = {device["name"]: device for device in made.get("devices", ())}
     found = [run.device for run in results]

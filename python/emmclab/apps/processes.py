@@ -21,12 +21,12 @@ from emmclab.apps.closed_loop import (
     setup_of,
 )
 from emmclab.apps.result_types import Agreement
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
 from emmclab.runtime.lists import Names, several
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 
 #: The default host: all of its partitions have a file system that common kernels support.
 LIVE_HOST = "phone-2020-ext4"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from emmclab.devices.result_types import DeviceFields
+from emmclab.simulation.result_types import DeviceFields
 
 #: A part of the time that the user waited for. For storage, `wait` is the cause of the wait, and `class` and
 #: `partition` are those of the file; otherwise they are None.

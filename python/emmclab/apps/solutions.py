@@ -9,11 +9,11 @@ from importlib import resources
 from typing import Any, TypedDict
 
 from emmclab.apps.closed_loop import AppResult, run_application
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.document import Document
 from emmclab.runtime.lists import Names, several
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 
 #: The value of `second` for another device like the first.
 SAME = "same"
@@ -94,13 +94,13 @@ SOLUTIONS = (
 )
 
 
-def solutions_named(names: Names) -> list[Solution]:
+def find_solutions(names: Names) -> list[Solution]:
     """Return solutions by name, the plain device first; all solutions if no name is given.
 
     Raises:
         ConfigError: there is no such solution.
 
-    >>> [one.name for one in solutions_named(["raid0"])]
+    >>> [one.name for one in find_solutions(["raid0"])]
     ['plain', 'raid0']
     """
     wanted = several(names)

@@ -16,10 +16,10 @@ from typer.core import TyperGroup
 
 from emmclab import __version__
 from emmclab.cli import failures
-from emmclab.cli.console import put, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.listing import add_commands, listed
-from emmclab.cli.spelling import spelled_out
+from emmclab.cli.command_groups import add_commands, placeholder_command
+from emmclab.cli.console import print_stdout, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.optional_value import insert_default_values
 
 #: The commands by panel of the help, in its order. The module of its name registers a command.
 PANELS = {
@@ -51,7 +51,7 @@ def application(commands: Collection[str] = COMMANDS) -> TyperGroup:
 def overview() -> TyperGroup:
     """Make the application for its help: all commands with their summaries, and none imported."""
     group: Any = typer.main.get_command(_empty(completion=True))
-    group.commands = {name: listed(__name__, name) for name in COMMANDS}
+    group.commands = {name: placeholder_command(__name__, name) for name in COMMANDS}
     return _in_panels(group)
 
 
@@ -89,13 +89,13 @@ def emmclab(
 ) -> None:
     """A laboratory for the flash storage of phones and boards: record, characterise and simulate its I/O."""
     if version:
-        put(f"emmclab {__version__}")
+        print_stdout(f"emmclab {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         stdout().print(context.get_help(), end="", markup=False)
 
 
-def prepared(words: list[str]) -> Callable[..., Any]:
+def application_for(words: list[str]) -> Callable[..., Any]:
     """Make an application for these words: with their command only, or with summaries of all for help."""
     if _COMPLETING in os.environ:
         words = _words_before()
@@ -115,4 +115,4 @@ def _words_before() -> list[str]:
 
 def main(words: list[str]) -> int:
     """Run the command line; return the exit code (see `failures`)."""
-    return failures.run(prepared(words), spelled_out(words))
+    return failures.run(application_for(words), insert_default_values(words))

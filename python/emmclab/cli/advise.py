@@ -12,15 +12,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Counter
-from emmclab.cli.names import one_of
+from emmclab.advice.advise import FIGURES, ORDERS, Advised
+from emmclab.advice.advise import advise as try_options
+from emmclab.advice.device_state import AUTO, USED
+from emmclab.advice.journal_modes import MODE_FIGURES
+from emmclab.advice.lifetime import LIFETIME, Life, lifetime_text, measurement_text
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import complete_words
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.show import framed
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Counter, StudyMeter
+from emmclab.cli.show_profile import framed
 from emmclab.cli.show_runs import show_provenance
-from emmclab.cli.simulation import (
+from emmclab.cli.simulation_options import (
     Capacity,
     DeviceName,
     FlushEvery,
@@ -31,19 +36,12 @@ from emmclab.cli.simulation import (
     configured,
     end,
 )
-from emmclab.cli.studies import RESULTS, executor
-from emmclab.cli.study_meter import StudyMeter
-from emmclab.cli.used import Used, preconditioned
-from emmclab.devices.advise import FIGURES, ORDERS, Advised
-from emmclab.devices.advise import advise as try_options
-from emmclab.devices.advise_journal import MODE_FIGURES
-from emmclab.devices.advise_lifetime import LIFETIME, Life, lifetime_text, said
-from emmclab.devices.advise_state import AUTO, USED
-from emmclab.devices.device import Device
-from emmclab.devices.result_fields import result_field
-from emmclab.devices.spread import check_random
-from emmclab.runtime.quantity import size
-from emmclab.runtime.signed import signed
+from emmclab.cli.study_options import RESULTS, executor
+from emmclab.cli.used_device import Used, preconditioned
+from emmclab.comparison.seed_statistics import check_random
+from emmclab.runtime.number_format import signed, size
+from emmclab.simulation.device import Device
+from emmclab.simulation.result_fields import result_field
 
 if TYPE_CHECKING:
     from emmclab.studies.advise_deep import Deep
@@ -74,7 +72,7 @@ def advise(
         typer.Option(
             metavar="mean|p99|waf|lifetime",
             help="Figure by which the options are ranked.",
-            autocompletion=one_of("mean", "p99", "waf", "lifetime"),
+            autocompletion=complete_words("mean", "p99", "waf", "lifetime"),
         ),
     ] = "mean",
     mode: Mode = "auto",
@@ -182,7 +180,7 @@ def advise(
             progress=lambda done, total: counter(done, total, 0),
             jobs=jobs,
             seeds=seeds,
-            planned=lambda devices, most: _say_plan(counter, configuration, devices, most, images),
+            planned=lambda devices, most: _print_plan(counter, configuration, devices, most, images),
             mode=mode,
             precondition="none" if new else prepared,
             flush_every=flush_every,
@@ -202,7 +200,7 @@ def advise(
             seeds=seeds,
             settings=dict(pair.split("=", 1) for pair in settings),
             capacity=capacity or "",
-            reading=reading.given(),
+            reading=reading.changed_options(),
             mode=mode,
             precondition=advised.base.fields["options"]["precondition"],
             flush_every=flush_every,
@@ -213,16 +211,16 @@ def advise(
         from emmclab.pages.advice import write_advice
 
         write_advice(advised, html)
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
         if together is not None:
             from emmclab.pages.search import write_search_report
 
             beside = html.with_name(f"{html.stem}-deep{html.suffix}")
             write_search_report(together.found, beside, base_made)
-            say(f"report: {beside}")
+            print_stderr(f"report: {beside}")
     if as_json:
         for text in advised.cautions:
-            say(f"warning: {text}")
+            print_stderr(f"warning: {text}")
         print_json(
             {
                 "device": advised.base.to_dict(),
@@ -243,7 +241,9 @@ def advise(
     end([advised.base])
 
 
-def _say_plan(counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None) -> None:
+def _print_plan(
+    counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None
+) -> None:
     """Print how much data preconditioning writes at most, and what would make it less, if it takes long."""
     counter.expect(most_bytes)
     if most_bytes < _MUCH_BYTES:
@@ -251,7 +251,7 @@ def _say_plan(counter: Counter, device: Device, devices: int, most_bytes: float,
     kept = "" if images else ", and --images DIR keeps them for later runs"
     each = f"{devices} devices of {size(device.capacity_bytes)}" if devices > 1 else "a device"
     smaller = size(most_bytes * _SMALL_BYTES / device.capacity_bytes)
-    say(
+    print_stderr(
         f"advise on {device.name}: {each} to precondition, at most {size(most_bytes)} to write; "
         f"--capacity 8GB writes {smaller}{kept}"
     )
@@ -259,7 +259,7 @@ def _say_plan(counter: Counter, device: Device, devices: int, most_bytes: float,
 
 def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> Deep:
     """Search combinations under a progress meter; options are those of `advise_deep`."""
-    from emmclab.runtime.place import place_of
+    from emmclab.runtime.result_storage import place_of
     from emmclab.studies.advise_deep import advise_deep
 
     engine = executor(jobs)
@@ -269,7 +269,7 @@ def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options
 
 
 def _show_together(console: Console, together: Deep) -> None:
-    from emmclab.studies.advise_deep import CAPACITY, RAM, taken
+    from emmclab.studies.advise_deep import CAPACITY, RAM, trial_options
 
     console.print()
     console.print(Text(together.headline, "bold"), soft_wrap=True)
@@ -282,7 +282,7 @@ def _show_together(console: Console, together: Deep) -> None:
     base_kb = together.base.figures[RAM]
     for trial in front[:_SHOWN]:
         table.add_row(
-            Text(" + ".join(taken(trial)) or "as it is"),
+            Text(" + ".join(trial_options(trial)) or "as it is"),
             figure.text(trial.figures[together.metric]),
             signed(together.change_pct(trial)),
             signed(trial.figures[RAM] - base_kb, 0),
@@ -410,7 +410,7 @@ def _terabytes(advised: Advised, life_gb: float | None) -> tuple[str, ...]:
 
 
 def _show_lives(console: Console, advised: Advised) -> None:
-    table = _table("Lifetime", (f"{FIGURES['waf'].short} in use", LIFETIME.shown_unit, "years"))
+    table = _table("Lifetime", (f"{FIGURES['waf'].short} in use", LIFETIME.display_unit, "years"))
 
     def add(name: Text, life: Life | None) -> None:
         if life is None:
@@ -424,7 +424,7 @@ def _show_lives(console: Console, advised: Advised) -> None:
         add(Text(advice.option), advice.life)
     console.print(table)
     if life := advised.life:
-        console.print(Text(said(life, advised.base), "dim"), soft_wrap=True)
+        console.print(Text(measurement_text(life, advised.base), "dim"), soft_wrap=True)
 
 
 def _table(title: str, headings: tuple[str, ...]) -> Table:

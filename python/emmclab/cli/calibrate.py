@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from emmclab.cli.console import print_json, say, stderr
-from emmclab.cli.helping import examples
+from emmclab.calibration.calibrate import calibrate as calibrate_device
+from emmclab.calibration.calibrate import is_fio, refuse_probe
+from emmclab.calibration.calibration_types import Calibration
+from emmclab.cli.console import print_json, print_stderr, stderr
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import PresetFile, PresetName
-from emmclab.cli.show import framed
-from emmclab.cli.working import Working
-from emmclab.devices.calibration import calibrate as calibrate_device
-from emmclab.devices.calibration import is_fio, refuse_probe
-from emmclab.devices.calibration_types import Calibration
+from emmclab.cli.output_files import PresetFile, PresetName
+from emmclab.cli.progress import Working
+from emmclab.cli.show_profile import framed
 from emmclab.errors import ConfigError
-from emmclab.runtime.files import write_whole
+from emmclab.runtime.files import write_atomically
 
 
 def register(app: typer.Typer) -> None:
@@ -84,7 +84,7 @@ def calibrate(
     if trace is not None and reading.changes and not trace.is_pipe:
         reading.note_changed(trace.name, trace.ledger)
     if output is not None:
-        write_whole(output, found["toml"])
+        write_atomically(output, found["toml"])
     if as_json:
         print_json(found)
         return
@@ -93,7 +93,7 @@ def calibrate(
         return
     _show(stderr(), found)
     line = f"{output}: `emmclab simulate TRACE --device {output}` runs on it"
-    say(line)
+    print_stderr(line)
 
 
 def _show(console: Console, found: Calibration) -> None:

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import paper_names
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import paper_names
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.show import framed
-from emmclab.cli.studies import (
+from emmclab.cli.show_profile import framed
+from emmclab.cli.study_options import (
     RESULTS,
     Jobs,
     PaperTraces,
@@ -79,7 +79,7 @@ def claims(
     note_reading(reading, recorded, recordings)
 
     def prepared(study: Study, paper: Paper) -> Study:
-        study = study.with_inputs(recorded).with_reading(reading.given())
+        study = study.with_inputs(recorded).with_reading(reading.changed_options())
         return study.with_recordings(recordings) if recordings and paper.takes_traces else study
 
     judged = judge(results_of(chosen, prepared, results, jobs, stored=stored), chosen)
@@ -110,11 +110,11 @@ def results_of(
     Raises:
         ConfigError: cells are missing, and only stored results were requested.
     """
-    from emmclab.papers.claims import kept_beside, studies_of
+    from emmclab.papers.claims import machine_bound_studies, studies_of
     from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
-    kept = {name: _kept(Study.named(name), folder / name) for name in kept_beside(chosen)}
+    kept = {name: _stored_results(Study.named(name), folder / name) for name in machine_bound_studies(chosen)}
     results = {name: found for name, found in kept.items() if found is not None}
     wanted = []
     for name in studies_of(chosen):
@@ -151,12 +151,12 @@ def _confirm(missing: int, stored: bool) -> None:
             hint="leave out --stored to run them",
         )
     if not sys.stdin.isatty():
-        say(f"running {simulations}, which the claims read (--stored runs none)")
+        print_stderr(f"running {simulations}, which the claims read (--stored runs none)")
     elif not typer.confirm(f"Run {simulations}, which the claims read?", err=True):
         raise typer.Exit(1)
 
 
-def _kept(study: Study, folder: Path) -> Results | None:
+def _stored_results(study: Study, folder: Path) -> Results | None:
     """Return the stored results of a study; None if a cell has none, or another version of the study ran."""
     from emmclab.studies import Results
 

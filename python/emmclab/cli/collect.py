@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, put
-from emmclab.cli.declared import Percentiles
-from emmclab.cli.helping import examples
+from emmclab.cli.console import print_json, print_stdout
+from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import output_option
-from emmclab.cli.studies import StudyName, incomplete
+from emmclab.cli.output_files import output_option
+from emmclab.cli.study_options import StudyName, incomplete
 from emmclab.errors import EmmclabError
 from emmclab.runtime.files import digest, refuse_other_endings
 
@@ -48,12 +48,12 @@ def collect(
     figures of a cell as columns and its whole result as JSON; `emmclab report STUDY --results FILE` draws it.
     Exit status 1: cells are missing; the file has the others.
     """
-    from emmclab.runtime.place import place_of
+    from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
     from emmclab.studies.collect import collect as write
 
     refuse_other_endings(output, (".parquet",), "--output")
-    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)
     cells = chosen.cells()
     missing = write(chosen, cells, [place_of(one, chosen.name) for one in results], output)
     hashed = digest([output])
@@ -62,8 +62,10 @@ def collect(
         print_json(said | {"output": str(output), "sha256": hashed})
     else:
         if missing:
-            put(incomplete(len(missing), len(cells)))
-        put(f"{chosen.name}: {len(cells) - len(missing):,} of {len(cells):,} cells in {output}, {hashed}")
+            print_stdout(incomplete(len(missing), len(cells)))
+        print_stdout(
+            f"{chosen.name}: {len(cells) - len(missing):,} of {len(cells):,} cells in {output}, {hashed}"
+        )
     if missing:
         raise EmmclabError(
             incomplete(len(missing), len(cells)),

@@ -9,13 +9,14 @@ from typing import Annotated, cast
 
 import typer
 
-from emmclab.cli.console import print_json, say, say_note, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import layer_names, several
-from emmclab.cli.options import AsJson, Reading, TraceFiles, listed, with_groups
-from emmclab.cli.outputs import in_a_folder
+from emmclab.calibration.fit_sources import runs_note
+from emmclab.cli.console import print_json, print_note, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import layer_names, several
+from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names, with_groups
+from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
-from emmclab.cli.simulation import (
+from emmclab.cli.simulation_options import (
     DEVICE_OPTION,
     AboveDevice,
     Capacity,
@@ -29,13 +30,12 @@ from emmclab.cli.simulation import (
     refuse_single_outputs,
     warn,
 )
-from emmclab.devices.fitted import runs_note
-from emmclab.devices.layers import settings_of, stack, stacks
-from emmclab.devices.provenance import Provenance
-from emmclab.devices.result import Result
-from emmclab.devices.result_types import ResultFields
-from emmclab.devices.spread import check_random
+from emmclab.comparison.seed_statistics import check_random
 from emmclab.runtime.lists import once
+from emmclab.simulation.layers import settings_of, stack, stacks
+from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_types import ResultFields
 
 
 def register(app: typer.Typer) -> None:
@@ -89,8 +89,8 @@ def compare(
     """
     if seeds is not None:
         refuse_single_outputs(("--html", html), ("--over-time", replay.over_time))
-    names = listed(devices, "device to compare", "--devices", "iiswc15-4ps,iiswc15-hps")
-    chosen = stacks(listed(layers, "stack of layers to compare", "--layers", "none,journal:delta"))
+    names = split_names(devices, "device to compare", "--devices", "iiswc15-4ps,iiswc15-hps")
+    chosen = stacks(split_names(layers, "stack of layers to compare", "--layers", "none,journal:delta"))
     replay.preflight()
     every = [name for stack_names in chosen for name in stack_names]
     own, layer_settings = layered(settings, every)
@@ -99,7 +99,7 @@ def compare(
     ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds or 1)]
     sources = distinct([reading.open(path) for path in once(traces)])
     if seeds is not None:
-        check_random(configurations, replay.prepared(sources))
+        check_random(configurations, replay.precondition_text(sources))
     pictures = html is not None
     results = []
     for source in sources:
@@ -116,7 +116,7 @@ def compare(
         from emmclab.pages.simulation import write_simulation_report
 
         write_simulation_report(results, configurations, html, made=made)
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
     replay.write(results)
     if as_json:
         warn(results)
@@ -129,7 +129,7 @@ def compare(
         from emmclab.cli.show_runs import show_compared_results
 
         show_compared_results(stdout(), results)
-    say_note(runs_note(results), aside=as_json)
+    print_note(runs_note(results), aside=as_json)
     end(results)
 
 

@@ -48,23 +48,23 @@ def stderr() -> Console:
     return HarmlessConsole(file=sys.stderr, highlight=False, emoji=False)
 
 
-def say(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Print a line on stderr, which may be closed."""
     with contextlib.suppress(OSError, ValueError):
         print(harmless(text), file=sys.stderr, flush=True)
 
 
-def say_note(text: str, *, aside: bool) -> None:
+def print_note(text: str, *, aside: bool) -> None:
     """Print a note on stdout, or on stderr if `aside` is set, as for JSON; an empty note is not printed."""
     if text and aside:
-        say(f"note: {text}")
+        print_stderr(f"note: {text}")
     elif text:
         from rich.text import Text
 
         stdout().print(Text(f"note: {text}"), soft_wrap=True)
 
 
-def put(text: str) -> None:
+def print_stdout(text: str) -> None:
     """Print a line on stdout without importing rich, which takes time."""
     try:
         sys.stdout.write(f"{harmless(text)}\n")
@@ -81,4 +81,4 @@ def json_text(value: Any) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
-    put(json_text(value))
+    print_stdout(json_text(value))

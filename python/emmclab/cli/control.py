@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, say
-from emmclab.cli.helping import examples
-from emmclab.cli.names import control_commands
+from emmclab.cli.console import print_json, print_stderr
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import control_commands
 from emmclab.errors import ConfigError
 
 
@@ -72,4 +72,4 @@ def control(
     if command == "status":
         print_json(answer["status"])
     else:
-        say("done")
+        print_stderr("done")

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, say
-from emmclab.cli.helping import examples
-from emmclab.cli.machine import parse_duration
-from emmclab.cli.meter import Meter
+from emmclab.cli.console import print_json, print_stderr
+from emmclab.cli.help_format import examples
+from emmclab.cli.machine_options import parse_duration
 from emmclab.cli.options import AsJson, Reading, one_per_recording, with_groups
-from emmclab.cli.outputs import To, note_picture, output_option, report, to_stdout
+from emmclab.cli.output_files import To, note_picture, output_option, report, to_stdout
+from emmclab.cli.progress import Meter
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import between_commas
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.reading import combine
 from emmclab.traces.trace import Trace
 
@@ -136,4 +136,4 @@ def _source(traces: list[Trace], offset: str | None) -> Trace:
 
 
 def _note(text: str) -> None:
-    say(f"note: {text}")
+    print_stderr(f"note: {text}")

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from emmclab import _core
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.crash_run import Asked, explored, minimized, named_folder, recorded
-from emmclab.cli.helping import examples
-from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.crash_run import CrashOptions, explored, minimized, recorded, results_folder
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import complete_words, crash_workload_names, filesystem_names
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import DEVICE_OPTION, Layers, Settings, device_names
-from emmclab.cli.studies import RESULTS, ResultsFolder
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.simulation_options import DEVICE_OPTION, Layers, Settings, device_names
+from emmclab.cli.study_options import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emmclab.crash import Exploration, Options
-    from emmclab.crash.repeated import Tried
-    from emmclab.crash.session import Kept
+    from emmclab.crash.repeated_recordings import ExploredRecording
+    from emmclab.crash.stored_log import StoredLog
 
 #: Exit statuses if a promise was broken, and if the check or the workload proves nothing.
 FOUND, UNTESTED = 4, 5
@@ -146,7 +146,7 @@ def crash(
             "acknowledged lines.",
             _RUN,
             metavar="NAME|CMD",
-            autocompletion=one_of("sqlite", "files", "append-log"),
+            autocompletion=complete_words("sqlite", "files", "append-log"),
         ),
     ] = None,
     cuts: Annotated[
@@ -170,7 +170,7 @@ def crash(
             "any 512 bytes of a write in flight that is not reliable may hold garbage.",
             _STATES,
             metavar="none|sector|inside",
-            autocompletion=one_of("none", "sector", "inside"),
+            autocompletion=complete_words("none", "sector", "inside"),
         ),
     ] = "none",
     recovery: Annotated[
@@ -181,7 +181,7 @@ def crash(
             _STATES,
             metavar="process|e2fsck|mount",
             show_default="process; mount with --guest, or if the check is a command",
-            autocompletion=one_of("process", "e2fsck", "mount"),
+            autocompletion=complete_words("process", "e2fsck", "mount"),
         ),
     ] = None,
     recovery_cuts: Annotated[
@@ -263,14 +263,16 @@ def crash(
     tested, because the check did not fail without any data, or the workload failed, was ended by --timeout,
     or acknowledged nothing.
     """
-    from emmclab.crash.repeated import Tried
-    from emmclab.crash.session import Session
+    from emmclab.crash.repeated_recordings import ExploredRecording
+    from emmclab.crash.stored_log import Session
 
     if again is not None:
-        kept, options = Session(results / "crash").again(again)
-        found = _shown_again(kept, options, save_image)
-        _end([Tried(kept, found, minimized(kept, options, found))], options, as_json, html, results)
-    asked = Asked(
+        kept, options = Session(results / "crash").find_state(again)
+        found = _repeat_state(kept, options, save_image)
+        _end(
+            [ExploredRecording(kept, found, minimized(kept, options, found))], options, as_json, html, results
+        )
+    asked = CrashOptions(
         command=command,
         device=device,
         settings=settings,
@@ -311,77 +313,81 @@ def crash(
     _end(tried, options, as_json, html, results)
 
 
-def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
+def _end(
+    tried: Sequence[ExploredRecording], options: Options, as_json: bool, html: Path | None, results: Path
+) -> None:
     """Print the results, and exit with a status that depends on the verdict."""
     from emmclab.cli.show_crash import show_crash
-    from emmclab.crash.repeated import as_json_of
+    from emmclab.crash.repeated_recordings import as_json_of
 
     if html is not None:
         from emmclab.crash.summary import VERDICTS, summary, verdict
         from emmclab.pages.crash import write_crash_report
 
         # The page shows one recording: the first with the worst verdict.
-        one = min(tried, key=lambda one: VERDICTS.index(verdict(one.kept, options, one.found).word))
-        said = summary(one.kept, options, one.found, one.minimal)
+        one = min(tried, key=lambda one: VERDICTS.index(verdict(one.log, options, one.exploration).word))
+        said = summary(one.log, options, one.exploration, one.minimal)
         said["recordings"] = len(tried)
-        write_crash_report(said, one.kept, one.found, html, results=named_folder(results))
-        say(f"report: {html}")
+        write_crash_report(said, one.log, one.exploration, html, results=results_folder(results))
+        print_stderr(f"report: {html}")
     if as_json:
         print_json(as_json_of(tried, options))
     else:
-        show_crash(stdout(), tried, options, named_folder(results))
+        show_crash(stdout(), tried, options, results_folder(results))
     raise typer.Exit(_status(tried, options))
 
 
-def _status(tried: Sequence[Tried], options: Options) -> int:
+def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
     """Return the exit status for recordings."""
-    from emmclab.crash.repeated import worst
+    from emmclab.crash.repeated_recordings import worst
     from emmclab.crash.summary import BROKEN, NOT_TESTED
 
     return {BROKEN: FOUND, NOT_TESTED: UNTESTED}.get(worst(tried, options)[0].word, 0)
 
 
-def _compare(one: Asked, other: Asked, as_json: bool) -> NoReturn:
+def _compare(one: CrashOptions, other: CrashOptions, as_json: bool) -> NoReturn:
     """Explore two runs; print at how many cuts each loses data, and whether the difference may be chance."""
     from emmclab.cli.show_crash import show_against, show_crash
-    from emmclab.crash.against import difference
-    from emmclab.crash.repeated import as_json_of
+    from emmclab.crash.paired_comparison import difference
+    from emmclab.crash.repeated_recordings import as_json_of
 
     runs = []
     for asked in (one, other):
         options, recordings = recorded(asked)
         runs.append((options, explored(asked, options, recordings)))
-    found = [[one.found for one in both] for _, both in runs]
+    found = [[one.exploration for one in both] for _, both in runs]
     differs = difference(found[0], found[1])
     if as_json:
         both_runs = [as_json_of(both, options) for options, both in runs]
         print_json({"runs": both_runs, "against": differs.as_json()})
     else:
         for options, both in runs:
-            show_crash(stdout(), both, options, named_folder(one.results))
+            show_crash(stdout(), both, options, results_folder(one.results))
         show_against(stdout(), differs)
     statuses = {_status(both, options) for options, both in runs}
     raise typer.Exit(next((status for status in (FOUND, UNTESTED) if status in statuses), 0))
 
 
-def _copy(kept: Kept, path: Path) -> None:
-    from emmclab.runtime.files import write_whole
+def _copy(kept: StoredLog, path: Path) -> None:
+    from emmclab.runtime.files import write_atomically
 
-    write_whole(path, kept.log.read_bytes())
-    say(f"log: {path}")
+    write_atomically(path, kept.log.read_bytes())
+    print_stderr(f"log: {path}")
 
 
-def _copy_dm(kept: Kept, path: Path) -> None:
+def _copy_dm(kept: StoredLog, path: Path) -> None:
     from emmclab.crash.explore import open_run
 
     open_run(str(kept.log), base=kept.base)[0].write_dm(str(path))
     empty = f"truncate -s {kept.facts['bytes']} IMAGE"
-    say(f"log of dm-log-writes: {path}; --log reads it with --base IMAGE, the empty device: `{empty}`")
+    print_stderr(
+        f"log of dm-log-writes: {path}; --log reads it with --base IMAGE, the empty device: `{empty}`"
+    )
 
 
-def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:
+def _repeat_state(kept: StoredLog, options: Options, save_image: Path | None) -> Exploration:
     """Repeat exactly one state, that of --again."""
-    from emmclab.crash.work import explore_in_parallel
+    from emmclab.crash.shards import explore_in_parallel
 
     controls = kept.controls(options)
     found = explore_in_parallel(str(kept.log), options, base=kept.base)
@@ -398,7 +404,7 @@ def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Explo
     return found
 
 
-def _save_image(kept: Kept, options: Options, path: Path) -> None:
+def _save_image(kept: StoredLog, options: Options, path: Path) -> None:
     """Write the disk image of the only state of `options`; a device or a link is written directly."""
     from emmclab.crash.explore import open_run
     from emmclab.runtime.files import made_aside
@@ -411,4 +417,4 @@ def _save_image(kept: Kept, options: Options, path: Path) -> None:
     else:
         with made_aside(path) as made:
             explorer.write_image(str(made))
-    say(f"image: {path}")
+    print_stderr(f"image: {path}")

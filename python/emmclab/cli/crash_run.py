@@ -13,28 +13,27 @@ from typing import TYPE_CHECKING
 import typer
 
 from emmclab import _core
-from emmclab.cli.console import say
-from emmclab.cli.failures import kept as left_behind
-from emmclab.cli.meter import Counter
-from emmclab.cli.simulation import configured, layered
-from emmclab.cli.studies import RESULTS
-from emmclab.cli.working import Working
+from emmclab.cli.console import print_stderr
+from emmclab.cli.failures import complete_files as left_behind
+from emmclab.cli.progress import Counter, Working
+from emmclab.cli.simulation_options import configured, layered
+from emmclab.cli.study_options import RESULTS
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 if TYPE_CHECKING:
     from emmclab.crash import Exploration, Options
     from emmclab.crash.guest.states import GuestMounts
-    from emmclab.crash.minimal import Minimal
+    from emmclab.crash.minimize import Minimal
     from emmclab.crash.recording import Workload
-    from emmclab.crash.repeated import Tried
-    from emmclab.crash.session import Kept, Session
+    from emmclab.crash.repeated_recordings import ExploredRecording
+    from emmclab.crash.stored_log import Session, StoredLog
 
 #: Names of the recovery methods in messages.
 _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class CrashOptions:
     """The options of a run; fields have the names of the parameters of the command."""
 
     command: Sequence[str] | None
@@ -66,7 +65,7 @@ class Asked:
     reuse: bool | None
     results: Path
 
-    def changed(self, context: typer.Context, words: str) -> Asked:
+    def changed(self, context: typer.Context, words: str) -> CrashOptions:
         """Return these options with the changes in `words`; changed settings are appended to those given.
 
         Raises:
@@ -97,16 +96,16 @@ def _against(problem: str) -> ConfigError:
     )
 
 
-def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
+def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
     """Record the workload, or load an existing log; nothing is explored yet.
 
     Raises:
         ConfigError: options are wrong, or missing.
     """
     from emmclab.crash.explore import Options, no_ext4
-    from emmclab.crash.grounds import command_of
     from emmclab.crash.recording import Workload
-    from emmclab.crash.session import Session
+    from emmclab.crash.stored_log import Session
+    from emmclab.crash.verdict_inputs import command_of
 
     session = Session(asked.results / "crash")
     judged_by = _check_named(asked.check, asked.workload)
@@ -125,7 +124,7 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
         guest=None if asked.guest is None else str(Path(asked.guest).absolute()),
     )
     if asked.log is not None:
-        return options, [_taken(session, options, asked.log, asked.base, asked.repeat)]
+        return options, [_load_log(session, options, asked.log, asked.base, asked.repeat)]
     if asked.device is None:
         raise ConfigError(
             "the device is missing",
@@ -151,7 +150,7 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
     ]
 
 
-def _require_guest(guest: str, asked: Asked) -> None:
+def _require_guest(guest: str, asked: CrashOptions) -> None:
     from emmclab.crash.guest import machine
 
     if asked.command:
@@ -165,14 +164,14 @@ def _require_guest(guest: str, asked: Asked) -> None:
 
 
 def _record(
-    asked: Asked,
+    asked: CrashOptions,
     session: Session,
     workload: Workload,
     ready: Callable[[str], None] = lambda _disk: None,
-    said: Callable[[str], None] = say,
-) -> Kept:
+    said: Callable[[str], None] = print_stderr,
+) -> StoredLog:
     """Record a workload on the device, with the requested layers and file system."""
-    from emmclab.crash.scaling import scaled_down
+    from emmclab.crash.device_capacity import scaled_down
 
     own, layer_settings = layered(asked.settings, asked.layers)
     whole = configured(str(asked.device), own, asked.capacity)
@@ -191,9 +190,11 @@ def _record(
     )
 
 
-def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list[Tried]:
+def explored(
+    asked: CrashOptions, options: Options, recordings: Sequence[StoredLog]
+) -> list[ExploredRecording]:
     """Explore recordings, and minimise their findings."""
-    from emmclab.crash.repeated import Tried
+    from emmclab.crash.repeated_recordings import ExploredRecording
 
     tried = []
     for kept in recordings:
@@ -201,17 +202,17 @@ def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list
             kept, options, asked.jobs or (os.cpu_count() or 1), asked.results, reuse=asked.reuse
         )
         small = minimized(kept, options, found)
-        tried.append(Tried(kept, found, _with_programs(asked, options, kept, found, small)))
+        tried.append(ExploredRecording(kept, found, _with_programs(asked, options, kept, found, small)))
     return tried
 
 
 def _with_programs(
-    asked: Asked, options: Options, kept: Kept, found: Exploration, small: dict[int, Minimal]
+    asked: CrashOptions, options: Options, kept: StoredLog, found: Exploration, small: dict[int, Minimal]
 ) -> dict[int, Minimal]:
     """Minimise the generated programs of findings, if their recording can be repeated."""
-    from emmclab.crash.reduced import program_of, reduced
-    from emmclab.crash.scratch import scratch
-    from emmclab.crash.session import Session
+    from emmclab.crash.minimize import minimize_program, program_of
+    from emmclab.crash.scratch_folders import scratch
+    from emmclab.crash.stored_log import Session
 
     if asked.device is None or asked.log is not None:
         return small
@@ -221,8 +222,10 @@ def _with_programs(
             program = program_of(kept, finding)
             if number not in small or program is None:
                 continue
-            say(f"making a program of {len(program.operations)} operations smaller: {finding.promise}")
-            least = reduced(
+            print_stderr(
+                f"making a program of {len(program.operations)} operations smaller: {finding.promise}"
+            )
+            least = minimize_program(
                 program,
                 finding,
                 options,
@@ -231,7 +234,7 @@ def _with_programs(
                 guest,
             )
             if least is None:
-                say(
+                print_stderr(
                     "a recording of the program alone does not show it: it needs what ran before, or another "
                     "timing"
                 )
@@ -240,7 +243,7 @@ def _with_programs(
     return small
 
 
-def _guest(kept: Kept, options: Options) -> AbstractContextManager[GuestMounts | None]:
+def _guest(kept: StoredLog, options: Options) -> AbstractContextManager[GuestMounts | None]:
     """Return a context with the guest that mounts states of a recording; None if this machine mounts them."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.guest.states import guest_of
@@ -255,10 +258,10 @@ def _quiet(_line: str) -> None:
     """Discard messages of a recording; used if a program is recorded again and again."""
 
 
-def _taken(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> Kept:
+def _load_log(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> StoredLog:
     """Load a log of an earlier recording."""
     from emmclab.crash.explore import require_recoverable
-    from emmclab.crash.session import open_whole
+    from emmclab.crash.stored_log import open_log
 
     if repeat > 1:
         raise ConfigError(
@@ -269,7 +272,7 @@ def _taken(session: Session, options: Options, log: Path, base: Path | None, rep
         )
     options.require()
     kept = session.take(log, base)
-    require_recoverable(open_whole(kept.log, kept.base)[0], options)
+    require_recoverable(open_log(kept.log, kept.base)[0], options)
     return kept
 
 
@@ -289,17 +292,17 @@ def _require_in_process(disk: str, options: Options) -> None:
         raise not_in_process(error) from error
 
 
-def named_folder(results: Path) -> Path | None:
+def results_folder(results: Path) -> Path | None:
     """Return the results folder, or None if it is the default."""
     return None if results == RESULTS else results
 
 
 def _check_named(check: str | None, workload: str | None) -> str | None:
     """Return the check to use: that of the option, or by default that of the included workload."""
-    from emmclab.crash import generated, workloads
+    from emmclab.crash import generated_programs, workloads
 
-    if check is None and workload is not None and generated.is_programs(workload):
-        return generated.CHECK
+    if check is None and workload is not None and generated_programs.is_programs(workload):
+        return generated_programs.CHECK
     if check == "sqlite":
         own = workload if workload is not None and workloads.sqlite_setting(workload) else None
         return own or "sqlite"
@@ -315,11 +318,13 @@ def _share(shard: str) -> tuple[int, int]:
     return int(number) - 1, int(of)
 
 
-def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, reuse: bool | None) -> Exploration:
-    from emmclab.crash.grounds import command_of
+def _explored(
+    kept: StoredLog, options: Options, jobs: int, results: Path, *, reuse: bool | None
+) -> Exploration:
+    from emmclab.crash.verdict_inputs import command_of
 
     lines = kept.facts["acknowledgements"]
-    say(
+    print_stderr(
         f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} events, {lines:,} lines "
         f"acknowledged; exploring {options.cuts:,} cuts, recovery by "
         f"{_RECOVERED[options.recovery] if options.guest is None else 'the kernel of the guest'}"
@@ -340,22 +345,27 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, reuse: 
             return kept.explore(options, jobs, told, reuse=reuse)
     except KeyboardInterrupt:
         # Running the workload again would make another log, without results; so the command names this one.
-        named = {"log": kept.log, "base": kept.base, "check": options.check, "results": named_folder(results)}
+        named = {
+            "log": kept.log,
+            "base": kept.base,
+            "check": options.check,
+            "results": results_folder(results),
+        }
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
         words += "" if command_of(options.check) is None else " --resume"
         left_behind.append(f"the results so far are stored: continue with {words} and the other options")
         raise
 
 
-def minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Minimal]:
+def minimized(kept: StoredLog, options: Options, found: Exploration) -> dict[int, Minimal]:
     """Minimise findings; return the smallest state by the index of its finding."""
     from emmclab.crash.explore import open_run
-    from emmclab.crash.minimal import minimize
+    from emmclab.crash.minimize import minimize
 
     findings = found.findings()
     if not findings:
         return {}
-    say(f"minimising {len(findings)} findings")
+    print_stderr(f"minimising {len(findings)} findings")
     run, _ = open_run(str(kept.log), base=kept.base)
     # Findings of one promise differ only by what a check says, and have mostly one cause.
     promises: set[tuple[str, str]] = set()
@@ -368,7 +378,7 @@ def minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Min
             try:
                 least = minimize(run, options, finding, guest)
             except EmmclabError as error:
-                say(f"{finding.promise} could not be minimised: {error}")
+                print_stderr(f"{finding.promise} could not be minimised: {error}")
                 continue
             if least is not None:
                 small[number] = least

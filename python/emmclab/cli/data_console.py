@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.table import Table
 
 from emmclab.cli.console import ClosedPipe
-from emmclab.cli.fitting import fitted, least_width
+from emmclab.cli.table_fitting import fitted, least_width
 from emmclab.errors import harmless
 
 

@@ -11,15 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show import framed
-from emmclab.cli.simulation import Capacity, device_names
-from emmclab.cli.working import Working
-from emmclab.devices.device import Device, presets
-from emmclab.devices.setting_types import CapabilityValues, FittedFigure
+from emmclab.cli.progress import Working
+from emmclab.cli.show_profile import framed
+from emmclab.cli.simulation_options import Capacity, device_names
 from emmclab.errors import ConfigError
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.setting_types import CapabilityValues, FittedFigure
 
 
 def register(app: typer.Typer) -> None:
@@ -92,7 +92,7 @@ def _check(name: str, as_json: bool) -> None:
     console.print(Text(f"{name}: {_within(rows)}", "bold"), soft_wrap=True)
     console.print()
     for source in dict.fromkeys(row["source"] for row in rows):
-        console.print(_checked(f"{name} and what it was fitted to: {source}", rows, source))
+        console.print(_check_table(f"{name} and what it was fitted to: {source}", rows, source))
         console.print()
     console.print(
         "agreement with fitted figures is no evidence; the device file states the reason for each deviation",
@@ -111,7 +111,7 @@ def _within(rows: Sequence[FittedFigure]) -> str:
     return f"{line}; not: {', '.join(named)}"
 
 
-def _checked(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
+def _check_table(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
     """Return the table of the checked figures of one source."""
     table = framed(title)
     for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%"):

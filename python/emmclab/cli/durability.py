@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from emmclab.cli.console import print_json, put, say, stderr, stdout
+from emmclab.cli.console import print_json, print_stderr, print_stdout, stderr, stdout
 from emmclab.cli.crash import FOUND
-from emmclab.cli.endings import asked_by_signal
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout
+from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout
 from emmclab.cli.probe import confirm_overwriting
+from emmclab.cli.signals import stop_on_signals
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from emmclab.devices.durability import Ended, Session, Target, Verdict
+    from emmclab.real_devices.durability import RunEnd, Session, Target, Verdict
 
 _WRITE, _CHECK = "Before the cut", "After the cut"
 #: Default size of the part of the target that is used, MB.
@@ -129,45 +129,47 @@ def durability(
 
 def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
     """Write until the power is gone."""
-    from emmclab.devices.durability import Closing, opened
+    from emmclab.real_devices.durability import Closing, open_target
 
-    with Closing(opened(target, write=True)) as disk:
+    with Closing(open_target(target, write=True)) as disk:
         if not yes:
             confirm_overwriting(target)
         _write_until_cut(disk, log, span_mb)
 
 
 def _write_until_cut(disk: Target, log: Path, span_mb: int | None) -> None:
-    from emmclab.devices.durability import Log, refuse_same_disk, write
+    from emmclab.real_devices.durability import Log, refuse_same_disk, write
 
     with Log(log) as kept:
         refuse_same_disk(disk, kept.fileno())
         span = min(_SPAN_MB << 20, disk.size) if span_mb is None else span_mb << 20
-        say(f"writing the first {span >> 20:,} MB of {disk.name} once")
+        print_stderr(f"writing the first {span >> 20:,} MB of {disk.name} once")
 
         def ready() -> None:
-            say("cut the power at any moment from now on; Ctrl-C ends without a cut")
+            print_stderr("cut the power at any moment from now on; Ctrl-C ends without a cut")
 
-        with asked_by_signal() as ending:
-            ended = write(disk, kept, span, ready=ready, asked_to_end=lambda: ending.asked)
-    _say_ended(disk.name, log, ended)
+        with stop_on_signals() as ending:
+            ended = write(disk, kept, span, ready=ready, asked_to_end=lambda: ending.is_requested)
+    _print_end(disk.name, log, ended)
 
 
-def _say_ended(target: str, log: Path, ended: Ended) -> None:
+def _print_end(target: str, log: Path, ended: RunEnd) -> None:
     syncs = f"{ended.syncs:,} syncs were acknowledged"
     if ended.reason == "stopped":
-        say(f"ended without a cut: {syncs}; this run is not counted")
+        print_stderr(f"ended without a cut: {syncs}; this run is not counted")
         return
     why = ended.said or "it no longer answers"
-    say(f"{target} is gone ({why}): {syncs}")
+    print_stderr(f"{target} is gone ({why}): {syncs}")
     name = "LOG" if log == STDOUT else str(log)
-    say(f"bring its power back, then: {shlex.join(['emmclab', 'durability', target, '--check', name])}")
+    print_stderr(
+        f"bring its power back, then: {shlex.join(['emmclab', 'durability', target, '--check', name])}"
+    )
 
 
 def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> NoReturn:
     """Judge the last run, and sum up all cuts."""
     from emmclab.cli.show_durability import show_report, show_verdict
-    from emmclab.devices.durability import read_log, report_of
+    from emmclab.real_devices.durability import read_log, report_of
 
     is_stream = log == STDOUT
     if is_stream and as_json:
@@ -178,7 +180,7 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
             hint="leave it out, or name the log as a file",
         )
     session = read_log(log, sys.stdin.buffer.read() if is_stream else None)
-    verdict = None if target is None else _judged(session, target, log, same_device)
+    verdict = None if target is None else _judge_last_run(session, target, log, same_device)
     report = report_of(session)
     if as_json:
         print_json({"verdict": verdict and verdict.to_dict(), "session": report.to_dict()})
@@ -191,16 +193,16 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
     raise typer.Exit(FOUND if broken else 0)
 
 
-def _judged(session: Session, target: str, log: Path, same_device: bool) -> Verdict:
+def _judge_last_run(session: Session, target: str, log: Path, same_device: bool) -> Verdict:
     """Judge the last run, and add the verdict to the log."""
-    from emmclab.devices.durability import Closing, Log, judge, line, opened
+    from emmclab.real_devices.durability import Closing, Log, judge, line, open_target
 
     run = session.runs[-1]
-    with Closing(opened(target, write=False)) as disk:
+    with Closing(open_target(target, write=False)) as disk:
         run.verdict = judge(run, disk, same_device=same_device)
     parts = ("checked", run.plan.run, run.verdict.to_dict())
     if log == STDOUT:
-        put(line(*parts).rstrip("\n"))
+        print_stdout(line(*parts).rstrip("\n"))
     else:
         with Log(log) as kept:
             kept.add(*parts)

@@ -13,36 +13,36 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.activity import show_activity
+from emmclab.calibration.register_files import holds_registers
+from emmclab.calibration.registers import registers
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.explain_pair import Pair, explain_pair
-from emmclab.cli.explained import (
-    explain_named,
+from emmclab.cli.explain_texts import (
     explain_option,
     explain_results,
+    find_meanings,
     keys,
-    made_of,
-    named,
     option_meanings,
-    show_made,
+    print_meanings,
+    provenance_groups,
+    show_provenance,
 )
 from emmclab.cli.glossary import Term, define, glossary, words
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
-from emmclab.cli.names import explained_words
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.show import framed, show_explained
+from emmclab.cli.progress import Meter
+from emmclab.cli.show_activity import show_activity
+from emmclab.cli.show_profile import framed, show_explained
 from emmclab.cli.show_registers import explain_registers, show_recorded
-from emmclab.cli.simulation import Capacity, configured, device_names
-from emmclab.devices.device import Device
-from emmclab.devices.register_files import holds_registers
-from emmclab.devices.registers import registers
-from emmclab.devices.result_text import completion_of
-from emmclab.devices.setting_types import ExplainedSetting
-from emmclab.devices.stored import holds_results, run_of, stored_in
+from emmclab.cli.simulation_options import Capacity, configured, device_names
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.quantity import size
+from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
+from emmclab.simulation.device import Device
+from emmclab.simulation.result_text import completion_of
+from emmclab.simulation.setting_types import ExplainedSetting
+from emmclab.simulation.stored_result import holds_results, read_results, run_of
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.traces.profile_notes import unrecorded
@@ -129,7 +129,7 @@ def explain(
             hint="name a trace, a device or a word, or give --glossary",
         )
     for text in (str(what), other or ""):
-        if text.startswith("--") and not named(text):
+        if text.startswith("--") and not find_meanings(text):
             rows = option_meanings(text) if other is None else []
             if not rows:
                 raise ConfigError(
@@ -170,13 +170,13 @@ def explain(
         return
     if holds_results(trace):
         reading.refuse(str(what))
-        explain_results(stored_in(trace), as_json)
+        explain_results(read_results(trace), as_json)
         return
     if not trace.exists():
         is_path = "/" in str(trace) or str(trace) == "-"
-        if define(str(trace)) is None and not is_path and (meanings := named(str(trace))):
+        if define(str(trace)) is None and not is_path and (meanings := find_meanings(str(trace))):
             reading.refuse(str(what))
-            explain_named(meanings, as_json)
+            print_meanings(meanings, as_json)
             return
         if str(trace) not in bundled_by_name() and _is_word(str(trace)):
             reading.refuse(str(what))
@@ -214,13 +214,13 @@ def explain(
     devices = recorded_devices(source.header, str(trace))
     if as_json:
         explained["registers"] = [device.to_dict() for device in devices]
-        print_json(explained if run is None else {**explained, "run": made_of(run)})
+        print_json(explained if run is None else {**explained, "run": provenance_groups(run)})
         return
     _show(stdout(), explained)
     show_recorded(stdout(), devices, str(trace))
     if run is not None:
         stdout().print(Text("Simulated run", "bold"))
-        show_made(stdout(), run)
+        show_provenance(stdout(), run)
 
 
 class _DeviceShare(TypedDict):
@@ -270,7 +270,7 @@ def _explain_word(word: str, as_json: bool) -> None:
             hint=f"did you mean `{near}`? {more}" if near else more,
         )
     _explain_terms([term], as_json)
-    if not as_json and len(named(word)) > 1:
+    if not as_json and len(find_meanings(word)) > 1:
         stdout().print(Text(f"`emmclab explain {word}.` lists the settings and fields of this name", "dim"))
 
 

@@ -12,23 +12,23 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.console import print_json, say, say_note, stdout
-from emmclab.cli.explained import explain_difference
+from emmclab.calibration.fit_sources import pair_note, runs_note
+from emmclab.cli.console import print_json, print_note, print_stderr, stdout
+from emmclab.cli.explain_texts import explain_difference
 from emmclab.cli.options import Reading
-from emmclab.cli.show import framed, show_explained
-from emmclab.cli.simulation import Images, Replay, configured
-from emmclab.devices.difference import (
+from emmclab.cli.show_profile import framed, show_explained
+from emmclab.cli.simulation_options import Images, Replay, configured
+from emmclab.comparison.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
+from emmclab.comparison.result_difference import (
     Difference,
     FigureDifference,
     differences,
     figure_differences,
-    shown,
+    value_text,
 )
-from emmclab.devices.fitted import pair_note, runs_note
-from emmclab.devices.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
-from emmclab.devices.stored import Stored, stored
 from emmclab.errors import ConfigError
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.stored_result import StoredResult, read_result
 
 #: Smallest change that is printed as a number, percent; a smaller one is printed as "< 0.01 %".
 _LEAST_PCT = 0.01
@@ -95,12 +95,12 @@ def explain_pair(
                 )
             one, two = (configured(name, [], capacity) for name in (first, second))
             explain_difference(one, two, as_json)
-            say_note(pair_note(one, two), aside=as_json)
+            print_note(pair_note(one, two), aside=as_json)
             return
         source = reading.open(pair.trace)
         replay = Replay(images=pair.images)
         found = [replay.run(configured(name, [], capacity), [source]) for name in (first, second)]
-        results = [Stored(one.run_name, "simulation", one.to_dict()) for one in found]
+        results = [StoredResult(one.run_name, "simulation", one.to_dict()) for one in found]
     else:
         if pair.trace is not None or capacity is not None:
             option = "--capacity" if pair.trace is None else "--trace"
@@ -110,9 +110,9 @@ def explain_pair(
                 field=option,
                 hint="a result holds its trace and its device; leave the option out",
             )
-        results = [stored(name) for name in (first, second)]
+        results = [read_result(name) for name in (first, second)]
     _explain_results(results[0], results[1], pair, as_json)
-    say_note(runs_note([one.fields for one in results]), aside=as_json)
+    print_note(runs_note([one.fields for one in results]), aside=as_json)
 
 
 def _is_device(name: str) -> bool:
@@ -121,19 +121,19 @@ def _is_device(name: str) -> bool:
     return not Path(name).exists() and name in _core.device_presets()
 
 
-def _explain_results(first: Stored, second: Stored, pair: Pair, as_json: bool) -> None:
+def _explain_results(first: StoredResult, second: StoredResult, pair: Pair, as_json: bool) -> None:
     found, figures = differences(first, second), figure_differences(first.fields, second.fields)
     silent = [one for one in (first, second) if not one.provenance]
     for one in silent:
-        say(
+        print_stderr(
             f"warning: {one.place} does not say how it was made (it has no `provenance`): only options "
             "are compared"
         )
     alone = None
     if pair.one_at_a_time:
-        alone = one_at_a_time(first, second, found, images=pair.images, progress=_say_run)
+        alone = one_at_a_time(first, second, found, images=pair.images, progress=_print_run)
         for text in alone.not_repeated:
-            say(f"warning: {text}")
+            print_stderr(f"warning: {text}")
     if as_json:
         print_json(
             {
@@ -157,8 +157,8 @@ def _explain_results(first: Stored, second: Stored, pair: Pair, as_json: bool) -
         _show_alone(console, alone)
 
 
-def _say_run(number: int, total: int, words: str) -> None:
-    say(f"run {number} of {total}: {words}")
+def _print_run(number: int, total: int, words: str) -> None:
+    print_stderr(f"run {number} of {total}: {words}")
 
 
 def _show_differences(console: Console, found: Sequence[Difference]) -> None:
@@ -169,7 +169,7 @@ def _show_differences(console: Console, found: Sequence[Difference]) -> None:
     for heading in ("", "What", "A", "B", "Unit"):
         table.add_column(heading, overflow="fold")
     for one in found:
-        values = (Text(shown(value)) for value in (one.first, one.second))
+        values = (Text(value_text(value)) for value in (one.first, one.second))
         table.add_row(one.kind, Text(one.key), *values, one.unit)
     show_explained(console, table, [Text(one.meaning, "dim") for one in found])
     console.print()

@@ -16,11 +16,11 @@ import typer
 from typer.core import TyperGroup
 
 from emmclab import __version__
-from emmclab.cli.console import ClosedPipe, say
-from emmclab.cli.endings import terminating
+from emmclab.cli.console import ClosedPipe, print_stderr
+from emmclab.cli.signals import terminating
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.runtime.command import words
-from emmclab.runtime.files import written
+from emmclab.runtime.command_line import words
+from emmclab.runtime.files import written_files
 
 BAD_INPUT, FAILED_RUN, EARLY_END, INTERRUPTED, CLOSED_PIPE = 2, 1, 3, 130, 141
 #: Exit codes of every command, with their meaning.
@@ -42,7 +42,7 @@ _COMMANDS_WITHIN = {"record"}
 _NUMBERS = re.compile(r"is not a valid (int|float)(?:eger)?(?: range)?")
 
 #: Messages about results that an interrupted command has stored, in addition to files; the last is printed.
-kept: list[str] = []
+complete_files: list[str] = []
 
 #: Errors of the operating system that no other argument would have avoided.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}
@@ -75,7 +75,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
             return CLOSED_PIPE
         raise
     except (KeyboardInterrupt, typer.Abort):
-        say(f"interrupted; {_kept()}")
+        print_stderr(f"interrupted; {_complete_files()}")
         return INTERRUPTED
     except EmmclabError as error:
         _report(str(error), error.hint)
@@ -135,14 +135,14 @@ def _refuse_empty(words: list[str]) -> None:
     )
 
 
-def _kept() -> str:
+def _complete_files() -> str:
     """Return a text on the complete files of an interrupted command; incomplete ones were removed."""
-    if kept:
-        return kept[-1]
-    if not written:
+    if complete_files:
+        return complete_files[-1]
+    if not written_files:
         return "no file was written"
-    more = f" and {len(written) - 3:,} more" if len(written) > 3 else ""
-    return f"complete: {', '.join(written[:3])}{more}"
+    more = f" and {len(written_files) - 3:,} more" if len(written_files) > 3 else ""
+    return f"complete: {', '.join(written_files[:3])}{more}"
 
 
 class _Nowhere(io.TextIOBase):
@@ -203,6 +203,6 @@ def _terminate(number: int, _frame: object) -> None:
 
 
 def _report(message: str, hint: str | None) -> None:
-    say(f"error: {message}")
+    print_stderr(f"error: {message}")
     if hint:
-        say(f"hint: {hint}")
+        print_stderr(f"hint: {hint}")

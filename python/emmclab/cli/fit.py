@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import say
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
+from emmclab.cli.console import print_stderr
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import Reading, TraceFile, with_groups
-from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout, output_option, write_text
+from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option, write_text
+from emmclab.cli.progress import Meter
 from emmclab.traces.workload import FITTED, fit_note
 from emmclab.traces.workload import fit as fit_workload
 
@@ -42,9 +42,9 @@ def fit(
         model = fit_workload(recorded, progress=meter, name=name)
     reading.note_changed(recorded.name, recorded.ledger)
     if note := fit_note(recorded):
-        say(f"warning: {note}")
+        print_stderr(f"warning: {note}")
     write_text(output, model.to_toml())
     if output is None or output == STDOUT:
         return
     line = f"{output}: model {model.digest}; `emmclab synth {output} OUT` makes traces of it"
-    say(line)
+    print_stderr(line)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.failures import kept
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Counter
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.failures import complete_files
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder, output_option
-from emmclab.cli.studies import Jobs, executor
+from emmclab.cli.output_files import in_a_folder, output_option
+from emmclab.cli.progress import Counter
+from emmclab.cli.study_options import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.runtime.files import refuse_other_endings, write_whole
+from emmclab.runtime.files import refuse_other_endings, write_atomically
 from emmclab.runtime.lists import between_commas, once
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def fleet(
     keys = once(between_commas(by, "--by"))
     places = _places(folder, output, against)
     tables = [
-        _table(place, target, files, jobs, reading.given())
+        _table(place, target, files, jobs, reading.changed_options())
         for place, target in zip((folder, against), places, strict=True)
         if place is not None
     ]
@@ -108,8 +108,8 @@ def fleet(
     if html is not None:
         from emmclab.pages import fleet as report
 
-        write_whole(html, report.render([table for table, _ in tables], found))
-        say(f"report: {html}")
+        write_atomically(html, report.render([table for table, _ in tables], found))
+        print_stderr(f"report: {html}")
     if as_json:
         about = [{"table": table.name, "run": run and asdict(run)} for table, run in tables]
         print_json({"tables": about, **found.to_dict()})
@@ -122,7 +122,7 @@ def fleet(
             show_comparison(stdout(), found, _SHOWN)
     runs = [(table, run) for table, run in tables if run is not None]
     for table, run in runs:
-        say(f"table: {table.name} ({run.recordings:,} files, {run.profiled:,} of them profiled now)")
+        print_stderr(f"table: {table.name} ({run.recordings:,} files, {run.profiled:,} of them profiled now)")
     _fail(runs)
 
 
@@ -154,7 +154,7 @@ def _places(folder: str, output: str | None, against: str | None) -> list[str | 
 
 def _is_table(place: str) -> bool:
     """Return whether a fleet is given as a table, and not as a folder or a bucket."""
-    from emmclab.fleet.copy import Copy
+    from emmclab.fleet.bucket_copy import Copy
 
     _, scheme, below = place.rstrip("/").partition("://")
     return (not scheme or "/" in below) and Copy(place).is_there()
@@ -173,7 +173,7 @@ def _table(
     from emmclab.fleet import Table, profile_fleet
 
     if target is None:
-        from emmclab.fleet.copy import Copy
+        from emmclab.fleet.bucket_copy import Copy
 
         copy = Copy(place)
         return Table(copy.fetch(), copy.name), None
@@ -190,10 +190,10 @@ def _table(
                 place, target, executor(jobs), files=files, options=options, progress=note
             )
     except KeyboardInterrupt:
-        kept.append(f"{done:,} recordings of {place} are stored; the same command continues")
+        complete_files.append(f"{done:,} recordings of {place} are stored; the same command continues")
         raise
     if run.was_damaged:
-        say(f"{table.name}: this table was damaged, or of an earlier version: all is profiled again")
+        print_stderr(f"{table.name}: this table was damaged, or of an earlier version: all is profiled again")
     return table, run
 
 

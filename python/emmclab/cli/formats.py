@@ -6,7 +6,7 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 
 
@@ -23,7 +23,7 @@ def formats(as_json: AsJson = False) -> None:
         return
     from rich.text import Text
 
-    from emmclab.cli.show import framed, show_explained
+    from emmclab.cli.show_profile import framed, show_explained
 
     table = framed()
     for heading in ("Format", "Read", "Write", "About"):

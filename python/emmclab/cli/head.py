@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
 from emmclab.traces.request_types import RequestRow
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.traces.ledger import ledger_line
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Meter
+from emmclab.traces.ledger_text import ledger_line
 
 
 def register(app: typer.Typer) -> None:
@@ -44,11 +44,11 @@ def journal(
     reading.note_changed(source.name, found["ledger"])
     if html is not None:
         found.write_html(html)
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
     if as_json:
         print_json(found.to_dict())
     else:
-        from emmclab.cli.show import show_journal
+        from emmclab.cli.show_profile import show_journal
 
         console = stdout()
         show_journal(console, found)

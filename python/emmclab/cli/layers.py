@@ -8,10 +8,10 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show import framed, show_explained
-from emmclab.devices.layers import layers as kinds
+from emmclab.cli.show_profile import framed, show_explained
+from emmclab.simulation.layers import layers as kinds
 
 
 def register(app: typer.Typer) -> None:

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from emmclab.cli.console import say
-from emmclab.cli.names import format_names, one_of
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.console import print_stderr
+from emmclab.cli.name_completion import complete_words, format_names
+from emmclab.cli.output_files import in_a_folder
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import between_commas, once
-from emmclab.traces.profile_fields import counted_jumps
+from emmclab.traces.profile_fields import jumps_text
 from emmclab.traces.profile_options import bin_ns
 from emmclab.traces.reading import or_bundled, read, reading_options
 from emmclab.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from emmclab.devices.result import Result
+    from emmclab.simulation.result import Result
     from emmclab.traces.profile import Profile
 
 
@@ -95,7 +95,7 @@ TimeUnit = Annotated[
     typer.Option(
         metavar="UNIT",
         help="Unit of times, for formats that do not define it: s, ms, us, ns; none if a table has no times.",
-        autocompletion=one_of("s", "ms", "us", "ns", "none"),
+        autocompletion=complete_words("s", "ms", "us", "ns", "none"),
         rich_help_panel="Reading",
     ),
 ]
@@ -104,7 +104,7 @@ SizeUnit = Annotated[
     typer.Option(
         metavar="UNIT",
         help="Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
-        autocompletion=one_of("sector", "byte", "kb", "page"),
+        autocompletion=complete_words("sector", "byte", "kb", "page"),
         rich_help_panel="Reading",
     ),
 ]
@@ -197,10 +197,10 @@ class Reading:
     def open(self, path: Path) -> Trace:
         """Open one trace with these options; `-` is stdin."""
         if str(path) == "-":
-            return read("/dev/stdin", **self.given())
-        return read(or_bundled(path), **self.given())
+            return read("/dev/stdin", **self.changed_options())
+        return read(or_bundled(path), **self.changed_options())
 
-    def given(self) -> dict[str, Any]:
+    def changed_options(self) -> dict[str, Any]:
         """Return the options that differ from the defaults, as keywords of `emmclab.read`."""
         usual = reading_options()
         return {
@@ -215,7 +215,7 @@ class Reading:
         Raises:
             ConfigError: there are such options.
         """
-        for field in self.given():
+        for field in self.changed_options():
             option = f"--{field.replace('_', '-')}"
             raise ConfigError(
                 f"{option} is for reading a trace, and no trace is read for {name}",
@@ -232,22 +232,26 @@ class Reading:
     def note_changed(self, name: str, ledger: Mapping[str, int | None]) -> None:
         """Print what the options changed in a trace, according to its ledger."""
         if self.mend_clock:
-            say(f"note: {name}: {counted_jumps(ledger['mended_jumps'] or 0)} removed (--mend-clock)")
+            print_stderr(f"note: {name}: {jumps_text(ledger['mended_jumps'] or 0)} removed (--mend-clock)")
         if self.reissue_window and ledger["reissued"] is not None:
             count, window = ledger["reissued"], self.reissue_window
-            say(f"note: {name}: {count:,} suspected re-issues within {window} (--reissue-window)")
+            print_stderr(f"note: {name}: {count:,} suspected re-issues within {window} (--reissue-window)")
         if self.drop_reissued and ledger["reissued"] is None:
-            say(f"note: {name}: re-issues are unknown without processes and completions (--drop-reissued)")
+            print_stderr(
+                f"note: {name}: re-issues are unknown without processes and completions (--drop-reissued)"
+            )
         elif self.drop_reissued:
-            say(f"note: {name}: {ledger['dropped_reissues']:,} suspected re-issues dropped (--drop-reissued)")
+            print_stderr(
+                f"note: {name}: {ledger['dropped_reissues']:,} suspected re-issues dropped (--drop-reissued)"
+            )
         if self.only:
-            say(f"note: {name}: {ledger['filtered']:,} requests left out (--only)")
+            print_stderr(f"note: {name}: {ledger['filtered']:,} requests left out (--only)")
 
 
-def listed(text: str, what: str, option: str, example: str) -> list[str]:
+def split_names(text: str, what: str, option: str, example: str) -> list[str]:
     """Return the names in the value of an option, each once.
 
-    >>> listed("nexus5, ufs31, nexus5", "device to compare", "--devices", "nexus5,ufs31")
+    >>> split_names("nexus5, ufs31, nexus5", "device to compare", "--devices", "nexus5,ufs31")
     ['nexus5', 'ufs31']
 
     Raises:
@@ -262,15 +266,15 @@ def listed(text: str, what: str, option: str, example: str) -> list[str]:
 
 def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:
     """Write figures over time, and print the number of bins and whether they are wider than requested."""
-    from emmclab.devices.over_time import over_time_rows, write_over_time
+    from emmclab.simulation.over_time import over_time_rows, write_over_time
 
     rows = over_time_rows(found)
     write_over_time(rows, path)
     asked_s = bin_ns(width) / 1e9
     widest_s = max((row["width_s"] for row in rows), default=0.0)
     if width is not None and widest_s > 1.5 * asked_s:
-        say(f"note: bins of {widest_s:g} s, because those of {width} would be more than 16,384")
-    say(
+        print_stderr(f"note: bins of {widest_s:g} s, because those of {width} would be more than 16,384")
+    print_stderr(
         f"over time: {len(rows):,} bins in {path}"
         if rows
         else "over time: no requests, so nothing was written"

@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, say, stderr
-from emmclab.cli.helping import examples
+from emmclab.calibration.register_files import is_recording
+from emmclab.calibration.registers import Registers, registers
+from emmclab.cli.console import print_json, print_stderr, stderr
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import PresetFile, PresetName
+from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.show_registers import show_preset
-from emmclab.cli.simulation import device_names
-from emmclab.devices.device import Device
-from emmclab.devices.register_files import is_recording
-from emmclab.devices.registers import Registers, registers
+from emmclab.cli.simulation_options import device_names
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.runtime.files import write_whole
+from emmclab.runtime.files import write_atomically
+from emmclab.simulation.device import Device
 
 #: The option for the registers of each kind of device.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
@@ -90,7 +90,7 @@ def preset(
     found = _read(ext_csd, ufs, recording)
     made = found.preset(like=like, name=name or (output.stem if output is not None else None))
     if output is not None:
-        write_whole(output, made.toml)
+        write_atomically(output, made.toml)
     if as_json:
         print_json(
             {
@@ -108,7 +108,7 @@ def preset(
         sys.stdout.write(made.toml)
         return
     show_preset(stderr(), found, made)
-    say(
+    print_stderr(
         f"{output}: `emmclab simulate TRACE --device {output}` runs on it; `emmclab calibrate` measures the "
         "latencies of your device"
     )

@@ -10,17 +10,17 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import json_text, print_json, stderr, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import in_a_folder, output_option
-from emmclab.cli.show import framed
-from emmclab.cli.simulation import Capacity, Settings, configured, device_names
-from emmclab.devices.device import presets
-from emmclab.devices.probe import Disk, Probe, Simulated
-from emmclab.devices.probe import probe as measure
+from emmclab.cli.output_files import in_a_folder, output_option
+from emmclab.cli.progress import Meter
+from emmclab.cli.show_profile import framed
+from emmclab.cli.simulation_options import Capacity, Settings, configured, device_names
 from emmclab.errors import ConfigError
-from emmclab.runtime.files import write_whole
+from emmclab.real_devices.probe import Disk, Probe, Simulated
+from emmclab.real_devices.probe import probe as measure
+from emmclab.runtime.files import write_atomically
+from emmclab.simulation.device import presets
 
 #: Default span, MB: for a simulated device, and for a real one.
 _SIMULATED_MB = 1024
@@ -101,7 +101,7 @@ def probe(
 
         write_probe_report(found, html)
     if output is not None:
-        write_whole(output, json_text(found.to_dict()) + "\n")
+        write_atomically(output, json_text(found.to_dict()) + "\n")
     if as_json:
         print_json(found.to_dict())
     else:

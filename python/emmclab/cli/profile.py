@@ -11,11 +11,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.declared import Percentiles
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Counter, Meter
-from emmclab.cli.names import one_of, several, workload_names
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import complete_words, several, workload_names
 from emmclab.cli.options import (
     AsJson,
     Bin,
@@ -27,15 +26,16 @@ from emmclab.cli.options import (
     stands_for_several,
     with_groups,
 )
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import Jobs
-from emmclab.devices.over_time import check_target
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Counter, Meter
+from emmclab.cli.study_options import Jobs
 from emmclab.errors import ConfigError, EmmclabError, FormatError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
-from emmclab.traces.inputs import inputs_of, made_here
-from emmclab.traces.made_types import InputRecord
+from emmclab.simulation.over_time import check_target
+from emmclab.traces.inputs import inputs_of, provenance_here
 from emmclab.traces.profile import Profile
+from emmclab.traces.provenance_types import InputRecord
 from emmclab.traces.reading import bundled, combine, join_parts
 from emmclab.traces.trace import Trace
 
@@ -50,7 +50,7 @@ class Caches:
             metavar="A,B,...",
             help="Simulate caches of 4 KB pages, and give miss ratios by size: lru, fifo, clock, arc, "
             "s3-fifo, or all.",
-            autocompletion=several(one_of("lru", "fifo", "clock", "arc", "s3-fifo", "all")),
+            autocompletion=several(complete_words("lru", "fifo", "clock", "arc", "s3-fifo", "all")),
             rich_help_panel="Caches",
         ),
     ] = ""
@@ -67,7 +67,7 @@ class Caches:
         typer.Option(
             metavar="all|read|write",
             help="Requests that go through the caches.",
-            autocompletion=one_of("all", "read", "write"),
+            autocompletion=complete_words("all", "read", "write"),
             rich_help_panel="Caches",
         ),
     ] = "all"
@@ -186,10 +186,10 @@ def profile(
     if against is not None:
         _print_differences(profiles, as_json)
     elif as_json:
-        print_json([one.profile.to_dict() | {"provenance": made_here(one.inputs)} for one in profiled])
+        print_json([one.profile.to_dict() | {"provenance": provenance_here(one.inputs)} for one in profiled])
     else:
         # Imported here because tables take long to import, and JSON does not need them.
-        from emmclab.cli.show import show_compared, show_each, show_fsync
+        from emmclab.cli.show_profile import show_compared, show_each, show_fsync
 
         (show_fsync if fsync else show_compared if compare else show_each)(stdout(), profiles)
 
@@ -262,7 +262,7 @@ def _in_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> _Pro
         "name": found.name,
         "path": printable(place),
         "sha256": found["trace_digest"],
-        "reading": reading.given(),
+        "reading": reading.changed_options(),
     }
     return _Profiled(found, [whence])
 
@@ -273,7 +273,7 @@ def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -
         return _in_parts(Path(name), jobs, reading, **measures)
     from emmclab.traces.workload import open_input
 
-    source = open_input(name, seed, **reading.given())
+    source = open_input(name, seed, **reading.changed_options())
     return _Profiled(run(source, **measures), inputs_of([source]))
 
 
@@ -283,13 +283,13 @@ def _write(profiled: list[_Profiled], html: Path | None, figures: Path | None) -
         from emmclab.pages.profiles import write_report
 
         inputs = [each for one in profiled for each in one.inputs]
-        write_report([one.profile for one in profiled], html, made_here(inputs))
-        say(f"report: {html}")
+        write_report([one.profile for one in profiled], html, provenance_here(inputs))
+        print_stderr(f"report: {html}")
     if figures is not None:
         from emmclab.pages.plots import write_figures
 
         count = write_figures([one.profile for one in profiled], figures)
-        say(f"figures: {count} in {figures}")
+        print_stderr(f"figures: {count} in {figures}")
 
 
 def _print_differences(profiles: list[Profile], as_json: bool) -> None:
@@ -298,12 +298,12 @@ def _print_differences(profiles: list[Profile], as_json: bool) -> None:
 
     rows, notes = differences(*profiles), jump_notes(profiles)
     for text in notes:
-        say(f"warning: {text}")
+        print_stderr(f"warning: {text}")
     if as_json:
         names = {"first": profiles[0].name, "second": profiles[1].name}
         print_json(names | {"fields": rows, "warnings": notes})
         return
-    from emmclab.cli.differences import show_differences
+    from emmclab.cli.show_profile_difference import show_differences
 
     show_differences(stdout(), profiles, rows)
 
@@ -313,7 +313,7 @@ def note_parts(paths: list[Path]) -> None:
     folders = collections.Counter(path.parent for path in paths if _PART.match(path.name))
     for folder, count in folders.items():
         if count > 1:
-            say(
+            print_stderr(
                 f"note: {count} files of {folder} are named as parts of one trace, but each was profiled by "
                 f"itself; to profile them as one: emmclab profile {folder}"
             )
@@ -333,7 +333,9 @@ def is_sliced(path: Path, jobs: int) -> bool:
 
     if len(slices_of(path)) > 1:
         return True
-    say(f"note: {path}: read in one pass; --jobs is for Parquet of more than 4 million requests, and folders")
+    print_stderr(
+        f"note: {path}: read in one pass; --jobs is for Parquet of more than 4 million requests, and folders"
+    )
     return False
 
 
@@ -354,7 +356,7 @@ def run_parts(place: Path, jobs: int, reading: Reading, *, fsync: bool = False, 
 
     count = jobs or os.cpu_count() or 1
     with Counter(f"profile {place}", "parts") as counter:
-        return profile_parts(place, count, counter, reading=reading.given(), **measures)
+        return profile_parts(place, count, counter, reading=reading.changed_options(), **measures)
 
 
 def distinct(sources: list[Trace]) -> list[Trace]:

@@ -14,14 +14,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from emmclab.cli.console import print_json, put, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import study_names
+from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import study_names
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import output_option
-from emmclab.cli.show import framed
-from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
-from emmclab.cli.working import Working
+from emmclab.cli.output_files import output_option
+from emmclab.cli.progress import Working
+from emmclab.cli.show_profile import framed
+from emmclab.cli.study_options import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.errors import InputError
 from emmclab.runtime.files import cell, refuse_other_endings, write_pieces
 from emmclab.runtime.table_row import Row
@@ -84,7 +84,7 @@ def query(
     reading: Reading,
 ) -> None:
     """Query results, or a trace, in SQL (DuckDB's); any notebook can read the same Parquet files."""
-    from emmclab.studies.query import asked, asked_trace, without_fsyncs
+    from emmclab.studies.query import query_one_trace, query_studies, without_fsyncs
 
     if output is not None:
         refuse_other_endings(output, _ENDINGS, "--output")
@@ -93,24 +93,24 @@ def query(
     if trace is not None:
         source = reading.open(trace)
         if "fsyncs" in sql.casefold() and (note := without_fsyncs(source)):
-            say(f"note: {note}")
-        asking = asked_trace(source, sql)
+            print_stderr(f"note: {note}")
+        asking = query_one_trace(source, sql)
     else:
         folders = [_folder_of(study, results)] if study is not None else _folders(results)
         for folder in folders:
             warn_of_changes(folder)
-        asking = asked(folders, sql)
+        asking = query_studies(folders, sql)
     with Working("query"), asking as (names, rows):
         if output is not None:
             count = _write(output, names, rows)
-            say(f"answer: {output}, {count} rows")
+            print_stderr(f"answer: {output}, {count} rows")
             return
         # All rows are read before the first is printed, so that a query that fails late prints nothing.
         held = list(rows)
     if as_json:
         print_json(_records(names, held))
     elif as_csv:
-        put("".join(_csv(names, held)).rstrip("\n"))
+        print_stdout("".join(_csv(names, held)).rstrip("\n"))
     else:
         _show(names, held)
 
@@ -172,7 +172,7 @@ def _write(output: Path, names: list[str], rows: Iterable[tuple[Any, ...]]) -> i
 
     In Parquet, lists are stored as JSON, times and dates as text.
     """
-    counted = _Counted(rows)
+    counted = _CountedRows(rows)
     ending = output.suffix.lower()
     if ending != ".parquet":
         write_pieces(output, _csv(names, counted) if ending == ".csv" else _json(names, counted))
@@ -187,7 +187,7 @@ def _write(output: Path, names: list[str], rows: Iterable[tuple[Any, ...]]) -> i
     return counted.count
 
 
-class _Counted:
+class _CountedRows:
     """An iterable of rows that counts the rows it has yielded."""
 
     def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:

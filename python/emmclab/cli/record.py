@@ -13,17 +13,17 @@ from typing import Annotated, NamedTuple
 import typer
 
 from emmclab import _core
-from emmclab.cli.activity import show_activity
-from emmclab.cli.children import output_aside
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.endings import asked_by_signal
-from emmclab.cli.helping import examples
-from emmclab.cli.machine import Duration, Machine, parse_duration
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.machine_options import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
-from emmclab.cli.outputs import note_picture, output_option
+from emmclab.cli.output_files import note_picture, output_option
+from emmclab.cli.show_activity import show_activity
+from emmclab.cli.signals import stop_on_signals
+from emmclab.cli.subprocess_output import output_aside
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.traces.activity import longest_waits
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
 #: Maximum wait for a batch, and so the delay until an end is noticed, seconds.
@@ -35,7 +35,7 @@ _GRACE_S = 5.0
 _RESERVE_BYTES = 64 << 20
 
 
-class _Ended(NamedTuple):
+class _RecordingEnd(NamedTuple):
     ledger: dict[str, int]
     header: dict[str, str | None]
     early: str | None
@@ -99,7 +99,7 @@ def record(
             raise
     early = [f"the recording ended early: {ended.early}"] if ended.early else []
     for remark in early + ended.remarks:
-        say(f"note: {remark}")
+        print_stderr(f"note: {remark}")
     activity = json.loads(ended.header["activity"] or "{}")
     devices = recorded_devices(ended.header, str(output))
     if as_json:
@@ -125,7 +125,7 @@ def record(
             stdout().print(device.line(), markup=False, soft_wrap=True)
         show_activity(stdout(), activity)
     if status:
-        say(f"note: the command ended with status {status}; the recording is whole")
+        print_stderr(f"note: the command ended with status {status}; the recording is whole")
         raise typer.Exit(status)
 
 
@@ -149,15 +149,15 @@ def _nearly_full(output: Path) -> str | None:
 
 def _run(
     recorder: _core.Recorder, writer: _core.Writer, output: Path, command: list[str], seconds: float | None
-) -> tuple[_Ended, int]:
+) -> tuple[_RecordingEnd, int]:
     """Write batches until the end or a signal; also return the exit status of the command."""
     child = None
     full = None
-    with asked_by_signal() as ending:
+    with stop_on_signals() as ending:
         try:
             chosen = recorder.chosen()
             why = f" ({chosen}; choose others with --device)" if chosen else ""
-            say(f"recording {', '.join(recorder.disks())}{why}; Ctrl-C ends it")
+            print_stderr(f"recording {', '.join(recorder.disks())}{why}; Ctrl-C ends it")
             if command:
                 try:
                     child = subprocess.Popen(command)
@@ -170,7 +170,7 @@ def _run(
                     ) from None
             begin = time.monotonic()
             written, reported = 0, begin
-            while not ending.asked and not recorder.has_ended():
+            while not ending.is_requested and not recorder.has_ended():
                 if (batch := recorder.next(_WAIT_S)) is not None:
                     writer.write(batch)
                     written += len(batch)
@@ -184,11 +184,11 @@ def _run(
                     break
                 if now - reported >= _LINE_S:
                     reported = now
-                    say(f"{now - begin:,.0f} s, {written:,} requests")
+                    print_stderr(f"{now - begin:,.0f} s, {written:,} requests")
             batches, ledger, header, early, remarks = recorder.stop()
             for batch in batches:
                 writer.write(batch)
-            return _Ended(ledger, header, early or full, remarks), _status(child)
+            return _RecordingEnd(ledger, header, early or full, remarks), _status(child)
         finally:
             if child is not None and child.poll() is None:
                 child.terminate()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, say
-from emmclab.cli.helping import examples
+from emmclab.cli.console import print_json, print_stderr
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import RESULTS, StudyName, incomplete, warn_of_changes
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.study_options import RESULTS, StudyName, incomplete, warn_of_changes
 from emmclab.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def report(
     from emmclab.studies import Results, Study
     from emmclab.studies.summary import summed
 
-    chosen = Study.named(study).with_reading(reading.given())
+    chosen = Study.named(study).with_reading(reading.changed_options())
     is_ours = chosen.name in studies()
     of_run = None if is_ours else summed
     if results.suffix == ".parquet":
@@ -60,8 +60,8 @@ def report(
     else:
         found = Results.load(results / chosen.name, of_run=of_run)
     if found.missing:
-        say(incomplete(found.missing, found.about["cells"]))
-    _refuse_others(chosen, found, study, given=bool(reading.given()))
+        print_stderr(incomplete(found.missing, found.about["cells"]))
+    _refuse_others(chosen, found, study, given=bool(reading.changed_options()))
     warn_of_changes(results if results.suffix == ".parquet" else results / chosen.name, study)
     page = html or Path(f"{chosen.name}.html")
     told: dict[str, object] = {"digest": found.digest}
@@ -69,9 +69,10 @@ def report(
         from emmclab.papers.pages import write_judged_page
 
         judged = write_judged_page(found, page, figures)
-        count, told = judged.figures, told | judged.told
+        count = judged.figures
+        told |= {"claims": [claim.to_dict() for claim in judged.claims]}
     elif found.cuts:
-        from emmclab.pages.cuts import write_cuts_report
+        from emmclab.pages.power_cut_study import write_cuts_report
         from emmclab.studies.verdicts import cut_verdicts
 
         write_cuts_report(found, page, study)
@@ -93,7 +94,7 @@ def report(
 
         summed_up = summaries(found)
         if note := overload_note(summed_up):
-            say(f"warning: {note}")
+            print_stderr(f"warning: {note}")
         answer = pages.headline(found, summed_up)
         told |= {
             "overloaded": [
@@ -109,8 +110,8 @@ def report(
         charts = ((figure.name, figure.draw(rows), rows) for figure, rows in drawn)
         count = write_charts(charts, figures) if figures is not None else 0
     if figures is not None:
-        say(f"figures: {count} in {figures}")
-    say(f"report: {page}")
+        print_stderr(f"figures: {count} in {figures}")
+    print_stderr(f"report: {page}")
     if as_json:
         print_json({"report": str(page.resolve()), "missing": found.missing, **told})
 

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import paper_study_names
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.study_options import (
     RESULTS,
     Fresh,
     Jobs,
@@ -48,8 +48,7 @@ def reproduce(
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
             "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), `fast12`, or `systor24` (on the "
-            "traces of --traces). Or `phones`: IISWC 2015 judged again for phones of 2022. Or "
-            "`findings`: results that no paper of the list has.",
+            "traces of --traces). Or `findings`: results that no paper of the list has.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,
@@ -79,7 +78,7 @@ def reproduce(
         recordings_of(traces, [], reading)
         _findings(html, figures, results, jobs, recorded_traces(trace), reading, fresh=fresh, as_json=as_json)
         return
-    study_of = studies()[_known(paper)]
+    study_of = studies()[_check_study(paper)]
     recorded = recorded_traces(trace)
     study = Study.named(paper)
     if traces is not None and study.traces is not None:
@@ -87,7 +86,7 @@ def reproduce(
     recordings = recordings_of(traces, [study_of], reading)
     if study.traces is None:
         note_reading(reading, recorded, recordings)
-    study = study.with_inputs(recorded).with_reading(reading.given())
+    study = study.with_inputs(recorded).with_reading(reading.changed_options())
     if recordings is not None:
         study = study.with_recordings(recordings)
     found = run_with_meter(study, results / study.name, jobs, fresh)
@@ -95,24 +94,21 @@ def reproduce(
     told: dict[str, object] = {"digest": found.digest, "reading": found.about["reading"]}
     if recordings is not None:
         told["recordings"] = found.about["recordings"]
-    judged, count, more = write_judged_page(found, html, figures)
-    told |= more
+    judged, count = write_judged_page(found, html, figures)
     if as_json:
-        print_json({"report": str(html.resolve()), **told})
+        claims = [claim.to_dict() for claim in judged]
+        print_json({"report": str(html.resolve()), **told, "claims": claims})
         return
     console = stdout()
     if judged:
         show_claims(console, judged)
         show_settled(console, judged)
     if figures is not None:
-        say(f"figures: {count} in {figures}")
+        print_stderr(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
-    if "answer" in more:
-        console.print(Text(more["answer"]), soft_wrap=True)
-    else:
-        show_headline(console, judged)
-        _name_the_rest(console, paper, len(judged))
+    show_headline(console, judged)
+    _name_the_rest(console, paper, len(judged))
 
 
 def _findings(
@@ -128,14 +124,14 @@ def _findings(
 ) -> None:
     """Run the studies that the findings need, profile recorded traces, and write the page of the findings."""
     from emmclab.cli.profile import run
-    from emmclab.papers.drawing import write_drawings
     from emmclab.papers.findings import findings_page
     from emmclab.papers.findings.findings import declared, studies
+    from emmclab.papers.page_charts import write_drawings
     from emmclab.studies import Study
     from emmclab.traces.reading import read
 
     found = {name: run_with_meter(Study.named(name), results / name, jobs, fresh) for name in studies()}
-    profiles = [run(read(path, **reading.given())) for path in traces]
+    profiles = [run(read(path, **reading.changed_options())) for path in traces]
     answered = [(one, one.found(found, profiles)) for one in declared()]
     html = html or Path(f"{FINDINGS}.html")
     findings_page.write_findings(answered, found, html)
@@ -150,7 +146,7 @@ def _findings(
         console.print(Text(said), soft_wrap=True)
         console.print(Text(f"{one.id}; {one.command}\n", "dim"), soft_wrap=True)
     if figures is not None:
-        say(f"figures: {count} in {figures}")
+        print_stderr(f"figures: {count} in {figures}")
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
 
 
@@ -165,7 +161,7 @@ def _name_the_rest(console: Console, study: str, judged: int) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
 
-def _known(study: str) -> str:
+def _check_study(study: str) -> str:
     """Reject a name that is not a study of a paper."""
     from emmclab.papers.registry import papers, studies
 

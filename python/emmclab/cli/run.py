@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emmclab.cli.console import print_json, put, say, stdout
-from emmclab.cli.declared import Percentiles
+from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
+from emmclab.cli.declared_options import Percentiles
 from emmclab.cli.failures import EARLY_END
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.studies import (
+from emmclab.cli.progress import StudyMeter, estimate_text
+from emmclab.cli.study_options import (
     RESULTS,
     Engine,
     Fresh,
@@ -24,18 +25,17 @@ from emmclab.cli.studies import (
     finish_with_meter,
     incomplete,
     keeping,
-    run_again,
+    rerun_command,
 )
-from emmclab.cli.study_meter import StudyMeter, estimated
 from emmclab.errors import ConfigError, EmmclabError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emmclab.runtime.place import Place
+    from emmclab.runtime.result_storage import Place
     from emmclab.studies import Study
-    from emmclab.studies.kept_types import FailedRow
     from emmclab.studies.store import Finished, Missing
+    from emmclab.studies.stored_types import FailedRow
 
 #: Maximum number of cells that are listed as ended early, or as without a result.
 _SHOWN = 10
@@ -108,16 +108,16 @@ def run(
     Exit status 3: a device stopped before the end of its trace (full or worn out) in some cell. 1: cells
     failed, or crashed their process again and again.
     """
-    from emmclab.runtime.place import place_of
+    from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
 
-    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)
     if scale is not None:
         chosen = chosen.with_scale(scale)
     place = place_of(results, chosen.name)
     limit = round(images_gb * 2**30)
     elsewhere = "" if results == str(RESULTS) else f" --results {shlex.quote(results)}"
-    again = run_again(study, results)
+    again = rerun_command(study, results)
     if cell is not None:
         _run_cell(chosen, place, cell, limit, as_json)
     elif shard is not None:
@@ -143,11 +143,11 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
             hint="give more digits of the key, with the options that the run had",
         )
     with keeping(study, cells, place):
-        run_part(place, Serial(), f"cell-{cells[0].key}", cells, images_limit=limit, note=say)
+        run_part(place, Serial(), f"cell-{cells[0].key}", cells, images_limit=limit, note=print_stderr)
     if as_json:
         print_json({"study": study.name, "cell": cells[0].key, "results": str(place)})
     else:
-        put(f"{study.name}: the cell {cells[0].key} is stored in {place}")
+        print_stdout(f"{study.name}: the cell {cells[0].key} is stored in {place}")
 
 
 def _run_shard(
@@ -163,7 +163,9 @@ def _run_shard(
     cells = shard.share(study.cells())
     name = f"{study.name}, shard {text}"
     with contextlib.closing(engine), keeping(study, cells, place), StudyMeter(name) as meter:
-        reasons = run_part(place, engine, str(shard), cells, images_limit=limit, progress=meter, note=say)
+        reasons = run_part(
+            place, engine, str(shard), cells, images_limit=limit, progress=meter, note=print_stderr
+        )
     missing = [Missing.of(cell, reasons[cell.key]) for cell in cells if cell.key in reasons]
     if as_json:
         print_json(
@@ -176,8 +178,8 @@ def _run_shard(
             }
         )
     else:
-        put(f"{name}: {len(cells) - len(missing):,} of {len(cells):,} cells are stored in {place}")
-        put("Next: emmclab collect STUDY RESULTS... -o all.parquet, when all shards have ended")
+        print_stdout(f"{name}: {len(cells) - len(missing):,} of {len(cells):,} cells are stored in {place}")
+        print_stdout("Next: emmclab collect STUDY RESULTS... -o all.parquet, when all shards have ended")
     _refuse_missing(missing, len(cells), again)
 
 
@@ -190,13 +192,13 @@ def _estimate(study: Study, place: Place, engine: Any, limit: int, as_json: bool
 
     cells = study.cells()
     with contextlib.closing(engine), keeping(study, cells, place):
-        found = estimate(place, engine, cells, images_limit=limit, note=say)
+        found = estimate(place, engine, cells, images_limit=limit, note=print_stderr)
     if as_json:
         print_json({"study": study.name, **asdict(found)})
     elif found.done == found.total:
-        put(f"{study.name}: all {found.total:,} cells are finished")
+        print_stdout(f"{study.name}: all {found.total:,} cells are finished")
     else:
-        put(f"{study.name}: {estimated(found)}")
+        print_stdout(f"{study.name}: {estimate_text(found)}")
 
 
 def _report(found: Finished, place: Place, study: str, elsewhere: str, again: str, as_json: bool) -> None:
@@ -207,7 +209,7 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
     else:
         console = stdout()
         if found.missing:
-            put(incomplete(len(found.missing), total))
+            print_stdout(incomplete(len(found.missing), total))
         console.print(
             f"{found.about['name']}: {total:,} cells, {counts['profiles']} inputs; results "
             f"{found.digest} in {place}",
@@ -215,7 +217,7 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
             soft_wrap=True,
         )
         if counts["cuts"]:
-            from emmclab.cli.show_cuts import show_cuts
+            from emmclab.cli.show_power_cut_study import show_cuts
             from emmclab.studies import Results
 
             show_cuts(console, Results.load(place))
@@ -246,7 +248,7 @@ def _warn_of_overload(found: Finished) -> None:
     names = dict.fromkeys(f"{row['input']} on {row['device']} ({row['grid']})" for row in found.overloaded)
     shown = ", ".join(list(names)[:_OVERLOADED])
     more = " and others" if len(names) > _OVERLOADED else ""
-    say(
+    print_stderr(
         f"warning: {found.overloaded_runs:,} of {found.counts['runs']:,} simulations were overloaded, so "
         f"that their response times grow with the length of the trace: {shown}{more}; give the study a lower "
         "rate, or a faster device"
@@ -280,10 +282,10 @@ def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
         return
     for one in missing[:_SHOWN]:
         place = f"{one.input} on {one.device}" if one.device else one.input
-        say(f"set aside: {place} ({one.grid}, seed {one.seed}): {one.reason or 'it was not run'}")
-        say(f"  repeat it: {again} --cell {one.key[:_KEY_DIGITS]}")
+        print_stderr(f"set aside: {place} ({one.grid}, seed {one.seed}): {one.reason or 'it was not run'}")
+        print_stderr(f"  repeat it: {again} --cell {one.key[:_KEY_DIGITS]}")
     if len(missing) > _SHOWN:
-        say(f"and {len(missing) - _SHOWN:,} more; index.json names them")
+        print_stderr(f"and {len(missing) - _SHOWN:,} more; index.json names them")
     raise EmmclabError(
         incomplete(len(missing), cells),
         kind="failed",

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emmclab.cli.console import print_json, put, stdout
-from emmclab.cli.declared import Percentiles
-from emmclab.cli.helping import examples
+from emmclab.cli.console import print_json, print_stdout, stdout
+from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import StudyMeter
+from emmclab.cli.study_options import (
     RESULTS,
     Engine,
     ImagesSpace,
@@ -24,14 +25,13 @@ from emmclab.cli.studies import (
     executor,
     keeping,
 )
-from emmclab.cli.study_meter import StudyMeter
 from emmclab.runtime.files import digest, printable
-from emmclab.traces.inputs import inputs_of, made_here
-from emmclab.traces.made_types import InputRecord
+from emmclab.traces.inputs import inputs_of, provenance_here
+from emmclab.traces.provenance_types import InputRecord
 from emmclab.traces.reading import read
 
 if TYPE_CHECKING:
-    from emmclab.studies.search import Found
+    from emmclab.studies.search import SearchResult
 
 #: Maximum number of best trials that are printed.
 _SHOWN = 20
@@ -96,12 +96,12 @@ def search(
     interrupted. The choices depend on seed and batch alone, not on the number of processes. To search the
     design options of a device for a trace, without a study, use `emmclab advise --deep`.
     """
-    from emmclab.runtime.place import place_of
+    from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
     from emmclab.studies.search import WAYS, require_objectives, run_search
 
     objectives = require_objectives(minimize, maximize)
-    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)
     place = place_of(results, chosen.name)
     engine = executor(jobs, on)
     with (
@@ -121,7 +121,7 @@ def search(
             images_limit=round(images_gb * 2**30),
             progress=meter,
         )
-    made = made_here(_inputs(found))
+    made = provenance_here(_inputs(found))
     if html is not None:
         from emmclab.pages.search import write_search_report
 
@@ -131,10 +131,10 @@ def search(
     else:
         _show(found)
         if html is not None:
-            put(f"report: {html}")
+            print_stdout(f"report: {html}")
 
 
-def _inputs(found: Found) -> list[InputRecord]:
+def _inputs(found: SearchResult) -> list[InputRecord]:
     """Return records of the file of the study and of its recorded traces, for the provenance of results."""
     from emmclab.studies.bundled import bundled
 
@@ -149,7 +149,7 @@ def _inputs(found: Found) -> list[InputRecord]:
     return [*whence, *inputs_of(recorded)]
 
 
-def _json(found: Found) -> dict[str, object]:
+def _json(found: SearchResult) -> dict[str, object]:
     from emmclab.pages.search import compared
 
     return {
@@ -165,10 +165,10 @@ def _json(found: Found) -> dict[str, object]:
     }
 
 
-def _show(found: Found) -> None:
+def _show(found: SearchResult) -> None:
     from rich.text import Text
 
-    from emmclab.cli.show import framed
+    from emmclab.cli.show_profile import framed
     from emmclab.pages.search import compared, headline, number, text_of
 
     console = stdout()
@@ -188,8 +188,8 @@ def _show(found: Found) -> None:
             )
         console.print(table)
         if len(front) > _SHOWN:
-            put(f"and {len(front) - _SHOWN:,} more (--json, --html)")
+            print_stdout(f"and {len(front) - _SHOWN:,} more (--json, --html)")
     for row in compared(found):
         beaten = "" if row["beaten"] is None else f", beats {row['beaten']} of {row['of']} of TPE's front"
         counts = f"{row['trials']} trials, {row['feasible']} within bounds, {row['front']} beaten by no other"
-        put(f"{row['way']}: {counts}{beaten}")
+        print_stdout(f"{row['way']}: {counts}{beaten}")

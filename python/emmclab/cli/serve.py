@@ -15,14 +15,14 @@ from typing import Annotated, Any
 
 import typer
 
-from emmclab.cli.children import output_aside
-from emmclab.cli.console import say, stderr
-from emmclab.cli.endings import Ending, asked_by_signal, terminating
-from emmclab.cli.helping import examples
-from emmclab.cli.names import filesystem_names, one_of
+from emmclab.cli.console import print_stderr, stderr
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import complete_words, filesystem_names
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Preparing
+from emmclab.cli.signals import Ending, stop_on_signals, terminating
+from emmclab.cli.simulation_options import (
     Capacity,
     Check,
     Images,
@@ -35,16 +35,16 @@ from emmclab.cli.simulation import (
     device_names,
     layered,
 )
-from emmclab.cli.used import Used, preconditioned
-from emmclab.cli.working import Preparing
-from emmclab.devices.device import lie_of
-from emmclab.devices.provenance import Provenance
-from emmclab.devices.result import Result
-from emmclab.devices.result_text import changes_line
+from emmclab.cli.subprocess_output import output_aside
+from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.live.status_types import LiveStatus
-from emmclab.runtime.quantity import size
-from emmclab.runtime.repeating import repeated
+from emmclab.runtime.background_repeat import repeated
+from emmclab.runtime.number_format import size
+from emmclab.simulation.device import lie_of
+from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_text import changes_line
 
 #: Polling interval for the end and for the trigger of --delay-from, seconds.
 _WAIT_S = 0.1
@@ -146,7 +146,7 @@ def serve(
             "real: requests take the time of the device; free: no time; x0.1: ten times as fast.",
             _TIME,
             metavar="real|free|xFACTOR",
-            autocompletion=one_of("real", "free"),
+            autocompletion=complete_words("real", "free"),
         ),
     ] = "real",
     think: Annotated[
@@ -218,7 +218,9 @@ def serve(
         in_a_folder(socket)
     if capacity is not None:
         has = size(configuration.capacity_bytes)
-        say(f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {has}")
+        print_stderr(
+            f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {has}"
+        )
     if command and shutil.which(command[0]) is None:
         raise ConfigError(
             f"{command[0]}: command not found",
@@ -242,10 +244,10 @@ def serve(
             ) as live,
         ):
             live.make_plain()
-        say(f"{image} can be served without layers from now on")
+        print_stderr(f"{image} can be served without layers from now on")
         return
     with _trigger(delay_from) as delayed:
-        say(f"making {configuration.name} ready")
+        print_stderr(f"making {configuration.name} ready")
         precondition = preconditioned(precondition, used)
         with Preparing(configuration, precondition, images):
             live = start(
@@ -275,7 +277,7 @@ def serve(
                 check=check,
             )
         # Until here, Ctrl-C interrupts the preparation; from now on, it requests an orderly end.
-        with asked_by_signal() as ending:
+        with stop_on_signals() as ending:
             figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)
     if figures is not None:
         result = Result(result.to_dict() | {"live": figures})
@@ -287,12 +289,12 @@ def serve(
             from emmclab.pages.simulation import write_simulation_report
 
             write_simulation_report([result], [live.device], html, made=made)
-            say(f"report: {html}")
+            print_stderr(f"report: {html}")
     finally:  # Printed after the page, so that a closed terminal does not prevent the page.
         if record is not None and live.is_recorded:
-            say(f"trace: {record}")
+            print_stderr(f"trace: {record}")
         elif record is not None:
-            say(f"warning: no request arrived, so {record} is left as it was")
+            print_stderr(f"warning: no request arrived, so {record} is left as it was")
         show_served(live, result, as_json, made)
     if status:
         raise typer.Exit(status)
@@ -385,7 +387,7 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
         ) from None
     killed_at = None
     while client.poll() is None:
-        if ending.asked and killed_at is None:
+        if ending.is_requested and killed_at is None:
             client.terminate()
             killed_at = time.monotonic() + _GRACE_S
         elif killed_at is not None and time.monotonic() > killed_at:
@@ -398,23 +400,25 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
 def _announce(live: Any, clock: str, delayed: Any) -> None:
     found = live.found
     if found["image"] and not found["clean"]:
-        say(
+        print_stderr(
             "note: the last run of this image did not end cleanly, which counts as a loss of power: "
             f"{found['units_entered']:,} map units that the saved tables lacked were recovered"
         )
     if found["setting_changes"]:
-        say(f"note: in the last run of this image settings changed: {changes_line(found['setting_changes'])}")
+        print_stderr(
+            f"note: in the last run of this image settings changed: {changes_line(found['setting_changes'])}"
+        )
     lies = lie_of(live.device)
     if lies != "none":
-        say(f"warning: this device breaks a promise on purpose: cache.lies = {lies}")
+        print_stderr(f"warning: this device breaks a promise on purpose: cache.lies = {lies}")
     for path in live.paths:
-        say(f"serving {live.device.name} ({size(live.capacity_bytes)}), clock {clock}: {path}")
+        print_stderr(f"serving {live.device.name} ({size(live.capacity_bytes)}), clock {clock}: {path}")
     if live.mounted is not None:
-        say(f"mounted at {live.mounted}")
+        print_stderr(f"mounted at {live.mounted}")
     if live.qemu is not None:
-        say(f"in QEMU (10.1 or later): {live.qemu}")
+        print_stderr(f"in QEMU (10.1 or later): {live.qemu}")
     if delayed is not None:
-        say("requests take no time until the delay is enabled")
+        print_stderr("requests take no time until the delay is enabled")
 
 
 class _Delay:
@@ -454,7 +458,7 @@ def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
     if delayed is not None and delayed.due():
         delayed.on = True
         live.set("clock", clock)
-        say(f"the times of the device take effect from now on: clock {clock}")
+        print_stderr(f"the times of the device take effect from now on: clock {clock}")
 
 
 def _started_later(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
@@ -470,12 +474,12 @@ def _controlled(live: Any, path: Path | None, ending: Ending) -> Iterator[None]:
     from emmclab.live.control import Control
 
     with Control(live, path, lambda: ending(0, None)):
-        say(f"control socket: {path}")
+        print_stderr(f"control socket: {path}")
         yield
 
 
 @contextmanager
-def _shown(view: Any) -> Iterator[None]:
+def _live_view(view: Any) -> Iterator[None]:
     """Start a live view, and stop it at the end of the block; the terminal may be closed in the meantime."""
     if view is not None:
         view.start()
@@ -494,14 +498,14 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
     shows = stderr().is_terminal and not as_json
     view = Live(console=stderr(), auto_refresh=False) if shows else None
     if view is None:
-        say("Ctrl-C ends it")
-    with _shown(view):
+        print_stderr("Ctrl-C ends it")
+    with _live_view(view):
         seen = time.monotonic()
-        while not ending.asked:
+        while not ending.is_requested:
             time.sleep(_WAIT_S)
             _switch(live, clock, delayed)
             for sentence in live.news():
-                say(sentence)
+                print_stderr(sentence)
             if time.monotonic() - seen < _VIEW_S:
                 continue
             took, seen = time.monotonic() - seen, time.monotonic()
@@ -512,5 +516,5 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
                 with suppress(OSError):  # The terminal was closed; SIGHUP follows.
                     view.update(live_view(live, figures, took), refresh=True)
             if figures["stopped"]:
-                say(f"warning: {figures['stopped']}")
+                print_stderr(f"warning: {figures['stopped']}")
                 return

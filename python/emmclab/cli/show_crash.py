@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from emmclab.crash.against import ALPHA, Difference
+from emmclab.crash.broken_promise import COMMANDS
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.finding import COMMANDS
-from emmclab.crash.grounds import command_of
-from emmclab.crash.minimal import Minimal
-from emmclab.crash.repeated import Kind, Tried, kinds, pauses_of, worst
-from emmclab.crash.session import Kept
+from emmclab.crash.minimize import Minimal
+from emmclab.crash.paired_comparison import ALPHA, Difference
+from emmclab.crash.repeated_recordings import ExploredRecording, Kind, kinds, pauses_of, worst
+from emmclab.crash.stored_log import StoredLog
 from emmclab.crash.summary import BROKEN, KEPT, Verdict, after_syncs, verdict
+from emmclab.crash.verdict_inputs import command_of
 
 #: Colours of verdicts; the others are yellow.
 _STYLES = {BROKEN: "red", KEPT: "green"}
@@ -26,7 +26,7 @@ _MOST_LISTED = 20
 
 
 def show_crash(
-    console: Console, tried: Sequence[Tried], options: Options, results: Path | None = None
+    console: Console, tried: Sequence[ExploredRecording], options: Options, results: Path | None = None
 ) -> None:
     """Print verdict and controls, the coverage, and the findings from the lowest level up.
 
@@ -34,50 +34,50 @@ def show_crash(
     """
     broken = kinds(tried)
     if len(tried) == 1:
-        _show_one(console, tried[0], options)
+        _show_tried_finding(console, tried[0], options)
     else:
         _show_several(console, tried, options)
     for kind in broken[:_MOST_LISTED]:
         _show_finding(console, kind, options, results, of=len(tried))
     if (more := len(broken) - _MOST_LISTED) > 0:
-        _put(console, f"{more:,} more kinds of findings are in the output of --json")
+        _print_line(console, f"{more:,} more kinds of findings are in the output of --json")
     for kind in kinds(tried, documented=True):
-        _put(
+        _print_line(
             console,
             f"documented, no defect: {kind.first.detail} ({kind.count:,} states): {kind.first.documented}",
             "yellow",
         )
     if not broken and len(tried) == 1:
-        _show_limits(console, tried[0].kept, options)
+        _show_limits(console, tried[0].log, options)
 
 
 def show_against(console: Console, differs: Difference) -> None:
     """Print which of two runs loses data at more cuts, and whether that is chance."""
     (one, other), (first, second) = differs.losing, differs.cuts
-    _put(
+    _print_line(
         console,
         f"the first run lost data at {one:,} of {first:,} cuts, the second at {other:,} of {second:,}: "
         f"p = {differs.p:.2g} (Fisher's exact test)",
     )
     if differs.p >= ALPHA:
-        _put(console, "This difference may be chance." if one or other else "Neither lost data.")
+        _print_line(console, "This difference may be chance." if one or other else "Neither lost data.")
     if differs.enough is not None:
-        _put(
+        _print_line(
             console, f"{differs.enough:,} cuts of each run show a difference of these shares (p < {ALPHA:g})."
         )
 
 
-def _put(console: Console, line: str, style: str | None = None) -> None:
+def _print_line(console: Console, line: str, style: str | None = None) -> None:
     console.print(line, markup=False, soft_wrap=True, style=style)
 
 
-def _show_one(console: Console, tried: Tried, options: Options) -> None:
-    kept, found = tried.kept, tried.found
+def _show_tried_finding(console: Console, tried: ExploredRecording, options: Options) -> None:
+    kept, found = tried.log, tried.exploration
     covered, outcome = found.covered, verdict(kept, options, found)
-    _put(console, f"{_device(kept)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
+    _print_line(console, f"{_device(kept)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
     _show_controls(console, found, outcome)
     rate = found.states / found.took_s if found.took_s else 0.0
-    _put(
+    _print_line(
         console,
         f"{found.states:,} states were tried ({rate:,.0f} per second), after power cuts at "
         f"{covered['cuts']:,} of {covered['moments']:,} possible times; "
@@ -90,21 +90,21 @@ def _show_one(console: Console, tried: Tried, options: Options) -> None:
 
 def _show_controls(console: Console, found: Exploration, outcome: Verdict) -> None:
     if found.controls is not None:
-        _put(console, found.controls.sentence())
+        _print_line(console, found.controls.sentence())
     for doubt in outcome.doubts if found.findings() else ():
-        _put(console, f"caution: {doubt}", "yellow")
+        _print_line(console, f"caution: {doubt}", "yellow")
 
 
-def _show_limits(console: Console, kept: Kept, options: Options) -> None:
+def _show_limits(console: Console, kept: StoredLog, options: Options) -> None:
     if options.check is None:
-        _put(
+        _print_line(
             console,
             "Only a check can tell whether acknowledged data is still there: --check sqlite, files, "
             "append-log, or a command.",
             "yellow",
         )
     if kept.made.get("workload"):
-        _put(
+        _print_line(
             console,
             "This is one recording, with one timing: --repeat 5 makes five, with other think times of the "
             "workload.",
@@ -115,29 +115,29 @@ def _pruned(found: Exploration) -> str:
     return f", {found.pruned:,} pruned, {found.states - found.pruned:,} mounted" if found.pruned else ""
 
 
-def _show_several(console: Console, tried: Sequence[Tried], options: Options) -> None:
+def _show_several(console: Console, tried: Sequence[ExploredRecording], options: Options) -> None:
     broken = kinds(tried)
     levels = ", ".join(dict.fromkeys(kind.first.level for kind in broken))
     outcome, count = worst(tried, options)
     text = f"promises were broken by: {levels}," if broken else outcome.text
     of = f" of {len(tried)}" if count < len(tried) or broken else ""
-    said = f"{_device(tried[0].kept)}: {text} in {count}{of} recordings"
-    _put(console, said, _STYLES.get(outcome.word, "yellow"))
+    said = f"{_device(tried[0].log)}: {text} in {count}{of} recordings"
+    _print_line(console, said, _STYLES.get(outcome.word, "yellow"))
     for one in tried:
-        covered = one.found.covered
-        _put(
+        covered = one.exploration.covered
+        _print_line(
             console,
-            f"  {one.kept.short}: {one.found.states:,} states tried, after power cuts at "
+            f"  {one.log.short}: {one.exploration.states:,} states tried, after power cuts at "
             f"{covered['cuts']:,} of {covered['moments']:,} possible times; "
-            f"the workload paused {pauses_of(one.kept):,} times; "
-            f"{len(one.found.findings()):,} findings",
+            f"the workload paused {pauses_of(one.log):,} times; "
+            f"{len(one.exploration.findings()):,} findings",
         )
         _show_after_syncs(console, one, options)
-        _show_controls(console, one.found, verdict(one.kept, options, one.found))
+        _show_controls(console, one.exploration, verdict(one.log, options, one.exploration))
         _show_reused(console, one, options)
 
 
-def _device(kept: Kept) -> str:
+def _device(kept: StoredLog) -> str:
     lies = kept.facts["lies"]
     liar = "" if lies == "none" else f", which breaks a promise on purpose ({lies})"
     layers = kept.facts["layers"]
@@ -145,20 +145,20 @@ def _device(kept: Kept) -> str:
     return f"{kept.facts['device']}{below}{liar}"
 
 
-def _show_after_syncs(console: Console, tried: Tried, options: Options) -> None:
-    if (cut := after_syncs(tried.found, options)) is not None:
-        _put(console, f"{cut}.")
+def _show_after_syncs(console: Console, tried: ExploredRecording, options: Options) -> None:
+    if (cut := after_syncs(tried.exploration, options)) is not None:
+        _print_line(console, f"{cut}.")
 
 
-def _show_reused(console: Console, tried: Tried, options: Options) -> None:
-    if tried.found.reused:
+def _show_reused(console: Console, tried: ExploredRecording, options: Options) -> None:
+    if tried.exploration.reused:
         said = (
-            f"{tried.found.reused:,} of these states were judged by an earlier run with the same log, base, "
-            f"check, tools and kernel, and are taken from {tried.kept.folder}; --fresh judges all anew"
+            f"{tried.exploration.reused:,} of these states were judged by an earlier run with the same log, "
+            f"base, check, tools and kernel, and are taken from {tried.log.folder}; --fresh judges all anew"
         )
         is_command = command_of(options.check) is not None
         warning = ". Whether the files of the check have changed since is not known" if is_command else ""
-        _put(console, f"{said}{warning}", "yellow" if is_command else None)
+        _print_line(console, f"{said}{warning}", "yellow" if is_command else None)
 
 
 def _show_finding(
@@ -166,17 +166,17 @@ def _show_finding(
 ) -> None:
     one = kind.first
     where = f" of {kind.recordings} of {of} recordings" if of > 1 else ""
-    _put(console, f"{one.level}: {one.promise}: {one.detail}", "bold")
+    _print_line(console, f"{one.level}: {one.promise}: {one.detail}", "bold")
     if one.way == COMMANDS:
-        _put(console, f"  {kind.count:,} commands{where}; the first is at cut {one.cut}")
+        _print_line(console, f"  {kind.count:,} commands{where}; the first is at cut {one.cut}")
         return
     again = kind.kept.name_of(options, one.cut, one.state)
     place = "" if results is None else f" --results {shlex.quote(str(results))}"
-    _put(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}{place}")
+    _print_line(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}{place}")
     if kind.minimal is not None:
-        _put(console, f"  {_smallest(kind.minimal)}")
+        _print_line(console, f"  {_smallest(kind.minimal)}")
         if kind.minimal.program:
-            _put(console, f"  fewest operations that show it: {'; '.join(kind.minimal.program)}")
+            _print_line(console, f"  fewest operations that show it: {'; '.join(kind.minimal.program)}")
 
 
 def _smallest(small: Minimal) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.show import framed
-from emmclab.devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
-from emmclab.runtime.quantity import size
+from emmclab.cli.show_profile import framed
+from emmclab.real_devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
+from emmclab.runtime.number_format import size
 
 
 def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> None:
@@ -19,37 +19,39 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
         said = "acknowledged data was lost" if broken != ["corrupt"] else "durable data was damaged"
     else:
         said = "no acknowledged data was lost"
-    _put(console, f"{target}: {said}", "red" if broken else "green")
+    _print_line(console, f"{target}: {said}", "red" if broken else "green")
     if run.was_filled and not verdict.is_cut:
-        _put(
+        _print_line(
             console,
             "There is no sign of a cut (the target did not fail, and the machine has not started again): "
             "this run is not counted.",
         )
-    _put(
+    _print_line(
         console,
         f"{verdict.syncs:,} syncs acknowledged in {size(run.plan.blocks * 4096)}; {verdict.promised:,} "
         f"blocks of 4 KB promised; {verdict.unflushed:,} written and not flushed, "
         f"{verdict.unflushed_lost:,} of them lost (allowed)",
     )
     for name in verdict.found:
-        _put(console, f"{name}: {getattr(verdict, name):,} blocks: {FINDINGS[name]}")
+        _print_line(console, f"{name}: {getattr(verdict, name):,} blocks: {FINDINGS[name]}")
     for example in verdict.examples:
-        _put(console, f"  {example}", "dim")
+        _print_line(console, f"  {example}", "dim")
     if verdict.trimmed_old:
-        _put(
+        _print_line(
             console,
             f"trim: {verdict.trimmed_old:,} of {verdict.trimmed:,} trimmed blocks return what they held "
             "before (allowed: a trim promises nothing)",
         )
     if set(verdict.found) & set(WEAKNESSES):
-        _put(console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is whole or absent.")
+        _print_line(
+            console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is whole or absent."
+        )
 
 
 def show_report(console: Console, report: Report) -> None:
     """Print the summary of all cuts of the log."""
-    _put(console, "")
-    _put(console, _counted(report))
+    _print_line(console, "")
+    _print_line(console, _count_text(report))
     if not report.cuts:
         return
     table = framed("All cuts, with 99 % bounds")
@@ -63,23 +65,25 @@ def show_report(console: Console, report: Report) -> None:
             table.add_row(name, f"{share.cuts:,}", *(f"{value:.2f}" for value in shown))
     console.print(table)
     if report.harmless:
-        _put(
+        _print_line(
             console,
             f"cuts that lost nothing, not even what was not flushed: {report.harmless:,}. The device has no "
             "cache, it was empty, or its power was not cut: such cuts cannot show a lie.",
         )
     if report.trims_old:
-        _put(console, f"cuts after which trimmed blocks returned old data (allowed): {report.trims_old:,}")
+        _print_line(
+            console, f"cuts after which trimmed blocks returned old data (allowed): {report.trims_old:,}"
+        )
     if not report.broken:
         goals = [f"{needed:,} for {goal}" for goal, needed in report.goals.items()]
-        _put(
+        _print_line(
             console,
             f"With 99 % confidence a cut breaks a promise with a probability below "
             f"{100 * report.shares[0].high:.2g} %. Clean cuts needed: {', '.join(goals)}.",
         )
 
 
-def _counted(report: Report) -> str:
+def _count_text(report: Report) -> str:
     said = [f"cuts checked: {report.cuts:,}"]
     for count, what in (
         (report.uncut, "runs without a cut"),
@@ -91,5 +95,5 @@ def _counted(report: Report) -> str:
     return "; ".join(said)
 
 
-def _put(console: Console, line: str, style: str = "") -> None:
+def _print_line(console: Console, line: str, style: str = "") -> None:
     console.print(Text(line, style), soft_wrap=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.show import show_table
-from emmclab.fleet import words
+from emmclab.cli.show_profile import show_table
+from emmclab.fleet import text_tables
 from emmclab.fleet.comparison import Comparison
 from emmclab.fleet.summary import Summary
 
@@ -14,10 +14,10 @@ from emmclab.fleet.summary import Summary
 def show_summary(console: Console, summary: Summary, most: int) -> None:
     """Print the answer, the figures over the recordings, and the first outliers and refusals."""
     console.print(Text(summary.headline(), "bold"), soft_wrap=True)
-    show_table(console, words.figures(summary))
+    show_table(console, text_tables.figures(summary))
     if summary.outliers:
-        show_table(console, words.outliers(summary, most))
-    for text in words.outlier_remarks(summary, most):
+        show_table(console, text_tables.outliers(summary, most))
+    for text in text_tables.outlier_remarks(summary, most):
         console.print(Text(text, "dim"), soft_wrap=True)
     _show_refused(console, summary, most)
 
@@ -27,14 +27,14 @@ def show_comparison(console: Console, comparison: Comparison, most: int) -> None
     console.print(Text(comparison.headline(), "bold"), soft_wrap=True)
     for text in comparison.cautions:
         console.print(Text(text, "yellow"), soft_wrap=True)
-    show_table(console, words.differences(comparison))
-    console.print(Text(f"{words.TEST_RULE}.", "dim"), soft_wrap=True)
+    show_table(console, text_tables.differences(comparison))
+    console.print(Text(f"{text_tables.TEST_RULE}.", "dim"), soft_wrap=True)
     for summary in (comparison.before, comparison.after):
         _show_refused(console, summary, most)
 
 
 def _show_refused(console: Console, summary: Summary, most: int) -> None:
     if summary.refused:
-        show_table(console, words.refused(summary.refused, most))
+        show_table(console, text_tables.refused(summary.refused, most))
         if len(summary.refused) > most:
             console.print(Text(f"{len(summary.refused) - most:,} more are in the table.", "dim"))

@@ -7,15 +7,15 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.show import framed
-from emmclab.devices.result import Result
-from emmclab.devices.result_fields import shown_fields
-from emmclab.devices.result_text import lateness, refusals_text, warnings
-from emmclab.devices.result_types import FlashOperations, ResultFields
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.show_profile import framed
 from emmclab.live.status_types import LiveStatus
-from emmclab.runtime.quantity import duration, size
-from emmclab.traces.made_types import MadeFrom
+from emmclab.runtime.number_format import duration, size
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import shown_fields
+from emmclab.simulation.result_text import lateness, refusals_text, warnings
+from emmclab.simulation.result_types import FlashOperations, ResultFields
+from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Figures of the live view that are fields of a result, too.
 FIGURES = shown_fields(
@@ -65,7 +65,7 @@ def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
     return Group(*lines)
 
 
-def _prepared(live: Any) -> str:
+def _preparation_text(live: Any) -> str:
     """Return a sentence on work before the run, which is not counted: making and mounting the file system."""
     result: ResultFields = live.prepared.fields
     flash: FlashOperations = live.settled.fields["flash"]
@@ -98,24 +98,24 @@ def _moved(result: Result) -> str:
     )
 
 
-def show_served(live: Any, result: Result, as_json: bool, made: MadeFrom) -> None:
+def show_served(live: Any, result: Result, as_json: bool, made: ProvenanceFields) -> None:
     """Print the summary of the run of a served device."""
     if as_json:
         for text in warnings(result):
-            say(f"warning: {text}")
+            print_stderr(f"warning: {text}")
         before = {"prepared": live.prepared, "settled": live.settled}
         parts = {name: None if one is None else one.to_dict() for name, one in before.items()}
         print_json({"live": None} | result.to_dict() | parts | {"provenance": made})
         return
     if result.fields["requests"]["total"] == 0:
-        say("no request arrived")
+        print_stderr("no request arrived")
     else:
         from emmclab.cli.show_runs import show_result
 
         show_result(stdout(), result)
         if text := _moved(result):
-            say(text)
+            print_stderr(text)
         if text := lateness(result):
-            say(text)
+            print_stderr(text)
     if live.prepared is not None:
-        say(_prepared(live))
+        print_stderr(_preparation_text(live))

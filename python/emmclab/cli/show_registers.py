@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from emmclab.calibration.register_preset import RegisterPreset
+from emmclab.calibration.registers import Registers
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.show import framed
-from emmclab.devices.register_preset import RegisterPreset
-from emmclab.devices.registers import Registers
+from emmclab.cli.show_profile import framed
 from emmclab.traces.recorded_registers import RecordedDevice
 from emmclab.traces.register_types import RegisterReport, RegisterSetting
 

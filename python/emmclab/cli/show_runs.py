@@ -9,14 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.bars import bar
-from emmclab.cli.show import framed
-from emmclab.devices.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
-from emmclab.devices.result_fields import ResultField, layer_field, result_field, shown_fields
-from emmclab.devices.result_text import (
-    beside_notes,
-    beside_rows,
-    comparison_headlines,
+from emmclab.cli.show_profile import framed
+from emmclab.cli.unicode_bars import bar
+from emmclab.comparison.fastest_device import comparison_headlines
+from emmclab.comparison.recorded_vs_simulated import comparison_notes, comparison_rows
+from emmclab.comparison.seed_statistics import spread
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
+from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
+from emmclab.simulation.result_text import (
     completion,
     device_before,
     headline,
@@ -25,10 +26,8 @@ from emmclab.devices.result_text import (
     warnings_by_text,
     without_slc,
 )
-from emmclab.devices.result_types import Lifetime, PercentileRow, UfsUse
-from emmclab.devices.spread import spread
-from emmclab.runtime.signed import signed
-from emmclab.traces.ledger import ledger_line
+from emmclab.simulation.result_types import Lifetime, PercentileRow, UfsUse
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
 
@@ -69,7 +68,7 @@ def show_notes(console: Console, results: Sequence[Result]) -> None:
         console.print(Text(f"note: {text}", "dim"), soft_wrap=True)
 
 
-def show_beside(
+def show_recorded_vs_simulated(
     console: Console, rows: Sequence[tuple[str, ...]], headings: Sequence[str], notes: Sequence[str]
 ) -> None:
     """Print a table of recorded and simulated figures, and notes on the limits of the comparison."""
@@ -119,7 +118,7 @@ def _add_life(table: Table, result: Result, life: Lifetime) -> None:
     if life["even_host_bytes"] is not None:
         field = result_field("wear.lifetime.even_host_bytes")
         left_out = without_slc(result)
-        unit = f"{field.shown_unit} written by the host{left_out and f' {left_out}'}"
+        unit = f"{field.display_unit} written by the host{left_out and f' {left_out}'}"
         table.add_row(field.label, field.text(life["even_host_bytes"]), unit)
     if life["used_pct"]:
         used, of_slc = map(result_field, ("wear.lifetime.used_pct", "wear.lifetime.used_slc_pct"))
@@ -142,7 +141,7 @@ def _ufs_table(ufs: UfsUse) -> Table:
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
     for field, value in ufs_figures(ufs):
-        table.add_row(field.label, field.text(value), field.shown_unit)
+        table.add_row(field.label, field.text(value), field.display_unit)
     return table
 
 
@@ -152,8 +151,11 @@ def show_result(console: Console, result: Result) -> None:
     console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
     if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None:
-        show_beside(
-            console, beside_rows(result), ("", "Recorded", "Simulated", "Error"), beside_notes([result])
+        show_recorded_vs_simulated(
+            console,
+            comparison_rows(result),
+            ("", "Recorded", "Simulated", "Error"),
+            comparison_notes([result]),
         )
     console.print()
     parallel = f"parallelism {result.fields['configuration']['parallelism']}"
@@ -191,7 +193,7 @@ def show_result(console: Console, result: Result) -> None:
         for heading in ("", "Value", "Unit"):
             table.add_column(heading, justify="right" if heading == "Value" else "left")
         for field, value in second_figures(second):
-            table.add_row(field.label, field.text(value), field.shown_unit)
+            table.add_row(field.label, field.text(value), field.display_unit)
         console.print(table)
 
 
@@ -207,7 +209,7 @@ def _waits_table(result: Result, most: float) -> Table:
 
 def _add_figure(table: Table, result: Result, path: str) -> None:
     field = result_field(path)
-    table.add_row(field.label, field.text(result.shown(path)), field.shown_unit)
+    table.add_row(field.label, field.text(result.shown(path)), field.display_unit)
 
 
 def _space_utilisation(result: Result) -> float:
@@ -246,7 +248,7 @@ def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
     for name, value in layer.items():
         if name not in ("name", "left_out"):
             field = layer_field(name)
-            table.add_row(field.label, field.text(value), field.shown_unit)
+            table.add_row(field.label, field.text(value), field.display_unit)
     console.print(table)
     for left_out in layer.get("left_out", ()):
         text = f"{layer['name']}: {left_out} disabled; this device does not support it"

@@ -9,29 +9,33 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
 from emmclab.cli.show_runs import (
     durability_table,
-    show_beside,
     show_comparison_headlines,
     show_provenance,
+    show_recorded_vs_simulated,
     work_fields,
 )
-from emmclab.devices.beside import BESIDE, BesideSpread, beside_spread
-from emmclab.devices.intervals import CONFIDENCE_TEXT, difference_interval
-from emmclab.devices.result import Result
-from emmclab.devices.result_fields import ResultField, result_field
-from emmclab.devices.result_text import (
-    beside_notes,
-    by_text,
-    ended_early,
-    means_by_seed,
-    runs_by_device,
-    trace_warnings,
-    trusted,
+from emmclab.comparison.fastest_device import means_by_seed, runs_by_device
+from emmclab.comparison.recorded_vs_simulated import (
+    COMPARED_FIGURES,
+    ComparedSpread,
+    comparison_notes,
+    comparison_spread,
 )
-from emmclab.devices.spread import SPREAD_FIGURES, Spread, figures_spread, spread
-from emmclab.runtime.signed import signed
+from emmclab.comparison.seed_statistics import (
+    CONFIDENCE_TEXT,
+    SPREAD_FIGURES,
+    Spread,
+    difference_interval,
+    figures_spread,
+    spread,
+)
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import ResultField, result_field
+from emmclab.simulation.result_text import by_text, ended_early, trace_warnings, trusted
 
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:
@@ -39,24 +43,26 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
     ended = sorted({text for result in results if (text := ended_early(result))})
     for text in (*ended, *trace_warnings(results[0])):
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
-    found = beside_spread(results)
+    found = comparison_spread(results)
     line = _headline(found["response"]["all"])
     console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
     show_provenance(console, results)
     rows = []
-    for one in BESIDE:
+    for one in COMPARED_FIGURES:
         row = found[one.group][one.op]
         low, high = one.field.text(row["low"]), one.field.text(row["high"])
         span = "–" if row["low"] is None else f"{low} to {high}"
         was, middle = one.text(row["recorded"]), one.text(row["mean"])
         rows.append((one.label, was, middle, span, one.error_text(row["error"])))
-    show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Mean off by"), beside_notes(results))
+    show_recorded_vs_simulated(
+        console, rows, ("", "Recorded", "Mean", "Range", "Mean off by"), comparison_notes(results)
+    )
     table = framed("Figures of the device")
     for heading in ("", "Mean", "Range"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     figures = figures_spread(results)
     for field in SPREAD_FIGURES:
-        unit = f", {field.shown_unit}" if field.shown_unit else ""
+        unit = f", {field.display_unit}" if field.display_unit else ""
         if (over := figures[field.path]) is not None:
             span = f"{field.text(over.low)} to {field.text(over.high)}"
             table.add_row(Text(f"{field.label}{unit}"), field.text(over.mean), span)
@@ -64,7 +70,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
     console.print(table)
 
 
-def _headline(over: BesideSpread) -> str:
+def _headline(over: ComparedSpread) -> str:
     """Return a line with the mean response over the seeds, and the recorded one if known."""
     field = result_field("response.mean_response_ms")
     mean, low, high, was, error = (over[key] for key in ("mean", "low", "high", "recorded", "error"))

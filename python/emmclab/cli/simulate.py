@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.declared import Perfetto
-from emmclab.cli.helping import examples
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import Perfetto
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.simulation_options import (
     AboveDevice,
     Capacity,
     DeviceName,
@@ -80,9 +80,11 @@ def simulate(
             ("--html", html),
             ("--over-time", replay.over_time),
         )
-        from emmclab.devices.spread import check_random
+        from emmclab.comparison.seed_statistics import check_random
 
-        check_random([one for one in (configuration, beside) if one is not None], replay.prepared(opened))
+        check_random(
+            [one for one in (configuration, beside) if one is not None], replay.precondition_text(opened)
+        )
         ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
         runs = [way.run(configuration, opened, None, **software) for way in ways]
         _show_seeds(runs, as_json)
@@ -92,12 +94,12 @@ def simulate(
     result = replay.run(configuration, opened, events, pictures=pictures, perfetto=perfetto, **software)
     reading.note_changed(result.fields["trace"], result.fields["ledger"])
     if perfetto is not None:
-        say(f"picture: {perfetto}")
+        print_stderr(f"picture: {perfetto}")
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
         write_simulation_report([result], [configuration], html, made=result.fields["provenance"])
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
     replay.write([result])
     if as_json:
         warn([result])
@@ -110,13 +112,13 @@ def simulate(
 
 
 def _show_seeds(runs: list[Any], as_json: bool) -> None:
-    from emmclab.devices.beside import beside_spread
-    from emmclab.devices.spread import figures_spread
+    from emmclab.comparison.recorded_vs_simulated import comparison_spread
+    from emmclab.comparison.seed_statistics import figures_spread
 
     if as_json:
         warn(runs)
         figures = {path: None if one is None else one._asdict() for path, one in figures_spread(runs).items()}
-        spread = {**beside_spread(runs), "figures": figures}
+        spread = {**comparison_spread(runs), "figures": figures}
         found = {"spread": spread, "runs": [run.to_dict() for run in runs]}
         print_json(found | {"provenance": runs[0].fields["provenance"]})
         return

@@ -8,17 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
-from emmclab.cli.names import workload_names
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import AsJson, option
-from emmclab.cli.outputs import To, output_option, to_stdout
-from emmclab.cli.show import framed
+from emmclab.cli.output_files import To, output_option, to_stdout
+from emmclab.cli.progress import Meter
+from emmclab.cli.show_profile import framed
 from emmclab.errors import ConfigError
-from emmclab.traces.made import fio_jobs, pattern, size_of
+from emmclab.traces.generated import fio_jobs, pattern, size_of
 from emmclab.traces.trace import Trace
-from emmclab.traces.workload import Workload, benchmark, benchmark_named, benchmarks, workload_groups
+from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_benchmark, workload_groups
 
 _MODEL, _ONE_KIND = "Of a workload model", "Requests of one kind"
 
@@ -189,7 +189,7 @@ def _of_model(
             hint="give 0 to 1e9 s",
         )
     to_stdout(out, as_json)
-    if program := benchmark_named(name):
+    if program := canonical_benchmark(name):
         for field, given in (("--duration", duration is not None), ("--rate-pct", rate_pct != 100)):
             if given:
                 raise ConfigError(
@@ -259,9 +259,9 @@ def _write(trace: Trace, out: Path, made: Mapping[str, object], to: str | None, 
         print_json({**made, "requests": ledger["kept"], "out": str(out)})
         return
     model = f"model {made['model']}, " if "model" in made else ""
-    say(f"{out}: {ledger['kept']:,} requests of {trace.name} ({model}seed {made['seed']})")
+    print_stderr(f"{out}: {ledger['kept']:,} requests of {trace.name} ({model}seed {made['seed']})")
     if trace.header["note"] and "model" not in made:
-        say(f"note: {trace.header['note']}")
+        print_stderr(f"note: {trace.header['note']}")
 
 
 def _list(as_json: bool) -> None:

@@ -14,12 +14,12 @@ from rich.live import Live
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.console import ClosedPipe, one_line, say, stdout
-from emmclab.cli.endings import Ending, asked_by_signal
-from emmclab.cli.helping import examples
-from emmclab.cli.machine import Duration, Machine, parse_duration
+from emmclab.cli.console import ClosedPipe, one_line, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.machine_options import Duration, Machine, parse_duration
 from emmclab.cli.options import with_groups
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
+from emmclab.cli.signals import Ending, stop_on_signals
 from emmclab.cli.top_types import Interval, ProcessRates, RecorderStats
 from emmclab.errors import ConfigError
 
@@ -64,19 +64,19 @@ def top(
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
     with (
         closing(machine.record()) as recorder,
-        asked_by_signal() as ending,
+        stop_on_signals() as ending,
         live or nullcontext(),
     ):
         disks = ", ".join(recorder.disks())
         if live is None:
-            say(f"watching {disks}; Ctrl-C ends it")
+            print_stderr(f"watching {disks}; Ctrl-C ends it")
         else:
             live.update(Text(f"watching {disks}; Ctrl-C ends it"), refresh=True)
         begin = time.monotonic()
         over = False
         while not over:
             stats = view(recorder, every, ending)
-            over = once or ending.asked or recorder.has_ended()
+            over = once or ending.is_requested or recorder.has_ended()
             over = over or (seconds is not None and time.monotonic() - begin >= seconds)
             if as_json:
                 _line(json.dumps({"at_s": round(time.monotonic() - begin, 3), **stats}, allow_nan=False))
@@ -88,13 +88,17 @@ def top(
                     _line(line)
         *_, early, _ = recorder.stop()
     if early:
-        say(f"note: the recording ended early: {early}")
+        print_stderr(f"note: the recording ended early: {early}")
 
 
 def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> Interval:
     """Wait for an interval and return its figures, with rates by this host's clock."""
     begin = time.monotonic()
-    while (left := begin + every_s - time.monotonic()) > 0 and not ending.asked and not recorder.has_ended():
+    while (
+        (left := begin + every_s - time.monotonic()) > 0
+        and not ending.is_requested
+        and not recorder.has_ended()
+    ):
         # Batches are discarded, because a view only needs the counts.
         recorder.next(min(left, _WAIT_S))
     stats: RecorderStats = json.loads(recorder.stats())

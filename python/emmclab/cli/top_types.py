@@ -1,4 +1,4 @@
-"""Types of the counts of a recorder (`crates/record/src/stats.rs`), and of the view of `emmclab top`."""
+"""Types of the counts of a recorder (`crates/record/src/statistics.rs`), and of the view of `emmclab top`."""
 
 from __future__ import annotations
 

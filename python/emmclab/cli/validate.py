@@ -11,24 +11,24 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.failures import is_run_failure
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
-from emmclab.cli.names import several
-from emmclab.cli.options import AsJson, Reading, TraceFiles, listed, with_groups
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import several
+from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names, with_groups
+from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
-from emmclab.cli.show import show_table
-from emmclab.cli.simulation import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
-from emmclab.devices.device import Device
-from emmclab.devices.preconditioning import parse_precondition
+from emmclab.cli.progress import Meter
+from emmclab.cli.show_profile import show_table
+from emmclab.cli.simulation_options import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
+from emmclab.simulation.device import Device
+from emmclab.simulation.preconditioning import parse_precondition
 
 if TYPE_CHECKING:
-    from emmclab.devices.validation import Validation
+    from emmclab.calibration.validation import Validation
     from emmclab.traces.trace import Trace
 
 
@@ -70,7 +70,7 @@ def validate(
     The halves are the first and the second one in time. Recordings that cannot be judged are named with the
     reason; exit status 2 only if none can.
     """
-    names = [] if devices is None else listed(devices, "device to judge", "--device", "nexus5,ufs31")
+    names = [] if devices is None else split_names(devices, "device to judge", "--device", "nexus5,ufs31")
     given = [Device.named(name) for name in names]
     parse_precondition(precondition)
     options = {"mode": mode, "precondition": precondition, "wrap_addresses": wrap_addresses, "seed": seed}
@@ -83,7 +83,7 @@ def validate(
     found, sources = [], []
     for path, trace in opened.items():
         with refusals.of(path):
-            found.append(_judged(trace, given, **options))
+            found.append(_validate_recording(trace, given, **options))
             sources.append(trace)
             reading.note_changed(trace.name, trace.ledger)
     if not found:
@@ -92,7 +92,7 @@ def validate(
             kind="unsupported",
             hint="the reason for each is printed above",
         )
-    _put(found, sources, given, refusals.said, html, as_json=as_json)
+    _print_findings(found, sources, given, refusals.printed, html, as_json=as_json)
 
 
 class _Refusals:
@@ -100,7 +100,7 @@ class _Refusals:
 
     def __init__(self, among: int) -> None:
         self._among = among
-        self.said: list[dict[str, str | None]] = []
+        self.printed: list[dict[str, str | None]] = []
 
     @contextlib.contextmanager
     def of(self, path: Path) -> Iterator[None]:
@@ -113,13 +113,13 @@ class _Refusals:
             name, reason = printable(path), str(error)
             if not reason.startswith(name):  # Unlike `FILE: ...` and `FILE:LINE: ...`.
                 reason = f"{name}: {reason}"
-            say(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
-            self.said.append({"file": name, "reason": reason, "hint": error.hint})
+            print_stderr(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
+            self.printed.append({"file": name, "reason": reason, "hint": error.hint})
 
 
-def _judged(trace: Trace, devices: Sequence[Device], **options: Any) -> Validation:
+def _validate_recording(trace: Trace, devices: Sequence[Device], **options: Any) -> Validation:
     """Validate one recording."""
-    from emmclab.devices.validation import validate as validate_recording
+    from emmclab.calibration.validation import validate as validate_recording
 
     with _Steps() as steps:
         return validate_recording(trace, devices, step=steps.begin, progress=steps.note, **options)
@@ -140,7 +140,7 @@ class _Steps(contextlib.ExitStack):
         self._meter(done, total, requests)
 
 
-def _put(
+def _print_findings(
     found: Sequence[Validation],
     opened: Sequence[Trace],
     devices: Sequence[Device],
@@ -150,14 +150,14 @@ def _put(
     as_json: bool,
 ) -> None:
     """Write the page, and print the findings."""
-    from emmclab.devices.provenance import Provenance
+    from emmclab.simulation.provenance import Provenance
 
     made = Provenance(devices, opened).to_dict()
     if html is not None:
         from emmclab.pages.validation import write_validation
 
         write_validation(found, html, made, refused)
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
     if as_json:
         every = [one.to_dict() for one in found]
         print_json({"recordings": every, "refused": refused, "provenance": made})
@@ -166,7 +166,7 @@ def _put(
 
 
 def _show(console: Console, found: Sequence[Validation]) -> None:
-    from emmclab.devices import validation_text as words
+    from emmclab.calibration import validation_text as words
 
     for one in found:
         console.print(Text(words.headline(one), "bold"), soft_wrap=True)

@@ -56,7 +56,7 @@ class BlockReads:
 
     def _start(self) -> None:
         tracefs = self._tracefs()
-        _remove_left(tracefs)
+        _remove_stale(tracefs)
         instance = tracefs / "instances" / f"{_PREFIX}{os.getpid()}-{next(self._numbers)}"
         instance.mkdir()
         self._end.callback(_remove, instance)
@@ -117,7 +117,7 @@ def _blocks_of(events: bytes, major: int, minor: int) -> set[int] | None:
     return blocks
 
 
-def _remove_left(tracefs: Path) -> None:
+def _remove_stale(tracefs: Path) -> None:
     """Remove the trace instances of killed processes."""
     for left in (tracefs / "instances").glob(f"{_PREFIX}*"):
         process = left.name.removeprefix(_PREFIX).partition("-")[0]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from emmclab.crash import generated, workloads
-from emmclab.crash.expected import CheckPrograms
-from emmclab.crash.found import Files, Lost
-from emmclab.crash.scratch import in_memory, scratch
+from emmclab.crash import generated_programs, workloads
+from emmclab.crash.expected_files import CheckPrograms
+from emmclab.crash.recovered_files import Files, Lost
+from emmclab.crash.scratch_folders import in_memory, scratch
 
 
 class Check(Protocol):
@@ -26,7 +26,7 @@ class Check(Protocol):
     def reader(self) -> Callable[[str], bool]:
         """Return a function that tells of each line, in order, whether the check understands it."""
 
-    def wanted(self, lines: Sequence[str]) -> list[str]:
+    def file_names(self, lines: Sequence[str]) -> list[str]:
         """Return the names of the files that the check needs."""
 
     def folder(self, lines: Sequence[str]) -> str | None:
@@ -68,7 +68,7 @@ class CheckFiles:
         """Return a function that recognises lines on files."""
         return lambda line: _OF_FILE.fullmatch(line) is not None
 
-    def wanted(self, lines: Sequence[str]) -> list[str]:
+    def file_names(self, lines: Sequence[str]) -> list[str]:
         """Return the name of every file in the lines."""
         safe, begun = _states(lines)
         return [f"/{name}" for name in sorted(safe.keys() | begun.keys())]
@@ -132,7 +132,7 @@ class CheckLog:
         """Return a function that recognises lines on records."""
         return _numbered(workloads.LOG)
 
-    def wanted(self, _lines: Sequence[str]) -> list[str]:
+    def file_names(self, _lines: Sequence[str]) -> list[str]:
         """Return the name of the log."""
         return [f"/{workloads.LOG}"]
 
@@ -176,7 +176,7 @@ class CheckSqlite:
         """Return a function that recognises lines on rows."""
         return _numbered(workloads.DATABASE)
 
-    def wanted(self, _lines: Sequence[str]) -> list[str]:
+    def file_names(self, _lines: Sequence[str]) -> list[str]:
         """Return the names of the database and its other files."""
         return [f"/{workloads.DATABASE}{suffix}" for suffix in _SUFFIXES]
 
@@ -258,7 +258,7 @@ class CheckSqlite:
 
 def check_for(workload: str, *, garbles: bool = False) -> Check:
     """Return the check of a workload; `garbles`: sectors of a write in flight may contain garbage."""
-    if workload == generated.CHECK:
+    if workload == generated_programs.CHECK:
         return CheckPrograms()
     base = workload.removesuffix(workloads.UNSYNCED)
     if base == "files":

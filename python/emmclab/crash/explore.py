@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from emmclab import _core
-from emmclab.crash import generated
+from emmclab.crash import generated_programs
+from emmclab.crash.broken_promise import COMMANDS, LEVELS, CutTally, Finding, Kind
 from emmclab.crash.cut_lines import CutLines, cut_lines
-from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding, Kind
-from emmclab.crash.found import Lost
 from emmclab.crash.guest.states import GuestMounts, guest_of
 from emmclab.crash.json_types import Covered, Facts, State
 from emmclab.crash.judging import Judge, require
 from emmclab.crash.recording import MOUNTED
+from emmclab.crash.recovered_files import Lost
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def not_in_process(error: EmmclabError) -> UnsupportedError:
 def explorer_of(run: _core.CrashRun, options: Options) -> _core.Explorer:
     """Return the explorer of a run, which cuts power after the acknowledgements of its workload first."""
     given = options.core()
-    if options.check == generated.CHECK:
+    if options.check == generated_programs.CHECK:
         given["lines"] = cut_lines(run.acknowledgements())
     return _core.Explorer(run, given)
 

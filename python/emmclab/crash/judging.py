@@ -18,18 +18,18 @@ from pathlib import Path
 from types import TracebackType
 
 from emmclab import _core
-from emmclab.crash.by_mount import ByMount
+from emmclab.crash.broken_promise import CHECK, COMMANDS, Finding
 from emmclab.crash.checks import Check, check_for
-from emmclab.crash.finding import CHECK, COMMANDS, Finding
-from emmclab.crash.found import Files, Image, Lost, Taken
-from emmclab.crash.grounds import command_of
 from emmclab.crash.guest import machine
 from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.json_types import State
+from emmclab.crash.mount_recovery import ByMount
 from emmclab.crash.mounted_files import Mounted
 from emmclab.crash.mounting import kind_of
 from emmclab.crash.recording import MARKS, MOUNTED
-from emmclab.crash.tools import TOOLS_PATH, run_tool, whole_path
+from emmclab.crash.recovered_files import Files, Image, Lost, ReadFiles
+from emmclab.crash.tools import TOOLS_PATH, full_path_hint, run_tool
+from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 #: Ways to recover a file system.
@@ -131,7 +131,7 @@ def _require_program(command: str) -> None:
     A relative path may name a file that the workload writes to the disk.
     """
     word = next(iter(command.split()), "")
-    hint, path = whole_path(word), Path(word)
+    hint, path = full_path_hint(word), Path(word)
     if _PLAIN.fullmatch(word) or not word:
         is_there = run_tool(["/bin/sh", "-c", 'command -v "$0"', word], _PATIENCE_S).returncode == 0
         hint = hint or "use sqlite, files, append-log, programs or a shell command"
@@ -261,12 +261,12 @@ class Judge:
         return list(first.values())
 
     def _in_process(self, lines: Sequence[str]) -> Lost | None:
-        wanted = [] if self._check is None else self._check.wanted(lines)
+        wanted = [] if self._check is None else self._check.file_names(lines)
         folder = None if self._check is None else self._check.folder(lines)
         problem, files, tree, writes = self._explorer.recover(wanted, tree=folder)
         if problem is not None:
             return Lost(**json.loads(problem))
-        lost = self._checked(Taken.in_process(wanted, files, tree), lines)
+        lost = self._checked(ReadFiles.in_process(wanted, files, tree), lines)
         if lost is not None or not writes:
             return lost
         # Cut the power again while the layers recover.
@@ -275,7 +275,7 @@ class Judge:
             problem, files, tree, _ = self._explorer.recover(wanted, tree=folder, cut_after=cut_after)
             if problem is not None:
                 return Lost(**json.loads(problem))
-            lost = self._checked(Taken.in_process(wanted, files, tree), lines)
+            lost = self._checked(ReadFiles.in_process(wanted, files, tree), lines)
             if lost is not None:
                 again = f"{lost.detail} (cut again after {cut_after} writes of recovery)"
                 return replace(lost, detail=again, documented=None)
@@ -293,7 +293,7 @@ class Judge:
         """
         if self._recovery == "mount":
             outcome = self._mounts.outcome(self._asked(lines), lambda files: self._look(files, lines))
-            return self._checked(outcome, lines) if isinstance(outcome, Taken) else outcome
+            return self._checked(outcome, lines) if isinstance(outcome, ReadFiles) else outcome
         lost = self._of_image(lines, replayed=self._recovery == "process")
         if lost is None or self._recovery != "e2fsck":
             return lost
@@ -323,16 +323,18 @@ class Judge:
         if self._command is not None:
             return str(len(lines))
         return (
-            "" if self._check is None else json.dumps([self._check.wanted(lines), self._check.folder(lines)])
+            ""
+            if self._check is None
+            else json.dumps([self._check.file_names(lines), self._check.folder(lines)])
         )
 
-    def _look(self, files: Files, lines: Sequence[str]) -> Taken | Lost | None:
+    def _look(self, files: Files, lines: Sequence[str]) -> ReadFiles | Lost | None:
         """Run the command in the folder where a state is mounted, or read the files of the check."""
         if self._command is not None and isinstance(files, Mounted):
             return self._by_command(files.folder, lines)
         if self._check is None:
             return None
-        return Taken.of(files, self._check.wanted(lines), self._check.folder(lines))
+        return ReadFiles.of(files, self._check.file_names(lines), self._check.folder(lines))
 
     def _by_command(self, folder: Path, lines: Sequence[str]) -> Lost | None:
         """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` has the acknowledged lines.
@@ -363,7 +365,7 @@ def _require_run(command: str, done: subprocess.CompletedProcess[str]) -> None:
         reason = _last_line(done.stderr) or f"exit status {done.returncode}"
         raise check_error(
             f"the check `{command}` cannot run: {reason}",
-            whole_path(next(iter(command.split()), ""))
+            full_path_hint(next(iter(command.split()), ""))
             or "it runs in the folder of the disk: name each program by its whole path, and make it "
             "executable",
         )

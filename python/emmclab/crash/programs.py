@@ -281,7 +281,7 @@ def _length(one: Operation) -> int:
     return int(found[0]) if found else 0
 
 
-def written(program: int, index: int, one: Operation) -> bytes:
+def written_bytes(program: int, index: int, one: Operation) -> bytes:
     """Return the bytes that an operation of a program writes; empty if it writes no data."""
     return filling(program, index, _length(one)) if one.verb != "fallocate" else b""
 
@@ -296,7 +296,7 @@ def run(number: int, program: Program) -> None:
     for index, one in enumerate(program.operations):
         _say(f"does {one}")
         try:
-            perform(one, written(number, index, one))
+            perform(one, written_bytes(number, index, one))
         except OSError as error:
             _say(f"failed {errno.errorcode.get(error.errno or 0, error.errno)}")
         else:

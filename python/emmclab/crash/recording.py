@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from emmclab.crash import generated, known, programs, workloads
+from emmclab.crash import generated_programs, known_bugs, programs, workloads
 from emmclab.crash.guest.machine import Guest
-from emmclab.crash.guest.running import mounted_in_guest
+from emmclab.crash.guest.run_workload import mounted_in_guest
 from emmclab.crash.json_types import RecordedWorkload
-from emmclab.crash.running import Recorded, run_here, run_in_guest
-from emmclab.crash.scratch import scratch
-from emmclab.devices.device import Device, lie_of
-from emmclab.devices.layers import Setting
+from emmclab.crash.run_workload import Recorded, run_here, run_in_guest
+from emmclab.crash.scratch_folders import scratch
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import serve
 from emmclab.runtime.lists import Names, several
+from emmclab.simulation.device import Device, lie_of
+from emmclab.simulation.layers import Setting
 
 #: The mark in a log after which power may be cut: the file system is made and mounted.
 MOUNTED = "mounted"
@@ -86,11 +86,11 @@ class Workload:
         """
         if self.command:
             return
-        if self.name.endswith(generated.ENDING):
-            generated.load(self.name, self.seed)
-        elif not (generated.is_known(self.name) or workloads.is_known(self.name)):
-            begun = self.name.startswith(known.BEGIN)
-            named = ", ".join(known.names() if begun else [*workloads.ABOUT, *generated.ABOUT])
+        if self.name.endswith(generated_programs.ENDING):
+            generated_programs.load(self.name, self.seed)
+        elif not (generated_programs.is_known(self.name) or workloads.is_known(self.name)):
+            begun = self.name.startswith(known_bugs.BEGIN)
+            named = ", ".join(known_bugs.names() if begun else [*workloads.ABOUT, *generated_programs.ABOUT])
             raise ConfigError(
                 f"there is no workload `{self.name}`" if self.name else "no workload is given",
                 kind="config",
@@ -111,9 +111,9 @@ class Workload:
         self.require()
         if self.command:
             return list(self.command)
-        if generated.is_programs(self.name):
+        if generated_programs.is_programs(self.name):
             written = folder / "workload.prog"
-            text = "\n".join(map(str, generated.load(self.name, self.seed)))
+            text = "\n".join(map(str, generated_programs.load(self.name, self.seed)))
             written.write_text(f"{text}\n", encoding="utf-8")
             return [sys.executable, "-I", str(Path(programs.__file__)), str(written)]
         program = str(Path(workloads.__file__))

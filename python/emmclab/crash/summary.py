@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import cast
 
-from emmclab.crash import generated
+from emmclab.crash import generated_programs
+from emmclab.crash.broken_promise import COMMANDS, Finding
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.json_types import CrashSummary, FindingFields, OptionFields
-from emmclab.crash.minimal import Minimal
-from emmclab.crash.running import how_ended
-from emmclab.crash.session import Kept
+from emmclab.crash.minimize import Minimal
+from emmclab.crash.run_workload import failure_text
+from emmclab.crash.stored_log import StoredLog
 
 #: Verdicts, the worst first: a promise was broken; check or workload prove nothing, or not all; there was no
 #: check; only documented losses; nothing was lost.
@@ -31,7 +31,7 @@ class Verdict:
     doubts: tuple[str, ...] = ()
 
 
-def verdict(kept: Kept, options: Options, found: Exploration) -> Verdict:
+def verdict(kept: StoredLog, options: Options, found: Exploration) -> Verdict:
     """Return the outcome of an exploration of a log."""
     doubts = (*_doubts(kept, options, found),)
     if findings := found.findings():
@@ -48,14 +48,14 @@ def verdict(kept: Kept, options: Options, found: Exploration) -> Verdict:
     return Verdict(KEPT, "no acknowledged data was lost")
 
 
-def _doubts(kept: Kept, options: Options, found: Exploration) -> Iterator[str]:
+def _doubts(kept: StoredLog, options: Options, found: Exploration) -> Iterator[str]:
     if kept.facts["truncated"]:
         yield f"the log is cut short: nothing after its {kept.facts['moments']:,} events was tried"
     # A log from elsewhere has no status; that of a workload is None if it was ended.
     if (status := kept.made.get("status", 0)) is None:
         yield f"the workload was ended after {kept.made['workload']['timeout_s']:g} s (--timeout)"
     elif status != 0:
-        yield f"the workload failed ({how_ended(status)})"
+        yield f"the workload failed ({failure_text(status)})"
     if found.controls is not None:
         yield from found.controls.doubts()
     elif options.check is not None:
@@ -64,13 +64,15 @@ def _doubts(kept: Kept, options: Options, found: Exploration) -> Iterator[str]:
 
 def after_syncs(found: Exploration, options: Options) -> str | None:
     """Return how many generated programs were cut after their last sync; None for another workload."""
-    if options.check != generated.CHECK or not found.covered.get("lines"):
+    if options.check != generated_programs.CHECK or not found.covered.get("lines"):
         return None
     cut, programs = found.covered["lines_cut"], found.covered["lines"]
     return f"{cut:,} of {programs:,} programs were cut after their last sync"
 
 
-def shown(kept: Kept, options: Options, one: Finding, minimal: Minimal | None = None) -> FindingFields:
+def finding_fields(
+    kept: StoredLog, options: Options, one: Finding, minimal: Minimal | None = None
+) -> FindingFields:
     """Return a finding as JSON, with the smallest state that shows it."""
     said: FindingFields = {
         "promise": one.promise,
@@ -92,7 +94,9 @@ def shown(kept: Kept, options: Options, one: Finding, minimal: Minimal | None = 
     return said
 
 
-def summary(kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]) -> CrashSummary:
+def summary(
+    kept: StoredLog, options: Options, found: Exploration, minimal: Mapping[int, Minimal]
+) -> CrashSummary:
     """Return the verdict, its evidence and all findings as JSON."""
     outcome = verdict(kept, options, found)
     return {
@@ -105,9 +109,10 @@ def summary(kept: Kept, options: Options, found: Exploration, minimal: Mapping[i
         "pruned_states": found.pruned,
         "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
         "findings": [
-            shown(kept, options, one, minimal.get(number)) for number, one in enumerate(found.findings())
+            finding_fields(kept, options, one, minimal.get(number))
+            for number, one in enumerate(found.findings())
         ],
-        "documented": [shown(kept, options, one) for one in found.findings(documented=True)],
+        "documented": [finding_fields(kept, options, one) for one in found.findings(documented=True)],
         "covered": found.covered,
         "seed": options.seed,
         "log": {**kept.facts, "path": str(kept.log)},

@@ -47,10 +47,10 @@ def run_tool(
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
-def whole_path(program: str) -> str:
+def full_path_hint(program: str) -> str:
     """Hint at the full path of a program that is searched in the folder of the disk; empty if not needed.
 
-    >>> whole_path("/bin/sh"), whole_path("no-such-program")
+    >>> full_path_hint("/bin/sh"), full_path_hint("no-such-program")
     ('', '')
     """
     path = Path(program)

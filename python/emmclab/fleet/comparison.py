@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TypedDict
 
-from emmclab.fleet.difference import (
+from emmclab.fleet.main_figures import COMPARED, TOTALS
+from emmclab.fleet.rank_test import (
     cliffs_delta,
     effect,
     holm,
@@ -15,11 +16,9 @@ from emmclab.fleet.difference import (
     recordings_needed,
     recordings_to_show,
 )
-from emmclab.fleet.figures import COMPARED, TOTALS
-from emmclab.fleet.summary import Group, Summary, SummaryFields, is_amount, shown, summarise
+from emmclab.fleet.summary import Group, Summary, SummaryFields, figure_text, is_amount, summarise
 from emmclab.fleet.table import Table
-from emmclab.runtime.quantity import duration
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import duration, signed
 from emmclab.traces.profile_fields import Field
 
 #: Ratio of the median durations above which totals reflect the lengths of the recordings rather than
@@ -115,8 +114,9 @@ class Comparison:
             one = differing[0]
             label = one.field.label[:1].lower() + one.field.label[1:]
             return (
-                f"{second} has a {one.verdict} {label} than {first}: {shown(one.field, one.after_median)}, "
-                f"not {shown(one.field, one.before_median)} (medians over recordings); "
+                f"{second} has a {one.verdict} {label} than {first}: "
+                f"{figure_text(one.field, one.after_median)}, "
+                f"not {figure_text(one.field, one.before_median)} (medians over recordings); "
                 f"{len(differing)} of {self.tests} figures differ"
             )
         counts = f"{self.before.whole.recordings:,} and {self.after.whole.recordings:,} recordings"

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 from emmclab import __version__
 from emmclab.errors import InputError
-from emmclab.fleet.copy import Copy
-from emmclab.fleet.row import bins, reason, refused_row, row_of
-from emmclab.fleet.source import Source, source_of
-from emmclab.fleet.state import Profiled, State, state_of
+from emmclab.fleet.bucket_copy import Copy
+from emmclab.fleet.recording_row import bins, reason, refused_row, row_of
+from emmclab.fleet.recording_source import Source, source_of
 from emmclab.fleet.table import DamagedError, Table, write
+from emmclab.fleet.table_state import Profiled, State, state_of
 from emmclab.fleet.table_types import Description, Identity
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.files import digest, printable, sweep
-from emmclab.traces.recordings import Recording, metadata_keys
+from emmclab.traces.recording_files import Recording, metadata_keys
 
 #: Maximum bytes or files of a batch of recordings: about a second of work, so that an interruption loses no
 #: more and the overhead of a task is negligible.
@@ -84,7 +84,7 @@ def profile_fleet(
     identity: Identity = {"version": __version__, "build": build_digest(), "reading": options}
     source, copy = source_of(folder), Copy(table)
     own = copy.name if "://" in copy.name else str(copy.path.absolute())
-    found = [one for one in source.recordings(files) if source.named(one.path) != own]
+    found = [one for one in source.recordings(files) if source.address(one.path) != own]
     description: Description = {"identity": identity, "metadata": metadata_keys(found), "bins": bins()}
     if not found:
         raise InputError(
@@ -212,7 +212,7 @@ def _crashed(source: Source, recording: Recording, crash: Crash) -> list[Profile
     """Return the row of a recording whose reading crashed the process."""
     return [
         _refused(recording, place, f"reading it crashed: {crash.reason}")
-        for _, place in source.opened([recording])
+        for _, place in source.local_files([recording])
     ]
 
 
@@ -224,10 +224,10 @@ def _refused(recording: Recording, place: Path | InputError, why: str) -> Profil
 def _profile(source: Source, options: Mapping[str, Any], batch: Sequence[Doubtful]) -> list[Profiled]:
     """Make the rows of a batch; a recording with an unchanged digest needs none."""
     done = []
-    opened = source.opened([one.recording for one in batch])
+    opened = source.local_files([one.recording for one in batch])
     for (recording, known), (_, place) in zip(batch, opened, strict=True):
         if isinstance(place, InputError):
-            why = reason(place, source.named(recording.path), recording.path)
+            why = reason(place, source.address(recording.path), recording.path)
             done.append(_refused(recording, place, why))
         elif known is not None and digest([place]) == known:
             done.append(Profiled(recording, known, None))

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS, deviations, percentile
-from emmclab.fleet.figures import COMPARED, FIGURES
+from emmclab.fleet.main_figures import COMPARED, FIGURES
 from emmclab.fleet.table import Table
 from emmclab.runtime.lists import Names, listed_names
 from emmclab.traces.profile_fields import Field
@@ -114,7 +114,7 @@ class Summary:
         field = next((one for one in COMPARED if self.whole.values[one.name]), None)
         if field is None:
             return f"{_counted(self.whole.recordings, 'recording')}, none with a read or write"
-        middle = shown(field, self.whole.median(field.name))
+        middle = figure_text(field, self.whole.median(field.name))
         known = [one for one in self.groups if one.values[field.name]]
         if len(known) < 2:
             of = len(self.whole.values[field.name])
@@ -123,7 +123,7 @@ class Summary:
             return f"Half of {of:,} recordings have a {field.in_words} of at most {middle}"
         order = sorted(known, key=lambda one: (one.median(field.name) or 0.0, one.name))
         low, high = order[0], order[-1]
-        least, most = shown(field, low.median(field.name)), shown(field, high.median(field.name))
+        least, most = figure_text(field, low.median(field.name)), figure_text(field, high.median(field.name))
         if least == most:
             return f"Recordings of every {' and '.join(self.by)} have a median {field.in_words} of {least}"
         overlap = "; the middle halves of both overlap" if _overlap(low, high, field.name) else ""
@@ -193,10 +193,10 @@ def _overlap(low: Group, high: Group, figure: str) -> bool:
     return percentile(low.values[figure], 75) >= percentile(high.values[figure], 25)
 
 
-def shown(field: Field, value: float | None) -> str:
+def figure_text(field: Field, value: float | None) -> str:
     r"""Format a value of a figure with its unit.
 
-    >>> shown(COMPARED[0], 1.875)
+    >>> figure_text(COMPARED[0], 1.875)
     '1.88\xa0ms'
     """
     return f"{field.text(value)}\u00a0{field.unit}".strip()

@@ -10,11 +10,11 @@ from typing import Any, cast
 import duckdb
 
 from emmclab.errors import FormatError, InputError
-from emmclab.fleet.figures import FIGURES
-from emmclab.fleet.row import FIXED, HISTOGRAM
+from emmclab.fleet.main_figures import FIGURES
+from emmclab.fleet.recording_row import FIXED, HISTOGRAM
 from emmclab.fleet.table_types import Description
-from emmclab.runtime import seal
-from emmclab.runtime.files import folder_aside, noted, put_in_place
+from emmclab.runtime import checksummed
+from emmclab.runtime.files import folder_aside, move_into_place, note_written_files
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.parquet import questions, quoted, refusing, typed
 
@@ -50,7 +50,7 @@ class Table:
         self.path = path
         self.name = name or str(path)
         self.description = _description(path, self.name)
-        if not seal.is_whole(path):
+        if not checksummed.is_intact(path):
             raise DamagedError(
                 f"{self.name}: this table of a fleet is damaged, or of an earlier version",
                 kind="syntax",
@@ -138,14 +138,14 @@ def write(
                 )
             columns = _list(_in_order(database, description["metadata"]))
             told = json.dumps(description, sort_keys=True).replace("'", "''")
-            about = f"{{{_KEY}: '{told}', {seal.KEY}: '{seal.UNSEALED}'}}"
+            about = f"{{{_KEY}: '{told}', {checksummed.KEY}: '{checksummed.UNSEALED}'}}"
             database.execute(
                 f"copy (select {columns} from every order by path, digest) to '{quoted(made)}' "  # noqa: S608
                 f"(format parquet, compression zstd, kv_metadata {about})"
             )
-        seal.seal(made)
-        with noted(path):
-            put_in_place(made, path)
+        checksummed.seal(made)
+        with note_written_files(path):
+            move_into_place(made, path)
 
 
 def _in_order(database: duckdb.DuckDBPyConnection, metadata: Sequence[str]) -> list[str]:

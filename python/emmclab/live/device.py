@@ -9,12 +9,12 @@ from os import PathLike, fspath
 from types import TracebackType
 
 from emmclab import _core
-from emmclab.devices.asked_options import AskedOptions
-from emmclab.devices.device import Device
-from emmclab.devices.layers import refuse_lines
-from emmclab.devices.result import Result
 from emmclab.live.status_types import FoundImage, LiveStatus
 from emmclab.runtime.lists import Names, several
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import refuse_lines
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_options import ResultOptions
 
 #: The clock on which a device finishes its background work.
 _FAST = "x0.0001"
@@ -35,7 +35,7 @@ class LiveDevice:
         self,
         live: _core.Live,
         device: Device,
-        said: AskedOptions,
+        said: ResultOptions,
         temporary: str | None,
     ) -> None:
         """Wrap a served device of the core; called by `serve`."""

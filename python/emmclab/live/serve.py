@@ -16,14 +16,14 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from emmclab import _core
-from emmclab.devices.asked_options import AskedOptions
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting, stack
-from emmclab.devices.preconditioning import no_trace
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.live.device import LiveDevice
 from emmclab.live.qemu import qemu_command
 from emmclab.runtime.lists import Names, several
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting, stack
+from emmclab.simulation.preconditioning import no_trace
+from emmclab.simulation.result_options import ResultOptions
 
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
@@ -166,7 +166,7 @@ def serve(
         images=None if images is None else fspath(images),
         images_limit=images_limit,
     )
-    said: AskedOptions = {
+    said: ResultOptions = {
         "clock": clock,
         "think": think,
         "precondition": aging,
@@ -289,7 +289,7 @@ def require_tools(needs: Mapping[str, str]) -> None:
         UnsupportedError: one is missing.
     """
     for tool, package in needs.items():
-        if _found(tool) is None:
+        if _find_tool(tool) is None:
             raise UnsupportedError(
                 f"`{tool}` is not installed",
                 kind="unsupported",
@@ -297,5 +297,5 @@ def require_tools(needs: Mapping[str, str]) -> None:
             )
 
 
-def _found(tool: str) -> str | None:
+def _find_tool(tool: str) -> str | None:
     return shutil.which(tool, path=os.environ.get("PATH", os.defpath) + MORE_PATH)

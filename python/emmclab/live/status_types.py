@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from emmclab.devices.result_types import Refusal, SettingChange
+from emmclab.simulation.result_types import Refusal, SettingChange
 
 
 class FoundImage(TypedDict):

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import altair as alt
 
-from emmclab.devices.advise import FIGURES, ORDERS, Advised
-from emmclab.devices.advise_journal import MODE_FIGURES
-from emmclab.devices.advise_lifetime import LIFETIME, lifetime_text, said
-from emmclab.devices.result_fields import result_field
-from emmclab.devices.result_text import device_before, mode_line
+from emmclab.advice.advise import FIGURES, ORDERS, Advised
+from emmclab.advice.journal_modes import MODE_FIGURES
+from emmclab.advice.lifetime import LIFETIME, lifetime_text, measurement_text
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
-from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
-from emmclab.traces.ledger import ledger_line
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.runtime.files import write_atomically
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.result_fields import result_field
+from emmclab.simulation.result_text import device_before, mode_line
+from emmclab.traces.ledger_text import ledger_line
 
 #: Maximum number of options on the first screen.
 _BEST = 3
@@ -40,7 +40,7 @@ def write_advice(advised: Advised, html: Path) -> None:
         lambda _rows: chart,
         wide=True,
     )
-    write_whole(
+    write_atomically(
         html,
         assemble(
             "advice.html.j2",
@@ -53,10 +53,10 @@ def write_advice(advised: Advised, html: Path) -> None:
             refused=advised.refused,
             journal=advised.journal,
             life=advised.life,
-            reasoning=said(advised.life, base) if advised.life else "",
+            reasoning=measurement_text(advised.life, base) if advised.life else "",
             metric=ORDERS[advised.by],
             fields={**FIGURES, "ram": result_field("configuration.ram_kb"), "life": LIFETIME},
-            life_head=f"{LIFETIME.short}, {LIFETIME.shown_unit}",
+            life_head=f"{LIFETIME.short}, {LIFETIME.display_unit}",
             lifetime_text=lifetime_text,
             mode_fields=dict(zip(("time", "mean", "flushes", "pages"), MODE_FIGURES, strict=True)),
             head=_head(advised),

@@ -16,14 +16,14 @@ from emmclab.apps.closed_loop import (
 )
 from emmclab.apps.result_types import Lane
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, noted, tile
+from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, tile
 from emmclab.pages.plots.applications import FIGURES
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
-from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
+from emmclab.runtime.files import write_atomically
+from emmclab.runtime.number_format import signed
 from emmclab.runtime.table_row import Row
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Maximum numbers of states and of runs on the first screen.
 _MOST_STATES, _MOST_TILES = 4, 6
@@ -31,7 +31,9 @@ _MOST_STATES, _MOST_TILES = 4, 6
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
 
-def render(results: Sequence[AppResult], faster: Sequence[AppResult], made: MadeFrom | None = None) -> str:
+def render(
+    results: Sequence[AppResult], faster: Sequence[AppResult], made: ProvenanceFields | None = None
+) -> str:
     """Return the page; the same results produce the same bytes.
 
     `made` is the group `provenance` of command-line results.
@@ -97,7 +99,7 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, not
                 Notice("caution", text)
                 for text in dict.fromkeys(text for run in results for text in run.warnings)
             ),
-            *noted(note),
+            *note_notices(note),
         ],
         picture="path" if one else "runtimes",
     )
@@ -253,7 +255,7 @@ def write_apps_report(
     results: Sequence[AppResult],
     faster: Sequence[AppResult],
     path: str | Path,
-    made: MadeFrom | None = None,
+    made: ProvenanceFields | None = None,
 ) -> None:
     """Write the page for runs of applications, atomically."""
-    write_whole(path, render(results, faster, made))
+    write_atomically(path, render(results, faster, made))

@@ -10,14 +10,14 @@ from typing import Any, TypedDict
 import jinja2
 
 from emmclab import __version__
-from emmclab.devices.provenance import RECORD
 from emmclab.errors import harmless
-from emmclab.pages.head import Head, Provenance
-from emmclab.pages.library import library
+from emmclab.pages.chart_library import library
+from emmclab.pages.first_screen import Head, Provenance
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.plots.figure import specification
 from emmclab.pages.theme import DARK, LIGHT
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.provenance import RECORD
 
 #: Significant digits of figures on the page; more are not visible and would only enlarge the page.
 _DIGITS = 6

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from emmclab.crash.broken_promise import CutTally
 from emmclab.crash.explore import Exploration, open_run
-from emmclab.crash.finding import CutTally
 from emmclab.crash.json_types import CrashSummary, FindingFields, MinimalState, MissingWrite
-from emmclab.crash.session import Kept
+from emmclab.crash.stored_log import StoredLog
 from emmclab.crash.timeline import (
     DM_ENTRY_NS,
     DM_WRITER,
@@ -22,11 +22,11 @@ from emmclab.crash.timeline import (
     commands_before,
     time_of,
 )
-from emmclab.pages import crash_words as words
+from emmclab.pages import crash_text as words
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile
-from emmclab.pages.plots import Chart, Figure, Row, Rows, cuts
-from emmclab.runtime.files import write_whole
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
+from emmclab.pages.plots import Chart, Figure, Row, Rows, power_cuts
+from emmclab.runtime.files import write_atomically
 
 #: Number of distinguishable positions on the time line; cuts at one position are counted together.
 _PLACES = 500
@@ -66,7 +66,7 @@ _DM_CLOCK = _Clock(DM_ENTRY_NS, "entry of the log, which has no times", "entries
 
 
 def write_crash_report(
-    summary: CrashSummary, kept: Kept, found: Exploration, path: Path, *, results: Path | None = None
+    summary: CrashSummary, kept: StoredLog, found: Exploration, path: Path, *, results: Path | None = None
 ) -> None:
     """Write the page, atomically.
 
@@ -78,10 +78,10 @@ def write_crash_report(
         results: the folder of the results, for the shown commands; `None` for the default one.
     """
     run, _ = open_run(str(kept.log), base=kept.base)
-    shown = [_shown_cut(finding) for finding in summary["findings"]]
+    shown = [_drawn_cut(finding) for finding in summary["findings"]]
     before = [(time_of(run, cut), commands_before(run, cut)) for cut in shown]
     scene = Scene(found.verdicts, acknowledged_at(run), before)
-    write_whole(path, render(summary, scene, results=results))
+    write_atomically(path, render(summary, scene, results=results))
 
 
 def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) -> str:
@@ -106,14 +106,14 @@ def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) 
         title=f"Power cuts of {log['device']}",
         head=_head(summary),
         provenance=Provenance(f"Log {log['identity']} of {log['device']}", _provenance(summary)),
-        findings=[_shown(summary, finding, results) for finding in summary["findings"]],
-        documented=[_shown(summary, finding, results) for finding in summary["documented"]],
+        findings=[_finding_content(summary, finding, results) for finding in summary["findings"]],
+        documented=[_finding_content(summary, finding, results) for finding in summary["documented"]],
         covered=words.covered(summary),
         not_covered=words.not_covered(summary),
     )
 
 
-def _shown_cut(finding: FindingFields) -> int:
+def _drawn_cut(finding: FindingFields) -> int:
     """Return the cut that is drawn: that of the smallest state."""
     return finding["minimal"]["cut"] if "minimal" in finding else finding["cut"]
 
@@ -177,7 +177,7 @@ class _ShownFinding(FindingFields):
     unlisted: int
 
 
-def _shown(summary: CrashSummary, finding: FindingFields, results: Path | None) -> _ShownFinding:
+def _finding_content(summary: CrashSummary, finding: FindingFields, results: Path | None) -> _ShownFinding:
     command = ["emmclab", "crash", "--again", finding["again"] or ""]
     if results is not None:
         command += ["--results", str(results)]
@@ -186,7 +186,7 @@ def _shown(summary: CrashSummary, finding: FindingFields, results: Path | None) 
     return {
         **finding,
         "meaning": words.broken(finding),
-        "shown_in": words.shown_in(finding, summary["states"]),
+        "shown_in": words.states_text(finding, summary["states"]),
         # A finding about commands has no state that could be reproduced.
         "command": None if words.is_of_commands(finding) else shlex.join(command),
         "smallest": minimal,
@@ -201,13 +201,13 @@ def _line_figure(clock: _Clock) -> Figure:
         "Cuts by verdict",
         "A mark for each cut, in the row of its worst state; below, a mark for each acknowledgement of the "
         "workload. Numbers are those of the findings. A cut whose states all equal earlier ones has no mark.",
-        partial(cuts.time_line, axis=clock.line),
+        partial(power_cuts.time_line, axis=clock.line),
         wide=True,
     )
 
 
 def _commands_figure(number: int, clock: _Clock) -> Figure:
-    draw: Callable[[Rows], Chart] = partial(cuts.commands, axis=clock.commands)
+    draw: Callable[[Rows], Chart] = partial(power_cuts.commands, axis=clock.commands)
     return Figure(
         f"commands-{number}",
         f"Commands before the cut of finding {number}",
@@ -247,7 +247,7 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
             known[field] += count
 
     for number, (finding, (at_ns, _)) in enumerate(zip(summary["findings"], scene.before, strict=True), 1):
-        mark(cuts.FINDINGS, at_ns, str(number), (finding["states"], finding["states"], 0))
+        mark(power_cuts.FINDINGS, at_ns, str(number), (finding["states"], finding["states"], 0))
     lanes = ("promise broken", "documented loss", "all states kept")
     for lane in lanes:
         for _, tally in sorted(scene.verdicts.items()):
@@ -270,7 +270,7 @@ def _command_rows(
     return [
         {
             "trace": name,
-            "command": _named(command, command.number in missing),
+            "command": _with_missing(command, command.number in missing),
             "operation": command.op,
             "sector": command.sector,
             "sectors": command.sectors,
@@ -283,7 +283,7 @@ def _command_rows(
     ]
 
 
-def _named(command: LoggedCommand, missing: bool) -> str:
+def _with_missing(command: LoggedCommand, missing: bool) -> str:
     flags = [flag.lower() for flag in command.flags if flag in words.PROMISES]
     where = f" {command.sectors} at {command.sector}" if command.sectors else ""
     return " ".join([f"{command.number}", *flags, f"{command.op}{where}", *(["missing"] if missing else [])])

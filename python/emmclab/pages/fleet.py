@@ -7,17 +7,17 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from emmclab.fleet import words
+from emmclab.fleet import text_tables
 from emmclab.fleet.comparison import Comparison
-from emmclab.fleet.figures import EXTENTS, FIGURES
-from emmclab.fleet.summary import ALL, NONE, Group, Summary, shown
+from emmclab.fleet.main_figures import EXTENTS, FIGURES
+from emmclab.fleet.summary import ALL, NONE, Group, Summary, figure_text
 from emmclab.fleet.table import Table
 from emmclab.fleet.table_types import Bins
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
 from emmclab.pages.plots import Figure, Row, Rows
 from emmclab.pages.plots.fleets import effects, over_recordings, over_requests
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 
 #: Maximum number of distinguishable groups in a chart; the largest are drawn.
 _MOST_LINES = 8
@@ -53,7 +53,7 @@ def render(tables: Sequence[Table], found: Summary | Comparison) -> str:
         title="fleet" + (f" by {', '.join(found.by)}" if found.by else ""),
         head=Head(
             found.headline(),
-            lead=[_counted(found)],
+            lead=[_recordings_text(found)],
             tiles=_tiles(found.whole),
             notices=_refused([("", found)]),
             picture="mean_response_ms",
@@ -118,14 +118,14 @@ def _page(tables: Sequence[Table], drawn: Sequence[tuple[Figure, Rows]], **conte
         [figure for figure, _ in figures],
         {figure.name: rows for figure, rows in figures},
         names,
-        words=words,
+        words=text_tables,
         most=_MOST_ROWS,
         provenance=_provenance(tables),
         **content,
     )
 
 
-def _counted(found: Summary) -> str:
+def _recordings_text(found: Summary) -> str:
     groups = f" in {len(found.groups)} groups by {', '.join(found.by)}" if found.by else ""
     return f"{found.whole.recordings:,} recordings{groups}."
 
@@ -188,7 +188,7 @@ def _tiles(group: Group) -> list[Tile]:
             tiles.append(
                 Tile(
                     f"{field.label}, median",
-                    shown(field, middle),
+                    figure_text(field, middle),
                     note=f"half: {field.text(low)} to {field.text(high)}",
                 )
             )

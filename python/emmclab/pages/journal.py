@@ -5,10 +5,10 @@ from __future__ import annotations
 import altair as alt
 
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, lost, tile
+from emmclab.pages.first_screen import Head, Provenance, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
 from emmclab.traces.journal import Journal
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 
 
 def _shares(rows: Rows) -> Chart:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import altair as alt
 
-from emmclab.devices.probe import Probe
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, amount, tile
+from emmclab.pages.first_screen import Head, Provenance, Tile, amount, tile
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, tooltip
-from emmclab.runtime.files import write_whole
+from emmclab.real_devices.probe import Probe
+from emmclab.runtime.files import write_atomically
 
 
 def _curves(rows: Rows) -> Chart:
@@ -102,4 +102,4 @@ def _head(probe: Probe, how: str) -> Head:
 
 def write_probe_report(probe: Probe, path: str | Path) -> None:
     """Write the page for a probed device, atomically."""
-    write_whole(path, render(probe))
+    write_atomically(path, render(probe))

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
 from emmclab.pages.plots import FIGURES
-from emmclab.runtime.files import write_whole
+from emmclab.runtime.files import write_atomically
 from emmclab.runtime.table_row import Row
 from emmclab.traces.activity import activity_tables
-from emmclab.traces.ledger import ledger_line
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import (
     DEVICE_FIELDS,
@@ -27,12 +26,13 @@ from emmclab.traces.profile_fields import (
     TABLE_FIELDS,
     TABLES,
     Field,
-    counted_jumps,
     jump_cells,
+    jumps_text,
 )
 from emmclab.traces.profile_notes import notes
 from emmclab.traces.profile_options import percentile_label
-from emmclab.traces.profile_types import ClockJump, Judged
+from emmclab.traces.profile_types import ClockJump, JudgedFinding
+from emmclab.traces.provenance_types import ProvenanceFields
 from emmclab.traces.published import doubts, published_row
 
 #: Fields for the summary of a trace: the mean response, or else the mean size.
@@ -55,7 +55,7 @@ _POINTS = {
 }
 
 
-def render(profiles: Sequence[Profile], made: MadeFrom | None = None) -> str:
+def render(profiles: Sequence[Profile], made: ProvenanceFields | None = None) -> str:
     """Return the page for one or several traces; the same profiles produce the same bytes.
 
     `made` is the group `provenance` of command-line results.
@@ -203,13 +203,13 @@ class _TraceRow(TypedDict):
     notes: list[tuple[str, str]]
 
 
-class _Verdict(Judged):
+class _Verdict(JudgedFinding):
     """A finding judged on a trace."""
 
     trace: str
 
 
-class _JudgedOnAll(Judged):
+class _JudgedOnAll(JudgedFinding):
     """A finding with its verdict on every trace."""
 
     verdicts: list[_Verdict]
@@ -250,7 +250,7 @@ def _clock(jumps: Sequence[ClockJump]) -> str:
         return ""
     left = sum(not jump["mended"] for jump in jumps)
     mended = f", {len(jumps) - left} of them mended" if left < len(jumps) else ""
-    return f"{counted_jumps(len(jumps))}{mended}: see the table of the clock"
+    return f"{jumps_text(len(jumps))}{mended}: see the table of the clock"
 
 
 def _tiles(profile: Profile) -> list[Tile]:
@@ -314,6 +314,6 @@ def _time_rows(profiles: Sequence[Profile], field: str) -> list[_TimeRow]:
     ]
 
 
-def write_report(profiles: Sequence[Profile], path: str | Path, made: MadeFrom | None = None) -> None:
+def write_report(profiles: Sequence[Profile], path: str | Path, made: ProvenanceFields | None = None) -> None:
     """Write the report page for `profiles`, atomically."""
-    write_whole(path, render(profiles, made))
+    write_atomically(path, render(profiles, made))

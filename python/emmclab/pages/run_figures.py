@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from emmclab.devices.result import Result, wait_figures
-from emmclab.pages.plots import Figure, Row, Rows, simulated
+from emmclab.pages.plots import Figure, Row, Rows, simulation
 from emmclab.pages.plots.time_line import time_line
+from emmclab.simulation.result import Result, wait_figures
 
 #: Drawn fields of a time step.
 _STEP = (
@@ -102,7 +102,7 @@ FIGURES = (
         "Cumulative distribution of response times",
         "Share of reads or writes whose response (arrival to completion) took at most this long; the further "
         "left, the faster.",
-        simulated.response_cdf,
+        simulation.response_cdf,
         each=True,
         wide=True,
     ),
@@ -110,7 +110,7 @@ FIGURES = (
         "waits",
         "Where the time goes",
         "Parts of the mean response in ms; they add up to it, so that a longer bar is a slower device.",
-        simulated.waits,
+        simulation.waits,
         wide=True,
     ),
     Figure(
@@ -128,14 +128,14 @@ FIGURES = (
         "response_histogram",
         "Distribution of response times",
         "Reads and writes together, in ranges that double.",
-        simulated.response_histogram,
+        simulation.response_histogram,
         each=True,
     ),
     Figure(
         "mean_response",
         "Mean response time by trace",
         "Mean of completion - arrival; Figure 8 of IISWC 2015.",
-        simulated.mean_response,
+        simulation.mean_response,
         paper=True,
     ),
     Figure(
@@ -143,20 +143,20 @@ FIGURES = (
         "Space utilisation by trace",
         "Bytes the host wrote over flash bytes that they took; a device of 4 KB pages has 1. Figure 9 of "
         "IISWC 2015.",
-        simulated.space_utilisation,
+        simulation.space_utilisation,
         paper=True,
     ),
     Figure(
         "waf_by_cause",
         "Write amplification by cause",
         "Bytes programmed over bytes the host wrote.",
-        simulated.waf_by_cause,
+        simulation.waf_by_cause,
     ),
     Figure(
         "utilisation",
         "Utilisation of channels, dies and planes",
         "Share of the simulated time in which each works.",
-        simulated.utilisation,
+        simulation.utilisation,
         each=True,
         wide=True,
     ),
@@ -164,14 +164,14 @@ FIGURES = (
         "erase_counts",
         "Wear: blocks by their erases",
         "Blocks by how often each was erased, in equal steps.",
-        simulated.erase_counts,
+        simulation.erase_counts,
         each=True,
     ),
     Figure(
         "valid_units",
         "Valid data in full blocks",
         "Full blocks by valid map units, which a collection would have to move.",
-        simulated.valid_units,
+        simulation.valid_units,
         each=True,
     ),
 )

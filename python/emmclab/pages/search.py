@@ -6,30 +6,38 @@ import functools
 from pathlib import Path
 from typing import Any, TypedDict
 
-from emmclab.devices.result_fields import field_of_column
-from emmclab.devices.spread import MORE_SEEDS, untested
+from emmclab.comparison.seed_statistics import MORE_SEEDS, untested
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, exact
+from emmclab.pages.first_screen import Head, Provenance, Tile, exact
 from emmclab.pages.plots import Figure, Rows
-from emmclab.pages.plots.searched import best_so_far, over_objectives
-from emmclab.runtime.files import write_whole
-from emmclab.studies.search import WAYS, Found, Objective, Trial, alike, dominates, seeds_of
-from emmclab.studies.summary import written
-from emmclab.traces.made_types import MadeFrom
+from emmclab.pages.plots.search import best_so_far, over_objectives
+from emmclab.runtime.files import write_atomically
+from emmclab.simulation.result_fields import field_of_column
+from emmclab.studies.search import (
+    WAYS,
+    Objective,
+    SearchResult,
+    Trial,
+    dominates,
+    indistinguishable_trials,
+    seeds_of,
+)
+from emmclab.studies.summary import plain_value
+from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Maximum number of rows in the table of the Pareto front.
 _MOST_ROWS = 200
 
 
-def write_search_report(found: Found, path: Path, made: MadeFrom | None = None) -> None:
+def write_search_report(found: SearchResult, path: Path, made: ProvenanceFields | None = None) -> None:
     """Write the page, atomically.
 
     `made` is the group `provenance` of a command-line search.
     """
-    write_whole(path, render(found, made))
+    write_atomically(path, render(found, made))
 
 
-def render(found: Found, made: MadeFrom | None = None) -> str:
+def render(found: SearchResult, made: ProvenanceFields | None = None) -> str:
     """Return the page; the same trials produce the same bytes."""
     drawn = _figures(found)
     front = found.front()
@@ -54,7 +62,7 @@ def render(found: Found, made: MadeFrom | None = None) -> str:
     )
 
 
-def _head(found: Found, drawn: list[Figure]) -> Head:
+def _head(found: SearchResult, drawn: list[Figure]) -> Head:
     wanted = ", ".join(one.text for one in found.objectives)
     bounds = ", ".join(_bound(one) for one in found.space.bounds)
     done = [one for one in found.trials if one.is_feasible]
@@ -76,18 +84,18 @@ def _head(found: Found, drawn: list[Figure]) -> Head:
     )
 
 
-def headline(found: Found) -> str:
+def headline(found: SearchResult) -> str:
     """Return in one line the best result, and the number of trials that cannot be distinguished from it."""
     front = found.front()
     if not front:
         return f"None of {len(found.trials):,} trials is possible within the bounds"
-    others = len(alike(found))
+    others = len(indistinguishable_trials(found))
     trials = f"{others:,} other trial{'s are' if others != 1 else ' is'} not told apart from"
     if len(front) == 1:
         figures = (
             f"{one.metric} {number(front[0].figures[one.metric], one.metric)}" for one in found.objectives
         )
-        line = f"{named(front[0])}: {', '.join(figures)}" + (f"; {trials} it" if others else "")
+        line = f"{trial_text(front[0])}: {', '.join(figures)}" + (f"; {trials} it" if others else "")
     else:
         line = f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
         line += f"; {trials} them" if others else ""
@@ -96,14 +104,14 @@ def headline(found: Found) -> str:
     return f"{line}; {untested(MORE_SEEDS)}"
 
 
-def named(trial: Trial) -> str:
+def trial_text(trial: Trial) -> str:
     """Format the settings of a trial in one line."""
     return ", ".join(f"{name} = {text_of(value)}" for name, value in trial.values.items())
 
 
 def text_of(value: Any) -> str:
     """Format a setting as in a study file, numbers with six digits."""
-    return f"{value:.6g}" if isinstance(value, float) else written(value)
+    return f"{value:.6g}" if isinstance(value, float) else plain_value(value)
 
 
 def number(value: float, metric: str) -> str:
@@ -142,7 +150,7 @@ class _TrialRow(TypedDict):
     figures: list[tuple[str, float]]
 
 
-def compared(found: Found) -> list[ComparedWay]:
+def compared(found: SearchResult) -> list[ComparedWay]:
     """Count for each way its trials, those on the overall front, and those of TPE's front that it beats."""
     front = found.front()
     rows: list[ComparedWay] = []
@@ -178,7 +186,7 @@ def compared(found: Found) -> list[ComparedWay]:
     return rows
 
 
-def reasons(found: Found) -> list[tuple[str, int]]:
+def reasons(found: SearchResult) -> list[tuple[str, int]]:
     """Count the reasons for trials without figures, most frequent first."""
     counts: dict[str, int] = {}
     for one in found.trials:
@@ -187,7 +195,7 @@ def reasons(found: Found) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
 
 
-def _row(found: Found, trial: Trial) -> _TrialRow:
+def _row(found: SearchResult, trial: Trial) -> _TrialRow:
     return {
         "way": trial.way,
         "number": trial.number,
@@ -202,7 +210,7 @@ def _bound(bound: Any) -> str:
     return f"{bound.metric} {' and '.join(filter(None, (least, most)))}"
 
 
-def _figures(found: Found) -> list[tuple[Figure, Rows]]:
+def _figures(found: SearchResult) -> list[tuple[Figure, Rows]]:
     done = [one for one in found.trials if one.is_feasible]
     if not done:
         return []
@@ -215,7 +223,7 @@ def _figures(found: Found) -> list[tuple[Figure, Rows]]:
                 "x": one.figures[first],
                 "y": one.figures[second],
                 "best": "yes" if one.is_best else "no",
-                "settings": named(one),
+                "settings": trial_text(one),
             }
             for one in done
         ]
@@ -230,7 +238,7 @@ def _figures(found: Found) -> list[tuple[Figure, Rows]]:
     return drawn
 
 
-def _so_far(found: Found, objective: Objective) -> Rows:
+def _so_far(found: SearchResult, objective: Objective) -> Rows:
     rows = []
     best: dict[str, float] = {}
     for one in found.trials:

@@ -8,27 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from emmclab.devices.device import Device
-from emmclab.devices.fitted import runs_note
-from emmclab.devices.result import DURABILITY, Result, ufs_figures
-from emmclab.devices.result_fields import result_field, shown_fields
-from emmclab.devices.result_text import (
-    beside_rows,
-    comparison_headlines,
-    device_before,
-    headline,
-    mode_line,
-    notes_by_text,
-    warnings_by_text,
-)
-from emmclab.devices.setting_types import ExplainedSetting
+from emmclab.calibration.fit_sources import runs_note
+from emmclab.comparison.fastest_device import comparison_headlines
+from emmclab.comparison.recorded_vs_simulated import comparison_rows
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
-from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
-from emmclab.traces.ledger import ledger_line
-from emmclab.traces.made_types import MadeFrom
+from emmclab.runtime.files import write_atomically
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import DURABILITY, Result, ufs_figures
+from emmclab.simulation.result_fields import result_field, shown_fields
+from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
+from emmclab.simulation.setting_types import ExplainedSetting
+from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.provenance_types import ProvenanceFields
 
 _COLUMNS = shown_fields(
     (
@@ -90,7 +84,7 @@ _MAIN = shown_fields(
 _TILES = 6
 
 
-def render(results: Sequence[Result], devices: Sequence[Device], made: MadeFrom | None = None) -> str:
+def render(results: Sequence[Result], devices: Sequence[Device], made: ProvenanceFields | None = None) -> str:
     """Return the page for runs of traces on devices; the same results produce the same bytes.
 
     `made` is the group `provenance` of command-line results.
@@ -105,10 +99,10 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: MadeFrom 
         traces,
         title=_title(results, traces),
         head=_head(results, first),
-        provenance=_provenance(results, first, made or _made(results)),
+        provenance=_provenance(results, first, made or _combined_provenance(results)),
         one=one,
         besides=[
-            (result.fields["trace"], result.run_name, beside_rows(result))
+            (result.fields["trace"], result.run_name, comparison_rows(result))
             for result in results
             if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None
         ],
@@ -117,7 +111,7 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: MadeFrom 
                 result.fields["trace"],
                 result.run_name,
                 [
-                    (field.label, field.text(value), field.shown_unit)
+                    (field.label, field.text(value), field.display_unit)
                     for field, value in ufs_figures(result["ufs"])
                 ],
             )
@@ -154,14 +148,14 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
         ],
         notices=[
             *(Notice("caution", f"{runs}: {text}") for runs, text in warnings_by_text(results)),
-            *noted(runs_note(results)),
+            *note_notices(runs_note(results)),
         ],
         tiles=_tiles(results, first),
         picture="response_cdf" if one else "waits",
     )
 
 
-def _provenance(results: Sequence[Result], first: dict[str, Result], made: MadeFrom) -> Provenance:
+def _provenance(results: Sequence[Result], first: dict[str, Result], made: ProvenanceFields) -> Provenance:
     ledgers = {trace: result.fields["ledger"] for trace, result in first.items()}
     lines = [(f"Ledger of {trace}", ledger_line(ledger)) for trace, ledger in ledgers.items()]
     digests = [(f"Result of {run['trace']} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
@@ -170,7 +164,7 @@ def _provenance(results: Sequence[Result], first: dict[str, Result], made: MadeF
     return Provenance(summary, [*lines, *digests], lost(ledgers.values()), made, kept)
 
 
-def _made(results: Sequence[Result]) -> MadeFrom:
+def _combined_provenance(results: Sequence[Result]) -> ProvenanceFields:
     """Combine the provenance of all runs, if the page is made from Python."""
     parts = [result.fields["provenance"] for result in results if "provenance" in result]
     if not parts:
@@ -271,7 +265,7 @@ def write_simulation_report(
     results: Sequence[Result],
     devices: Sequence[Device],
     path: str | Path,
-    made: MadeFrom | None = None,
+    made: ProvenanceFields | None = None,
 ) -> None:
     """Write the page for simulated runs, atomically."""
-    write_whole(path, render(results, devices, made))
+    write_atomically(path, render(results, devices, made))

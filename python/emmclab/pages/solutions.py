@@ -7,17 +7,17 @@ from statistics import median
 
 from emmclab.apps.solutions import Comparison
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, tile
+from emmclab.pages.first_screen import Head, Provenance, Tile, tile
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.plots.solutions import FIGURES
-from emmclab.runtime.files import write_whole
-from emmclab.traces.made_types import MadeFrom
+from emmclab.runtime.files import write_atomically
+from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Maximum number of solutions on the first screen; those with the largest gain are shown.
 _MOST_TILES = 5
 
 
-def render(found: Comparison, made: MadeFrom | None = None) -> str:
+def render(found: Comparison, made: ProvenanceFields | None = None) -> str:
     """Return the page; the same comparison produces the same bytes.
 
     `made` is the group `provenance` of a command-line comparison.
@@ -116,6 +116,6 @@ def _headline(found: Comparison, application: str) -> str:
     return f"{application}: {best['gain']:.2f} x on {place} with {best['solution']}"
 
 
-def write_solutions_report(found: Comparison, path: str | Path, made: MadeFrom | None = None) -> None:
+def write_solutions_report(found: Comparison, path: str | Path, made: ProvenanceFields | None = None) -> None:
     """Write the page for solutions, atomically."""
-    write_whole(path, render(found, made))
+    write_atomically(path, render(found, made))

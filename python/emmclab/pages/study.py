@@ -9,17 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import __version__
-from emmclab.devices.fitted import Fitted, is_durable, order_note
-from emmclab.devices.intervals import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
-from emmclab.devices.layers import Setting
-from emmclab.devices.result_text import durability_unknown, is_buffered, mode_name
-from emmclab.devices.spread import MORE_SEEDS, Spread, untested
+from emmclab.calibration.fit_sources import Fitted, is_durable, order_note
+from emmclab.comparison.seed_statistics import (
+    CONFIDENCE_TEXT,
+    MORE_SEEDS,
+    Interval,
+    Spread,
+    mean_interval,
+    positive_interval,
+    untested,
+)
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
-from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
+from emmclab.pages.plots import FIGURES, Figure, Row, Rows, sweep
 from emmclab.pages.study_types import Answer, EffectRow, GridTable, InputRow
-from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
+from emmclab.runtime.files import write_atomically
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.layers import Setting
+from emmclab.simulation.result_text import durability_unknown, is_buffered, mode_name
 from emmclab.studies.bundled import bundled
 from emmclab.studies.effects import Effect, average
 from emmclab.studies.grid import REPLAYS
@@ -29,14 +36,14 @@ from emmclab.studies.summary import (
     Point,
     Ranked,
     Summary,
-    named,
     overload_note,
+    plain_value,
+    setting_text,
     summaries,
-    written,
 )
-from emmclab.traces.ledger import ledger_line
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_fields import TABLES
+from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Maximum number of rows in one table; the tables that `query` reads have all rows.
 _MOST_ROWS = 2_000
@@ -65,7 +72,7 @@ def write_study_report(results: Results, path: Path, study: str = "") -> None:
 
     `study` is the argument of `emmclab run`: the path of its file; not needed for a bundled study.
     """
-    write_whole(path, render(results, study))
+    write_atomically(path, render(results, study))
 
 
 def render(results: Results, study: str = "") -> str:
@@ -92,9 +99,13 @@ def render(results: Results, study: str = "") -> str:
         ],
         effects=[(summary.grid, seen) for summary in found if (seen := _effects(summary))],
         ended=[
-            (summary.grid, point.input, named(point.setting), point.ended_early) for summary, point in ended
+            (summary.grid, point.input, setting_text(point.setting), point.ended_early)
+            for summary, point in ended
         ],
-        failed=[(summary.grid, point.input, named(point.setting), point.failed) for summary, point in failed],
+        failed=[
+            (summary.grid, point.input, setting_text(point.setting), point.failed)
+            for summary, point in failed
+        ],
         over_inputs=[name for figure, _ in drawn if (name := figure.name) in _OF_INPUTS],
         fields=_fields(),
         trace_names=[profile.name for profile in results.inputs_once()],
@@ -118,7 +129,7 @@ def _head(
     if note := overload_note(found):
         notices.append(Notice("overloaded", f"{note}."))
     notices += _free_durability(results)
-    notices += noted(order_note(_durable_on(results)))
+    notices += note_notices(order_note(_durable_on(results)))
     return Head(
         answer=headline(results, found),
         lead=[
@@ -184,13 +195,13 @@ def provenance(results: Results, study: str = "", **further: str) -> Provenance:
     made_by = command or f"Study {about['name']}"
     summary = f"{made_by}: {about['cells']:,} results, SHA-256 {results.digest[:16]}"
     lines = [(name, text) for name, text in facts.items() if text]
-    return Provenance(summary, lines, lost(ledgers), made_of(results, command))
+    return Provenance(summary, lines, lost(ledgers), study_provenance(results, command))
 
 
-def made_of(results: Results, command: str) -> MadeFrom:
+def study_provenance(results: Results, command: str) -> ProvenanceFields:
     """Return the group `provenance` of a study: the command that runs it, and its recorded inputs."""
     recorded = [one for one in results.inputs_once() if one.get("trace_digest")]
-    said: MadeFrom = {"version": __version__}
+    said: ProvenanceFields = {"version": __version__}
     if command:
         said["command"] = command
     said["inputs"] = [{"name": one.name, "sha256": one["trace_digest"]} for one in recorded]
@@ -228,21 +239,21 @@ def _tile_note(ranked: Ranked, summary: Summary) -> str:
     if summary.swept and ranked.is_equal:
         return "every setting"
     if not summary.swept:
-        return named(ranked.best)
+        return setting_text(ranked.best)
     if (first := _by_key(ranked)) is not None:
-        return f"{named(((first.key, first.best),))}{_within(ranked)}"
-    if not ranked.is_told_apart:
+        return f"{setting_text(((first.key, first.best),))}{_within(ranked)}"
+    if not ranked.is_distinguishable:
         return "settings not told apart"
     return _with_alike(ranked)
 
 
 def _with_alike(ranked: Ranked) -> str:
     """Return the best setting, with those that cannot be distinguished from it."""
-    others = len(ranked.alike)
+    others = len(ranked.indistinguishable)
     if not others:
-        return named(ranked.best)
-    name = f"{others} others" if others > 1 else named(ranked.alike[0])
-    return f"{named(ranked.best)} (not told apart from {name})"
+        return setting_text(ranked.best)
+    name = f"{others} others" if others > 1 else setting_text(ranked.indistinguishable[0])
+    return f"{setting_text(ranked.best)} (not told apart from {name})"
 
 
 def headline(results: Results, found: Sequence[Summary]) -> str:
@@ -251,7 +262,7 @@ def headline(results: Results, found: Sequence[Summary]) -> str:
         for ranked in summary.ranked:
             if not summary.swept:
                 value = ranked.metric.text(ranked.best_value.mean)
-                return f"{value} {_lower(ranked.metric.label)} on {named(ranked.best)}"
+                return f"{value} {_lower(ranked.metric.label)} on {setting_text(ranked.best)}"
             return _ranking(ranked)
     if results.failures:
         return f"{len(results.failures):,} of {results.about['cells']:,} cells failed"
@@ -266,7 +277,7 @@ def _ranking(ranked: Ranked) -> str:
     one_seed = f"; {untested(MORE_SEEDS)}" if ranked.seeds < 2 else ""
     if (first := _by_key(ranked)) is not None:
         return f"{_effect_line(ranked, first)}{_of_inputs(ranked)}{_within(ranked)}{one_seed}"
-    if not ranked.is_told_apart:
+    if not ranked.is_distinguishable:
         seeds = f"{ranked.seeds} seeds do" if ranked.seeds > 1 else "One seed does"
         interval = f", {_interval(ranked)}" if ranked.interval else ""
         return (
@@ -275,13 +286,13 @@ def _ranking(ranked: Ranked) -> str:
         )
     return (
         f"{_with_alike(ranked)} has the {_first(ranked)} {label}{_of_inputs(ranked)}: {text(best)}, "
-        f"{_apart(best, worst)} {named(ranked.worst)}{one_seed}"
+        f"{_apart(best, worst)} {setting_text(ranked.worst)}{one_seed}"
     )
 
 
 def _by_key(ranked: Ranked) -> Effect | None:
     """Return the strongest effect, if it says more than a ranking that does not tell all from the best."""
-    is_clear = ranked.is_told_apart and not ranked.alike
+    is_clear = ranked.is_distinguishable and not ranked.indistinguishable
     return None if is_clear or len(ranked.effects) < 2 else ranked.strongest
 
 
@@ -298,7 +309,7 @@ def _apart(best: float, worst: float) -> str:
 
 def _effect_line(ranked: Ranked, effect: Effect) -> str:
     """Return the effect of a key in words, with the number of pairs in which it has this sign."""
-    best, worst = (named(((effect.key, value),)) for value in (effect.best, effect.worst))
+    best, worst = (setting_text(((effect.key, value),)) for value in (effect.best, effect.worst))
     label, value = _lower(ranked.metric.label), ranked.metric.text(effect.best_mean)
     return (
         f"{best} has the {_first(ranked)} {label}: {value}, "
@@ -319,7 +330,7 @@ def _within(ranked: Ranked) -> str:
         return ""
     if inside.is_equal:
         return "; the other settings do not change it"
-    if inside.is_told_apart:
+    if inside.is_distinguishable:
         return f"; with it, {_with_alike(inside)} is best: {inside.metric.text(inside.best_value.mean)}"
     return "; the other settings are not told apart"
 
@@ -362,16 +373,16 @@ def _answer(ranked: Ranked) -> Answer:
     if ranked.is_equal:
         note = "no difference"
     elif ranked.seeds < 2:
-        note = "one seed" if ranked.is_told_apart else "one seed, not told apart"
+        note = "one seed" if ranked.is_distinguishable else "one seed, not told apart"
     else:
-        note = _interval(ranked) if ranked.is_told_apart else f"not told apart; {_interval(ranked)}"
+        note = _interval(ranked) if ranked.is_distinguishable else f"not told apart; {_interval(ranked)}"
     if of_inputs := _of_inputs(ranked):
         note = f"{note};{of_inputs}" if note else of_inputs.lstrip()
     return {
         "label": metric.label,
         "best": _with_alike(ranked),
         "best_value": metric.text(ranked.best_value.mean),
-        "worst": named(ranked.worst),
+        "worst": setting_text(ranked.worst),
         "worst_value": metric.text(ranked.worst_value.mean),
         "change": f"{signed(difference, 2)} points" if points else percent,
         "equal": ranked.is_equal,
@@ -393,9 +404,9 @@ def _effects(summary: Summary) -> list[EffectRow]:
                 {
                     "label": ranked.metric.label,
                     "key": effect.key,
-                    "best": written(effect.best),
+                    "best": plain_value(effect.best),
                     "best_value": ranked.metric.text(effect.best_mean),
-                    "worst": written(effect.worst),
+                    "worst": plain_value(effect.worst),
                     "worst_value": ranked.metric.text(effect.worst_mean),
                     "change": f"{signed(ranked.change_of(effect), 2 if unit == 'points' else 1)} {unit}",
                     "pairs": f"{effect.agreeing:,}\u00a0of\u00a0{effect.pairs:,}",
@@ -415,7 +426,7 @@ def _table(summary: Summary) -> GridTable:
         "rows": [
             {
                 "input": point.input,
-                "setting": [written(value) for _, value in point.setting],
+                "setting": [plain_value(value) for _, value in point.setting],
                 "cells": [_cell(metric, point.figures.get(metric.name)) for metric in summary.metrics],
                 "badge": _badge(point),
             }
@@ -470,7 +481,7 @@ def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | N
     for point in points:
         trace = "all inputs" if len(inputs) > _MOST_LINES else point.input
         other = "all other settings" if len(others) > _MOST_OTHERS else _others(point, key)
-        place = (trace, written(dict(point.setting)[key]), other)
+        place = (trace, plain_value(dict(point.setting)[key]), other)
         groups.setdefault(place, []).append(point.by_seed[metric.name])
     kind = "mean" if metric.unit == "%" else "geometric mean"
     about = f"Grid {summary.grid}. " + (f"A point is the {kind} of {' and '.join(said)}. " if said else "")
@@ -522,11 +533,11 @@ def _row(place: tuple[str, str, str], points: Sequence[dict[int, float]], metric
 
 
 def _chart(key: str, title: str, rows: Rows) -> Any:
-    return swept.over_values(rows, key, title)
+    return sweep.over_values(rows, key, title)
 
 
 def _others(point: Point, key: str) -> str:
-    return named(tuple(pair for pair in point.setting if pair[0] != key))
+    return setting_text(tuple(pair for pair in point.setting if pair[0] != key))
 
 
 def _fields() -> list[Any]:

@@ -8,18 +8,18 @@ from typing import Any
 
 import altair as alt
 
-from emmclab.devices import validation_text as words
-from emmclab.devices.judgement import WITHIN_PCT
-from emmclab.devices.validation import Validation
+from emmclab.calibration import validation_text as words
+from emmclab.calibration.validation import Validation
+from emmclab.calibration.validation_groups import WITHIN_PCT
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
-from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
+from emmclab.runtime.files import write_atomically
+from emmclab.runtime.number_format import signed
 from emmclab.runtime.table_row import Row
-from emmclab.traces.ledger import ledger_line
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Name of the recorded times in comparisons with models.
 _RECORDED = "recorded"
@@ -37,7 +37,10 @@ _AXES = {
 
 
 def write_validation(
-    found: Sequence[Validation], html: Path, made: MadeFrom, refused: Sequence[Mapping[str, str | None]]
+    found: Sequence[Validation],
+    html: Path,
+    made: ProvenanceFields,
+    refused: Sequence[Mapping[str, str | None]],
 ) -> None:
     """Write the page; the same findings produce the same bytes."""
     rows = {"curves": list(_curves(found)), **{name: list(_errors(found, name)) for name in _AXES}}
@@ -53,7 +56,7 @@ def write_validation(
         }
         for one in found
     ]
-    write_whole(
+    write_atomically(
         html,
         assemble(
             "validation.html.j2",
@@ -218,12 +221,14 @@ def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None
         answer=answer,
         lead=lead,
         tiles=tiles,
-        notices=_not_judged(found, refused),
+        notices=_refusal_notices(found, refused),
         picture="curves",
     )
 
 
-def _not_judged(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> list[Notice]:
+def _refusal_notices(
+    found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]
+) -> list[Notice]:
     """Return a notice on the recordings that could not be judged; the reasons are in a separate section."""
     if not refused:
         return []

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.papers.measuring import Measurement, Reads, find_measure, taken
+from emmclab.papers.measures import Measurement, Reads, find_measure, run_measure
 from emmclab.papers.registry import Paper, papers, studies
-from emmclab.papers.sources import made_in, recorded_in, restated
-from emmclab.studies.in_place import in_place, stand_ins, without
-from emmclab.studies.kept_types import Run
+from emmclab.papers.sources import recorded_in, restated, synthetic_workloads
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
+from emmclab.studies.trace_substitution import in_place, stand_ins, without
 
 REPRODUCED = "reproduced"
 DIRECTION = "same trend, different size"
@@ -127,7 +127,7 @@ class GridCells(TypedDict):
     cells: int
 
 
-class OnMade(TypedDict):
+class SyntheticEvidence(TypedDict):
     """The result and verdict of a claim on synthetic traces alone."""
 
     measured: str
@@ -147,7 +147,7 @@ class Evidence(TypedDict, total=False):
     recorded: list[str]
     made: list[str]
     #: The verdict on generated traces, if there are recorded ones.
-    on_made: OnMade
+    on_made: SyntheticEvidence
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def studies_of(chosen: Iterable[Paper]) -> list[str]:
     return list(dict.fromkeys(rule.study for paper in chosen for rule in rules(paper) if rule.measure))
 
 
-def kept_beside(chosen: Iterable[Paper]) -> list[str]:
+def machine_bound_studies(chosen: Iterable[Paper]) -> list[str]:
     """Return the studies that are the only ones to measure some claim, but cannot run on every machine."""
     found = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.again]
     return list(dict.fromkeys(found))
@@ -260,7 +260,7 @@ def kept_beside(chosen: Iterable[Paper]) -> list[str]:
 def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
     """Judge the claims of papers (all if `chosen` is None); `results` are those of their studies, by name.
 
-    A claim that only a study of `kept_beside` measures is judged if `results` contain that study.
+    A claim that only a study of `machine_bound_studies` measures is judged if `results` contain that study.
 
     Raises:
         EmmclabError: a study has cells without a result in a grid that claims read.
@@ -321,13 +321,13 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
     if results is None:
         return claim(NOT_YET, rule.not_yet) if rule.not_yet else claim(CANNOT, rule.cannot)
     workload_of = stand_ins(results)
-    found, reads = taken(find_measure(paper.name, rule.measure), in_place(results))
+    found, reads = run_measure(find_measure(paper.name, rule.measure), in_place(results))
     judged, why = _weighed(rule, found, reads)
     evidence = _evidence(rule, found, reads)
     evidence["recorded"] = [workload_of[name] for name in workload_of if name in recorded_in(reads)]
-    evidence["made"] = sorted(made_in(reads))
+    evidence["made"] = sorted(synthetic_workloads(reads))
     if evidence["recorded"]:
-        made, reads_made = taken(find_measure(paper.name, rule.measure), without(results))
+        made, reads_made = run_measure(find_measure(paper.name, rule.measure), without(results))
         evidence["on_made"] = {"measured": made.text, "verdict": _weighed(rule, made, reads_made)[0]}
     parts = [_judged_on(evidence), why, open_parts(rule, found.values), rule.reading, found.note]
     reason = " ".join(part for part in parts if part)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, lost
-from emmclab.pages.study import command_of, made_of
+from emmclab.pages.first_screen import Head, Provenance, Tile, lost
+from emmclab.pages.study import command_of, study_provenance
 from emmclab.papers.claims import (
     DIRECTION,
     NOT,
@@ -21,37 +21,28 @@ from emmclab.papers.claims import (
     judge_study,
     settled,
 )
-from emmclab.papers.drawing import Drawing, write_drawings
+from emmclab.papers.page_charts import Drawing, write_drawings
 from emmclab.papers.registry import studies
-from emmclab.runtime.files import write_whole
-from emmclab.studies.in_place import stand_ins
-from emmclab.studies.kept_types import About, RecordingsAbout
+from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import About, RecordingsAbout
+from emmclab.studies.trace_substitution import stand_ins
 from emmclab.traces.reading import bundled_by_name
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 
 
-class Told(TypedDict, total=False):
-    """The content of a page for programs: its answer in a sentence, or the claims; some pages have more."""
-
-    answer: str
-    claims: list[dict[str, object]]
-
-
-class Judged(NamedTuple):
-    """The judged claims of a study, the number of figures written, and the page's content for programs."""
+class JudgedStudy(NamedTuple):
+    """The judged claims of a study, and the number of figures written."""
 
     claims: list[Claim]
     figures: int
-    told: Told
 
 
-def write_judged_page(results: Results, html: Path, figures: Path | None) -> Judged:
+def write_judged_page(results: Results, html: Path, figures: Path | None) -> JudgedStudy:
     """Judge the claims of a study and write its page; with a folder, also write each figure as a file."""
     claims = judge_study(results)
-    count = write_page(results, claims, html, figures)
-    return Judged(claims, count, told_of(results, claims))
+    return JudgedStudy(claims, write_page(results, claims, html, figures))
 
 
 def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
@@ -59,20 +50,8 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
     page = page_of(results.about["name"])
     drawn = page.drawings(results)
     if html is not None:
-        write_whole(html, page.render(results, judged, drawn))
+        write_atomically(html, page.render(results, judged, drawn))
     return write_drawings(drawn, figures) if figures is not None else 0
-
-
-def told_of(results: Results, judged: Sequence[Claim]) -> Told:
-    """Return the page's content for programs: the result of the page's own `to_dict`, else the claims.
-
-    A `to_dict` of a page returns the page's answer as `answer`, in one sentence.
-    """
-    page = page_of(results.about["name"])
-    if hasattr(page, "to_dict"):
-        told: Told = page.to_dict(results)
-        return told
-    return {"claims": [claim.to_dict() for claim in judged]}
 
 
 def page_of(study: str) -> Any:
@@ -138,7 +117,7 @@ def assemble_page(
             f"{command}: {about['cells']:,} results, SHA-256 {results.digest[:16]}",
             lines,
             lost(profile["ledger"] for profile in results.profiles.values()),
-            made_of(results, command),
+            study_provenance(results, command),
         ),
         beside={name: [_beside(claim) for claim in claims] for name, claims in (beside or {}).items()},
         about=about,

@@ -13,9 +13,9 @@ import itertools
 import tomllib
 
 from emmclab.apps.closed_loop import hosts
-from emmclab.devices.device import Device
-from emmclab.papers.measuring import Reads
-from emmclab.studies.kept_types import Run
+from emmclab.papers.measures import Reads
+from emmclab.simulation.device import Device
+from emmclab.studies.stored_types import Run
 from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
 #: Counters of the bytes that layers handle themselves.
@@ -81,7 +81,7 @@ def recorded_in(reads: Reads) -> set[str]:
     return of_profiles | {run["recorded_as"] for run in reads.runs.values() if "recorded_as" in run}
 
 
-def made_in(reads: Reads) -> set[str]:
+def synthetic_workloads(reads: Reads) -> set[str]:
     """Return the names of the synthetic workloads that were read."""
     names = {name for name, _ in reads.profiles}
     names |= {run["input"] for run in reads.runs.values() if "recorded_as" not in run}

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.extras import library
 from emmclab.runtime.files import folder_aside
 from emmclab.runtime.local_copies import scratch
-from emmclab.runtime.place import DAMAGED, refused
+from emmclab.runtime.optional_libraries import library
+from emmclab.runtime.result_storage import DAMAGED, refused
 
 #: Interval of the heartbeats of a run, and time without one after which it counts as killed, in seconds.
 SIGN_S, LEASE_S = 5.0, 20.0
@@ -38,7 +38,7 @@ class PutObject(TypedDict):
     version: str | None
 
 
-class FoundObject(PutObject):
+class ListedObject(PutObject):
     """An existing object, as listings report it."""
 
     path: str
@@ -98,19 +98,19 @@ class Bucket:
 
     def names(self, below: str) -> list[str]:
         """Return the names of the objects below a prefix."""
-        return sorted(one["path"] for one in self.listed(below))
+        return sorted(one["path"] for one in self.list_objects(below))
 
-    def listed(self, below: str = "") -> list[FoundObject]:
+    def list_objects(self, below: str = "") -> list[ListedObject]:
         """Return the metadata of the objects below a prefix."""
         with self._asking(below):
             chunks = self._library.list(self._store, prefix=below or None)
             return [one for chunk in chunks for one in chunk]
 
-    def head(self, name: str) -> FoundObject | None:
+    def head(self, name: str) -> ListedObject | None:
         """Return the metadata of an object; None if it does not exist."""
         with self._asking(name):
             try:
-                found: FoundObject = self._library.head(self._store, name)
+                found: ListedObject = self._library.head(self._store, name)
             except FileNotFoundError:
                 return None
             return found
@@ -221,7 +221,7 @@ class Bucket:
         """Return the latest heartbeat of each conflicting run: of the same shard, and of all cells."""
         return {
             one["path"]: (one["e_tag"], one["last_modified"])
-            for one in self.listed(_LOCKS)
+            for one in self.list_objects(_LOCKS)
             if not shard or one["path"] in (mine, f"{_LOCKS}/all")
         }
 

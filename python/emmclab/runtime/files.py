@@ -21,7 +21,7 @@ from emmclab.errors import ConfigError, FormatError, InputError
 MOST_SETTINGS_BYTES = 16 << 20
 
 #: The files that this process has written atomically, in order.
-written: list[str] = []
+written_files: list[str] = []
 
 
 def read_text(path: str | Path, hint: str | None = None) -> str:
@@ -170,8 +170,8 @@ def sweep(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def noted(*paths: str | PathLike[str] | None) -> Iterator[None]:
-    """Add the files that are written atomically in this context to `written`.
+def note_written_files(*paths: str | PathLike[str] | None) -> Iterator[None]:
+    """Add the files that are written atomically in this context to `written_files`.
 
     None and `-` (stdout) are no files. If an exception ends the context, such as that of Ctrl-C, only the
     files that are already in place are added.
@@ -182,9 +182,9 @@ def noted(*paths: str | PathLike[str] | None) -> Iterator[None]:
         yield
     except BaseException:
         pairs = zip(files, before, strict=True)
-        written.extend(path for path, former in pairs if _identity(path) not in (None, former))
+        written_files.extend(path for path, former in pairs if _identity(path) not in (None, former))
         raise
-    written.extend(files)
+    written_files.extend(files)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -196,7 +196,7 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def write_whole(path: str | Path, content: str | bytes) -> None:
+def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Write a file atomically: to a temporary file that is then renamed; on failure nothing is left behind.
 
     A device or a pipe is written directly; a link, such as `/dev/stdout`, stays a link. Temporary files of
@@ -207,18 +207,18 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     """
     from emmclab import _core
 
-    with noted(path):
+    with note_written_files(path):
         _core.write_whole(path, content.encode() if isinstance(content, str) else content)
 
 
 def write_pieces(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text like `write_whole`, but piece by piece, so that it need not fit into memory.
+    """Write a text like `write_atomically`, but piece by piece, so that it need not fit into memory.
 
     Raises:
         InputError: the operating system refuses.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        write_whole(path, "".join(pieces))
+        write_atomically(path, "".join(pieces))
         return
     with made_aside(path) as made, made.open("w", encoding="utf-8", newline="") as file:
         file.writelines(pieces)
@@ -238,8 +238,8 @@ def made_aside(path: Path) -> Iterator[Path]:
         with folder_aside(path.absolute().parent) as aside:
             made = aside / "made"
             yield made
-            with noted(path):
-                put_in_place(made, path)
+            with note_written_files(path):
+                move_into_place(made, path)
     except InputError as error:
         if error.errno is None or error.file != str(made):
             raise
@@ -248,7 +248,7 @@ def made_aside(path: Path) -> Iterator[Path]:
         raise InputError.of(error, path) from error
 
 
-def put_in_place(made: Path, path: Path) -> None:
+def move_into_place(made: Path, path: Path) -> None:
     """Rename a finished file to its path, with the permissions and, if allowed, the owner of the old file."""
     try:
         former = path.stat()
@@ -262,7 +262,7 @@ def put_in_place(made: Path, path: Path) -> None:
     made.replace(path)
 
 
-def left_aside(parent: Path) -> list[Path]:
+def stale_folders(parent: Path) -> list[Path]:
     """Return the temporary folders of this user in `parent`.
 
     Links are left out: if `parent` is the temporary folder of all users, others could make links with such

@@ -17,10 +17,10 @@ from emmclab.errors import InputError
 _copies: dict[str, str] = {}
 
 
-def located(path: str) -> str:
+def local_path(path: str) -> str:
     """Return the local path of a file; any other text, such as the name of a preset, is returned unchanged.
 
-    >>> located("nexus5")
+    >>> local_path("nexus5")
     'nexus5'
     """
     return _copies.get(path, path)
@@ -39,7 +39,7 @@ def file_digest(path: str) -> str:
     Raises:
         InputError: it cannot be read.
     """
-    place = Path(located(path))
+    place = Path(local_path(path))
     if place.exists() and not place.is_file():
         raise InputError(
             f"{path}: this is not a regular file",

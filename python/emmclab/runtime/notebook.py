@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from emmclab.errors import harmless
-from emmclab.runtime.quantity import duration, significant
+from emmclab.runtime.number_format import duration, significant
 
 #: Lines have the colour of the text, so that they are visible on any background.
 _TABLE = "border-collapse:collapse;margin:.3em 0 .8em;color:inherit;font-variant-numeric:tabular-nums"

@@ -17,8 +17,8 @@ import duckdb
 import msgspec
 
 from emmclab.errors import InputError
-from emmclab.runtime import seal
-from emmclab.runtime.files import folder_aside, put_in_place
+from emmclab.runtime import checksummed
+from emmclab.runtime.files import folder_aside, move_into_place
 from emmclab.runtime.table_row import Row
 
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
@@ -104,7 +104,7 @@ class TableFile:
             f"read_json($lines, format = 'newline_delimited', columns = {typed(columns)}, "
             f"maximum_object_size = {longest})"
         )
-        texts = {**(about or {}), seal.KEY: seal.UNSEALED}
+        texts = {**(about or {}), checksummed.KEY: checksummed.UNSEALED}
         options = f"kv_metadata {{{', '.join(f'{name}: ${name}' for name in texts)}}}"
         target = f"'{quoted(self.made)}' (format parquet, compression zstd, {options})"
         with refusing(self.made.parent), questions() as asked:
@@ -112,7 +112,7 @@ class TableFile:
                 f"copy (select * from {source}) to {target}",  # noqa: S608
                 {"lines": str(self._lines), **texts},
             )
-        seal.seal(self.made)
+        checksummed.seal(self.made)
         self._lines.unlink()
         return self.made
 
@@ -187,7 +187,7 @@ def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = (
             table.add(row)
         if not table.rows:
             table.name_columns(dict.fromkeys(columns))
-        put_in_place(table.write(), path)
+        move_into_place(table.write(), path)
 
 
 def _common(kinds: set[str]) -> str:
@@ -202,7 +202,7 @@ def quoted(text: object) -> str:
     return str(text).replace("'", "''")
 
 
-def listed(texts: Iterable[object]) -> str:
+def sql_list(texts: Iterable[object]) -> str:
     """Return texts, such as paths, as an SQL list."""
     return "[" + ", ".join(f"'{quoted(text)}'" for text in texts) + "]"
 

@@ -29,7 +29,7 @@ class TomlTable:
         self._table, self.file, self.place = table, file, place
         self._asked: list[str] = []
 
-    def one(self, key: str, kind: Any, default: Any = None) -> Any:
+    def value(self, key: str, kind: Any, default: Any = None) -> Any:
         """Read a value of a type; without `default` (None), the key is required."""
         self._asked.append(key)
         if key not in self._table:
@@ -54,7 +54,7 @@ class TomlTable:
 
     def text(self, key: str, default: str | None = None) -> str:
         """Read a string."""
-        return cast("str", self.one(key, str, default))
+        return cast("str", self.value(key, str, default))
 
     def many(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
         """Read a non-empty list of alternatives of a type, without duplicates."""
@@ -62,7 +62,7 @@ class TomlTable:
 
     def every(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
         """Read a non-empty list of a type as it is written."""
-        values = self.one(key, (list, tuple), default)
+        values = self.value(key, (list, tuple), default)
         for value in values:
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise self.fault(key, f"`{value}` is of the wrong type", _LISTS[kind].format(key=key))
@@ -72,7 +72,7 @@ class TomlTable:
 
     def table(self, key: str, kind: Any) -> dict[str, Any]:
         """Read a table whose values are of a type; lists in it must not be empty."""
-        table: dict[str, Any] = self.one(key, dict, {})
+        table: dict[str, Any] = self.value(key, dict, {})
         for name, value in table.items():
             if not isinstance(value, kind) or value == []:
                 hint = "see docs/guides/reproduce.md"
@@ -83,7 +83,7 @@ class TomlTable:
 
     def tables(self, key: str) -> list[TomlTable]:
         """Read a list of tables; empty if the key is missing."""
-        parts = self.one(key, (list, tuple), ())
+        parts = self.value(key, (list, tuple), ())
         for part in parts:
             if not isinstance(part, dict):
                 raise self.fault(key, "this is not a table", f"write `[[{key}]]`")
@@ -94,7 +94,7 @@ class TomlTable:
 
     def inner(self, key: str) -> TomlTable:
         """Return a required table inside this one; its keys are read and checked in the same way."""
-        return TomlTable(self.one(key, dict), self.file, f"{self.place}{key}.")
+        return TomlTable(self.value(key, dict), self.file, f"{self.place}{key}.")
 
     def done(self) -> None:
         """Reject keys that were never read."""

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
-from emmclab.devices.advise import FIGURES, ORDERS, Option, options
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
-from emmclab.devices.spread import is_told, untested
+from emmclab.advice.advise import FIGURES, ORDERS, Option, options
+from emmclab.comparison.seed_statistics import is_distinguished, untested
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
-from emmclab.runtime.extras import library
 from emmclab.runtime.lists import Names, several
-from emmclab.runtime.place import Place
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
+from emmclab.runtime.optional_libraries import library
+from emmclab.runtime.result_storage import Place
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 from emmclab.studies.definition import Study
 from emmclab.studies.grid import Grid
 from emmclab.studies.run import StudyProgress
-from emmclab.studies.search import WAYS, Found, Objective, Trial, run_search, seeds_of
-from emmclab.studies.space import Range, Space
+from emmclab.studies.search import WAYS, Objective, SearchResult, Trial, run_search, seeds_of
+from emmclab.studies.search_space import Range, Space
 
 #: The column of results by which options are ranked. A lifetime needs its own run for each option.
 METRICS = {by: field.column for by, field in FIGURES.items()}
@@ -47,7 +47,7 @@ class DeepFields(TypedDict):
 class Deep:
     """Combinations of options, with the figure by which they are ranked, a key of `METRICS`."""
 
-    found: Found
+    found: SearchResult
     by: str
 
     @property
@@ -58,12 +58,12 @@ class Deep:
     @property
     def base(self) -> Trial:
         """The unchanged device."""
-        return next(one for one in self.found.trials if not taken(one))
+        return next(one for one in self.found.trials if not trial_options(one))
 
     @property
     def single(self) -> Trial | None:
         """The best single option; None if none is possible."""
-        return self._best(one for one in self.found.trials if len(taken(one)) == 1)
+        return self._best(one for one in self.found.trials if len(trial_options(one)) == 1)
 
     @property
     def best(self) -> Trial | None:
@@ -73,15 +73,15 @@ class Deep:
     @property
     def headline(self) -> str:
         """Return the best combination and its effect, and the effect of the best single option."""
-        if (best := self.best) is None or not taken(best):
+        if (best := self.best) is None or not trial_options(best):
             return f"Together: no combination of options improves the {ORDERS[self.by]}"
-        names = " + ".join(taken(best))
+        names = " + ".join(trial_options(best))
         line = f"Together: {names}: {signed(self.change_pct(best))} % {ORDERS[self.by]}"
-        if not self._is_told(best, self.base):
+        if not self._is_distinguished(best, self.base):
             line += ", not told apart from the device as it is"
         if single := self.single:
-            line += f"; the best one alone, {taken(single)[0]}: {signed(self.change_pct(single))} %"
-            if single.values != best.values and not self._is_told(best, single):
+            line += f"; the best one alone, {trial_options(single)[0]}: {signed(self.change_pct(single))} %"
+            if single.values != best.values and not self._is_distinguished(best, single):
                 line += ", not told apart"
         tested = len(seeds_of(best, self.metric)) > 1
         return line if tested else f"{line}; {untested('--seeds 5')}"
@@ -109,11 +109,11 @@ class Deep:
             "seed": self.found.seed,
             "budget": self.found.budget,
             "device": self.base.figures,
-            "front": [{"options": taken(one), **one.figures} for one in front],
+            "front": [{"options": trial_options(one), **one.figures} for one in front],
         }
 
-    def _is_told(self, first: Trial, second: Trial) -> bool:
-        return is_told(seeds_of(first, self.metric), seeds_of(second, self.metric))
+    def _is_distinguished(self, first: Trial, second: Trial) -> bool:
+        return is_distinguished(seeds_of(first, self.metric), seeds_of(second, self.metric))
 
     def _best(self, trials: Any) -> Trial | None:
         possible = [one for one in trials if one.is_feasible]
@@ -121,10 +121,10 @@ class Deep:
 
     def _order(self, trial: Trial) -> tuple[float, float, float, int]:
         figures = trial.figures
-        return figures[self.metric], figures[RAM], -figures[CAPACITY], len(taken(trial))
+        return figures[self.metric], figures[RAM], -figures[CAPACITY], len(trial_options(trial))
 
 
-def taken(trial: Trial) -> list[str]:
+def trial_options(trial: Trial) -> list[str]:
     """Return the names of the options in a trial."""
     return [str(value) for value in trial.values.values() if value != OFF]
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emmclab import __version__
-from emmclab.devices.device import Device
 from emmclab.errors import EmmclabError, InputError, UnsupportedError
 from emmclab.runtime.build import build_digest
-from emmclab.runtime.local_copies import file_digest, located
+from emmclab.runtime.local_copies import file_digest, local_path
+from emmclab.simulation.device import Device
 from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
-from emmclab.studies.kept_types import CellFields, Entry
 from emmclab.studies.kinds import kind_of_cell
 from emmclab.studies.kinds.kind import CellKind, Images, Work
+from emmclab.studies.stored_types import CellFields, Entry
 
 #: Version of the format of stored results; results with another version are not found.
 _KEPT_AS = 3
@@ -59,9 +59,9 @@ class Cell:
             said["settings"] = json.loads(self.settings)
             said["options"] = options
             if second := options.get("second"):
-                said["second_digest"] = Device.named(located(second)).digest
+                said["second_digest"] = Device.named(local_path(second)).digest
             aging = options["precondition"]
-            if Path(located(aging)).is_file():
+            if Path(local_path(aging)).is_file():
                 said["precondition_digest"] = file_digest(aging)
         elif self.options != "{}":
             said["options"] = _parsed(self.options)
@@ -73,7 +73,7 @@ class Cell:
         return kind_of_cell(self.grid, _parsed(self.options))
 
     @functools.cached_property
-    def prepared(self) -> tuple[object, ...]:
+    def preparation_key(self) -> tuple[object, ...]:
         """What takes time to prepare and is reused by the next cell: a used device, or the input."""
         options = _parsed(self.options)
         is_used = self.device and options.get("precondition", "none") != "none"
@@ -136,11 +136,11 @@ class Cell:
         options = _parsed(self.options).copy()
         for name in FILES:
             if named := options.get(name):
-                options[name] = located(named)
+                options[name] = local_path(named)
         return options
 
     def _configured(self) -> Device:
-        device = Device.named(located(self.device))
+        device = Device.named(local_path(self.device))
         if self.settings != "{}":
             device = device.set(json.loads(self.settings))
         capacity = _parsed(self.options).get("capacity")

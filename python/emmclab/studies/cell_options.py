@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
-from emmclab.devices.layers import Setting
+from emmclab.simulation.layers import Setting
 
 
 class SharedOptions(TypedDict, total=False):

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.executors import Crash
-from emmclab.runtime.extras import library
-from emmclab.runtime.files import write_whole
+from emmclab.runtime.files import write_atomically
 from emmclab.runtime.local_copies import file_digest, scratch, use_copies
+from emmclab.runtime.optional_libraries import library
 
 #: Maximum size of a file that is sent, bytes.
 _MOST_BYTES = 1 << 30
@@ -267,5 +267,5 @@ def _here(path: str, digest: str, name: str, content: Any) -> str:
         import ray
 
         copy.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(copy, ray.get(content))
+        write_atomically(copy, ray.get(content))
     return str(copy)

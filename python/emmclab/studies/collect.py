@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emmclab.errors import InputError
-from emmclab.runtime.files import folder_aside, folder_for_reading, noted, put_in_place
+from emmclab.runtime.checksummed import is_intact
+from emmclab.runtime.files import folder_aside, folder_for_reading, move_into_place, note_written_files
 from emmclab.runtime.parquet import TableFile, database, quoted
-from emmclab.runtime.place import Place
-from emmclab.runtime.seal import is_whole
+from emmclab.runtime.result_storage import Place
 from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
-from emmclab.studies.freshness import made_of
-from emmclab.studies.kept import ask
-from emmclab.studies.kept_types import Run
+from emmclab.studies.result_rows import ask
 from emmclab.studies.results import Results
 from emmclab.studies.run import about
+from emmclab.studies.staleness import table_provenance
 from emmclab.studies.store import Missing, Store, missing_about
+from emmclab.studies.stored_types import Run
 from emmclab.studies.tables import row_of_cell
 
 #: Metadata key of the description of the study.
@@ -36,7 +36,7 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
         InputError: a place cannot be read, or contains no results.
     """
     try:
-        with noted(output):
+        with note_written_files(output):
             return _collect(study, cells, places, output)
     except OSError as error:
         if isinstance(error, InputError):
@@ -71,7 +71,9 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
             said = about(study, cells) | (missing_about(missing) if missing else {})
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
-            put_in_place(table.write({_ABOUT: json.dumps(said, sort_keys=True), **made_of(study)}), output)
+            move_into_place(
+                table.write({_ABOUT: json.dumps(said, sort_keys=True), **table_provenance(study)}), output
+            )
     return missing
 
 
@@ -83,7 +85,7 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
     """
     if not path.is_file():
         raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")
-    if not is_whole(path):
+    if not is_intact(path):
         raise InputError(
             f"{path}: this is not a file of collected results, or it is damaged, or of an earlier version",
             kind="io",

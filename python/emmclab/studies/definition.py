@@ -10,23 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emmclab import _core
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import read_text
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.layers import Setting
 from emmclab.studies.bundled import bundled, bundled_text
 from emmclab.studies.cell import Cell
-from emmclab.studies.cuts import Cuts, read_cuts
 from emmclab.studies.expansion import expand
 from emmclab.studies.folder_traces import FolderTraces, read_traces
 from emmclab.studies.grid import Grid
 from emmclab.studies.kinds import has_own_inputs, read_grid
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.notebook import study_html
+from emmclab.studies.power_cut_settings import Cuts, read_cuts
 from emmclab.studies.program import Program, read_programs
 from emmclab.studies.recordings import Recordings
-from emmclab.studies.space import Space, read_space
+from emmclab.studies.search_space import Space, read_space
 from emmclab.traces.profile_options import percentiles_of
 from emmclab.traces.reading import reading_options
 
@@ -300,6 +300,6 @@ def _reading(read: TomlTable) -> dict[str, Setting]:
 def _percentiles(read: TomlTable) -> tuple[float, ...]:
     """Read the additional percentiles for the results."""
     try:
-        return tuple(percentiles_of(read.one("percentiles", (list, tuple), ())))
+        return tuple(percentiles_of(read.value("percentiles", (list, tuple), ())))
     except ConfigError as error:
         raise read.fault("percentiles", str(error), error.hint or "") from error

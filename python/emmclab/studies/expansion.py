@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting, settings_of, stack
-from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import ConfigError, EmmclabError
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting, settings_of, stack
+from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_options import CellOptions, LayerOptions, PercentileOptions, SharedOptions
 from emmclab.studies.grid import LAYER_OPTIONS, OPTIONS, SET_OPTIONS, Grid

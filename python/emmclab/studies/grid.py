@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from emmclab.devices.layers import Setting
-from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS, check
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.layers import Setting
+from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, check
 
 #: Modes of grids whose inputs are traces.
 REPLAYS = RUN_OPTIONS["mode"].words
@@ -94,7 +94,7 @@ def shared_fields(read: TomlTable, options: Sequence[str] = (), **defaults: Sett
         "set": read.table("set", (str, int, float, bool)),
         "layers": read.every("layers", str, ()),
         "layer_settings": read.table("layer_settings", (str, int, float, bool)),
-        **{name: read.one(name, *_kind_and_default(name, defaults)) for name in options},
+        **{name: read.value(name, *_kind_and_default(name, defaults)) for name in options},
     }
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
-from emmclab.runtime.local_copies import file_digest, located
+from emmclab.runtime.local_copies import file_digest, local_path
+from emmclab.simulation.layers import Setting
 from emmclab.studies.program import Program
 from emmclab.traces.reading import bundled_by_name, read, trace_name
 from emmclab.traces.trace import Trace
-from emmclab.traces.workload import Workload, benchmark, benchmark_named, benchmarks, workloads
+from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_benchmark, workloads
 
 #: Separators in the name of an input: between path and conditions on requests, and between workload and
 #: number.
@@ -83,7 +83,7 @@ class Input:
     @staticmethod
     def _made(source: str, seed: int, requests: int) -> Input | None:
         """Find a benchmark or a workload; None if there is none."""
-        name = benchmark_named(source)
+        name = canonical_benchmark(source)
         if name is not None and not Path(source).exists():
             # A benchmark is code, whose version is the build in the key of every cell.
             return Input(name, name, True, name, seed, requests)
@@ -98,8 +98,8 @@ class Input:
         if self.synthetic and self.source in benchmarks():
             return benchmark(self.source, self.seed, requests=self.requests or None)
         if self.synthetic:
-            return Workload.named(located(self.source)).trace(self.seed, requests=self.requests or None)
-        return read(located(self.source), **json.loads(self.reading))
+            return Workload.named(local_path(self.source)).trace(self.seed, requests=self.requests or None)
+        return read(local_path(self.source), **json.loads(self.reading))
 
 
 def _number(source: str, text: str) -> int:

@@ -14,14 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
 from emmclab.errors import InputError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import MORE_PATH, require_loop, require_tools, serve
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 from emmclab.studies.cell_options import ImageOptions
-from emmclab.studies.kept_types import FileSystemFields, LiveSoftware, RunFields
+from emmclab.studies.stored_types import FileSystemFields, LiveSoftware, RunFields
 
 #: Requirements of a live study on this machine in addition to the tools of its programs, with Debian
 #: packages.
@@ -97,7 +97,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
     if not parts:
         return ()
     shared = read.inner("live")
-    scale = shared.one("scale", (int, float), 1.0)
+    scale = shared.value("scale", (int, float), 1.0)
     if not 0 < scale <= 1:
         raise shared.fault(
             "scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1"
@@ -107,7 +107,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
     file_system = FileSystem(
         format=shared.text("format"),
         mount_options=shared.text("mount_options", ""),
-        dirty_mb=shared.one("dirty_mb", int, 0),
+        dirty_mb=shared.value("dirty_mb", int, 0),
     )
     shared.done()
     made = []

@@ -16,9 +16,9 @@ import duckdb
 from emmclab import _core
 from emmclab._core import FLAG_NAMES
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.files import folder_aside, written
-from emmclab.runtime.parquet import listed, quoted
-from emmclab.runtime.seal import is_whole
+from emmclab.runtime.checksummed import is_intact
+from emmclab.runtime.files import folder_aside, written_files
+from emmclab.runtime.parquet import quoted, sql_list
 from emmclab.studies.kinds import TABLES
 from emmclab.traces.activity import waits_of
 from emmclab.traces.activity_types import Activity
@@ -60,25 +60,25 @@ _FETCHED = 1_000
 
 
 def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run a query on the tables of one or several studies, like `asked`, and return the whole result.
+    """Run a query on the tables of one or several studies, like `query_studies`, and return the whole result.
 
     Returns the names of the columns, and the rows.
     """
-    with asked(folders, sql) as answer:
+    with query_studies(folders, sql) as answer:
         return answer.names, list(answer.rows)
 
 
 def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run a query on a trace, like `asked_trace`, and return the whole result.
+    """Run a query on a trace, like `query_one_trace`, and return the whole result.
 
     Returns the names of the columns, and the rows.
     """
-    with asked_trace(trace, sql) as answer:
+    with query_one_trace(trace, sql) as answer:
         return answer.names, list(answer.rows)
 
 
 @contextlib.contextmanager
-def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
+def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
     """Run a query on the tables of one or several studies; each table is a view, with the column `study`.
 
     Raises:
@@ -91,7 +91,7 @@ def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
             path = folder / f"{name}.parquet"
             if not path.is_file():
                 continue
-            _require_whole(path)
+            _require_intact(path)
             piece = f"select '{quoted(folder.name)}' as study, * from '{quoted(path)}'"  # noqa: S608
             views.setdefault(name, []).append(piece)
     if not views:
@@ -101,17 +101,17 @@ def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
     with duckdb.connect() as database:
         for name, parts in views.items():
             database.execute(f"create view {name} as {' union all by name '.join(parts)}")
-        database.execute(f"set allowed_directories = {listed(folder.resolve() for folder in folders)}")
+        database.execute(f"set allowed_directories = {sql_list(folder.resolve() for folder in folders)}")
         yield _answer(database, sql, list(views))
 
 
-def _require_whole(table: Path) -> None:
+def _require_intact(table: Path) -> None:
     """Reject a table that is not as a run of the study wrote it.
 
     Raises:
         InputError: it is damaged.
     """
-    if not is_whole(table):
+    if not is_intact(table):
         raise InputError(
             f"{table}: this table of the results is damaged, or of an earlier version",
             kind="io",
@@ -121,7 +121,7 @@ def _require_whole(table: Path) -> None:
 
 
 @contextlib.contextmanager
-def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
+def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Run a query on a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
     The table `fsyncs` contains the waits of processes for durability (at most the 65,536 longest), in order
@@ -138,7 +138,7 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     with folder_aside(Path(tempfile.gettempdir())) as folder, duckdb.connect() as database:
         copy = folder / "trace.parquet"
         trace.write(copy)
-        written.pop()  # A temporary file is not an output of a command.
+        written_files.pop()  # A temporary file is not an output of a command.
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
         tables, paths = ["trace", "fsyncs", "commits"], [str(copy)]
         if trace.path is not None and (_OF_A_RUN & _columns(database, trace)):
@@ -158,7 +158,7 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
             starts, times = journal.get("commit_start_ns", []), journal.get("commit_time_ns", [])
             commits = {"device": journal["device"], "start_ns": starts, "time_ns": times}
             database.execute(_COMMIT, commits)
-        database.execute(f"set allowed_paths = {listed(paths)}")
+        database.execute(f"set allowed_paths = {sql_list(paths)}")
         yield _answer(database, sql, tables)
 
 

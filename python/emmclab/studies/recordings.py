@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emmclab.studies.kept_types import RecordingsAbout
+from emmclab.studies.stored_types import RecordingsAbout
 from emmclab.traces.workload import workload_groups
 
 

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from emmclab.errors import EmmclabError
 from emmclab.runtime.lists import Names, several
-from emmclab.runtime.place import Place
-from emmclab.studies.cut_result import CutRun
-from emmclab.studies.kept_types import About, Entry, FailedCell, Run
+from emmclab.runtime.result_storage import Place
 from emmclab.studies.kinds import PROFILES, kind_of_cell
 from emmclab.studies.kinds.kind import RUNS
+from emmclab.studies.power_cut_cell import CutRun
 from emmclab.studies.store import Store
+from emmclab.studies.stored_types import About, Entry, FailedCell, Run
 from emmclab.studies.tables import Digest
 from emmclab.traces.profile import Profile
 from emmclab.traces.workload import workload_groups, workloads

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emmclab import __version__
-from emmclab.devices.device import Device
-from emmclab.devices.fitted import Fitted
-from emmclab.devices.stored import run_of
+from emmclab.calibration.fit_sources import Fitted
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.files import printable
-from emmclab.runtime.local_copies import located
-from emmclab.runtime.place import Folder, Place
+from emmclab.runtime.local_copies import local_path
+from emmclab.runtime.result_storage import Folder, Place
+from emmclab.simulation.device import Device
+from emmclab.simulation.stored_result import run_of
 from emmclab.studies.cell import Cell
+from emmclab.studies.cell_scheduler import Progress, Sweep
 from emmclab.studies.definition import Study
-from emmclab.studies.freshness import made_of
 from emmclab.studies.input import Input
-from emmclab.studies.kept_types import About, FittedTo, FurtherAbout
 from emmclab.studies.kinds.kind import CellKind
 from emmclab.studies.results import Results
+from emmclab.studies.staleness import table_provenance
 from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Store
-from emmclab.studies.sweep import Progress, Sweep
+from emmclab.studies.stored_types import About, FittedTo, FurtherAbout
 
 #: Called as cells finish.
 StudyProgress = Callable[[Progress], None]
@@ -126,7 +126,7 @@ def run_cells(
     """
     cells = study.cells() if cells is None else cells
     # Digests of the files as they are now, so that a change during the run is detected later.
-    made, said = made_of(study), about(study, cells)
+    made, said = table_provenance(study), about(study, cells)
     with place.lock(""):
         store = Store(place, images_limit)
         store.sweep()
@@ -268,6 +268,6 @@ def _fitted(cells: Sequence[Cell]) -> dict[str, FittedTo]:
     devices = dict.fromkeys((cell.device_name, cell.device) for cell in cells if cell.device)
     found: dict[str, FittedTo] = {}
     for name, device in devices:
-        fitted = Fitted.device(Device.named(located(device)))
+        fitted = Fitted.device(Device.named(local_path(device)))
         found[name] = {"sources": list(fitted.sources), "costs_us": list(fitted.costs_us)}
     return found

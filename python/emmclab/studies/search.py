@@ -10,23 +10,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emmclab import _core
-from emmclab.devices.layers import Setting
-from emmclab.devices.spread import is_told
+from emmclab.comparison.seed_statistics import is_distinguished
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
-from emmclab.runtime.extras import library
 from emmclab.runtime.lists import Names, once, several
-from emmclab.runtime.place import Place
+from emmclab.runtime.optional_libraries import library
+from emmclab.runtime.result_storage import Place
 from emmclab.runtime.table_row import Row
+from emmclab.simulation.layers import Setting
 from emmclab.studies.cell import Cell
+from emmclab.studies.cell_scheduler import Sweep
 from emmclab.studies.definition import Study
 from emmclab.studies.effects import average
-from emmclab.studies.kept import Kept
 from emmclab.studies.kinds.profile import PROFILE
+from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.run import Note, StudyProgress, require_all, unheard
-from emmclab.studies.space import Space
+from emmclab.studies.search_space import Space
 from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
-from emmclab.studies.sweep import Sweep
 from emmclab.studies.tables import row_of_cell
 
 #: Ways of choosing settings: the first learns from earlier trials; the others are baselines.
@@ -67,7 +67,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """Result of a search."""
 
     study: Study
@@ -97,11 +97,11 @@ def dominates(one: Trial, other: Trial, objectives: Sequence[Objective]) -> bool
     )
 
 
-def alike(found: Found) -> list[Trial]:
+def indistinguishable_trials(found: SearchResult) -> list[Trial]:
     """Return the trials off the Pareto front that cannot be distinguished from it.
 
-    A trial is distinguished if one of the front dominates it, with a significant difference (`is_told`) in at
-    least one objective.
+    A trial is distinguished if one of the front dominates it, with a significant difference
+    (`is_distinguished`) in at least one objective.
     """
     front = found.front()
     rest: dict[str, Trial] = {}
@@ -113,7 +113,7 @@ def alike(found: Found) -> list[Trial]:
         return any(
             dominates(best, one, found.objectives)
             and any(
-                is_told(seeds_of(best, each.metric), seeds_of(one, each.metric), len(rest))
+                is_distinguished(seeds_of(best, each.metric), seeds_of(one, each.metric), len(rest))
                 for each in found.objectives
             )
             for best in front
@@ -140,7 +140,7 @@ def run_search(
     images_limit: int = IMAGES_BYTES,
     progress: StudyProgress | None = None,
     note: Note = unheard,
-) -> Found:
+) -> SearchResult:
     """Try `budget` settings within the space of a study in each way.
 
     Settings are chosen in batches of `batch`; each choice uses the figures of all earlier batches. So the
@@ -182,7 +182,7 @@ def run_search(
             keeper.close()
         running.leave_out(sweep.quarantined)
         store.join()
-    found = Found(study, tuple(objectives), space, running.trials, budget, seed, batch)
+    found = SearchResult(study, tuple(objectives), space, running.trials, budget, seed, batch)
     for one in found.front():
         one.is_best = True
     return found
@@ -269,7 +269,7 @@ class _Search:
             return list({cell.key: cell for _, _, cells in self._asked for cell in cells}.values())
         return []
 
-    def take(self, results: Iterable[Kept]) -> None:
+    def take(self, results: Iterable[StoredCell]) -> None:
         """Record results."""
         for one in results:
             self._rows[one.key] = row_of_cell(one.rows)

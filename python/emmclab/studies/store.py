@@ -15,18 +15,17 @@ from typing import Any, cast
 
 from emmclab.errors import InputError
 from emmclab.runtime.build import build_digest
-from emmclab.runtime.checked import checked, checked_value
+from emmclab.runtime.checksummed import from_checked_json, is_intact, to_checked_json
 from emmclab.runtime.files import lock, open_own, refuse_link, remove_named, sweep
 from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.parquet import Line, TableFile
-from emmclab.runtime.place import DAMAGED, Folder, Place
-from emmclab.runtime.seal import is_whole
+from emmclab.runtime.result_storage import DAMAGED, Folder, Place
 from emmclab.studies.cell import Cell
-from emmclab.studies.kept import Kept, ask, keys_of, undamaged, write_joined, write_part
-from emmclab.studies.kept_types import About, FailedRow, FurtherAbout, Index, MissingCell, RunRow
 from emmclab.studies.kinds import TABLES
 from emmclab.studies.kinds.kind import Images
-from emmclab.studies.tables import Digest, kept_rows
+from emmclab.studies.result_rows import StoredCell, ask, keys_of, undamaged, write_joined, write_part
+from emmclab.studies.stored_types import About, FailedRow, FurtherAbout, Index, MissingCell, RunRow
+from emmclab.studies.tables import Digest, result_lines
 
 #: Default limit of the preconditioned devices in the results folder of a study, in bytes.
 IMAGES_BYTES = 4 << 30
@@ -106,7 +105,7 @@ class Store:
         """Set the place, and the limit of the images next to the results, in bytes."""
         self.place: Place = Folder(place) if isinstance(place, Path) else place
         # Shared images are next to the results in a local folder, otherwise in the scratch folder.
-        self.images = images_beside(self.place.folder or scratch(), images_limit)
+        self.images = image_folders(self.place.folder or scratch(), images_limit)
 
     def keys(self) -> set[str]:
         """Return the keys of all stored cells.
@@ -143,7 +142,7 @@ class Store:
         with self.place.aside() as aside:
             keys: set[str] = set()
             paths = dict(zip(names, self.place.paths(names, aside), strict=True))
-            whole = [path for path in paths.values() if is_whole(path)]
+            whole = [path for path in paths.values() if is_intact(path)]
             if whole:
                 keys = keys_of(whole, aside)
             for name, path in paths.items():
@@ -169,7 +168,7 @@ class Store:
             InputError: one is damaged.
         """
         for name, path in zip(names, paths, strict=True):
-            if not is_whole(path):
+            if not is_intact(path):
                 file = f"{self.place}/{name}"
                 raise InputError(
                     f"{file}: this part of the results is damaged, or of an earlier version",
@@ -178,7 +177,7 @@ class Store:
                     hint="run the study again (`emmclab run STUDY`), which repeats only what is damaged",
                 )
 
-    def add(self, results: Sequence[Kept]) -> None:
+    def add(self, results: Sequence[StoredCell]) -> None:
         """Store results as one part, atomically."""
         if not results:
             return
@@ -237,8 +236,8 @@ class Store:
         if len(keys) > _MANY_CELLS and len(names) <= _MANY_PARTS:
             return
         with self.place.aside() as aside:
-            rows = ask(self._paths(aside), aside, keys, Kept._fields[1:])
-            made = write_joined((Kept(*row) for row in rows), aside)
+            rows = ask(self._paths(aside), aside, keys, StoredCell._fields[1:])
+            made = write_joined((StoredCell(*row) for row in rows), aside)
             if made is None:
                 return
             self.place.write(_WHOLE, made)
@@ -291,7 +290,7 @@ class Store:
                 if rows is None:
                     found.missing.append(Missing.of(by_key[key], reasons.get(key, "")))
                     continue
-                hashed, lines = kept_rows(rows)
+                hashed, lines = result_lines(rows)
                 digest.add(hashed)
                 notes.take(lines[0])
                 for line in lines:
@@ -308,7 +307,7 @@ class Store:
         index: Index = {"study": found.about, "cells": [key for key in by_key if key not in without]}
         if found.missing:
             index["missing"] = [one.to_dict() for one in found.missing]
-        self.place.write("index.json", checked(index))
+        self.place.write("index.json", to_checked_json(index))
         return found
 
     def index(self) -> Index:
@@ -325,7 +324,7 @@ class Store:
             raise InputError(
                 f"{path}: there are no finished results", kind="io", file=path, hint=hint
             ) from error
-        index = checked_value(text)
+        index = from_checked_json(text)
         if index is None:
             raise InputError(
                 f"{path}: this index of the results is damaged, or of an earlier version",
@@ -354,7 +353,7 @@ class Store:
                 yield text
 
 
-def _noting_keys(results: Iterable[Kept], keys: set[str]) -> Iterator[Kept]:
+def _noting_keys(results: Iterable[StoredCell], keys: set[str]) -> Iterator[StoredCell]:
     for one in results:
         keys.add(one.key)
         yield one
@@ -366,13 +365,13 @@ class Keeper:
     def __init__(self, store: Store) -> None:
         """Set the store."""
         self._store = store
-        self._waiting: list[Kept] = []
+        self._waiting: list[StoredCell] = []
         self._parts = 0
         self._last = time.monotonic()
         self._thread = ThreadPoolExecutor(1, "keeper")
         self._writing: Future[None] | None = None
 
-    def keep(self, results: Iterable[Kept]) -> None:
+    def keep(self, results: Iterable[StoredCell]) -> None:
         """Store results, now or within some seconds.
 
         Raises:
@@ -407,7 +406,7 @@ class Keeper:
             writing.result()
 
 
-def images_beside(folder: Path, limit: int) -> Images:
+def image_folders(folder: Path, limit: int) -> Images:
     """Return the folders of the crash logs and of the preconditioned devices for cells of this build."""
     return Images(folder / "images" / build_digest(), limit, folder / "crash")
 

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
-from emmclab.devices.intervals import Interval, difference_interval
-from emmclab.devices.result import at
-from emmclab.devices.result_fields import ResultField, result_field
-from emmclab.devices.spread import Spread, order_of
+from emmclab.comparison.seed_statistics import Interval, Spread, difference_interval, order_of
+from emmclab.simulation.result import at
+from emmclab.simulation.result_fields import ResultField, result_field
 from emmclab.studies.effects import Effect, Setting, as_change, average, effects_of
 from emmclab.studies.grid import AXES
-from emmclab.studies.kept_types import Run
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 from emmclab.studies.tables import stop_of
 from emmclab.traces.profile_options import percentile_label
 
@@ -195,7 +194,7 @@ class Ranked:
     all_inputs: int
     seeds: int
     #: Settings with other values than the best that cannot be distinguished from it (`order_of`).
-    alike: tuple[Setting, ...]
+    indistinguishable: tuple[Setting, ...]
     #: Difference of the worst from the best, with the confidence for all settings together: in percent, or in
     #: percentage points for a share. None with a single seed.
     interval: Interval | None
@@ -234,7 +233,7 @@ class Ranked:
         return self.metric.text(self.best_value.mean) == self.metric.text(self.worst_value.mean)
 
     @property
-    def is_told_apart(self) -> bool:
+    def is_distinguishable(self) -> bool:
         """Whether the best setting can be distinguished from the worst one."""
         return not self.is_equal and self.is_worst_apart
 
@@ -276,7 +275,7 @@ def overload_note(found: Sequence[Summary]) -> str:
         return ""
     count = sum(point.overloaded for point in points)
     runs = sum(point.seeds for summary in found for point in summary.points)
-    names = [f"{point.input} on {named(point.setting)}" for point in points[:_NAMED]]
+    names = [f"{point.input} on {setting_text(point.setting)}" for point in points[:_NAMED]]
     more = f" and {len(points) - _NAMED:,} more" if len(points) > _NAMED else ""
     return (
         f"{count:,} of {runs:,} simulations were overloaded ({', '.join(names)}{more}): requests came faster "
@@ -306,17 +305,17 @@ def _keys(run: Run) -> Mapping[str, Any]:
     return {"device": run["device"], **chosen, **run.get("settings", {}), **options.get("layer_settings", {})}
 
 
-def named(setting: Setting) -> str:
+def setting_text(setting: Setting) -> str:
     """Format a setting in one line.
 
-    >>> named((("device", "nexus5"), ("gc.policy", "fifo"), ("gc.idle", True)))
+    >>> setting_text((("device", "nexus5"), ("gc.policy", "fifo"), ("gc.idle", True)))
     'nexus5, gc.policy = fifo, gc.idle = true'
     """
-    words = [str(value) if key in _PLAIN else f"{key} = {written(value)}" for key, value in setting]
+    words = [str(value) if key in _PLAIN else f"{key} = {plain_value(value)}" for key, value in setting]
     return ", ".join(words)
 
 
-def written(value: Any) -> str:
+def plain_value(value: Any) -> str:
     """Format a value as in a study file, without quotes."""
     return str(value).lower() if isinstance(value, bool) else "–" if value is None else str(value)
 
@@ -403,7 +402,7 @@ def _rank(
     best = settings[order.best]
     worst = (min if metric.highest_is_best else max)(settings, key=lambda setting: values[setting].mean)
     shown = metric.text(values[best].mean)
-    not_told = [settings[place] for place in order.alike]
+    not_told = [settings[place] for place in order.indistinguishable]
     alike = tuple(setting for setting in not_told if metric.text(values[setting].mean) != shown)
     interval = difference_interval(by_seed[best], by_seed[worst], len(settings) - 1, ratio=is_ratio)
     if worst == best:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from emmclab.runtime.parquet import Line, form_of, text_of
 from emmclab.runtime.table_row import Row
-from emmclab.studies.flat import flat, with_settings
-from emmclab.studies.kept_types import Entry, Run
+from emmclab.studies.flatten import flat, with_settings
 from emmclab.studies.kinds import kind_of_cell
+from emmclab.studies.stored_types import Entry, Run
 
 
 class Digest:
@@ -35,7 +35,7 @@ def lines_of(entry: Entry) -> str:
     return "\n".join(f"{table} {form_of(row)} {text_of(row)}" for table, row in rows_of(entry))
 
 
-def kept_rows(text: str) -> tuple[str, list[Line]]:
+def result_lines(text: str) -> tuple[str, list[Line]]:
     """Return the digest of a result and its rows, from the stored text."""
     digest, *lines = text.split("\n")
     return digest, [Line(*line.split(" ", 2)) for line in lines]
@@ -43,7 +43,7 @@ def kept_rows(text: str) -> tuple[str, list[Line]]:
 
 def row_of_cell(text: str) -> tuple[str, Row]:
     """Return the table and the row of a cell, from the stored text."""
-    _, (line, *_) = kept_rows(text)
+    _, (line, *_) = result_lines(text)
     return line.table, json.loads(line.row)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from emmclab.devices.layers import Setting
-from emmclab.studies import cuts_table
+from emmclab.simulation.layers import Setting
+from emmclab.studies import power_cut_table
 from emmclab.studies.effects import Effect
 from emmclab.studies.results import Results
 from emmclab.studies.summary import Ranked, summaries
@@ -114,8 +114,8 @@ def _ranking(ranked: Ranked) -> _RankedBy:
         "worst_value": ranked.worst_value.mean,
         "change_pct": ranked.change_pct,
         "is_equal": ranked.is_equal,
-        "is_told_apart": ranked.is_told_apart,
-        "alike": [dict(setting) for setting in ranked.alike],
+        "is_told_apart": ranked.is_distinguishable,
+        "alike": [dict(setting) for setting in ranked.indistinguishable],
         "interval": None if ranked.interval is None else list(ranked.interval),
         "inputs": list(ranked.inputs),
         "seeds": ranked.seeds,
@@ -137,7 +137,11 @@ def cut_verdicts(results: Results) -> CutVerdicts:
             "lost_states": cell.lost_states,
             "documented_states": cell.documented_states,
         }
-        for table in cuts_table.tables(results)
+        for table in power_cut_table.tables(results)
         for (name, column), cell in table.cells.items()
     ]
-    return {"answer": cuts_table.headline(results), "verdicts": cuts_table.counts(results), "runs": runs}
+    return {
+        "answer": power_cut_table.headline(results),
+        "verdicts": power_cut_table.counts(results),
+        "runs": runs,
+    }

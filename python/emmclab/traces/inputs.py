@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emmclab._core import __version__
-from emmclab.runtime.command import command_line
-from emmclab.traces.made_types import InputRecord, MadeFrom
+from emmclab.runtime.command_line import command_line
+from emmclab.traces.provenance_types import InputRecord, ProvenanceFields
 from emmclab.traces.trace import Trace
 
 
@@ -28,9 +28,9 @@ def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
     ]
 
 
-def made_here(inputs: Sequence[InputRecord]) -> MadeFrom:
+def provenance_here(inputs: Sequence[InputRecord]) -> ProvenanceFields:
     """Return `version`, `command` and `inputs` of a result; `command` only if a command made it."""
-    said: MadeFrom = {"version": __version__}
+    said: ProvenanceFields = {"version": __version__}
     if (command := command_line()) is not None:
         said["command"] = command
     said["inputs"] = list(inputs)

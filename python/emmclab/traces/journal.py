@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from emmclab.runtime.document import Document
+from emmclab.runtime.html_pages import write_page
 from emmclab.runtime.text_table import TextTable
 from emmclab.traces.kernel_threads import CHECKPOINT, DISCARDS
 
@@ -122,10 +123,7 @@ class Journal(Document):
         ...     page.stat().st_size < 3_000_000
         True
         """
-        from emmclab.pages.journal import render
-        from emmclab.runtime.files import write_whole
-
-        write_whole(path, render(self))
+        write_page("journal", self, path)
 
     def _kinds(self) -> TextTable:
         rows = self["by_kind"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from emmclab.runtime.notebook import cell_text, escaped, grid_html, heading_html, pairs_html
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_fields import TABLES
 
 if TYPE_CHECKING:

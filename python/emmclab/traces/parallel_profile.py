@@ -19,7 +19,7 @@ from emmclab.traces.profile import Profile
 from emmclab.traces.profile_options import profiler
 from emmclab.traces.profile_types import Estimate
 from emmclab.traces.reading import read, read_slice, trace_name
-from emmclab.traces.recordings import recordings
+from emmclab.traces.recording_files import recordings
 from emmclab.traces.trace import Header, Ledger, Trace
 
 #: Callback: merged parts, all parts, and reused parts (always 0).

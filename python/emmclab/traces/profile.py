@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from emmclab.runtime.document import Document
-from emmclab.runtime.quantity import size
+from emmclab.runtime.html_pages import write_page
+from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
-from emmclab.traces.fsync import Fsync
+from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.notebook import profile_html
 from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
-from emmclab.traces.profile_types import ClockJump, Judged, Reissues
+from emmclab.traces.profile_types import ClockJump, JudgedFinding, Reissues
 
 
 class Text(str):
@@ -42,7 +43,7 @@ class Profile(Document):
         return str(self["name"])
 
     @property
-    def findings(self) -> list[Judged]:
+    def findings(self) -> list[JudgedFinding]:
         """The paper's six characteristics and five implications, judged on this trace.
 
         >>> import emmclab
@@ -153,9 +154,7 @@ class Profile(Document):
         ...     page.stat().st_size < 3_000_000
         True
         """
-        from emmclab.pages.profiles import write_report
-
-        write_report([self], path)
+        write_page("profile", self, path)
 
     def _repr_html_(self) -> str:
         return profile_html(self)

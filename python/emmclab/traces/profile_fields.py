@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from emmclab.runtime.quantity import significant
+from emmclab.runtime.number_format import significant
 from emmclab.traces.profile_types import ClockJump
 
 
@@ -223,10 +223,10 @@ def jump_cells(jump: ClockJump) -> list[str]:
     return shown
 
 
-def counted_jumps(count: int) -> str:
+def jumps_text(count: int) -> str:
     """Return the number of entries of `clock_jumps` in words: jumps and pauses look the same in a trace.
 
-    >>> counted_jumps(1), counted_jumps(0)
+    >>> jumps_text(1), jumps_text(0)
     ('1 clock jump or pause of the recording', '0 clock jumps or pauses of the recording')
     """
     jumps = "clock jump or pause" if count == 1 else "clock jumps or pauses"

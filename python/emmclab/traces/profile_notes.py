@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from emmclab.runtime.lists import joined
-from emmclab.runtime.quantity import duration, size
+from emmclab.runtime.number_format import duration, size
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_types import Estimate, Reissues
 from emmclab.traces.recorded_registers import recorded_devices

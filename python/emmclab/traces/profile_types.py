@@ -15,7 +15,7 @@ class ClockJump(TypedDict):
     mended: bool
 
 
-class Judged(TypedDict):
+class JudgedFinding(TypedDict):
     """A characteristic or an implication of the paper, judged on a trace."""
 
     id: str

@@ -12,7 +12,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import printable
 from emmclab.traces.profile import Profile
-from emmclab.traces.trace import Trace, Written, refuse_pipes
+from emmclab.traces.trace import Trace, WriteResult, refuse_pipes
 
 #: The data folder of the package.
 _DATA = Path(__file__).parents[1] / "data"
@@ -200,7 +200,7 @@ def join_parts(traces: Sequence[Trace]) -> list[Trace]:
 
 def convert(
     source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
-) -> Written:
+) -> WriteResult:
     """Read `source` and write it as `target`, in the format `to` or by its extension.
 
     >>> import tempfile

@@ -38,7 +38,7 @@ class RecordedDeviceFields(TypedDict):
     notes: list[str] | None
 
 
-class _Stored(TypedDict):
+class _StoredRegisters(TypedDict):
     """The registers of a device as stored in the header of a trace: the text of each file in a folder."""
 
     disks: list[str]
@@ -113,7 +113,7 @@ def recorded_devices(header: Mapping[str, str | None], recording: str) -> list[R
         return [RecordedDevice([], "", [], [], None, "the registers in the header of the trace are damaged")]
 
 
-def _device(stored: _Stored, recording: str) -> RecordedDevice:
+def _device(stored: _StoredRegisters, recording: str) -> RecordedDevice:
     disks, kind, gaps = list(stored["disks"]), str(stored["kind"]), [str(gap) for gap in stored["gaps"]]
     folder = str(stored["folder"]).rsplit("/", 1)[-1]
     files = [(f"{recording}/{folder}/{file}", str(text).encode()) for file, text in stored["files"].items()]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import UnsupportedError
-from emmclab.runtime.extras import library
-from emmclab.runtime.files import digest, folder_aside, noted, written
+from emmclab.runtime.files import digest, folder_aside, note_written_files, written_files
+from emmclab.runtime.optional_libraries import library
 from emmclab.traces.activity import require_waits
 from emmclab.traces.journal import Journal
 from emmclab.traces.kernel_threads import kernel_threads
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from emmclab.traces.frames import ArrowTable
+    from emmclab.traces.data_frames import ArrowTable
 
 Header = dict[str, str | None]
 #: Counts; None if the input does not show one, such as `reissued` without processes and completions.
@@ -39,7 +39,7 @@ Ledger = dict[str, int | None]
 Progress = Callable[[int, int | None, int], None]
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """Result of writing a trace."""
 
     ledger: Ledger
@@ -125,7 +125,7 @@ class Trace:
         >>> again.profile()["requests"] == trace.profile()["requests"]
         True
         """
-        from emmclab.traces.frames import is_stream, opener
+        from emmclab.traces.data_frames import is_stream, opener
 
         return Trace(name, opener(table, name), once=is_stream(table))
 
@@ -391,7 +391,7 @@ class Trace:
 
     def write(
         self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None
-    ) -> Written:
+    ) -> WriteResult:
         """Write the trace in another format, by default the one of the extension of `path`.
 
         The file appears only when it is complete. Values that the format cannot store are counted.
@@ -408,12 +408,12 @@ class Trace:
             for batch in self.batches(progress):
                 writer.write(batch)
             left_out, lost = writer.losses()
-            with noted(path):
+            with note_written_files(path):
                 writer.finish(self.ledger, self.header)
         except BaseException:
             writer.abort()
             raise
-        return Written(self.ledger, left_out, dict(lost))
+        return WriteResult(self.ledger, left_out, dict(lost))
 
     def repeated(self, passes: int) -> Trace:
         """Return the trace repeated; each pass starts one mean inter-arrival time after the previous one.
@@ -444,7 +444,7 @@ class Trace:
             self._aside = folder_aside(Path(tempfile.gettempdir()))
             self._copy = self._aside.__enter__() / "copy.parquet"
             self.write(self._copy)
-            written.pop()  # A temporary file is not an output of a command.
+            written_files.pop()  # A temporary file is not an output of a command.
         return _core.Reader(self._copy)
 
     def to_arrow(self) -> pyarrow.Table:

@@ -11,10 +11,9 @@ from typing import Any, cast
 
 from emmclab import _core
 from emmclab.errors import ConfigError
-from emmclab.runtime.quantity import duration
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import duration, signed
 from emmclab.traces.profile import Profile
-from emmclab.traces.profile_fields import TABLES, counted_jumps
+from emmclab.traces.profile_fields import TABLES, jumps_text
 from emmclab.traces.profile_types import ClockJump, FieldDifference
 from emmclab.traces.trace import Progress, Trace, refuse_coarse_clock
 
@@ -170,10 +169,10 @@ def benchmarks() -> dict[str, str]:
     return {name: about for name, about, _ in _core.benchmark_names()}
 
 
-def benchmark_named(name: str) -> str | None:
+def canonical_benchmark(name: str) -> str | None:
     """Return the canonical name of a benchmark; None for other names.
 
-    >>> benchmark_named("postmark")
+    >>> canonical_benchmark("postmark")
     'Postmark'
     """
     return {known.casefold(): known for known in benchmarks()}.get(name.casefold())
@@ -195,7 +194,7 @@ def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace
     3
     """
     return Trace(
-        benchmark_named(name) or name,
+        canonical_benchmark(name) or name,
         cast("Callable[[], _core.Reader]", lambda: _core.Benchmark(name, seed=seed, requests=requests)),
     )
 
@@ -204,7 +203,7 @@ def workloads() -> list[str]:
     """List the workloads that come with emmclab, group by group.
 
     >>> len(workloads())
-    37
+    33
     """
     return [name for names in workload_groups().values() for name in names]
 
@@ -214,11 +213,10 @@ def workload_groups() -> dict[str, list[str]]:
     """Return the groups of the workloads that come with emmclab, each with its names.
 
     `applications` and `combos` are those of IISWC 2015, from its published figures alone. `phones` are
-    applications of 2022 and their installations, fitted to public traces of a Pixel 6a; `phones-recorded` are
-    the same traces with their clock jumps and suspected re-issues.
+    applications of 2022 and their installations, fitted to public traces of a Pixel 6a.
 
     >>> {group: len(names) for group, names in workload_groups().items()}
-    {'applications': 18, 'combos': 7, 'phones': 8, 'phones-recorded': 4}
+    {'applications': 18, 'combos': 7, 'phones': 8}
     """
     return dict(_core.workload_presets())
 
@@ -313,7 +311,7 @@ def jump_notes(profiles: Sequence[Profile]) -> list[str]:
             )
             them = "it" if len(jumps) == 1 else "them"
             notes.append(
-                f"{profile.name}: {counted_jumps(len(jumps))}, {_seconds(jumps)} together; {how} {them}; "
+                f"{profile.name}: {jumps_text(len(jumps))}, {_seconds(jumps)} together; {how} {them}; "
                 f"--mend-clock takes {them} out of all figures"
             )
     return notes
@@ -333,7 +331,7 @@ def fit_note(trace: Trace) -> str:
     if not jumps:
         return ""
     return (
-        f"{trace.name}: {counted_jumps(len(jumps))}, {_seconds(jumps)} together; the model contains the time "
+        f"{trace.name}: {jumps_text(len(jumps))}, {_seconds(jumps)} together; the model contains the time "
         "as a pause; --mend-clock leaves it out"
     )
 
@@ -352,6 +350,6 @@ def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
         return Workload.file(name).trace(seed)
     if not Path(name).exists() and name.casefold() in (known.casefold() for known in workloads()):
         return Workload.preset(name).trace(seed)
-    if not Path(name).exists() and benchmark_named(name):
+    if not Path(name).exists() and canonical_benchmark(name):
         return benchmark(name, seed)
     return read(or_bundled(Path(name)), **reading)

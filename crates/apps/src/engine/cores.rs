@@ -6,30 +6,30 @@ use emmclab_base::Nanos;
 
 /// A core.
 #[derive(Clone, Copy, Debug, Default)]
-struct Core {
+struct CpuCore {
     /// The running thread, and the time of its next event.
     thread: Option<u32>,
     until: Nanos,
     since: Nanos,
     /// Time that is left of the thread's quantum.
-    left: Nanos,
+    remaining_quantum: Nanos,
     /// The last thread that ran on this core.
     last: Option<u32>,
 }
 
 /// All cores, and the queue of threads that are ready to run.
 #[derive(Debug)]
-pub(super) struct Cores {
-    all: Vec<Core>,
+pub(super) struct CoreScheduler {
+    all: Vec<CpuCore>,
     ready: VecDeque<u32>,
     quantum: Nanos,
     busy: Nanos,
 }
 
-impl Cores {
+impl CoreScheduler {
     pub fn new(cores: u32, quantum: Nanos) -> Self {
         Self {
-            all: vec![Core::default(); cores as usize],
+            all: vec![CpuCore::default(); cores as usize],
             ready: VecDeque::new(),
             quantum: quantum.max(Nanos(1)),
             busy: Nanos::ZERO,
@@ -53,14 +53,14 @@ impl Cores {
         let quantum = self.quantum;
         let place = &mut self.all[core];
         let another = place.last != Some(thread);
-        (place.thread, place.last, place.left) = (Some(thread), Some(thread), quantum);
+        (place.thread, place.last, place.remaining_quantum) = (Some(thread), Some(thread), quantum);
         Some((core, thread, another))
     }
 
     /// Lets the thread of a core work for `owed`, or until its quantum ends.
     pub fn work(&mut self, core: usize, owed: Nanos, now: Nanos) {
         let place = &mut self.all[core];
-        (place.since, place.until) = (now, now + owed.min(place.left));
+        (place.since, place.until) = (now, now + owed.min(place.remaining_quantum));
     }
 
     /// Removes the thread from a core.
@@ -74,11 +74,11 @@ impl Cores {
     }
 
     /// A core whose thread has finished its work or whose quantum has ended, with the thread and the time that it worked.
-    pub fn done(&mut self, now: Nanos) -> Option<(usize, u32, Nanos)> {
+    pub fn finished_core(&mut self, now: Nanos) -> Option<(usize, u32, Nanos)> {
         let core = self.all.iter().position(|core| core.thread.is_some() && core.until <= now)?;
         let place = &mut self.all[core];
         let worked = place.until - place.since;
-        place.left = Nanos(place.left.0 - worked.0);
+        place.remaining_quantum = Nanos(place.remaining_quantum.0 - worked.0);
         self.busy += worked;
         Some((core, place.thread?, worked))
     }
@@ -86,10 +86,10 @@ impl Cores {
     /// Whether the thread of a core must yield it to another thread. If its quantum has ended, it gets a new one.
     pub fn is_over(&mut self, core: usize) -> bool {
         let place = &mut self.all[core];
-        if place.left > Nanos::ZERO {
+        if place.remaining_quantum > Nanos::ZERO {
             return false;
         }
-        place.left = self.quantum;
+        place.remaining_quantum = self.quantum;
         !self.ready.is_empty()
     }
 

@@ -3,17 +3,17 @@
 use emmclab_base::{Nanos, Result};
 use emmclab_host::{CallerId, FileOp};
 
-use super::thread::{FOR_EVER, Status};
-use super::{Engine, Later};
-use crate::code::Instruction;
-use crate::storage::{Storage, likely_wait};
-use crate::timeline::Doing;
+use super::thread::{FOR_EVER, ThreadStatus};
+use super::{ProgramEngine, ScheduledEvent};
+use crate::storage::{StorageBackend, likely_wait};
+use crate::thread_code::ThreadInstruction;
+use crate::timeline::ThreadActivity;
 
-impl<S: Storage> Engine<'_, S> {
+impl<S: StorageBackend> ProgramEngine<'_, S> {
     /// Executes the next instruction of a running thread that has no work left; false if the thread leaves its core.
     ///
     /// # Errors
-    /// As [`Engine::run`].
+    /// As [`ProgramEngine::run`].
     pub(super) fn instruct(&mut self, number: u32) -> Result<bool> {
         self.at_once += 1;
         self.check_progress()?;
@@ -27,55 +27,55 @@ impl<S: Storage> Engine<'_, S> {
         };
         thread.next += 1;
         match instruction {
-            Instruction::Cpu(time) => {
+            ThreadInstruction::Cpu(time) => {
                 let ns = u128::from(time.draw(&mut thread.draws)) * u128::from(self.fixed.factor) / 1_000_000;
-                thread.owed = Nanos(ns as i64);
+                thread.pending_cpu = Nanos(ns as i64);
                 Ok(true)
             }
-            Instruction::Think(time) => {
+            ThreadInstruction::Think(time) => {
                 let ns = time.draw(&mut thread.draws);
-                thread.status = Status::Think;
-                self.make(self.now.saturating_add(Nanos(ns as i64)), Later::Think(number));
+                thread.status = ThreadStatus::Think;
+                self.make(self.now.saturating_add(Nanos(ns as i64)), ScheduledEvent::Think(number));
                 Ok(false)
             }
-            Instruction::Network { bytes, round_trips } => {
+            ThreadInstruction::Network { bytes, round_trips } => {
                 let bytes = bytes.draw(&mut thread.draws);
                 let trips = round_trips.draw(&mut thread.draws) as i64;
-                thread.status = Status::Network;
+                thread.status = ThreadStatus::Network;
                 let after = Nanos(self.fixed.round_trip.0.saturating_mul(trips));
-                self.make(self.now.saturating_add(after), Later::Transfer(number, bytes));
+                self.make(self.now.saturating_add(after), ScheduledEvent::Transfer(number, bytes));
                 Ok(false)
             }
-            Instruction::Signal(signal) => {
-                if let Some(other) = self.signals[*signal as usize].give() {
-                    self.wake(other, Doing::Thread(number));
+            ThreadInstruction::Signal(signal) => {
+                if let Some(other) = self.signals[*signal as usize].post() {
+                    self.wake(other, ThreadActivity::Thread(number));
                 }
                 Ok(true)
             }
-            Instruction::Wait(signal) => {
+            ThreadInstruction::Wait(signal) => {
                 let goes_on = self.signals[*signal as usize].take(number);
-                Ok(self.goes_on_or(number, goes_on, Status::Signal(*signal)))
+                Ok(self.goes_on_or(number, goes_on, ThreadStatus::Signal(*signal)))
             }
-            Instruction::Lock(lock) => {
+            ThreadInstruction::Lock(lock) => {
                 let goes_on = self.locks[*lock as usize].take(number);
-                Ok(self.goes_on_or(number, goes_on, Status::Lock(*lock)))
+                Ok(self.goes_on_or(number, goes_on, ThreadStatus::Lock(*lock)))
             }
-            Instruction::Unlock(lock) => {
+            ThreadInstruction::Unlock(lock) => {
                 if let Some(other) = self.locks[*lock as usize].release() {
-                    self.wake(other, Doing::Thread(number));
+                    self.wake(other, ThreadActivity::Thread(number));
                 }
                 Ok(true)
             }
-            Instruction::Start(other) => self.start(*other).map(|()| true),
-            Instruction::Join(other) => {
+            ThreadInstruction::Start(other) => self.start(*other).map(|()| true),
+            ThreadInstruction::Join(other) => {
                 let target = &mut self.threads[*other as usize];
-                let goes_on = target.status == Status::Absent;
+                let goes_on = target.status == ThreadStatus::Absent;
                 if !goes_on {
                     target.joiners.push(number);
                 }
-                Ok(self.goes_on_or(number, goes_on, Status::Join(*other)))
+                Ok(self.goes_on_or(number, goes_on, ThreadStatus::Join(*other)))
             }
-            Instruction::Repeat { times, end } => {
+            ThreadInstruction::Repeat { times, end } => {
                 let times = times.as_ref().map_or(FOR_EVER, |times| times.draw(&mut thread.draws));
                 if times == 0 {
                     thread.next = *end as usize;
@@ -84,13 +84,13 @@ impl<S: Storage> Engine<'_, S> {
                 }
                 Ok(true)
             }
-            Instruction::Again { begin } => {
-                if thread.again() {
+            ThreadInstruction::Again { begin } => {
+                if thread.next_iteration() {
                     thread.next = *begin as usize;
                 }
                 Ok(true)
             }
-            Instruction::Maybe { millionths, end } => {
+            ThreadInstruction::Maybe { millionths, end } => {
                 if thread.draws.below(1_000_000) >= *millionths {
                     thread.next = *end as usize;
                 }
@@ -101,44 +101,44 @@ impl<S: Storage> Engine<'_, S> {
     }
 
     /// Appends the file operations of an instruction to the queue of its thread.
-    fn prepare(&mut self, number: u32, instruction: &Instruction) -> Result<()> {
-        let super::thread::Thread { draws, cursors, queue, .. } = &mut self.threads[number as usize];
+    fn prepare(&mut self, number: u32, instruction: &ThreadInstruction) -> Result<()> {
+        let super::thread::EngineThread { draws, cursors, queue, .. } = &mut self.threads[number as usize];
         let files = &mut self.files;
         let named = |error: emmclab_base::Error| {
             let thread = &self.fixed.program.threads[number as usize].name;
             error.hint(format!("look at the steps of thread `{thread}`"))
         };
         match instruction {
-            Instruction::Pick { set, pick } => {
+            ThreadInstruction::Pick { set, pick } => {
                 files.pick(*set, *pick, &mut cursors[*set as usize], draws).map_err(named)?;
             }
-            Instruction::Create { set } => files.create(*set, &mut cursors[*set as usize], queue),
-            Instruction::Access { set, kind, size } => {
+            ThreadInstruction::Create { set } => files.create(*set, &mut cursors[*set as usize], queue),
+            ThreadInstruction::Access { set, kind, size } => {
                 let bytes = size.draw(draws);
                 let cursor = &mut cursors[*set as usize];
                 queue.extend(files.access(*set, *kind, bytes, cursor, draws).map_err(named)?);
             }
-            Instruction::Fsync { set, data_only } => {
+            ThreadInstruction::Fsync { set, data_only } => {
                 let file = files.current(*set, &mut cursors[*set as usize], draws).map_err(named)?;
                 queue.push_back(FileOp::Fsync { file, data_only: *data_only });
             }
-            Instruction::Delete { set } => {
+            ThreadInstruction::Delete { set } => {
                 queue.push_back(files.delete(*set, &mut cursors[*set as usize], draws).map_err(named)?);
             }
-            Instruction::Truncate { set, size } => {
+            ThreadInstruction::Truncate { set, size } => {
                 let bytes = size.draw(draws);
                 let cursor = &mut cursors[*set as usize];
                 queue.push_back(files.truncate(*set, bytes, cursor, draws).map_err(named)?);
             }
-            Instruction::Rename { from, to } => {
+            ThreadInstruction::Rename { from, to } => {
                 queue.push_back(files.rename((*from, *to), cursors, draws).map_err(named)?);
             }
-            Instruction::Sync => queue.push_back(FileOp::Sync),
-            Instruction::Transaction { database, pages, new_pages } => {
+            ThreadInstruction::Sync => queue.push_back(FileOp::Sync),
+            ThreadInstruction::Transaction { database, pages, new_pages } => {
                 let (pages, new_pages) = (pages.draw(draws), new_pages.draw(draws));
                 files.databases[*database as usize].transaction(pages, new_pages, draws, queue);
             }
-            Instruction::Query { database, pages } => {
+            ThreadInstruction::Query { database, pages } => {
                 let pages = pages.draw(draws);
                 files.databases[*database as usize].query(pages, draws, queue);
             }
@@ -155,7 +155,7 @@ impl<S: Storage> Engine<'_, S> {
         }
         self.syncs += u64::from(operation.is_sync());
         let spec = self.files.spec_of(operation).map(|spec| (spec.class, spec.mount));
-        self.threads[number as usize].status = Status::Storage(likely_wait(operation), spec);
+        self.threads[number as usize].status = ThreadStatus::Storage(likely_wait(operation), spec);
         self.storage.begin(CallerId(number), self.now, operation).map_err(|error| {
             let thread = &self.fixed.program.threads[number as usize].name;
             error.hint(format!("thread `{thread}` requested it at {}; see the sizes of its files", self.now))
@@ -163,11 +163,11 @@ impl<S: Storage> Engine<'_, S> {
         self.asking = Some(number);
         self.end_operations()?;
         self.asking = None;
-        Ok(self.threads[number as usize].status == Status::Running)
+        Ok(self.threads[number as usize].status == ThreadStatus::Running)
     }
 
     /// Sets the status of the thread if it has to wait; returns `goes_on`.
-    fn goes_on_or(&mut self, number: u32, goes_on: bool, status: Status) -> bool {
+    fn goes_on_or(&mut self, number: u32, goes_on: bool, status: ThreadStatus) -> bool {
         if !goes_on {
             self.threads[number as usize].status = status;
         }
@@ -177,10 +177,10 @@ impl<S: Storage> Engine<'_, S> {
     /// Starts a thread; an error if it is still running.
     fn start(&mut self, number: u32) -> Result<()> {
         let thread = &mut self.threads[number as usize];
-        if thread.status != Status::Absent {
+        if thread.status != ThreadStatus::Absent {
             let name = &self.fixed.program.threads[number as usize].name;
             return Err(emmclab_base::Error::new(
-                emmclab_base::Kind::Config,
+                emmclab_base::ErrorClass::Config,
                 format!("a thread is started at {} while it still runs", self.now),
             )
             .of_field("thread", 0, name.as_bytes())
@@ -193,9 +193,9 @@ impl<S: Storage> Engine<'_, S> {
 
     /// Ends a thread and wakes those that join it; returns false.
     fn end(&mut self, number: u32) -> bool {
-        self.threads[number as usize].status = Status::Absent;
+        self.threads[number as usize].status = ThreadStatus::Absent;
         for other in std::mem::take(&mut self.threads[number as usize].joiners) {
-            self.wake(other, Doing::Thread(number));
+            self.wake(other, ThreadActivity::Thread(number));
         }
         false
     }

@@ -1,30 +1,30 @@
 //! Runs a program as a discrete-event simulation in integer nanoseconds.
 //!
-//! Threads run on cores and wait for transfers, for each other, and for their file operations, which are executed by a [`Storage`]. All
+//! Threads run on cores and wait for transfers, for each other, and for their file operations, which are executed by a [`StorageBackend`]. All
 //! events of one time are processed before time advances. Events of the same time are processed in the order of their creation, so that a
 //! run in simulated time has the same result on every machine.
 
 mod cores;
 mod instructions;
+mod sync_primitives;
 mod thread;
-mod waits;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use emmclab_base::{Error, Kind, Nanos, Result, interrupt};
-use emmclab_host::{CallerId, FinishedOps, Wait};
+use emmclab_base::{Error, ErrorClass, Nanos, Result, interrupt};
+use emmclab_host::{CallerId, FinishedOperations, WaitReason};
 
-use crate::code::Code;
-use crate::files::Files;
-use crate::network::Link;
-use crate::program::Program;
-use crate::storage::Storage;
-use crate::timeline::{Doing, Timeline};
+use crate::files::ProgramFiles;
+use crate::network::NetworkLink;
+use crate::program::AppProgram;
+use crate::storage::StorageBackend;
+use crate::thread_code::ProgramCode;
+use crate::timeline::{ThreadActivity, ThreadTimeline};
 
-use cores::Cores;
-use thread::{Status, Thread};
-use waits::{Lock, Signal};
+use cores::CoreScheduler;
+use sync_primitives::{CountingSignal, ProgramLock};
+use thread::{EngineThread, ThreadStatus};
 
 /// Maximum number of instructions without an advance of time, after which a run is aborted; no valid program has this many.
 const MOST_AT_ONCE: u64 = 10_000_000;
@@ -32,9 +32,9 @@ const MOST_AT_ONCE: u64 = 10_000_000;
 const INTERRUPT_EVERY: u64 = 4096;
 
 /// The constants of a run, in addition to program and files.
-pub(crate) struct Fixed<'a> {
-    pub program: &'a Program,
-    pub code: &'a Code,
+pub(crate) struct RunConstants<'a> {
+    pub program: &'a AppProgram,
+    pub code: &'a ProgramCode,
     pub cores: u32,
     pub quantum: Nanos,
     pub switch: Nanos,
@@ -45,14 +45,14 @@ pub(crate) struct Fixed<'a> {
     pub limit: Nanos,
     pub seed: u64,
     /// The thread whose end the user waits for.
-    pub waited: u32,
+    pub awaited_thread: u32,
     /// Number of threads of the program; further threads are periodic work of the host.
     pub own_threads: u32,
 }
 
 /// An event that is scheduled for later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Later {
+enum ScheduledEvent {
     /// The pause of this thread ends.
     Think(u32),
     /// The round trips of this thread end, and the transfer of this many bytes begins.
@@ -60,18 +60,18 @@ enum Later {
 }
 
 /// A run of a program.
-pub(crate) struct Engine<'a, S> {
-    fixed: Fixed<'a>,
+pub(crate) struct ProgramEngine<'a, S> {
+    fixed: RunConstants<'a>,
     storage: &'a mut S,
-    files: Files,
-    threads: Vec<Thread>,
-    cores: Cores,
-    link: Link,
-    signals: Vec<Signal>,
-    locks: Vec<Lock>,
-    later: BinaryHeap<Reverse<(Nanos, u64, Later)>>,
+    files: ProgramFiles,
+    threads: Vec<EngineThread>,
+    cores: CoreScheduler,
+    link: NetworkLink,
+    signals: Vec<CountingSignal>,
+    locks: Vec<ProgramLock>,
+    later: BinaryHeap<Reverse<(Nanos, u64, ScheduledEvent)>>,
     /// Number of events created so far; it orders events of the same time.
-    made: u64,
+    events_created: u64,
     now: Nanos,
     operations: u64,
     syncs: u64,
@@ -79,43 +79,45 @@ pub(crate) struct Engine<'a, S> {
     /// The thread that is calling the storage at the moment; it still has its core.
     asking: Option<u32>,
     /// Buffers that are reused.
-    finished: FinishedOps,
+    finished: FinishedOperations,
     transferred: Vec<u32>,
 }
 
 /// The result of a run: time lines and totals.
-pub(crate) struct Outcome {
+pub(crate) struct ProgramOutcome {
     pub end: Nanos,
-    pub timelines: Vec<Timeline>,
+    pub timelines: Vec<ThreadTimeline>,
     pub operations: u64,
     pub syncs: u64,
     pub network_bytes: u64,
     pub cpu: Nanos,
 }
 
-impl<'a, S: Storage> Engine<'a, S> {
-    pub fn new(fixed: Fixed<'a>, storage: &'a mut S, files: Files) -> Self {
+impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
+    pub fn new(fixed: RunConstants<'a>, storage: &'a mut S, files: ProgramFiles) -> Self {
         let sets = files.sets();
         let threads = (0..fixed.program.threads.len() as u32)
-            .map(|thread| Thread::new(crate::draw::Draws::of_thread(fixed.seed, thread), sets))
+            .map(|thread| {
+                EngineThread::new(crate::random_draws::ThreadDraws::of_thread(fixed.seed, thread), sets)
+            })
             .collect();
         Self {
-            cores: Cores::new(fixed.cores, fixed.quantum),
-            link: Link::new(fixed.bits_per_s),
-            signals: vec![Signal::default(); fixed.code.signals.len()],
-            locks: vec![Lock::default(); fixed.code.locks.len()],
+            cores: CoreScheduler::new(fixed.cores, fixed.quantum),
+            link: NetworkLink::new(fixed.bits_per_s),
+            signals: vec![CountingSignal::default(); fixed.code.signals.len()],
+            locks: vec![ProgramLock::default(); fixed.code.locks.len()],
             threads,
             fixed,
             storage,
             files,
             later: BinaryHeap::new(),
-            made: 0,
+            events_created: 0,
             now: Nanos::ZERO,
             operations: 0,
             syncs: 0,
             at_once: 0,
             asking: None,
-            finished: FinishedOps::default(),
+            finished: FinishedOperations::default(),
             transferred: Vec::new(),
         }
     }
@@ -124,7 +126,7 @@ impl<'a, S: Storage> Engine<'a, S> {
     ///
     /// # Errors
     /// For a deadlock, a run beyond its time limit, an operation that the storage refuses, and a device that stops.
-    pub fn run(mut self) -> Result<Outcome> {
+    pub fn run(mut self) -> Result<ProgramOutcome> {
         for (thread, written) in (0..).zip(&self.fixed.program.threads) {
             if written.at_begin {
                 self.threads[thread as usize].begin(self.now);
@@ -138,7 +140,7 @@ impl<'a, S: Storage> Engine<'a, S> {
             }
             rounds += 1;
             self.settle()?;
-            if self.threads[self.fixed.waited as usize].status == Status::Absent {
+            if self.threads[self.fixed.awaited_thread as usize].status == ThreadStatus::Absent {
                 return Ok(self.outcome());
             }
             let next = self.storage.wait(self.next_event())?.ok_or_else(|| self.deadlock())?;
@@ -149,7 +151,7 @@ impl<'a, S: Storage> Engine<'a, S> {
                 self.at_once = 0;
             }
             self.now = next.max(self.now);
-            self.happen()?;
+            self.process_events()?;
         }
     }
 
@@ -162,12 +164,12 @@ impl<'a, S: Storage> Engine<'a, S> {
     }
 
     /// Processes the events that are due now: ends of file operations, transfers and pauses, and cores whose threads are done.
-    fn happen(&mut self) -> Result<()> {
+    fn process_events(&mut self) -> Result<()> {
         self.storage.advance(self.now)?;
         self.end_operations()?;
         let mut ended = std::mem::take(&mut self.transferred);
         self.link.advance(self.now, &mut ended);
-        ended.drain(..).for_each(|thread| self.wake(thread, Doing::Network));
+        ended.drain(..).for_each(|thread| self.wake(thread, ThreadActivity::Network));
         self.transferred = ended;
         while let Some(Reverse((at, _, later))) = self.later.peek().copied() {
             if at > self.now {
@@ -175,17 +177,17 @@ impl<'a, S: Storage> Engine<'a, S> {
             }
             self.later.pop();
             match later {
-                Later::Think(thread) => {
+                ScheduledEvent::Think(thread) => {
                     if thread >= self.fixed.own_threads && self.is_stuck() {
                         return Err(self.deadlock());
                     }
-                    self.wake(thread, Doing::Think);
+                    self.wake(thread, ThreadActivity::Think);
                 }
-                Later::Transfer(thread, 0) => self.wake(thread, Doing::Network),
-                Later::Transfer(thread, bytes) => self.link.begin(thread, bytes),
+                ScheduledEvent::Transfer(thread, 0) => self.wake(thread, ThreadActivity::Network),
+                ScheduledEvent::Transfer(thread, bytes) => self.link.begin(thread, bytes),
             }
         }
-        while let Some((core, thread, worked)) = self.cores.done(self.now) {
+        while let Some((core, thread, worked)) = self.cores.finished_core(self.now) {
             self.turn(core, thread, worked)?;
         }
         Ok(())
@@ -195,10 +197,10 @@ impl<'a, S: Storage> Engine<'a, S> {
     fn turn(&mut self, core: usize, number: u32, worked: Nanos) -> Result<()> {
         let now = self.now;
         let thread = &mut self.threads[number as usize];
-        thread.owed = thread.owed - worked;
-        thread.timeline.push(Doing::Running, now);
+        thread.pending_cpu = thread.pending_cpu - worked;
+        thread.timeline.push(ThreadActivity::Running, now);
         if self.cores.is_over(core) {
-            self.threads[number as usize].status = Status::Ready;
+            self.threads[number as usize].status = ThreadStatus::Ready;
             self.cores.leave(core);
             self.cores.make_ready(number);
             return Ok(());
@@ -208,13 +210,13 @@ impl<'a, S: Storage> Engine<'a, S> {
 
     /// Executes instructions of the thread on a core until it has work to do or waits.
     fn go_on(&mut self, core: usize, thread: u32) -> Result<()> {
-        while self.threads[thread as usize].owed == Nanos::ZERO {
+        while self.threads[thread as usize].pending_cpu == Nanos::ZERO {
             if !self.instruct(thread)? {
                 self.cores.leave(core);
                 return Ok(());
             }
         }
-        self.cores.work(core, self.threads[thread as usize].owed, self.now);
+        self.cores.work(core, self.threads[thread as usize].pending_cpu, self.now);
         Ok(())
     }
 
@@ -222,10 +224,10 @@ impl<'a, S: Storage> Engine<'a, S> {
     fn settle(&mut self) -> Result<()> {
         while let Some((core, number, another)) = self.cores.take() {
             let thread = &mut self.threads[number as usize];
-            thread.timeline.push(Doing::Core, self.now);
-            thread.status = Status::Running;
+            thread.timeline.push(ThreadActivity::Core, self.now);
+            thread.status = ThreadStatus::Running;
             if another {
-                thread.owed += self.fixed.switch;
+                thread.pending_cpu += self.fixed.switch;
             }
             self.go_on(core, number)?;
         }
@@ -233,16 +235,16 @@ impl<'a, S: Storage> Engine<'a, S> {
     }
 
     /// Makes a waiting thread ready; `doing` is recorded as what it did until now.
-    fn wake(&mut self, number: u32, doing: Doing) {
+    fn wake(&mut self, number: u32, doing: ThreadActivity) {
         let thread = &mut self.threads[number as usize];
         thread.timeline.push(doing, self.now);
-        thread.status = Status::Ready;
+        thread.status = ThreadStatus::Ready;
         self.cores.make_ready(number);
     }
 
-    fn make(&mut self, at: Nanos, later: Later) {
-        self.made += 1;
-        self.later.push(Reverse((at, self.made, later)));
+    fn make(&mut self, at: Nanos, later: ScheduledEvent) {
+        self.events_created += 1;
+        self.later.push(Reverse((at, self.events_created, later)));
     }
 
     /// Continues the threads whose file operations have ended.
@@ -252,21 +254,24 @@ impl<'a, S: Storage> Engine<'a, S> {
         for operation in &finished.operations {
             let CallerId(number) = operation.caller;
             let thread = &mut self.threads[number as usize];
-            let Status::Storage(_, spec) = thread.status else { continue };
+            let ThreadStatus::Storage(_, spec) = thread.status else { continue };
             let mut at = operation.begun;
-            for wait in Wait::ALL {
-                at += operation.waited[wait];
-                thread.timeline.push(Doing::Storage(wait, spec), at);
+            for wait in WaitReason::ALL {
+                at += operation.waits[wait];
+                thread.timeline.push(ThreadActivity::Storage(wait, spec), at);
             }
             if at != self.now {
-                return Err(Error::new(Kind::Value, "the parts of an operation do not add up to its time")
-                    .hint("report this defect of emmclab with the program and the seed"));
+                return Err(Error::new(
+                    ErrorClass::Value,
+                    "the parts of an operation do not add up to its time",
+                )
+                .hint("report this defect of emmclab with the program and the seed"));
             }
-            thread.owed += Nanos((operation.cpu_ns * self.fixed.factor / 1_000_000) as i64);
+            thread.pending_cpu += Nanos((operation.cpu_ns * self.fixed.factor / 1_000_000) as i64);
             if self.asking == Some(number) {
-                thread.status = Status::Running;
+                thread.status = ThreadStatus::Running;
             } else {
-                thread.status = Status::Ready;
+                thread.status = ThreadStatus::Ready;
                 self.cores.make_ready(number);
             }
         }
@@ -281,7 +286,7 @@ impl<'a, S: Storage> Engine<'a, S> {
             return Ok(());
         }
         Err(Error::new(
-            Kind::Config,
+            ErrorClass::Config,
             format!("the program does not let time pass at {}: {}", self.now, self.all_doing().join(", ")),
         )
         .hint("put `cpu` or `think` into steps that are repeated"))
@@ -290,24 +295,24 @@ impl<'a, S: Storage> Engine<'a, S> {
     /// What each thread is doing, as texts for users.
     fn all_doing(&self) -> Vec<String> {
         let name = |thread: u32| &self.fixed.program.threads[thread as usize].name;
-        let describe = |(number, thread): (u32, &Thread)| {
+        let describe = |(number, thread): (u32, &EngineThread)| {
             let what = match thread.status {
-                Status::Absent => return None,
-                Status::Ready | Status::Running => "runs".to_owned(),
-                Status::Network => "waits for the network".to_owned(),
-                Status::Storage(..) => "waits for the device".to_owned(),
-                Status::Think => "pauses".to_owned(),
-                Status::Signal(signal) => {
+                ThreadStatus::Absent => return None,
+                ThreadStatus::Ready | ThreadStatus::Running => "runs".to_owned(),
+                ThreadStatus::Network => "waits for the network".to_owned(),
+                ThreadStatus::Storage(..) => "waits for the device".to_owned(),
+                ThreadStatus::Think => "pauses".to_owned(),
+                ThreadStatus::Signal(signal) => {
                     format!("waits for signal `{}`", self.fixed.code.signals[signal as usize])
                 }
-                Status::Lock(lock) => {
+                ThreadStatus::Lock(lock) => {
                     let holder = self.locks[lock as usize]
                         .holder()
                         .map(|holder| format!(", which `{}` has", name(holder)));
                     let lock = &self.fixed.code.locks[lock as usize];
                     format!("waits for lock `{lock}`{}", holder.unwrap_or_default())
                 }
-                Status::Join(thread) => format!("waits for the end of `{}`", name(thread)),
+                ThreadStatus::Join(thread) => format!("waits for the end of `{}`", name(thread)),
             };
             Some(format!("thread `{}` {what}", name(number)))
         };
@@ -316,32 +321,38 @@ impl<'a, S: Storage> Engine<'a, S> {
 
     /// Whether all threads of the program wait for each other, though the host still has periodic work.
     fn is_stuck(&self) -> bool {
-        let waits_for_another = |thread: &Thread| {
-            matches!(thread.status, Status::Absent | Status::Signal(_) | Status::Lock(_) | Status::Join(_))
+        let waits_for_another = |thread: &EngineThread| {
+            matches!(
+                thread.status,
+                ThreadStatus::Absent
+                    | ThreadStatus::Signal(_)
+                    | ThreadStatus::Lock(_)
+                    | ThreadStatus::Join(_)
+            )
         };
         self.threads[..self.fixed.own_threads as usize].iter().all(waits_for_another)
     }
 
     fn deadlock(&self) -> Error {
         let all = self.all_doing().join(", ");
-        Error::new(Kind::Config, format!("the program is in a deadlock at {}: {all}", self.now))
+        Error::new(ErrorClass::Config, format!("the program is in a deadlock at {}: {all}", self.now))
             .hint("send the signal that is waited for, or take locks in the same order everywhere")
     }
 
     fn beyond_limit(&self) -> Error {
         let (limit, all) = (self.fixed.limit, self.all_doing().join(", "));
-        Error::new(Kind::Config, format!("the program has not ended after {limit}: {all}"))
+        Error::new(ErrorClass::Config, format!("the program has not ended after {limit}: {all}"))
             .hint("look for a wait that never ends, or raise the limit")
     }
 
-    fn outcome(mut self) -> Outcome {
+    fn outcome(mut self) -> ProgramOutcome {
         let now = self.now;
         self.cores.finish(now);
         for thread in &mut self.threads {
             let doing = thread.doing();
             thread.timeline.push(doing, now);
         }
-        Outcome {
+        ProgramOutcome {
             end: now,
             timelines: self.threads.into_iter().map(|thread| thread.timeline).collect(),
             operations: self.operations,

@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 
 use emmclab_base::Nanos;
-use emmclab_host::{FileClass, FileOp, MountId, Wait};
+use emmclab_host::{FileClass, FileOp, MountId, WaitReason};
 
-use crate::draw::Draws;
-use crate::files::Cursor;
-use crate::timeline::{Doing, Timeline};
+use crate::files::FileCursor;
+use crate::random_draws::ThreadDraws;
+use crate::timeline::{ThreadActivity, ThreadTimeline};
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum ThreadStatus {
     /// Not started, or ended.
     Absent,
     /// Ready for a core.
@@ -20,7 +20,7 @@ pub(super) enum Status {
     Running,
     Network,
     /// Waits for a file operation. The causes of the wait are known only when it ends; until then this is the best guess.
-    Storage(Wait, Option<(FileClass, MountId)>),
+    Storage(WaitReason, Option<(FileClass, MountId)>),
     Signal(u32),
     Lock(u32),
     Join(u32),
@@ -28,17 +28,17 @@ pub(super) enum Status {
 }
 
 /// A thread.
-pub(super) struct Thread {
-    pub status: Status,
-    pub timeline: Timeline,
+pub(super) struct EngineThread {
+    pub status: ThreadStatus,
+    pub timeline: ThreadTimeline,
     /// Work that still has to be done on a core.
-    pub owed: Nanos,
+    pub pending_cpu: Nanos,
     /// The index of the next instruction, and the remaining repetitions of each enclosing loop.
     pub next: usize,
     pub loops: Vec<u64>,
-    pub draws: Draws,
+    pub draws: ThreadDraws,
     /// The current file and position in each set of files.
-    pub cursors: Vec<Cursor>,
+    pub cursors: Vec<FileCursor>,
     /// File operations to execute before the next instruction.
     pub queue: VecDeque<FileOp>,
     /// Threads that wait for the end of this one.
@@ -48,16 +48,16 @@ pub(super) struct Thread {
 /// Number of repetitions of an endless loop.
 pub(super) const FOR_EVER: u64 = u64::MAX;
 
-impl Thread {
-    pub fn new(draws: Draws, sets: usize) -> Self {
+impl EngineThread {
+    pub fn new(draws: ThreadDraws, sets: usize) -> Self {
         Self {
-            status: Status::Absent,
-            timeline: Timeline::default(),
-            owed: Nanos::ZERO,
+            status: ThreadStatus::Absent,
+            timeline: ThreadTimeline::default(),
+            pending_cpu: Nanos::ZERO,
             next: 0,
             loops: Vec::new(),
             draws,
-            cursors: vec![Cursor::default(); sets],
+            cursors: vec![FileCursor::default(); sets],
             queue: VecDeque::new(),
             joiners: Vec::new(),
         }
@@ -65,13 +65,13 @@ impl Thread {
 
     /// Starts at the first instruction.
     pub fn begin(&mut self, now: Nanos) {
-        self.timeline.push(Doing::Absent, now);
+        self.timeline.push(ThreadActivity::Absent, now);
         self.next = 0;
-        self.status = Status::Ready;
+        self.status = ThreadStatus::Ready;
     }
 
     /// Counts down the innermost loop; false if the loop is finished.
-    pub fn again(&mut self) -> bool {
+    pub fn next_iteration(&mut self) -> bool {
         match self.loops.last_mut() {
             Some(&mut FOR_EVER) => true,
             Some(left) if *left > 1 => {
@@ -86,17 +86,17 @@ impl Thread {
     }
 
     /// What the thread is doing at the end of the run, as far as it is known.
-    pub fn doing(&self) -> Doing {
+    pub fn doing(&self) -> ThreadActivity {
         match self.status {
-            Status::Absent => Doing::Absent,
-            Status::Ready => Doing::Core,
-            Status::Running => Doing::Running,
-            Status::Network => Doing::Network,
-            Status::Storage(wait, spec) => Doing::Storage(wait, spec),
-            Status::Think => Doing::Think,
+            ThreadStatus::Absent => ThreadActivity::Absent,
+            ThreadStatus::Ready => ThreadActivity::Core,
+            ThreadStatus::Running => ThreadActivity::Running,
+            ThreadStatus::Network => ThreadActivity::Network,
+            ThreadStatus::Storage(wait, spec) => ThreadActivity::Storage(wait, spec),
+            ThreadStatus::Think => ThreadActivity::Think,
             // The thread that it waits for is unknown.
-            Status::Signal(_) | Status::Lock(_) => Doing::Thread(u32::MAX),
-            Status::Join(thread) => Doing::Thread(thread),
+            ThreadStatus::Signal(_) | ThreadStatus::Lock(_) => ThreadActivity::Thread(u32::MAX),
+            ThreadStatus::Join(thread) => ThreadActivity::Thread(thread),
         }
     }
 }

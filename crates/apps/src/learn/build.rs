@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use emmclab_host::FileClass;
-use emmclab_layers::Size;
+use emmclab_layers::ByteSize;
 
 use super::LearnOptions;
-use super::files::{Before, File};
-use super::items::{Item, Operation, Thread};
-use super::recording::Recording;
-use crate::draw::Amount;
-use crate::program::{Access, FileSet, Pick, Picked, Place, Step};
+use super::files::{PriorExistence, RecordedFile};
+use super::recording::CallRecording;
+use super::thread_items::{RecordedFileOp, RecordedThread, ThreadItem};
+use crate::program::{AccessPattern, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep};
+use crate::random_draws::Amount;
 
 /// Maximum work between two accesses of one file that may be moved before both, in ns.
 const SMALL_NS: i64 = 50_000;
@@ -21,15 +21,15 @@ const MOST_STEPS: usize = 1 << 20;
 /// The program of a recording, as TOML. `source` is written to its header; `waited` is the name of the thread that the user waits for.
 ///
 /// # Errors
-/// [`Kind::Value`] if it has too many steps.
+/// [`ErrorClass::Value`] if it has too many steps.
 pub(super) fn program(
-    recording: &Recording,
+    recording: &CallRecording,
     options: &LearnOptions,
     about: &str,
     source: &str,
     waited: &str,
 ) -> Result<String> {
-    let names = Names::of(recording, options);
+    let names = LearnedNames::of(recording, options);
     let mut out = String::new();
     for (key, value) in
         [("name", options.name.as_str()), ("about", about), ("source", source), ("user_waits_for", waited)]
@@ -42,7 +42,7 @@ pub(super) fn program(
             class: class_of(&file.path),
             partition: names.partitions[number].clone(),
             count: 1,
-            size: (file.before == Before::There).then_some(Amount::Fixed(Size(file.first_size))),
+            size: (file.before == PriorExistence::There).then_some(Amount::Fixed(ByteSize(file.first_size))),
             working_set: None,
         };
         out.push_str("\n[[file]]\n");
@@ -54,7 +54,7 @@ pub(super) fn program(
         steps += written.len();
         if steps > MOST_STEPS {
             return Err(Error::new(
-                Kind::Value,
+                ErrorClass::Value,
                 format!("the program would have more than {MOST_STEPS} steps"),
             )
             .hint("learn from a part of the recording"));
@@ -75,9 +75,9 @@ pub(super) fn program(
 }
 
 /// Groups of files that must be on the same partition; each file refers to the first one of its group (union-find).
-struct Together(Vec<usize>);
+struct PartitionGroups(Vec<usize>);
 
-impl Together {
+impl PartitionGroups {
     fn of(files: usize) -> Self {
         Self((0..files).collect())
     }
@@ -96,11 +96,11 @@ impl Together {
 }
 
 fn unwritable(error: impl std::fmt::Display) -> Error {
-    Error::new(Kind::Value, format!("the program cannot be written: {error}"))
+    Error::new(ErrorClass::Value, format!("the program cannot be written: {error}"))
 }
 
 /// Names for the program. A file is named by its path; if several files had the same path, the later ones get a number.
-struct Names {
+struct LearnedNames {
     files: Vec<String>,
     /// Whether a thread uses the file: many files are only looked up.
     used: Vec<bool>,
@@ -108,8 +108,8 @@ struct Names {
     partitions: Vec<String>,
 }
 
-impl Names {
-    fn of(recording: &Recording, options: &LearnOptions) -> Self {
+impl LearnedNames {
+    fn of(recording: &CallRecording, options: &LearnOptions) -> Self {
         let mut seen = rustc_hash::FxHashMap::<&str, u32>::default();
         let files = recording.files.all.iter().map(|file| {
             let count = seen.entry(&file.path).or_default();
@@ -118,11 +118,11 @@ impl Names {
         });
         let files = files.collect();
         let mut used = vec![false; recording.files.all.len()];
-        let mut together = Together::of(used.len());
+        let mut together = PartitionGroups::of(used.len());
         for item in recording.threads.iter().flat_map(|thread| &thread.items) {
-            if let Item::File(file, operation) = item {
+            if let ThreadItem::File(file, operation) = item {
                 used[*file] = true;
-                if let Operation::Rename { to } = operation {
+                if let RecordedFileOp::Rename { to } = operation {
                     used[*to] = true;
                     together.join(*file, *to);
                 }
@@ -136,37 +136,37 @@ impl Names {
     }
 
     /// The steps of a thread; consecutive accesses of the same size become one step.
-    fn steps(&self, thread: &Thread, recording: &Recording) -> Vec<Step> {
-        let mut steps: Vec<Step> = Vec::new();
-        let since = thread.begun - recording.first.unwrap_or(thread.begun);
+    fn steps(&self, thread: &RecordedThread, recording: &CallRecording) -> Vec<ProgramStep> {
+        let mut steps: Vec<ProgramStep> = Vec::new();
+        let since = thread.started_ns - recording.first.unwrap_or(thread.started_ns);
         if !thread.started && since > 0 {
             // The thread existed before the recording, and did nothing until its first call.
-            steps.push(Step::Think { ms: ms(since) });
+            steps.push(ProgramStep::Think { ms: ms(since) });
         }
         for item in &thread.items {
             match item {
-                Item::Cpu(ns) => match steps.last_mut() {
-                    Some(Step::Cpu { ms: Amount::Fixed(known) }) => {
+                ThreadItem::Cpu(ns) => match steps.last_mut() {
+                    Some(ProgramStep::Cpu { ms: Amount::Fixed(known) }) => {
                         *known = rounded(*known + *ns as f64 / 1e6);
                     }
                     _ if *ns >= 1_000 => {
-                        steps.push(Step::Cpu { ms: ms(*ns) });
+                        steps.push(ProgramStep::Cpu { ms: ms(*ns) });
                     }
                     _ => {}
                 },
-                Item::Pause(ns) => steps.push(Step::Think { ms: ms(*ns) }),
-                Item::Network { bytes, round_trips } => steps.push(Step::Network {
-                    size: Amount::Fixed(Size(*bytes)),
+                ThreadItem::Pause(ns) => steps.push(ProgramStep::Think { ms: ms(*ns) }),
+                ThreadItem::Network { bytes, round_trips } => steps.push(ProgramStep::Network {
+                    size: Amount::Fixed(ByteSize(*bytes)),
                     round_trips: Amount::Fixed(*round_trips),
                 }),
-                Item::Sync => steps.push(Step::Sync {}),
-                Item::Mark => {}
-                Item::Start(other) => {
-                    steps.push(Step::Start { thread: recording.threads[*other].name() });
+                ThreadItem::Sync => steps.push(ProgramStep::Sync {}),
+                ThreadItem::Mark => {}
+                ThreadItem::Start(other) => {
+                    steps.push(ProgramStep::Start { thread: recording.threads[*other].name() });
                 }
-                Item::Signal(number) => steps.push(Step::Signal { name: signal(*number) }),
-                Item::Wait(number) => steps.push(Step::Wait { name: signal(*number) }),
-                Item::File(file, operation) => {
+                ThreadItem::Signal(number) => steps.push(ProgramStep::Signal { name: signal(*number) }),
+                ThreadItem::Wait(number) => steps.push(ProgramStep::Wait { name: signal(*number) }),
+                ThreadItem::File(file, operation) => {
                     if let Some(step) = self.step(*file, *operation, &recording.files.all[*file]) {
                         merge(&mut steps, step);
                     }
@@ -176,40 +176,49 @@ impl Names {
         steps
     }
 
-    fn step(&self, file: usize, operation: Operation, known: &File) -> Option<Step> {
+    fn step(&self, file: usize, operation: RecordedFileOp, known: &RecordedFile) -> Option<ProgramStep> {
         let name = &self.files[file];
-        let access = |bytes: u64, place: Option<Place>| Access {
+        let access = |bytes: u64, place: Option<AccessPattern>| FileAccess {
             file: name.clone(),
-            size: Amount::Fixed(Size(bytes)),
+            size: Amount::Fixed(ByteSize(bytes)),
             count: Amount::Fixed(1),
             place,
-            pick: Pick::Same,
+            pick: FilePickOrder::Same,
         };
-        let picked = || Picked { file: name.clone(), pick: Pick::Same };
-        let random = |sequential: bool| Some(if sequential { Place::Sequential } else { Place::Random });
+        let picked = || FileSelection { file: name.clone(), pick: FilePickOrder::Same };
+        let random = |sequential: bool| {
+            Some(if sequential { AccessPattern::Sequential } else { AccessPattern::Random })
+        };
         Some(match operation {
-            Operation::Read { bytes, sequential } => Step::Read(access(bytes, random(sequential))),
-            Operation::Write { bytes } => Step::Write(access(bytes, None)),
-            Operation::Overwrite { bytes } => Step::Overwrite(access(bytes, Some(Place::Random))),
-            Operation::Append { bytes } => Step::Append(access(bytes, None)),
-            Operation::OpenOrCreate if known.before == Before::There => return None,
-            Operation::OpenOrCreate => Step::Create { file: name.clone() },
-            Operation::Delete => Step::Delete(picked()),
-            Operation::Rename { to } => Step::Rename { file: name.clone(), to: self.files[to].clone() },
-            Operation::Truncate { bytes } => {
-                Step::Truncate { file: name.clone(), size: Amount::Fixed(Size(bytes)), pick: Pick::Same }
+            RecordedFileOp::Read { bytes, sequential } => {
+                ProgramStep::Read(access(bytes, random(sequential)))
             }
-            Operation::Fsync { data_only: false } => Step::Fsync(picked()),
-            Operation::Fsync { data_only: true } => Step::Fdatasync(picked()),
+            RecordedFileOp::Write { bytes } => ProgramStep::Write(access(bytes, None)),
+            RecordedFileOp::Overwrite { bytes } => {
+                ProgramStep::Overwrite(access(bytes, Some(AccessPattern::Random)))
+            }
+            RecordedFileOp::Append { bytes } => ProgramStep::Append(access(bytes, None)),
+            RecordedFileOp::OpenOrCreate if known.before == PriorExistence::There => return None,
+            RecordedFileOp::OpenOrCreate => ProgramStep::Create { file: name.clone() },
+            RecordedFileOp::Delete => ProgramStep::Delete(picked()),
+            RecordedFileOp::Rename { to } => {
+                ProgramStep::Rename { file: name.clone(), to: self.files[to].clone() }
+            }
+            RecordedFileOp::Truncate { bytes } => ProgramStep::Truncate {
+                file: name.clone(),
+                size: Amount::Fixed(ByteSize(bytes)),
+                pick: FilePickOrder::Same,
+            },
+            RecordedFileOp::Fsync { data_only: false } => ProgramStep::Fsync(picked()),
+            RecordedFileOp::Fsync { data_only: true } => ProgramStep::Fdatasync(picked()),
         })
     }
 }
 
 /// Appends a step. If the last step is the same kind of access, they are combined; a small amount of work between them is moved before
 /// both.
-fn merge(steps: &mut Vec<Step>, step: Step) {
-    let small =
-        |step: &Step| matches!(step, Step::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
+fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
+    let small = |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
     let behind = usize::from(steps.last().is_some_and(small));
     let at = steps.len().checked_sub(1 + behind);
     let alike = at.is_some_and(|at| alike(&steps[at], &step));
@@ -225,7 +234,10 @@ fn merge(steps: &mut Vec<Step>, step: Step) {
     if behind == 1 {
         let work = steps.pop();
         match (at.checked_sub(1).map(|before| &mut steps[before]), work) {
-            (Some(Step::Cpu { ms: Amount::Fixed(known) }), Some(Step::Cpu { ms: Amount::Fixed(more) })) => {
+            (
+                Some(ProgramStep::Cpu { ms: Amount::Fixed(known) }),
+                Some(ProgramStep::Cpu { ms: Amount::Fixed(more) }),
+            ) => {
                 *known = rounded(*known + more);
             }
             (_, Some(work)) => steps.insert(at, work),
@@ -234,17 +246,18 @@ fn merge(steps: &mut Vec<Step>, step: Step) {
     }
 }
 
-fn access_of(step: &mut Step) -> Option<&mut Access> {
+fn access_of(step: &mut ProgramStep) -> Option<&mut FileAccess> {
     match step {
-        Step::Read(access) | Step::Write(access) | Step::Overwrite(access) | Step::Append(access) => {
-            Some(access)
-        }
+        ProgramStep::Read(access)
+        | ProgramStep::Write(access)
+        | ProgramStep::Overwrite(access)
+        | ProgramStep::Append(access) => Some(access),
         _ => None,
     }
 }
 
 /// Whether two accesses are equal except for their counts.
-fn alike(first: &Step, second: &Step) -> bool {
+fn alike(first: &ProgramStep, second: &ProgramStep) -> bool {
     let (mut first, mut second) = (first.clone(), second.clone());
     for step in [&mut first, &mut second] {
         let Some(access) = access_of(step) else { return false };
@@ -258,9 +271,11 @@ fn signal(number: u32) -> String {
 }
 
 /// Converts a step recorded on a machine with this CPU factor to CPU factor 1.
-fn on_factor_one(step: Step, cpu_factor: f64) -> Step {
+fn on_factor_one(step: ProgramStep, cpu_factor: f64) -> ProgramStep {
     match step {
-        Step::Cpu { ms: Amount::Fixed(ms) } => Step::Cpu { ms: Amount::Fixed(rounded(ms / cpu_factor)) },
+        ProgramStep::Cpu { ms: Amount::Fixed(ms) } => {
+            ProgramStep::Cpu { ms: Amount::Fixed(rounded(ms / cpu_factor)) }
+        }
         other => other,
     }
 }

@@ -2,14 +2,14 @@
 
 /// An argument as text; strings without their quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Argument {
+pub(super) enum CallArgument {
     /// A string, with its escapes resolved.
     Text(Vec<u8>),
     /// Anything else.
     Word(String),
 }
 
-impl Argument {
+impl CallArgument {
     /// The word; `None` for a string.
     pub fn word(&self) -> Option<&str> {
         match self {
@@ -29,33 +29,33 @@ impl Argument {
     }
 
     /// What strace's `-y` shows after a descriptor: `/data/a` in `3</data/a>`, `pipe:[5]` in `3<pipe:[5]>`.
-    pub fn shown(&self) -> Option<&str> {
-        shown_of(self.word()?)
+    pub fn annotation(&self) -> Option<&str> {
+        annotation_of(self.word()?)
     }
 
     /// The path that strace's `-y` shows after a descriptor.
     pub fn path(&self) -> Option<&str> {
-        self.shown().filter(|path| path.starts_with('/'))
+        self.annotation().filter(|path| path.starts_with('/'))
     }
 }
 
 /// The text between `<` and `>`; for an unlinked file, `(deleted)` follows it.
-pub(super) fn shown_of(word: &str) -> Option<&str> {
+pub(super) fn annotation_of(word: &str) -> Option<&str> {
     let (_, rest) = word.split_once('<')?;
     rest.strip_suffix("(deleted)").unwrap_or(rest).strip_suffix('>')
 }
 
 /// A system call that has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Call {
+pub(super) struct SystemCall {
     /// The thread id.
     pub thread: u32,
     /// Begin and end, in ns since the epoch of the recording.
-    pub begun: i64,
-    pub ended: i64,
+    pub started_ns: i64,
+    pub ended_ns: i64,
     /// The name, without `sys_`.
     pub name: String,
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<CallArgument>,
     /// The return value; negative if the call failed.
     pub result: i64,
     /// Whether the end was recorded. Otherwise `ended` is the begin, and the call lasted at most until the thread's next call.
@@ -64,7 +64,7 @@ pub(super) struct Call {
     pub opened: Option<String>,
 }
 
-impl Call {
+impl SystemCall {
     /// The integer value of an argument.
     pub fn number(&self, at: usize) -> Option<i64> {
         self.arguments.get(at)?.number()
@@ -73,14 +73,14 @@ impl Call {
     /// The string value of an argument.
     pub fn text(&self, at: usize) -> Option<String> {
         match self.arguments.get(at)? {
-            Argument::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
-            Argument::Word(_) => None,
+            CallArgument::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            CallArgument::Word(_) => None,
         }
     }
 
     /// Whether an argument contains a flag with this name.
     pub fn has_flag(&self, at: usize, flag: &str) -> bool {
-        let words = self.arguments.get(at).and_then(Argument::word).unwrap_or_default();
+        let words = self.arguments.get(at).and_then(CallArgument::word).unwrap_or_default();
         words.split(['|', ' ', '{', '}', ',', '=']).any(|word| word == flag)
     }
 }

@@ -9,7 +9,7 @@ const EPOCH: i64 = 100_000_000 * SECOND;
 
 /// The time of a line, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stamp {
+pub(super) enum CallTimestamp {
     /// Since the epoch or since the line before.
     Seconds(i64),
     /// Since midnight.
@@ -18,7 +18,7 @@ pub(super) enum Stamp {
 
 /// Converts the times of lines into times of one clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct CallClock {
     /// Whether times are relative to the previous line.
     is_relative: bool,
     /// The last time.
@@ -27,12 +27,12 @@ pub(super) struct Clock {
     midnights: i64,
 }
 
-impl Clock {
+impl CallClock {
     /// Detects from the first lines whether times are relative: the first one is 0, or one is smaller than its predecessor.
     pub fn of(head: &str) -> Self {
         let stamps = head.lines().filter_map(|line| match stamp_of(super::strace::behind_thread(line))?.0 {
-            Stamp::Seconds(ns) => Some(ns),
-            Stamp::OfDay(_) => None,
+            CallTimestamp::Seconds(ns) => Some(ns),
+            CallTimestamp::OfDay(_) => None,
         });
         let (mut first, mut last, mut goes_back) = (None, 0, false);
         for ns in stamps {
@@ -46,11 +46,11 @@ impl Clock {
     }
 
     /// The time of a line, in ns.
-    pub fn at(&mut self, stamp: Stamp) -> i64 {
+    pub fn at(&mut self, stamp: CallTimestamp) -> i64 {
         let at = match stamp {
-            Stamp::Seconds(ns) if self.is_relative => self.last.saturating_add(ns),
-            Stamp::Seconds(ns) => ns,
-            Stamp::OfDay(ns) => {
+            CallTimestamp::Seconds(ns) if self.is_relative => self.last.saturating_add(ns),
+            CallTimestamp::Seconds(ns) => ns,
+            CallTimestamp::OfDay(ns) => {
                 // A step back by half a day or more means that midnight has passed.
                 if ns + self.midnights + DAY / 2 < self.last {
                     self.midnights += DAY;
@@ -64,10 +64,13 @@ impl Clock {
 }
 
 /// The time at the beginning of a text, and the rest of the text. `-r` beside another form puts `(+ 0.000012)` after that.
-pub(super) fn stamp_of(text: &str) -> Option<(Stamp, &str)> {
+pub(super) fn stamp_of(text: &str) -> Option<(CallTimestamp, &str)> {
     let (word, rest) = text.split_once(' ')?;
-    let stamp =
-        if word.contains(':') { Stamp::OfDay(of_day(word)?) } else { Stamp::Seconds(since_epoch(word)?) };
+    let stamp = if word.contains(':') {
+        CallTimestamp::OfDay(of_day(word)?)
+    } else {
+        CallTimestamp::Seconds(since_epoch(word)?)
+    };
     let rest = rest.trim_start();
     let rest = match rest.strip_prefix("(+") {
         Some(between) => between.split_once(')')?.1.trim_start(),
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_day_goes_on_at_midnight_and_small_steps_back_are_none() {
-        let mut clock = Clock::default();
+        let mut clock = CallClock::default();
         let mut at = |word| clock.at(stamp_of(&format!("{word} x")).unwrap().0);
         let first = at("23:59:59.5");
         assert_eq!(at("00:00:00.5") - first, SECOND);

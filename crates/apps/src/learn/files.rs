@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 /// Whether a file existed before the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum PriorExistence {
     Unknown,
     There,
     Absent,
@@ -15,9 +15,9 @@ pub(super) enum Before {
 
 /// A file with one path.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct RecordedFile {
     pub path: String,
-    pub before: Before,
+    pub before: PriorExistence,
     /// Its size before the recording, as far as known from reads and status calls.
     pub first_size: u64,
     pub size: u64,
@@ -30,39 +30,39 @@ pub(super) struct File {
     /// Whether it was unlinked while it was open.
     pub unlinked: bool,
     /// The last item that created, deleted or renamed it.
-    pub last_change: Option<Place>,
+    pub last_change: Option<ItemIndex>,
     /// The items that used it since then, one per thread.
-    pub uses: Vec<Place>,
+    pub uses: Vec<ItemIndex>,
 }
 
 /// An item of a thread, identified by the two indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ItemIndex {
     pub thread: usize,
     pub item: usize,
 }
 
 /// An open file description, which several descriptors may share.
 #[derive(Debug)]
-pub(super) struct Description {
+pub(super) struct OpenFileDescription {
     pub file: Cell<usize>,
     pub position: Cell<u64>,
     pub append: bool,
     /// Whether each write is durable with metadata (`O_SYNC`), only with its data (`O_DSYNC`), or not at all (`None`).
-    pub durable: Option<Durable>,
+    pub durable: Option<SyncWriteScope>,
 }
 
 /// What a synchronous write makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Durable {
+pub(super) enum SyncWriteScope {
     Data,
     All,
 }
 
 /// What a descriptor refers to.
 #[derive(Clone, Debug)]
-pub(super) enum Open {
-    File(Rc<Description>),
+pub(super) enum DescriptorTarget {
+    File(Rc<OpenFileDescription>),
     Folder(String),
     Socket,
     /// A pipe, an event or a local socket, with its number.
@@ -73,21 +73,21 @@ pub(super) enum Open {
 
 /// All files by number, and by their present path.
 #[derive(Debug, Default)]
-pub(super) struct Files {
-    pub all: Vec<File>,
+pub(super) struct RecordedFiles {
+    pub all: Vec<RecordedFile>,
     by_path: FxHashMap<String, usize>,
 }
 
-impl Files {
+impl RecordedFiles {
     /// The number of the file with this path; it is added if it is new.
     pub fn of(&mut self, path: &str) -> usize {
         if let Some(number) = self.by_path.get(path) {
             return *number;
         }
         let number = self.all.len();
-        self.all.push(File {
+        self.all.push(RecordedFile {
             path: path.to_owned(),
-            before: Before::Unknown,
+            before: PriorExistence::Unknown,
             first_size: 0,
             size: 0,
             changed: false,
@@ -104,20 +104,21 @@ impl Files {
     /// Records that the file has at least this size, as a status call, a seek or a read has shown.
     pub fn has(&mut self, number: usize, size: u64) {
         let file = &mut self.all[number];
-        if size > 0 && file.before == Before::Unknown && !file.changed {
-            file.before = Before::There;
+        if size > 0 && file.before == PriorExistence::Unknown && !file.changed {
+            file.before = PriorExistence::There;
         }
-        if file.before == Before::There && !file.changed {
+        if file.before == PriorExistence::There && !file.changed {
             file.first_size = file.first_size.max(size);
         }
         file.size = file.size.max(size);
     }
 
     /// Decides whether the file existed before the recording, because it is now used: it did, unless a thread created it.
-    pub fn settle(&mut self, number: usize) {
+    pub fn decide_existence(&mut self, number: usize) {
         let file = &mut self.all[number];
-        if file.before == Before::Unknown {
-            file.before = if file.last_change.is_some() { Before::Absent } else { Before::There };
+        if file.before == PriorExistence::Unknown {
+            file.before =
+                if file.last_change.is_some() { PriorExistence::Absent } else { PriorExistence::There };
         }
     }
 
@@ -136,7 +137,7 @@ impl Files {
     pub fn unlinked(&mut self, path: &str) -> (usize, bool) {
         let number = self.of(path);
         self.by_path.remove(path);
-        self.settle(number);
+        self.decide_existence(number);
         let file = &mut self.all[number];
         if file.links > 0 {
             file.links -= 1;
@@ -153,12 +154,12 @@ impl Files {
         if self.all[old].opens == 0 {
             return None;
         }
-        self.settle(old);
+        self.decide_existence(old);
         let new = self.of(&format!("{path} (replaced)"));
         self.by_path.remove(&self.all[new].path);
         let (size, opens) = (self.all[old].size, std::mem::take(&mut self.all[old].opens));
         let file = &mut self.all[new];
-        (file.before, file.size, file.changed) = (Before::Absent, size, true);
+        (file.before, file.size, file.changed) = (PriorExistence::Absent, size, true);
         (file.opens, file.unlinked) = (opens, true);
         Some((old, new))
     }
@@ -166,7 +167,7 @@ impl Files {
     /// Adds a second path to a file.
     pub fn linked(&mut self, old: &str, new: &str) {
         let number = self.of(old);
-        self.settle(number);
+        self.decide_existence(number);
         self.all[number].links += 1;
         self.by_path.insert(new.to_owned(), number);
     }
@@ -189,9 +190,9 @@ impl Files {
     /// Renames a file so that it replaces the file of another path; returns both numbers.
     pub fn renamed(&mut self, from: &str, to: &str) -> (usize, usize) {
         let (old, new) = (self.of(from), self.of(to));
-        self.settle(old);
-        if self.all[new].before == Before::Unknown {
-            self.all[new].before = Before::Absent;
+        self.decide_existence(old);
+        if self.all[new].before == PriorExistence::Unknown {
+            self.all[new].before = PriorExistence::Absent;
         }
         self.by_path.remove(from);
         let (size, opens) = (self.all[old].size, std::mem::take(&mut self.all[old].opens));

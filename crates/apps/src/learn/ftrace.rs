@@ -3,14 +3,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::call::{Argument, Call};
+use super::call::{CallArgument, SystemCall};
 use super::clock::seconds;
 
 /// The kinds of lines.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum FtraceCallLine {
     /// A call that has returned.
-    Call(Call),
+    Call(SystemCall),
     /// The begin of a call, a comment, or another event.
     Other,
     /// Not a line of ftrace.
@@ -19,48 +19,49 @@ pub(super) enum Line {
 
 /// Parses lines in order.
 #[derive(Debug, Default)]
-pub(super) struct Ftrace {
-    begun: FxHashMap<u32, Call>,
+pub(super) struct FtraceCallParser {
+    calls_in_progress: FxHashMap<u32, SystemCall>,
 }
 
-impl Ftrace {
+impl FtraceCallParser {
     /// Parses a line.
-    pub fn line(&mut self, text: &str) -> Line {
+    pub fn line(&mut self, text: &str) -> FtraceCallLine {
         if text.starts_with('#') || text.starts_with("cpus=") || text.trim().is_empty() {
-            return Line::Other;
+            return FtraceCallLine::Other;
         }
-        let Some((thread, at, event)) = parts(text) else { return Line::Unreadable };
+        let Some((thread, at, event)) = parts(text) else { return FtraceCallLine::Unreadable };
         if let Some((name, result)) = event.split_once(" -> ") {
-            let Some(name) = call_name(name) else { return Line::Other };
-            let Some(mut call) = self.begun.remove(&thread).filter(|call| call.name == name) else {
-                return Line::Other;
+            let Some(name) = call_name(name) else { return FtraceCallLine::Other };
+            let Some(mut call) = self.calls_in_progress.remove(&thread).filter(|call| call.name == name)
+            else {
+                return FtraceCallLine::Other;
             };
-            let Some(result) = Argument::Word(result.trim().to_owned()).number() else {
-                return Line::Unreadable;
+            let Some(result) = CallArgument::Word(result.trim().to_owned()).number() else {
+                return FtraceCallLine::Unreadable;
             };
-            (call.ended, call.result) = (at.max(call.begun), result);
-            return Line::Call(call);
+            (call.ended_ns, call.result) = (at.max(call.started_ns), result);
+            return FtraceCallLine::Call(call);
         }
-        let Some((name, arguments)) = event.split_once('(') else { return Line::Other };
-        let Some(name) = call_name(name) else { return Line::Other };
+        let Some((name, arguments)) = event.split_once('(') else { return FtraceCallLine::Other };
+        let Some(name) = call_name(name) else { return FtraceCallLine::Other };
         let arguments = arguments.trim_end().strip_suffix(')').unwrap_or(arguments);
         let words = arguments.split(',').map(|word| word.rsplit(": ").next().unwrap_or(word).trim());
         let arguments = words.filter(|word| !word.is_empty()).map(|word| {
             // Addresses and sizes are hexadecimal without a prefix.
-            Argument::Word(format!("0x{}", word.trim_start_matches("0x")))
+            CallArgument::Word(format!("0x{}", word.trim_start_matches("0x")))
         });
-        let call = Call {
+        let call = SystemCall {
             thread,
-            begun: at,
-            ended: at,
+            started_ns: at,
+            ended_ns: at,
             name: name.to_owned(),
             arguments: arguments.collect(),
             result: 0,
             timed: true,
             opened: None,
         };
-        self.begun.insert(thread, call);
-        Line::Other
+        self.calls_in_progress.insert(thread, call);
+        FtraceCallLine::Other
     }
 }
 
@@ -87,33 +88,34 @@ mod tests {
 
     #[test]
     fn a_call_is_two_lines_with_hexadecimal_arguments() {
-        let mut reader = Ftrace::default();
+        let mut reader = FtraceCallParser::default();
         let lines = [
             "# tracer: nop",
             "    my app-x-3021    [001] ..... 812.000100: sys_pwrite64(fd: 5, buf: 7f00aa, count: 1000, pos: 2000)",
             "    my app-x-3021    [001] ..... 812.000200: sched_switch: prev_comm=x",
         ];
-        assert!(lines.iter().all(|line| reader.line(line) == Line::Other));
-        let Line::Call(call) = reader.line("my app-x-3021 [001] ..... 812.000350: sys_pwrite64 -> 0x1000")
+        assert!(lines.iter().all(|line| reader.line(line) == FtraceCallLine::Other));
+        let FtraceCallLine::Call(call) =
+            reader.line("my app-x-3021 [001] ..... 812.000350: sys_pwrite64 -> 0x1000")
         else {
             panic!("no call")
         };
         assert_eq!((call.thread, call.name.as_str(), call.result), (3021, "pwrite64", 4096));
         assert_eq!((call.number(0), call.number(2), call.number(3)), (Some(5), Some(4096), Some(8192)));
-        assert_eq!(call.ended - call.begun, 250_000);
+        assert_eq!(call.ended_ns - call.started_ns, 250_000);
     }
 
     #[test]
     fn an_end_without_its_begin_is_left_out() {
-        let mut reader = Ftrace::default();
-        assert_eq!(reader.line("a-1 [000] .... 1.000001: sys_read -> 0x10"), Line::Other);
+        let mut reader = FtraceCallParser::default();
+        assert_eq!(reader.line("a-1 [000] .... 1.000001: sys_read -> 0x10"), FtraceCallLine::Other);
         for text in [
             "nonsense",
             "a-1 [000",
             "a-1 [000] .... x: sys_read -> 0x10",
             "a-b [000] .... 1.0: sys_read(fd: 1)",
         ] {
-            assert_eq!(reader.line(text), Line::Unreadable, "{text}");
+            assert_eq!(reader.line(text), FtraceCallLine::Unreadable, "{text}");
         }
     }
 }

@@ -6,30 +6,30 @@
 
 mod build;
 mod call;
+mod call_waits;
 mod clock;
 mod files;
 mod ftrace;
-mod items;
+mod recorded_calls;
 mod recording;
-mod selection;
 mod strace;
-mod user;
-mod waits;
+mod thread_items;
+mod user_thread;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::BufRead;
 
-use emmclab_base::{Error, Kind, Result, interrupt};
+use emmclab_base::{Error, ErrorClass, Result, interrupt};
 use serde::Serialize;
 
-use crate::program::Program;
-use ftrace::Ftrace;
-use recording::Recording;
-use strace::Strace;
+use crate::program::AppProgram;
+use ftrace::FtraceCallParser;
+use recording::CallRecording;
+use strace::StraceParser;
 
-pub use recording::Known;
-pub use user::UserTime;
+pub use recording::CallTimes;
+pub use user_thread::UserThreadTime;
 
 /// Maximum length of a line; strace shortens strings.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -74,7 +74,7 @@ impl LearnOptions {
 
 /// A learned program, with statistics of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Learned {
+pub struct LearnedProgram {
     /// The program, as TOML.
     pub program: String,
     /// The format of the recording: `strace` or `ftrace`.
@@ -94,25 +94,26 @@ pub struct Learned {
     /// Numbers of calls that the program omits, and of lines that are not calls, by their kind.
     pub dropped: BTreeMap<String, u64>,
     /// Times by cause, and what the recording cannot show.
-    pub known: Known,
+    pub known: CallTimes,
     /// How the thread that the user waits for spent its time.
-    pub user: UserTime,
+    pub user: UserThreadTime,
 }
 
 /// Learns a program from a recording.
 ///
 /// # Errors
-/// [`Kind::Syntax`] with the line if the first lines are not a recording. [`Kind::Value`] if there are no calls or too many, if there are
-/// syncs and no writes, or if a device cannot change most of the user's time. [`Kind::Config`] for an unknown thread or an impossible CPU factor.
-pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned> {
+/// [`ErrorClass::Syntax`] with the line if the first lines are not a recording. [`ErrorClass::Value`] if there are no calls or too many, if there are
+/// syncs and no writes, or if a device cannot change most of the user's time. [`ErrorClass::Config`] for an unknown thread or an impossible CPU factor.
+pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<LearnedProgram> {
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
-        return Err(Error::new(Kind::Config, "is not a CPU factor")
+        return Err(Error::new(ErrorClass::Config, "is not a CPU factor")
             .of_field("cpu_factor", 0, options.cpu_factor.to_string().as_bytes())
             .hint("give a number above 0 and up to 1000, for example 0.25 for a core four times as fast as one of 1 GHz of 2010"));
     }
-    let head = reader.fill_buf().map_err(|error| Error::new(Kind::Io, error.to_string()))?;
-    let (mut strace, mut ftrace) = (Strace::new(&String::from_utf8_lossy(head)), Ftrace::default());
-    let mut recording = Recording::default();
+    let head = reader.fill_buf().map_err(|error| Error::new(ErrorClass::Io, error.to_string()))?;
+    let (mut strace, mut ftrace) =
+        (StraceParser::new(&String::from_utf8_lossy(head)), FtraceCallParser::default());
+    let mut recording = CallRecording::default();
     let (mut lines, mut unreadable, mut format, mut problem) =
         (0_u64, 0_u64, None, "the line is not a system call");
     let mut bytes = Vec::new();
@@ -123,7 +124,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
         bytes.clear();
         let read = std::io::Read::take(&mut reader, LONGEST_LINE)
             .read_until(b'\n', &mut bytes)
-            .map_err(|error| Error::new(Kind::Io, error.to_string()))?;
+            .map_err(|error| Error::new(ErrorClass::Io, error.to_string()))?;
         if read == 0 {
             break;
         }
@@ -136,43 +137,43 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
         let mut understood = false;
         if format != Some("ftrace") {
             match strace.line(text) {
-                strace::Line::Call(call) => {
+                strace::StraceLine::Call(call) => {
                     (format, understood) = (Some("strace"), true);
                     recording.call(&call);
                 }
-                strace::Line::Exit(thread, at) => {
+                strace::StraceLine::Exit(thread, at) => {
                     (format, understood) = (Some("strace"), true);
                     recording.exit(thread, at);
                 }
-                strace::Line::Began(call) => {
+                strace::StraceLine::Began(call) => {
                     understood = true;
                     recording.began(&call);
                 }
-                strace::Line::CutOff(call) => {
+                strace::StraceLine::CutOff(call) => {
                     understood = true;
                     recording.cut_off(&call);
                     recording.drops(strace::NO_RESULT);
                 }
-                strace::Line::Stop(thread, at, stopped) => {
+                strace::StraceLine::Stop(thread, at, stopped) => {
                     understood = true;
                     recording.stops(thread, at, stopped);
                     recording.drops(strace::SIGNALS);
                 }
-                strace::Line::Other(kind) => {
+                strace::StraceLine::Other(kind) => {
                     understood = true;
                     recording.drops(kind);
                 }
-                strace::Line::Unreadable(said) => problem = said,
+                strace::StraceLine::Unreadable(said) => problem = said,
             }
         }
         if !understood && format != Some("strace") {
             match ftrace.line(text) {
-                ftrace::Line::Call(call) => {
+                ftrace::FtraceCallLine::Call(call) => {
                     (format, understood) = (Some("ftrace"), true);
                     recording.call(&call);
                 }
-                ftrace::Line::Other => understood = true,
-                ftrace::Line::Unreadable => {}
+                ftrace::FtraceCallLine::Other => understood = true,
+                ftrace::FtraceCallLine::Unreadable => {}
             }
         }
         unreadable += u64::from(!understood);
@@ -180,33 +181,35 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
             break;
         }
     }
-    let Some(format) = format.filter(|_| recording.known.calls > 0) else {
+    let Some(format) = format.filter(|_| recording.times.calls > 0) else {
         let nothing = if lines == 0 { "the recording is empty" } else { problem };
-        return Err(Error::new(Kind::Syntax, nothing).at_line(lines.clamp(1, unreadable.max(1))).hint(HOW));
+        return Err(Error::new(ErrorClass::Syntax, nothing)
+            .at_line(lines.clamp(1, unreadable.max(1)))
+            .hint(HOW));
     };
     recording.finish();
     let length = recording.last - recording.first.unwrap_or(recording.last);
-    let only_calls = selection::only(&recording.calls)?;
+    let only_calls = recorded_calls::only(&recording.calls)?;
     let only =
         if only_calls.is_empty() { String::new() } else { format!(", only of {}", only_calls.join(", ")) };
     let about = format!(
         "Learned from a recording of {format}: {} calls{only} of {} threads in {:.1} s",
-        recording.known.calls,
+        recording.times.calls,
         recording.threads.len(),
         length as f64 / 1e9,
     );
     let source = source(&recording, format, options.cpu_factor);
-    let user = user::of(&recording, options)?;
+    let user = user_thread::of(&recording, options)?;
     let program = build::program(&recording, options, &about, &source, &user.thread)?;
-    let checked = Program::from_toml(&program)?;
-    Ok(Learned {
+    let checked = AppProgram::from_toml(&program)?;
+    Ok(LearnedProgram {
         format,
         length_ns: length,
         threads: checked.threads.len(),
         files: checked.files.len(),
         lines,
         unreadable_lines: unreadable,
-        known: recording.known,
+        known: recording.times,
         user,
         only_calls,
         dropped: recording.dropped,
@@ -215,8 +218,8 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
 }
 
 /// The source of the program's figures, and the assumptions.
-fn source(recording: &Recording, format: &str, cpu_factor: f64) -> String {
-    let known = &recording.known;
+fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
+    let known = &recording.times;
     let seconds = |ns: i64| ns as f64 / 1e9;
     let mut said = format!(
         "A recording of {format}. Taken from it: threads, files, sizes and places of accesses, syncs, transfers. Assumed: \

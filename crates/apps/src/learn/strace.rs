@@ -3,26 +3,26 @@
 
 use rustc_hash::FxHashMap;
 
-use super::call::{Argument, Call, shown_of};
-use super::clock::{Clock, MOST_THREAD, seconds, stamp_of};
+use super::call::{CallArgument, SystemCall, annotation_of};
+use super::clock::{CallClock, MOST_THREAD, seconds, stamp_of};
 
 /// A call that has begun in one line and ends in another.
 #[derive(Debug)]
-struct Unfinished {
-    begun: i64,
+struct UnfinishedCall {
+    started_ns: i64,
     name: String,
     arguments: String,
 }
 
 /// The kinds of lines.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum StraceLine {
     /// A call that has returned.
-    Call(Call),
+    Call(SystemCall),
     /// A call that has begun, and ends in another line.
-    Began(Call),
+    Began(SystemCall),
     /// A call that has begun and never returns: the thread ended in it.
-    CutOff(Call),
+    CutOff(SystemCall),
     /// The end of a thread.
     Exit(u32, i64),
     /// A signal stops a thread (true), or continues it.
@@ -35,9 +35,9 @@ pub(super) enum Line {
 
 /// Parses lines in order.
 #[derive(Debug, Default)]
-pub(super) struct Strace {
-    unfinished: FxHashMap<u32, Unfinished>,
-    clock: Clock,
+pub(super) struct StraceParser {
+    unfinished: FxHashMap<u32, UnfinishedCall>,
+    clock: CallClock,
 }
 
 const NO_TIME: &str = "the line has no time";
@@ -50,22 +50,22 @@ const STACKS: &str = "stack frames";
 const HALVES: &str = "ends of calls whose beginning is missing";
 pub(super) const NO_RESULT: &str = "calls without a result";
 
-impl Strace {
+impl StraceParser {
     /// Detects from the first lines whether times are relative to the previous line (`-r`).
     pub fn new(head: &str) -> Self {
-        Self { unfinished: FxHashMap::default(), clock: Clock::of(head) }
+        Self { unfinished: FxHashMap::default(), clock: CallClock::of(head) }
     }
 
     /// Parses a line.
-    pub fn line(&mut self, text: &str) -> Line {
+    pub fn line(&mut self, text: &str) -> StraceLine {
         if let Some(kind) = foreign(text) {
             return kind;
         }
         let (thread, rest) = thread_of(text);
         if is_message(rest) {
-            return Line::Other(MESSAGES);
+            return StraceLine::Other(MESSAGES);
         }
-        let Some((stamp, rest)) = stamp_of(rest) else { return Line::Unreadable(NO_TIME) };
+        let Some((stamp, rest)) = stamp_of(rest) else { return StraceLine::Unreadable(NO_TIME) };
         let at = self.clock.at(stamp);
         let rest = without_brackets(rest);
         if let Some(rest) = rest.strip_prefix("<... ") {
@@ -73,25 +73,25 @@ impl Strace {
         }
         if rest.starts_with("+++") {
             self.unfinished.remove(&thread);
-            return Line::Exit(thread, at);
+            return StraceLine::Exit(thread, at);
         }
         if rest.starts_with("--- stopped by") || rest.starts_with("--- SIGCONT") {
-            return Line::Stop(thread, at, rest.starts_with("--- stopped by"));
+            return StraceLine::Stop(thread, at, rest.starts_with("--- stopped by"));
         }
         if rest.starts_with("---") {
-            return Line::Other(SIGNALS);
+            return StraceLine::Other(SIGNALS);
         }
         if is_message(rest) {
-            return Line::Other(MESSAGES);
+            return StraceLine::Other(MESSAGES);
         }
-        let Some((name, arguments)) = rest.split_once('(') else { return Line::Unreadable(NO_CALL) };
+        let Some((name, arguments)) = rest.split_once('(') else { return StraceLine::Unreadable(NO_CALL) };
         if !is_name(name) {
-            return Line::Unreadable(NO_CALL);
+            return StraceLine::Unreadable(NO_CALL);
         }
-        let call = |arguments: &str, result, ended: Option<i64>, opened| Call {
+        let call = |arguments: &str, result, ended: Option<i64>, opened| SystemCall {
             thread,
-            begun: at,
-            ended: ended.unwrap_or(at),
+            started_ns: at,
+            ended_ns: ended.unwrap_or(at),
             name: name.to_owned(),
             arguments: split(arguments),
             result,
@@ -100,53 +100,67 @@ impl Strace {
         };
         if let Some(arguments) = unfinished(arguments) {
             let began = call(arguments, 0, None, None);
-            let begun = Unfinished { begun: at, name: name.to_owned(), arguments: arguments.to_owned() };
+            let begun =
+                UnfinishedCall { started_ns: at, name: name.to_owned(), arguments: arguments.to_owned() };
             self.unfinished.insert(thread, begun);
-            return Line::Began(began);
+            return StraceLine::Began(began);
         }
         match ending(arguments) {
-            Some(Ending { arguments, result: Some(result), opened, took }) => {
-                Line::Call(call(arguments, result, took.map(|took| at.saturating_add(took)), opened))
+            Some(StraceCallEnding { arguments, result: Some(result), opened, took }) => {
+                StraceLine::Call(call(arguments, result, took.map(|took| at.saturating_add(took)), opened))
             }
             // `exit_group(0) = ?`, or a call that was interrupted by the end of the process.
-            Some(_) if name.starts_with("exit") => Line::Exit(thread, at),
-            Some(Ending { arguments, .. }) => Line::CutOff(call(arguments, 0, None, None)),
-            None => Line::Unreadable(NO_CALL),
+            Some(_) if name.starts_with("exit") => StraceLine::Exit(thread, at),
+            Some(StraceCallEnding { arguments, .. }) => StraceLine::CutOff(call(arguments, 0, None, None)),
+            None => StraceLine::Unreadable(NO_CALL),
         }
     }
 
     /// Parses the end of a call that began in another line.
-    fn resumed(&mut self, thread: u32, at: i64, rest: &str) -> Line {
-        let Some((name, rest)) = rest.split_once("resumed>") else { return Line::Other(HALVES) };
+    fn resumed(&mut self, thread: u32, at: i64, rest: &str) -> StraceLine {
+        let Some((name, rest)) = rest.split_once("resumed>") else { return StraceLine::Other(HALVES) };
         let name = name.trim();
-        let Some(begun) = self.unfinished.remove(&thread) else { return Line::Other(HALVES) };
+        let Some(begun) = self.unfinished.remove(&thread) else { return StraceLine::Other(HALVES) };
         if begun.name != name {
-            return Line::Other(HALVES);
+            return StraceLine::Other(HALVES);
         }
-        let Some(Ending { arguments, result, opened, took }) = ending(rest) else {
-            return Line::Unreadable(NO_CALL);
+        let Some(StraceCallEnding { arguments, result, opened, took }) = ending(rest) else {
+            return StraceLine::Unreadable(NO_CALL);
         };
         let Some(result) = result else {
-            return if name.starts_with("exit") { Line::Exit(thread, at) } else { Line::Other(NO_RESULT) };
+            return if name.starts_with("exit") {
+                StraceLine::Exit(thread, at)
+            } else {
+                StraceLine::Other(NO_RESULT)
+            };
         };
         let arguments = split(&format!("{}{arguments}", begun.arguments));
         // The duration counts from the begin of the call, not from the line in which it is resumed.
-        let ended = took.map_or(at, |took| begun.begun.saturating_add(took));
-        let (begun, name) = (begun.begun, begun.name);
-        Line::Call(Call { thread, begun, ended, name, arguments, result, timed: true, opened })
+        let ended = took.map_or(at, |took| begun.started_ns.saturating_add(took));
+        let (begun, name) = (begun.started_ns, begun.name);
+        StraceLine::Call(SystemCall {
+            thread,
+            started_ns: begun,
+            ended_ns: ended,
+            name,
+            arguments,
+            result,
+            timed: true,
+            opened,
+        })
     }
 }
 
 /// A line that strace prints without thread and time, or because of another option; `None` for other lines.
-fn foreign(text: &str) -> Option<Line> {
+fn foreign(text: &str) -> Option<StraceLine> {
     let trimmed = text.trim_start();
     if is_message(trimmed) {
-        return Some(Line::Other(MESSAGES));
+        return Some(StraceLine::Other(MESSAGES));
     }
     if trimmed.starts_with("% time") || trimmed.starts_with("------ ---") {
-        return Some(Line::Unreadable(SUMMARY));
+        return Some(StraceLine::Unreadable(SUMMARY));
     }
-    (trimmed.starts_with("> ") && text.starts_with(' ')).then_some(Line::Other(STACKS))
+    (trimmed.starts_with("> ") && text.starts_with(' ')).then_some(StraceLine::Other(STACKS))
 }
 
 /// Whether a line is a message of strace itself: `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
@@ -211,7 +225,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// The text after the arguments of a call, parsed.
-struct Ending<'a> {
+struct StraceCallEnding<'a> {
     /// The text before the closing parenthesis.
     arguments: &'a str,
     /// The result: -1 if a signal ended the call, `None` if the process ended.
@@ -221,7 +235,7 @@ struct Ending<'a> {
     took: Option<i64>,
 }
 
-fn ending(text: &str) -> Option<Ending<'_>> {
+fn ending(text: &str) -> Option<StraceCallEnding<'_>> {
     let text = text.trim_end();
     let (text, took) = match text.rsplit_once(" <") {
         Some((before, "unavailable>")) => (before, None),
@@ -240,14 +254,14 @@ fn ending(text: &str) -> Option<Ending<'_>> {
     let result = if word == "?" {
         said.contains("ERESTART").then_some(-1)
     } else {
-        Some(Argument::Word(word.to_owned()).number()?)
+        Some(CallArgument::Word(word.to_owned()).number()?)
     };
-    let opened = shown_of(said).filter(|path| path.starts_with('/')).map(str::to_owned);
-    Some(Ending { arguments: &text[..close], result, opened, took })
+    let opened = annotation_of(said).filter(|path| path.starts_with('/')).map(str::to_owned);
+    Some(StraceCallEnding { arguments: &text[..close], result, opened, took })
 }
 
 /// Splits arguments at commas that are outside of strings and brackets.
-pub(super) fn split(text: &str) -> Vec<Argument> {
+pub(super) fn split(text: &str) -> Vec<CallArgument> {
     let mut found = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -255,10 +269,10 @@ pub(super) fn split(text: &str) -> Vec<Argument> {
             let (text, after) = string(quoted);
             // The text up to the comma is `...` after a shortened string.
             let after = after.find(',').map_or("", |comma| &after[comma..]);
-            (Argument::Text(text), after)
+            (CallArgument::Text(text), after)
         } else {
             let end = end_of(rest);
-            (Argument::Word(rest[..end].trim().to_owned()), &rest[end..])
+            (CallArgument::Word(rest[..end].trim().to_owned()), &rest[end..])
         };
         found.push(argument);
         rest = after.strip_prefix(',').unwrap_or_default().trim_start();
@@ -332,22 +346,25 @@ fn end_of(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn call(reader: &mut Strace, text: &str) -> Call {
+    fn call(reader: &mut StraceParser, text: &str) -> SystemCall {
         match reader.line(text) {
-            Line::Call(call) => call,
+            StraceLine::Call(call) => call,
             other => panic!("{text}: {other:?}"),
         }
     }
 
     #[test]
     fn a_line_gives_thread_times_arguments_and_result() {
-        let mut reader = Strace::default();
+        let mut reader = StraceParser::default();
         let found = call(
             &mut reader,
             r#"812 1700000000.000123 openat(AT_FDCWD, "/data/a, (b)\"\303\244", O_RDWR|O_CREAT, 0644) = 5 <0.000040>"#,
         );
         assert_eq!((found.thread, found.result, found.name.as_str()), (812, 5, "openat"));
-        assert_eq!((found.begun, found.ended - found.begun), (1_700_000_000_000_123_000, 40_000));
+        assert_eq!(
+            (found.started_ns, found.ended_ns - found.started_ns),
+            (1_700_000_000_000_123_000, 40_000)
+        );
         assert_eq!(found.text(1).unwrap(), "/data/a, (b)\"ä");
         assert!(found.has_flag(2, "O_CREAT") && !found.has_flag(2, "O_CREA"));
         let failed =
@@ -357,37 +374,37 @@ mod tests {
 
     #[test]
     fn a_call_that_was_left_is_taken_up_in_its_own_thread() {
-        let mut reader = Strace::default();
-        assert!(matches!(reader.line("7 1.000000 read(3</data/x>,  <unfinished ...>"), Line::Began(_)));
-        assert!(matches!(reader.line("8 1.000100 fsync(4 <unfinished ...>"), Line::Began(_)));
+        let mut reader = StraceParser::default();
+        assert!(matches!(reader.line("7 1.000000 read(3</data/x>,  <unfinished ...>"), StraceLine::Began(_)));
+        assert!(matches!(reader.line("8 1.000100 fsync(4 <unfinished ...>"), StraceLine::Began(_)));
         let read = call(&mut reader, r#"7 1.000900 <... read resumed>"abc"..., 4096) = 4096 <0.000850>"#);
-        assert_eq!((read.begun, read.ended, read.result), (1_000_000_000, 1_000_850_000, 4096));
+        assert_eq!((read.started_ns, read.ended_ns, read.result), (1_000_000_000, 1_000_850_000, 4096));
         assert_eq!((read.number(0), read.arguments[0].path()), (Some(3), Some("/data/x")));
         assert_eq!(read.number(2), Some(4096));
         let sync = call(&mut reader, "[pid     8] 1.002 <... fsync resumed>) = 0 <0.0015>");
-        assert_eq!((sync.number(0), sync.ended), (Some(4), 1_001_600_000));
+        assert_eq!((sync.number(0), sync.ended_ns), (Some(4), 1_001_600_000));
     }
 
     #[test]
     fn ends_signals_and_lines_of_others_are_told_apart() {
-        let mut reader = Strace::default();
-        assert_eq!(reader.line("7 2.5 +++ exited with 0 +++"), Line::Exit(7, 2_500_000_000));
-        assert_eq!(reader.line("7 2.5 exit_group(0) = ?"), Line::Exit(7, 2_500_000_000));
-        assert_eq!(reader.line("7 2.5 --- SIGCHLD {si_signo=SIGCHLD} ---"), Line::Other(SIGNALS));
-        assert_eq!(reader.line("7 2.5 --- stopped by SIGTSTP ---"), Line::Stop(7, 2_500_000_000, true));
+        let mut reader = StraceParser::default();
+        assert_eq!(reader.line("7 2.5 +++ exited with 0 +++"), StraceLine::Exit(7, 2_500_000_000));
+        assert_eq!(reader.line("7 2.5 exit_group(0) = ?"), StraceLine::Exit(7, 2_500_000_000));
+        assert_eq!(reader.line("7 2.5 --- SIGCHLD {si_signo=SIGCHLD} ---"), StraceLine::Other(SIGNALS));
+        assert_eq!(reader.line("7 2.5 --- stopped by SIGTSTP ---"), StraceLine::Stop(7, 2_500_000_000, true));
         assert_eq!(
             reader.line("7 2.5 --- SIGCONT {si_signo=SIGCONT} ---"),
-            Line::Stop(7, 2_500_000_000, false)
+            StraceLine::Stop(7, 2_500_000_000, false)
         );
         for text in ["strace: Process 7 attached", "[pid 7] strace: Process 8 attached", "Process 9 detached"]
         {
-            assert_eq!(reader.line(text), Line::Other(MESSAGES), "{text}");
+            assert_eq!(reader.line(text), StraceLine::Other(MESSAGES), "{text}");
         }
-        assert_eq!(reader.line(" > /usr/lib/libc.so.6(read+0x10) [0x1]"), Line::Other(STACKS));
-        assert_eq!(reader.line("read(3, \"\", 5) = 0"), Line::Unreadable(NO_TIME));
+        assert_eq!(reader.line(" > /usr/lib/libc.so.6(read+0x10) [0x1]"), StraceLine::Other(STACKS));
+        assert_eq!(reader.line("read(3, \"\", 5) = 0"), StraceLine::Unreadable(NO_TIME));
         assert_eq!(
             reader.line("% time     seconds  usecs/call     calls    errors syscall"),
-            Line::Unreadable(SUMMARY)
+            StraceLine::Unreadable(SUMMARY)
         );
         for text in [
             "",
@@ -400,7 +417,7 @@ mod tests {
             "7 1.0 read(\"\\",
             "7 1.0 <... read resumed>",
         ] {
-            assert!(!matches!(reader.line(text), Line::Call(_)), "{text}");
+            assert!(!matches!(reader.line(text), StraceLine::Call(_)), "{text}");
         }
     }
 
@@ -417,13 +434,13 @@ mod tests {
             ("1700000000.5 (+     0.000002) read(3, \"\", 5) = 0", 0, Some(1_700_000_000_500_000_000)),
             ("9 12:01:02 [00007f12] [ 257] read(3, \"\", 5) = 0", 9, Some(43_262_000_000_000)),
         ] {
-            let found = Strace::default().line(text);
+            let found = StraceParser::default().line(text);
             let Some(begun) = begun else {
-                assert_eq!(found, Line::Unreadable(NO_TIME));
+                assert_eq!(found, StraceLine::Unreadable(NO_TIME));
                 continue;
             };
-            let Line::Call(call) = found else { panic!("{text}: {found:?}") };
-            assert_eq!((call.thread, call.begun, call.timed), (thread, begun, false), "{text}");
+            let StraceLine::Call(call) = found else { panic!("{text}: {found:?}") };
+            assert_eq!((call.thread, call.started_ns, call.timed), (thread, begun, false), "{text}");
         }
     }
 
@@ -431,11 +448,11 @@ mod tests {
     fn times_since_the_line_before_add_up() {
         let text = "7      0.000000 read(3, \"\", 5) = 0\n7      0.000100 fsync(3 <unfinished ...>\n\
                     8      0.002000 read(4, \"\", 5) = 0\n7      0.000500 <... fsync resumed>) = 0\n";
-        let mut reader = Strace::new(text);
+        let mut reader = StraceParser::new(text);
         let ends: Vec<_> = text
             .lines()
             .filter_map(|line| match reader.line(line) {
-                Line::Call(call) => Some((call.begun, call.ended)),
+                StraceLine::Call(call) => Some((call.started_ns, call.ended_ns)),
                 _ => None,
             })
             .collect();
@@ -444,19 +461,19 @@ mod tests {
 
     #[test]
     fn blanks_before_the_result_paths_behind_it_and_calls_without_one_are_read() {
-        let mut reader = Strace::default();
+        let mut reader = StraceParser::default();
         let opened =
             call(&mut reader, "5 1.0 openat(AT_FDCWD</a>, \"b\", O_RDONLY)            = 3</a/b> <0.000010>");
         assert_eq!((opened.result, opened.opened.as_deref()), (3, Some("/a/b")));
         let again =
             call(&mut reader, "5 1.1 wait4(-1, 0x7f, 0, NULL) = ? ERESTARTSYS (To be restarted) <0.5>");
-        assert_eq!((again.result, again.ended), (-1, 1_600_000_000));
-        assert!(matches!(reader.line("5 1.2 read(3, <unfinished ...>) = ?"), Line::CutOff(_)));
+        assert_eq!((again.result, again.ended_ns), (-1, 1_600_000_000));
+        assert!(matches!(reader.line("5 1.2 read(3, <unfinished ...>) = ?"), StraceLine::CutOff(_)));
         let poll = call(
             &mut reader,
             "5 1.3 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.05>",
         );
-        assert_eq!((poll.result, poll.ended), (1, 1_350_000_000));
+        assert_eq!((poll.result, poll.ended_ns), (1, 1_350_000_000));
         let deleted = call(&mut reader, "5 1.4 fsync(3</data/x>(deleted)) = 0 <0.01>");
         assert_eq!(deleted.arguments[0].path(), Some("/data/x"));
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::program::Step;
+use crate::program::ProgramStep;
 
 fn options() -> LearnOptions {
     LearnOptions {
@@ -11,13 +11,13 @@ fn options() -> LearnOptions {
     }
 }
 
-fn learned(text: &str) -> (Learned, Program) {
+fn learned(text: &str) -> (LearnedProgram, AppProgram) {
     let found = learn(text.as_bytes(), &options()).unwrap_or_else(|error| panic!("{error}"));
-    let program = Program::from_toml(&found.program).unwrap();
+    let program = AppProgram::from_toml(&found.program).unwrap();
     (found, program)
 }
 
-fn words(program: &Program, thread: usize) -> Vec<String> {
+fn words(program: &AppProgram, thread: usize) -> Vec<String> {
     let steps = &program.threads[thread].steps;
     steps.iter().map(|step| toml::Value::try_from(step).unwrap().to_string()).collect()
 }
@@ -47,7 +47,7 @@ fn accesses_of_one_size_are_one_step_and_time_between_calls_is_work() {
         .steps
         .iter()
         .map(|step| match step {
-            Step::Cpu { ms: crate::draw::Amount::Fixed(ms) } => *ms,
+            ProgramStep::Cpu { ms: crate::random_draws::Amount::Fixed(ms) } => *ms,
             _ => 0.0,
         })
         .sum();
@@ -69,7 +69,10 @@ fn a_file_that_was_made_is_created_and_one_that_was_there_has_its_size() {
     );
     let set = |name: &str| program.files.iter().find(|set| set.name == name).unwrap();
     assert!(set("/data/new").size.is_none() && set("/data/newer").size.is_none());
-    assert_eq!(set("/sdcard/old").size, Some(crate::draw::Amount::Fixed(emmclab_layers::Size(100))));
+    assert_eq!(
+        set("/sdcard/old").size,
+        Some(crate::random_draws::Amount::Fixed(emmclab_layers::ByteSize(100)))
+    );
     assert_eq!(set("/sdcard/old").partition, "sdcard");
     let steps = words(&program, 0).join("\n");
     let order: Vec<_> = ["create", "append", "read", "rename", "delete"].map(|word| steps.find(word)).into();
@@ -216,9 +219,9 @@ fn work_that_was_recorded_on_a_faster_machine_is_stated_for_a_core_of_factor_one
         let found = learn(text.as_bytes(), &LearnOptions { cpu_factor, ..options() }).unwrap();
         assert_eq!(found.known.work_ns, 30_000_000, "as it was recorded");
         assert!(found.program.contains(&format!("work on a core of CPU factor {cpu_factor},")));
-        let steps = &Program::from_toml(&found.program).unwrap().threads[0].steps;
+        let steps = &AppProgram::from_toml(&found.program).unwrap().threads[0].steps;
         let work = steps.iter().filter_map(|step| match step {
-            Step::Cpu { ms: crate::draw::Amount::Fixed(ms) } => Some(*ms),
+            ProgramStep::Cpu { ms: crate::random_draws::Amount::Fixed(ms) } => Some(*ms),
             _ => None,
         });
         work.collect::<Vec<_>>()

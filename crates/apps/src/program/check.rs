@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use emmclab_host::FileClass;
 
-use super::{Access, Program, Step};
-use crate::draw::{Amount, Quantity};
+use super::{AppProgram, FileAccess, ProgramStep};
+use crate::random_draws::{Amount, DrawableQuantity};
 
 /// Maximum number of threads: the default limit of Linux for process and thread ids (`PID_MAX_DEFAULT`).
 const MOST_THREADS: usize = 32_768;
@@ -18,26 +18,26 @@ const MOST_BYTES: u64 = 1 << 40;
 const MOST_PAGES: u64 = 1 << 20;
 
 /// An error: the key, its value, the problem, and a hint.
-struct Fault {
+struct ProgramFault {
     key: &'static str,
     value: String,
     problem: String,
     hint: String,
 }
 
-type Checked = std::result::Result<(), Fault>;
+type CheckResult = std::result::Result<(), ProgramFault>;
 
-fn fault(key: &'static str, value: &str, problem: impl Into<String>, hint: impl Into<String>) -> Checked {
-    Err(Fault { key, value: value.to_owned(), problem: problem.into(), hint: hint.into() })
+fn fault(key: &'static str, value: &str, problem: impl Into<String>, hint: impl Into<String>) -> CheckResult {
+    Err(ProgramFault { key, value: value.to_owned(), problem: problem.into(), hint: hint.into() })
 }
 
-impl Program {
+impl AppProgram {
     /// Returns an error if the program cannot be run; `text` is the file, for the line number.
     pub(crate) fn check(&self, text: &str) -> Result<()> {
-        let names = Names::of(self);
+        let names = DeclaredNames::of(self);
         let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
-        all.map_err(|Fault { key, value, problem, hint }| {
-            let error = Error::new(Kind::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
+        all.map_err(|ProgramFault { key, value, problem, hint }| {
+            let error = Error::new(ErrorClass::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
             // The last occurrence of a name is the faulty one: a duplicate or an unknown name.
             match text.rfind(&format!("\"{value}\"")) {
                 Some(at) => error.at_line(text[..at].matches('\n').count() as u64 + 1),
@@ -46,7 +46,7 @@ impl Program {
         })
     }
 
-    fn check_sets(&self) -> Checked {
+    fn check_sets(&self) -> CheckResult {
         if let Some(beyond) = self.threads.get(MOST_THREADS) {
             let problem =
                 format!("{} threads are more than a kernel has: at most {MOST_THREADS}", self.threads.len());
@@ -92,7 +92,7 @@ impl Program {
 }
 
 /// The names that steps can use.
-struct Names<'a> {
+struct DeclaredNames<'a> {
     files: Vec<&'a str>,
     databases: Vec<&'a str>,
     procedures: Vec<&'a str>,
@@ -100,11 +100,11 @@ struct Names<'a> {
     signalled: BTreeSet<&'a str>,
 }
 
-impl<'a> Names<'a> {
-    fn of(program: &'a Program) -> Self {
+impl<'a> DeclaredNames<'a> {
+    fn of(program: &'a AppProgram) -> Self {
         let mut signalled = BTreeSet::new();
         each_step(program, &mut |_, step| {
-            if let Step::Signal { name } = step {
+            if let ProgramStep::Signal { name } = step {
                 signalled.insert(name.as_str());
             }
             Ok(())
@@ -119,7 +119,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn check(&self, program: &Program) -> Checked {
+    fn check(&self, program: &AppProgram) -> CheckResult {
         let kinds = [
             ("file.name", &self.files),
             ("database.name", &self.databases),
@@ -132,7 +132,7 @@ impl<'a> Names<'a> {
                 return fault(key, twice, "there are two of this name", "give each its own name");
             }
         }
-        known("user_waits_for", &program.user_waits_for, &self.threads)?;
+        check_name_exists("user_waits_for", &program.user_waits_for, &self.threads)?;
         let waited = program.threads.iter().find(|thread| thread.name == program.user_waits_for);
         if waited.is_some_and(|thread| !thread.at_begin) {
             let problem = "the thread that the user waits for must begin with the program";
@@ -141,33 +141,33 @@ impl<'a> Names<'a> {
         Ok(())
     }
 
-    fn check_steps(&self, program: &Program) -> Checked {
+    fn check_steps(&self, program: &AppProgram) -> CheckResult {
         each_step(program, &mut |inside, step| self.check_step(program, inside, step))
     }
 
-    fn check_step(&self, program: &Program, inside: &str, step: &Step) -> Checked {
+    fn check_step(&self, program: &AppProgram, inside: &str, step: &ProgramStep) -> CheckResult {
         match step {
-            Step::Cpu { ms } => amount("cpu.ms", inside, "ms", ms, 0..=u64::MAX),
-            Step::Think { ms } => amount("think.ms", inside, "ms", ms, 0..=u64::MAX),
-            Step::Network { size, round_trips } => {
+            ProgramStep::Cpu { ms } => amount("cpu.ms", inside, "ms", ms, 0..=u64::MAX),
+            ProgramStep::Think { ms } => amount("think.ms", inside, "ms", ms, 0..=u64::MAX),
+            ProgramStep::Network { size, round_trips } => {
                 amount("network.size", inside, "size", size, 0..=MOST_BYTES)?;
                 amount("network.round_trips", inside, "round_trips", round_trips, 0..=1_000_000)
             }
-            Step::Create { file } => known("file", file, &self.files),
-            Step::Read(access) | Step::Overwrite(access) => self.check_access(access),
-            Step::Write(access) | Step::Append(access) => {
+            ProgramStep::Create { file } => check_name_exists("file", file, &self.files),
+            ProgramStep::Read(access) | ProgramStep::Overwrite(access) => self.check_access(access),
+            ProgramStep::Write(access) | ProgramStep::Append(access) => {
                 if access.place.is_some() {
                     let problem = "`place` is only for `read` and `overwrite`";
                     return fault("file", &access.file, problem, "leave it out, or use `overwrite`");
                 }
                 self.check_access(access)
             }
-            Step::Fsync(picked) | Step::Fdatasync(picked) | Step::Delete(picked) => {
-                known("file", &picked.file, &self.files)
+            ProgramStep::Fsync(picked) | ProgramStep::Fdatasync(picked) | ProgramStep::Delete(picked) => {
+                check_name_exists("file", &picked.file, &self.files)
             }
-            Step::Rename { file, to } => {
-                known("file", file, &self.files)?;
-                known("to", to, &self.files)?;
+            ProgramStep::Rename { file, to } => {
+                check_name_exists("file", file, &self.files)?;
+                check_name_exists("to", to, &self.files)?;
                 if file == to {
                     let problem = "a file cannot replace a file of its own set";
                     return fault("to", to, problem, "name another set");
@@ -180,57 +180,65 @@ impl<'a> Names<'a> {
                 }
                 Ok(())
             }
-            Step::Truncate { file, size, .. } => {
+            ProgramStep::Truncate { file, size, .. } => {
                 amount("truncate.size", file, "size", size, 0..=MOST_BYTES)?;
-                known("file", file, &self.files)
+                check_name_exists("file", file, &self.files)
             }
-            Step::Transaction { database, count, pages, new_pages } => {
+            ProgramStep::Transaction { database, count, pages, new_pages } => {
                 amount("transaction.count", database, "count", count, 0..=u64::MAX)?;
                 amount("transaction.pages", database, "pages", pages, 0..=MOST_PAGES)?;
                 amount("transaction.new_pages", database, "new_pages", new_pages, 0..=MOST_PAGES)?;
-                known("database", database, &self.databases)
+                check_name_exists("database", database, &self.databases)
             }
-            Step::Query { database, count, pages } => {
+            ProgramStep::Query { database, count, pages } => {
                 amount("query.count", database, "count", count, 0..=u64::MAX)?;
                 amount("query.pages", database, "pages", pages, 0..=MOST_PAGES)?;
-                known("database", database, &self.databases)
+                check_name_exists("database", database, &self.databases)
             }
-            Step::Wait { name } if !self.signalled.contains(name.as_str()) => {
+            ProgramStep::Wait { name } if !self.signalled.contains(name.as_str()) => {
                 fault("wait.name", name, "no thread sends this signal", "add `{ signal = { name = ... } }`")
             }
-            Step::Start { thread } | Step::Join { thread } => known("thread", thread, &self.threads),
-            Step::Repeat { times: Some(times), .. } => {
+            ProgramStep::Start { thread } | ProgramStep::Join { thread } => {
+                check_name_exists("thread", thread, &self.threads)
+            }
+            ProgramStep::Repeat { times: Some(times), .. } => {
                 amount("repeat.times", inside, "times", times, 0..=u64::MAX)
             }
-            Step::Repeat { times: None, .. } if inside == program.user_waits_for => {
+            ProgramStep::Repeat { times: None, .. } if inside == program.user_waits_for => {
                 let problem = "the thread that the user waits for repeats steps for ever";
                 fault("thread.name", inside, problem, "give `times`")
             }
-            Step::Maybe { pct, .. } if !(0.0..=100.0).contains(pct) => {
+            ProgramStep::Maybe { pct, .. } if !(0.0..=100.0).contains(pct) => {
                 fault("maybe.pct", &pct.to_string(), "must be 0 to 100", "give a share in percent")
             }
-            Step::Call { procedure } => known("procedure", procedure, &self.procedures),
+            ProgramStep::Call { procedure } => check_name_exists("procedure", procedure, &self.procedures),
             _ => Ok(()),
         }
     }
 
-    fn check_access(&self, access: &Access) -> Checked {
+    fn check_access(&self, access: &FileAccess) -> CheckResult {
         amount("size", &access.file, "size", &access.size, 1..=MOST_BYTES)?;
         amount("count", &access.file, "count", &access.count, 0..=u64::MAX)?;
-        known("file", &access.file, &self.files)
+        check_name_exists("file", &access.file, &self.files)
     }
 }
 
 /// Calls `check` with each step and the name of its thread or procedure.
-fn each_step<'a>(program: &'a Program, check: &mut impl FnMut(&'a str, &'a Step) -> Checked) -> Checked {
+fn each_step<'a>(
+    program: &'a AppProgram,
+    check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
+) -> CheckResult {
     fn walk<'a>(
         inside: &'a str,
-        steps: &'a [Step],
-        check: &mut impl FnMut(&'a str, &'a Step) -> Checked,
-    ) -> Checked {
+        steps: &'a [ProgramStep],
+        check: &mut impl FnMut(&'a str, &'a ProgramStep) -> CheckResult,
+    ) -> CheckResult {
         for step in steps {
             check(inside, step)?;
-            if let Step::Lock { steps, .. } | Step::Repeat { steps, .. } | Step::Maybe { steps, .. } = step {
+            if let ProgramStep::Lock { steps, .. }
+            | ProgramStep::Repeat { steps, .. }
+            | ProgramStep::Maybe { steps, .. } = step
+            {
                 walk(inside, steps, check)?;
             }
         }
@@ -241,7 +249,7 @@ fn each_step<'a>(program: &'a Program, check: &mut impl FnMut(&'a str, &'a Step)
     threads.chain(procedures).try_for_each(|(name, steps)| walk(name, steps, check))
 }
 
-fn known(key: &'static str, name: &str, names: &[&str]) -> Checked {
+fn check_name_exists(key: &'static str, name: &str, names: &[&str]) -> CheckResult {
     if names.contains(&name) {
         return Ok(());
     }
@@ -253,13 +261,13 @@ fn known(key: &'static str, name: &str, names: &[&str]) -> Checked {
     fault(key, name, "is not defined in this program", there)
 }
 
-fn amount<T: Quantity>(
+fn amount<T: DrawableQuantity>(
     key: &'static str,
     inside: &str,
     name: &str,
     amount: &Amount<T>,
     range: std::ops::RangeInclusive<u64>,
-) -> Checked {
+) -> CheckResult {
     if let Some((problem, hint)) = amount.fault() {
         return fault(key, inside, problem, hint);
     }

@@ -1,7 +1,7 @@
 //! An application described as a program: files, databases, and threads with their steps. Read from TOML.
 
-mod beside;
 mod check;
+mod combine;
 mod presets;
 mod step;
 
@@ -9,20 +9,20 @@ use std::path::Path;
 
 use emmclab_base::Result;
 use emmclab_host::FileClass;
-use emmclab_layers::Size;
+use emmclab_layers::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::draw::Amount;
-use crate::text;
+use crate::random_draws::Amount;
+use crate::toml_files;
 
 pub use presets::{preset_names, preset_text};
-pub use step::{Access, Pick, Picked, Place, Step};
+pub use step::{AccessPattern, FileAccess, FilePickOrder, FileSelection, ProgramStep};
 
 /// An application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Program {
+pub struct AppProgram {
     /// Its name.
     pub name: String,
     /// The activity of its user, in a line.
@@ -39,13 +39,13 @@ pub struct Program {
     pub files: Vec<FileSet>,
     /// SQLite databases.
     #[serde(default, rename = "database")]
-    pub databases: Vec<Database>,
+    pub databases: Vec<SqliteDatabase>,
     /// Steps with a name, for threads to call.
     #[serde(default, rename = "procedure")]
-    pub procedures: Vec<Procedure>,
+    pub procedures: Vec<StepProcedure>,
     /// Threads.
     #[serde(rename = "thread")]
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ThreadProgram>,
 }
 
 /// A set of files of one kind.
@@ -60,47 +60,47 @@ pub struct FileSet {
     /// The partition that holds them.
     pub partition: String,
     /// Maximum number of files.
-    #[serde(default = "one")]
+    #[serde(default = "default_count")]
     pub count: u32,
     /// The size of each when the program begins; without it they do not exist then.
-    pub size: Option<Amount<Size>>,
+    pub size: Option<Amount<ByteSize>>,
     /// The part from the beginning of each file that random and repeated accesses touch; by default all of it.
-    pub working_set: Option<Size>,
+    pub working_set: Option<ByteSize>,
 }
 
 /// A SQLite database: the file and its journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Database {
+pub struct SqliteDatabase {
     /// Its name.
     pub name: String,
     /// The partition that holds it.
     pub partition: String,
     /// Its size when the program begins.
-    pub size: Size,
+    pub size: ByteSize,
     /// Bytes of a page: a power of two, 512 to 65536.
     #[serde(default = "page")]
-    pub page_size: Size,
+    pub page_size: ByteSize,
     /// The part from the beginning of the file that transactions and queries touch; by default all of it.
-    pub working_set: Option<Size>,
+    pub working_set: Option<ByteSize>,
     /// `PRAGMA journal_mode`.
     #[serde(default)]
-    pub journal_mode: JournalMode,
+    pub journal_mode: SqliteJournalMode,
     /// `PRAGMA synchronous`.
     #[serde(default)]
-    pub synchronous: Synchronous,
+    pub synchronous: SqliteSynchronous,
     /// `PRAGMA wal_autocheckpoint`, in frames.
     #[serde(default = "checkpoint")]
     pub checkpoint_pages: u32,
     /// The system call that makes files durable.
     #[serde(default)]
-    pub sync_call: SyncCall,
+    pub sync_call: SqliteSyncCall,
 }
 
 /// `PRAGMA journal_mode`, without `memory`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum JournalMode {
+pub enum SqliteJournalMode {
     /// The rollback journal is removed at the end of each transaction.
     #[default]
     Delete,
@@ -117,7 +117,7 @@ pub enum JournalMode {
 /// `PRAGMA synchronous`, without `extra`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Synchronous {
+pub enum SqliteSynchronous {
     /// Nothing is synced.
     Off,
     /// At the most critical moments.
@@ -130,7 +130,7 @@ pub enum Synchronous {
 /// The system call by which SQLite makes a file durable: its makers' builds use `fdatasync` if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum SyncCall {
+pub enum SqliteSyncCall {
     /// `fdatasync`.
     #[default]
     Fdatasync,
@@ -141,34 +141,36 @@ pub enum SyncCall {
 /// Steps with a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Procedure {
+pub struct StepProcedure {
     /// Its name.
     pub name: String,
     /// The steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProgramStep>,
 }
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Thread {
+pub struct ThreadProgram {
     /// Its name.
     pub name: String,
     /// Whether it begins with the program; else a `start` of another thread begins it.
     #[serde(default = "yes")]
     pub at_begin: bool,
     /// The steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProgramStep>,
 }
 
-impl Program {
+impl AppProgram {
     /// Parses a program from the text of a TOML file.
     ///
     /// # Errors
-    /// [`Kind::Config`] with line and hint for a syntax error, an unknown key, and an impossible name or value.
+    /// [`emmclab_base::ErrorClass::Config`] with line and hint for a syntax error, an unknown key, and an impossible name or value.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let program: Self =
-            text::from_toml(text, "see docs/guides/apps.md; `emmclab apps show NAME` prints a program")?;
+        let program: Self = toml_files::from_toml(
+            text,
+            "see docs/guides/apps.md; `emmclab apps show NAME` prints a program",
+        )?;
         program.check(text)?;
         Ok(program)
     }
@@ -176,7 +178,7 @@ impl Program {
     /// Reads a program from a TOML file.
     ///
     /// # Errors
-    /// As [`Program::from_toml`], and if the file cannot be read.
+    /// As [`AppProgram::from_toml`], and if the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = emmclab_base::read_settings(path)?;
         Self::from_toml(&text).map_err(|error| error.in_file(path))
@@ -185,7 +187,7 @@ impl Program {
     /// A built-in program.
     ///
     /// # Errors
-    /// [`Kind::Config`] if there is no such program; the hint lists them.
+    /// [`emmclab_base::ErrorClass::Config`] if there is no such program; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_toml(preset_text(name)?)
     }
@@ -196,7 +198,7 @@ impl Program {
     }
 }
 
-fn one() -> u32 {
+fn default_count() -> u32 {
     1
 }
 
@@ -204,8 +206,8 @@ fn yes() -> bool {
     true
 }
 
-fn page() -> Size {
-    Size::kb(4)
+fn page() -> ByteSize {
+    ByteSize::kb(4)
 }
 
 fn checkpoint() -> u32 {

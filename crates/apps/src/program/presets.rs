@@ -2,7 +2,7 @@
 
 use emmclab_base::Result;
 
-use crate::text;
+use crate::toml_files;
 
 macro_rules! presets {
     ($($name:literal,)*) => {
@@ -33,7 +33,7 @@ pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> {
 /// The text of a built-in application, with its comments. The case of the name does not matter.
 ///
 /// # Errors
-/// [`emmclab_base::Kind::Config`] if there is no such application; the hint lists them.
+/// [`emmclab_base::ErrorClass::Config`] if there is no such application; the hint lists them.
 pub fn preset_text(name: &str) -> Result<&'static str> {
-    text::preset("application", PRESETS, name)
+    toml_files::preset("application", PRESETS, name)
 }

@@ -1,15 +1,15 @@
 //! The steps of a thread. In a program file each step is a table with one key, its name: `{ cpu = { ms = 12 } }`.
 
-use emmclab_layers::Size;
+use emmclab_layers::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::draw::Amount;
+use crate::random_draws::Amount;
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Step {
+pub enum ProgramStep {
     /// Work on a core.
     Cpu {
         /// Time on a core of CPU factor 1, in ms.
@@ -23,9 +23,9 @@ pub enum Step {
     /// A transfer over the network.
     Network {
         /// Bytes in either direction.
-        size: Amount<Size>,
+        size: Amount<ByteSize>,
         /// Round trips before the bytes flow.
-        #[serde(default = "one")]
+        #[serde(default = "once")]
         round_trips: Amount<u64>,
     },
     /// Creates the next file of a set, or truncates it to 0 bytes if it exists.
@@ -34,19 +34,19 @@ pub enum Step {
         file: String,
     },
     /// Reads from a file.
-    Read(Access),
+    Read(FileAccess),
     /// Writes after the position of the last access of the same thread, if necessary beyond the end of the file.
-    Write(Access),
+    Write(FileAccess),
     /// Writes inside the file, or inside its working set.
-    Overwrite(Access),
+    Overwrite(FileAccess),
     /// Writes at the end of the file.
-    Append(Access),
+    Append(FileAccess),
     /// Makes data and metadata of a file durable.
-    Fsync(Picked),
+    Fsync(FileSelection),
     /// Makes the data of a file durable, and the metadata that is needed to read it.
-    Fdatasync(Picked),
+    Fdatasync(FileSelection),
     /// Removes a file.
-    Delete(Picked),
+    Delete(FileSelection),
     /// Renames a file to the name of another file, which is replaced.
     Rename {
         /// The set of the renamed file, which is the thread's current file of this set.
@@ -59,10 +59,10 @@ pub enum Step {
         /// The set of files.
         file: String,
         /// The new size.
-        size: Amount<Size>,
+        size: Amount<ByteSize>,
         /// Which file of the set.
         #[serde(default, skip_serializing_if = "is_same")]
-        pick: Pick,
+        pick: FilePickOrder,
     },
     /// Makes everything on every partition durable, as `sync` does.
     Sync {},
@@ -71,12 +71,12 @@ pub enum Step {
         /// The database.
         database: String,
         /// Number of transactions.
-        #[serde(default = "one")]
+        #[serde(default = "once")]
         count: Amount<u64>,
         /// Pages that each transaction changes, in addition to the first page of the file, which holds the change counter.
         pages: Amount<u64>,
         /// Pages that each transaction adds to the file.
-        #[serde(default = "none")]
+        #[serde(default = "zero_amount")]
         new_pages: Amount<u64>,
     },
     /// Reads of a database.
@@ -84,7 +84,7 @@ pub enum Step {
         /// The database.
         database: String,
         /// Number of queries.
-        #[serde(default = "one")]
+        #[serde(default = "once")]
         count: Amount<u64>,
         /// Pages that each query reads.
         pages: Amount<u64>,
@@ -104,7 +104,7 @@ pub enum Step {
         /// The name of the lock.
         name: String,
         /// The steps.
-        steps: Vec<Step>,
+        steps: Vec<ProgramStep>,
     },
     /// Starts a thread.
     Start {
@@ -121,14 +121,14 @@ pub enum Step {
         /// Number of repetitions; by default until the program ends, which is only allowed in a thread that no other thread waits for.
         times: Option<Amount<u64>>,
         /// The steps.
-        steps: Vec<Step>,
+        steps: Vec<ProgramStep>,
     },
     /// Steps that are executed with a probability.
     Maybe {
         /// The probability, in percent.
         pct: f64,
         /// The steps.
-        steps: Vec<Step>,
+        steps: Vec<ProgramStep>,
     },
     /// The steps of a procedure.
     Call {
@@ -140,36 +140,36 @@ pub enum Step {
 /// Reads or writes of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Access {
+pub struct FileAccess {
     /// The set of files.
     pub file: String,
     /// Bytes of each access.
-    pub size: Amount<Size>,
+    pub size: Amount<ByteSize>,
     /// Number of accesses.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "once", skip_serializing_if = "is_one")]
     pub count: Amount<u64>,
     /// Position of each access; only for `read` and `overwrite`.
-    pub place: Option<Place>,
+    pub place: Option<AccessPattern>,
     /// The file of the set.
     #[serde(default, skip_serializing_if = "is_same")]
-    pub pick: Pick,
+    pub pick: FilePickOrder,
 }
 
 /// A file of a set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Picked {
+pub struct FileSelection {
     /// The set of files.
     pub file: String,
     /// The file of the set.
     #[serde(default, skip_serializing_if = "is_same")]
-    pub pick: Pick,
+    pub pick: FilePickOrder,
 }
 
 /// The position of an access in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum AccessPattern {
     /// After the last access of the thread; at the end of the working set, from its beginning again.
     Sequential,
     /// At any multiple of 4 KB in the working set; of a smaller access, at any multiple of its size.
@@ -179,7 +179,7 @@ pub enum Place {
 /// Which file of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Pick {
+pub enum FilePickOrder {
     /// The file that the thread used last; initially the first one.
     #[default]
     Same,
@@ -189,19 +189,19 @@ pub enum Pick {
     Random,
 }
 
-fn one() -> Amount<u64> {
+fn once() -> Amount<u64> {
     Amount::Fixed(1)
 }
 
-fn none() -> Amount<u64> {
+fn zero_amount() -> Amount<u64> {
     Amount::Fixed(0)
 }
 
 fn is_one(count: &Amount<u64>) -> bool {
-    *count == one()
+    *count == once()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_same(pick: &Pick) -> bool {
-    *pick == Pick::Same
+fn is_same(pick: &FilePickOrder) -> bool {
+    *pick == FilePickOrder::Same
 }

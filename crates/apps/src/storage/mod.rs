@@ -4,10 +4,10 @@ mod real;
 mod simulated;
 
 use emmclab_base::{Nanos, Result};
-use emmclab_host::{CallerId, FileId, FileOp, FileSpec, FinishedOps, Wait};
+use emmclab_host::{CallerId, FileId, FileOp, FileSpec, FinishedOperations, WaitReason};
 
 pub(crate) use real::{RealFiles, RealStorage};
-pub(crate) use simulated::Simulated;
+pub(crate) use simulated::SimulatedStorage;
 
 /// Creates the initial files of a program.
 pub(crate) trait FileStore {
@@ -25,7 +25,7 @@ pub(crate) trait FileStore {
 }
 
 /// Executes file operations, with its own clock.
-pub(crate) trait Storage {
+pub(crate) trait StorageBackend {
     /// Begins an operation of a caller. The operation may already have ended when this returns.
     ///
     /// # Errors
@@ -48,14 +48,14 @@ pub(crate) trait Storage {
     fn advance(&mut self, now: Nanos) -> Result<()>;
 
     /// Appends operations that have ended. The sum of the waits of each is the time from its begin until now.
-    fn take_finished(&mut self, out: &mut FinishedOps);
+    fn take_finished(&mut self, out: &mut FinishedOperations);
 }
 
 /// The likely wait of an operation, for storages that do not know it.
-pub(crate) const fn likely_wait(operation: &FileOp) -> Wait {
+pub(crate) const fn likely_wait(operation: &FileOp) -> WaitReason {
     match operation {
-        FileOp::Read { .. } => Wait::Read,
-        _ if operation.is_sync() => Wait::SyncData,
-        _ => Wait::DirtyLimit,
+        FileOp::Read { .. } => WaitReason::Read,
+        _ if operation.is_sync() => WaitReason::SyncData,
+        _ => WaitReason::DirtyLimit,
     }
 }

@@ -9,11 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Nanos, Result, interrupt};
-use emmclab_host::{CallerId, FileId, FileOp, FileSpec, Finished, FinishedOps, FolderId, MountId, Waited};
+use emmclab_base::{Error, ErrorClass, Nanos, Result, interrupt};
+use emmclab_host::{
+    CallerId, FileId, FileOp, FileSpec, FinishedOperation, FinishedOperations, FolderId, MountId,
+    WaitBreakdown,
+};
 use rustc_hash::FxHashMap;
 
-use super::{FileStore, Storage, likely_wait};
+use super::{FileStore, StorageBackend, likely_wait};
 
 /// Maximum sleep between two checks for an interruption.
 const LOOK: Duration = Duration::from_millis(50);
@@ -51,13 +54,13 @@ impl RealFiles {
         self.folder(spec.mount, spec.folder).join(format!("file{}", file.0))
     }
 
-    fn opened(&self) -> MutexGuard<'_, FxHashMap<FileId, Arc<File>>> {
+    fn lock_open_files(&self) -> MutexGuard<'_, FxHashMap<FileId, Arc<File>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The open file; opens it if necessary.
     fn file(&self, file: FileId, create: bool) -> Result<Arc<File>> {
-        if let Some(known) = self.opened().get(&file) {
+        if let Some(known) = self.lock_open_files().get(&file) {
             return Ok(known.clone());
         }
         let path = self.path(file);
@@ -68,7 +71,7 @@ impl RealFiles {
             .truncate(false)
             .open(&path)
             .map_err(|error| Error::io(&path, error))?;
-        Ok(self.opened().entry(file).or_insert_with(|| Arc::new(opened)).clone())
+        Ok(self.lock_open_files().entry(file).or_insert_with(|| Arc::new(opened)).clone())
     }
 
     /// Executes an operation; returns the number of bytes.
@@ -77,7 +80,7 @@ impl RealFiles {
         match *operation {
             FileOp::Open { file, create } => self.file(file, create).map(|_| 0),
             FileOp::Close { file } => {
-                self.opened().remove(&file);
+                self.lock_open_files().remove(&file);
                 Ok(0)
             }
             FileOp::Read { file, offset, bytes } => {
@@ -118,11 +121,11 @@ impl RealFiles {
                 self.file(file, false)?.set_len(bytes).map_err(at(file)).map(|()| 0)
             }
             FileOp::Unlink { file } => {
-                self.opened().remove(&file);
+                self.lock_open_files().remove(&file);
                 std::fs::remove_file(self.path(file)).map_err(at(file)).map(|()| 0)
             }
             FileOp::Rename { from, to } => {
-                let mut open = self.opened();
+                let mut open = self.lock_open_files();
                 open.remove(&to);
                 if let Some(handle) = open.remove(&from) {
                     open.insert(to, handle);
@@ -161,7 +164,7 @@ impl RealFiles {
 impl FileStore for RealFiles {
     fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()> {
         if self.roots.len() <= usize::from(spec.mount.0) {
-            return Err(Error::new(Kind::Value, "the file is on a mount that has no folder"));
+            return Err(Error::new(ErrorClass::Value, "the file is on a mount that has no folder"));
         }
         let folder = self.folder(spec.mount, spec.folder);
         std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -183,20 +186,23 @@ impl FileStore for RealFiles {
         if found == bytes {
             return Ok(());
         }
-        Err(Error::new(Kind::Value, format!("the file has {found} bytes and was prepared with {bytes}"))
-            .in_file(&path)
-            .hint("prepare the files for this program and seed"))
+        Err(Error::new(
+            ErrorClass::Value,
+            format!("the file has {found} bytes and was prepared with {bytes}"),
+        )
+        .in_file(&path)
+        .hint("prepare the files for this program and seed"))
     }
 }
 
 /// An operation for the thread of a caller.
-struct Asked {
+struct SubmittedFileOp {
     operation: FileOp,
     begun: Nanos,
 }
 
 /// An operation that has ended.
-struct Done {
+struct CompletedFileOp {
     caller: CallerId,
     operation: FileOp,
     begun: Nanos,
@@ -206,11 +212,11 @@ struct Done {
 /// Executes file operations by the kernel, in real time.
 pub(crate) struct RealStorage {
     /// One thread for each caller; it ends when its channel is closed.
-    callers: Vec<Sender<Asked>>,
-    done: Receiver<Done>,
+    callers: Vec<Sender<SubmittedFileOp>>,
+    completed: Receiver<CompletedFileOp>,
     /// Number of operations in progress.
     under_way: usize,
-    ended: Vec<Done>,
+    ended: Vec<CompletedFileOp>,
     begun: Instant,
     /// The time of the engine, which is used as the end of operations.
     now: Nanos,
@@ -220,32 +226,32 @@ impl RealStorage {
     /// Starts this many threads, one for each caller; time begins now.
     ///
     /// # Errors
-    /// [`Kind::Config`] if the machine cannot run this many threads.
+    /// [`ErrorClass::Config`] if the machine cannot run this many threads.
     pub fn start(files: &Arc<RealFiles>, callers: u32) -> Result<Self> {
         let (tell, done) = channel();
         let mut all = Vec::with_capacity(callers as usize);
         for number in 0..callers {
-            let (ask, asked) = channel::<Asked>();
+            let (ask, asked) = channel::<SubmittedFileOp>();
             let (files, tell) = (files.clone(), tell.clone());
             let spawned = thread::Builder::new().name(format!("caller {number}")).spawn(move || {
                 let mut scratch = Vec::new();
-                for Asked { operation, begun } in asked {
+                for SubmittedFileOp { operation, begun } in asked {
                     let outcome = files.operate(&operation, &mut scratch);
-                    let done = Done { caller: CallerId(number), operation, begun, outcome };
+                    let done = CompletedFileOp { caller: CallerId(number), operation, begun, outcome };
                     if tell.send(done).is_err() {
                         return;
                     }
                 }
             });
             spawned.map_err(|error| {
-                Error::new(Kind::Config, format!("thread {number} of the program cannot start: {error}"))
+                Error::new(ErrorClass::Config, format!("thread {number} of the program cannot start: {error}"))
                     .hint("raise the limit of threads (`ulimit -u`): a live run needs one for each thread of the program")
             })?;
             all.push(ask);
         }
         Ok(Self {
             callers: all,
-            done,
+            completed: done,
             under_way: 0,
             ended: Vec::new(),
             begun: Instant::now(),
@@ -258,11 +264,11 @@ impl RealStorage {
     }
 }
 
-impl Storage for RealStorage {
+impl StorageBackend for RealStorage {
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
-        let asked = Asked { operation: *operation, begun: now };
+        let asked = SubmittedFileOp { operation: *operation, begun: now };
         self.callers[caller.0 as usize].send(asked).map_err(|_| {
-            Error::new(Kind::Value, "a thread of the program has ended unexpectedly")
+            Error::new(ErrorClass::Value, "a thread of the program has ended unexpectedly")
                 .hint("report this defect of emmclab with the program and the seed")
         })?;
         self.under_way += 1;
@@ -276,7 +282,7 @@ impl Storage for RealStorage {
     fn wait(&mut self, next: Option<Nanos>) -> Result<Option<Nanos>> {
         loop {
             let now = self.clock();
-            while let Ok(done) = self.done.try_recv() {
+            while let Ok(done) = self.completed.try_recv() {
                 self.ended.push(done);
             }
             if !self.ended.is_empty() || next.is_some_and(|next| next <= now) {
@@ -287,12 +293,12 @@ impl Storage for RealStorage {
             }
             interrupt::check()?;
             let left = next.map_or(LOOK, |next| Duration::from_nanos((next - now).0 as u64).min(LOOK));
-            match self.done.recv_timeout(left) {
+            match self.completed.recv_timeout(left) {
                 Ok(done) => self.ended.push(done),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::new(
-                        Kind::Value,
+                        ErrorClass::Value,
                         "the threads of the program have ended unexpectedly",
                     )
                     .hint("report this defect of emmclab with the program and the seed"));
@@ -309,12 +315,18 @@ impl Storage for RealStorage {
         }
     }
 
-    fn take_finished(&mut self, out: &mut FinishedOps) {
+    fn take_finished(&mut self, out: &mut FinishedOperations) {
         self.under_way -= self.ended.len();
-        for Done { caller, operation, begun, outcome } in self.ended.drain(..) {
-            let mut waited = Waited::default();
+        for CompletedFileOp { caller, operation, begun, outcome } in self.ended.drain(..) {
+            let mut waited = WaitBreakdown::default();
             waited[likely_wait(&operation)] = self.now - begun;
-            out.operations.push(Finished::alone(caller, begun, self.now, outcome.unwrap_or(0), waited));
+            out.operations.push(FinishedOperation::alone(
+                caller,
+                begun,
+                self.now,
+                outcome.unwrap_or(0),
+                waited,
+            ));
         }
     }
 }

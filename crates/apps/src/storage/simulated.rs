@@ -4,15 +4,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use emmclab_base::{Nanos, Result};
-use emmclab_host::{BlockRequestId, BlockRequests, CallerId, FileId, FileOp, FileSpec, FinishedOps, Host};
+use emmclab_host::{
+    BlockRequestId, CallerId, FileId, FileOp, FileSpec, FinishedOperations, HostBlockRequests, SimulatedHost,
+};
 use rustc_hash::FxHashMap;
 
-use super::{FileStore, Storage};
-use crate::block_device::BlockDevice;
-use crate::requests::{Counted, Counter, RequestCounts};
-use crate::what_if::WhatIf;
+use super::{FileStore, StorageBackend};
+use crate::block_device::SimulatedBlockDevice;
+use crate::requests::{CountedRequest, RequestCounter, RequestCounts};
+use crate::what_if::WhatIfTarget;
 
-impl FileStore for Host {
+impl FileStore for SimulatedHost {
     fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()> {
         Self::declare(self, file, spec)
     }
@@ -23,27 +25,32 @@ impl FileStore for Host {
 }
 
 /// A host, and the device that completes its block requests.
-pub(crate) struct Simulated<'a, D> {
-    host: Host,
+pub(crate) struct SimulatedStorage<'a, D> {
+    host: SimulatedHost,
     device: &'a mut D,
     /// Names of the mounts.
     partitions: Vec<&'a str>,
-    what_if: &'a [WhatIf],
+    what_if: &'a [WhatIfTarget],
     now: Nanos,
     /// Requests in the device, by number.
-    under_way: FxHashMap<u64, Counted>,
+    under_way: FxHashMap<u64, CountedRequest>,
     /// Known future completions, ordered by time, then by the order in which they became known.
     completions: BinaryHeap<Reverse<(Nanos, u64, u64)>>,
     completions_known: u64,
-    counter: Counter,
+    counter: RequestCounter,
     /// Buffers that are reused.
-    blocks: BlockRequests,
-    known: Vec<(u64, Nanos)>,
-    free: Vec<(BlockRequestId, Counted)>,
+    blocks: HostBlockRequests,
+    known_completions: Vec<(u64, Nanos)>,
+    free: Vec<(BlockRequestId, CountedRequest)>,
 }
 
-impl<'a, D: BlockDevice> Simulated<'a, D> {
-    pub fn new(host: Host, device: &'a mut D, partitions: Vec<&'a str>, what_if: &'a [WhatIf]) -> Self {
+impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
+    pub fn new(
+        host: SimulatedHost,
+        device: &'a mut D,
+        partitions: Vec<&'a str>,
+        what_if: &'a [WhatIfTarget],
+    ) -> Self {
         Self {
             host,
             device,
@@ -53,9 +60,9 @@ impl<'a, D: BlockDevice> Simulated<'a, D> {
             under_way: FxHashMap::default(),
             completions: BinaryHeap::new(),
             completions_known: 0,
-            counter: Counter::default(),
-            blocks: BlockRequests::default(),
-            known: Vec::new(),
+            counter: RequestCounter::default(),
+            blocks: HostBlockRequests::default(),
+            known_completions: Vec::new(),
             free: Vec::new(),
         }
     }
@@ -103,15 +110,15 @@ impl<'a, D: BlockDevice> Simulated<'a, D> {
 
     /// Collects completions that have become known.
     fn learn(&mut self) {
-        self.device.take_completed(&mut self.known);
-        for (number, at) in self.known.drain(..) {
+        self.device.take_completed(&mut self.known_completions);
+        for (number, at) in self.known_completions.drain(..) {
             self.completions_known += 1;
             self.completions.push(Reverse((at.max(self.now), self.completions_known, number)));
         }
     }
 }
 
-impl<D: BlockDevice> Storage for Simulated<'_, D> {
+impl<D: SimulatedBlockDevice> StorageBackend for SimulatedStorage<'_, D> {
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         self.now = now;
         self.host.begin(caller, now, operation)?;
@@ -148,7 +155,7 @@ impl<D: BlockDevice> Storage for Simulated<'_, D> {
         Ok(())
     }
 
-    fn take_finished(&mut self, out: &mut FinishedOps) {
+    fn take_finished(&mut self, out: &mut FinishedOperations) {
         self.host.take_finished(out);
     }
 }

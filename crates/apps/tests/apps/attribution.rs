@@ -1,7 +1,7 @@
 //! Where the time of a run goes: exact to the nanosecond, whatever the program.
 
 use crate::support::{FixedDevice, host, outcome, program};
-use emmclab_apps::{AppResult, RunOptions, State, run};
+use emmclab_apps::{AppResult, ProgramRunOptions, ThreadState, run};
 use proptest::prelude::*;
 
 /// Files and a database for random programs.
@@ -52,7 +52,7 @@ fn random_program(steps: &[Vec<(u8, u8)>; 3]) -> String {
 fn adds_up(result: &AppResult) {
     assert_eq!(result.states.total(), result.runtime_ns, "the critical path is the runtime");
     assert_eq!(result.spent.iter().map(|spent| spent.ns).sum::<i64>(), result.runtime_ns);
-    for state in State::ALL {
+    for state in ThreadState::ALL {
         let parts = result.spent.iter().filter(|spent| spent.state == state).map(|spent| spent.ns);
         assert_eq!(parts.sum::<i64>(), result.states.get(state));
     }
@@ -64,7 +64,7 @@ fn adds_up(result: &AppResult) {
     for thread in &result.threads {
         assert!(thread.alive_ns <= result.runtime_ns);
     }
-    let running: i64 = result.threads.iter().map(|thread| thread.states.get(State::Running)).sum();
+    let running: i64 = result.threads.iter().map(|thread| thread.states.get(ThreadState::Running)).sum();
     assert_eq!(running, result.cpu_ns, "what threads run is what cores work");
     let lanes = &result.over_time.lanes;
     let sum = |at: usize| lanes[at].states.values().flatten().sum::<i64>();
@@ -87,7 +87,7 @@ proptest! {
         seed: u64,
     ) {
         let program = program(&random_program(&[ui, worker, third]));
-        let options = RunOptions { seed, ..RunOptions::default() };
+        let options = ProgramRunOptions { seed, ..ProgramRunOptions::default() };
         let once = || {
             let mut device = FixedDevice::new(times.0, times.1, times.2);
             let result = run(&program, &host(cores), &mut device, &options).unwrap();
@@ -106,7 +106,7 @@ fn the_files_and_partitions_of_waits_are_named() {
         "{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2 }} }}]"
     );
     let result = outcome(&steps, 1);
-    let sync: Vec<_> = result.spent.iter().filter(|spent| spent.state == State::Fsync).collect();
+    let sync: Vec<_> = result.spent.iter().filter(|spent| spent.state == ThreadState::Fsync).collect();
     assert!(!sync.is_empty());
     for spent in sync {
         assert_eq!(spent.partition.as_deref(), Some("data"));
@@ -123,7 +123,7 @@ fn an_infinitely_fast_part_takes_its_share_of_the_time() {
     let with = |parts: &[&str]| {
         let what_if = parts.iter().map(|part| part.parse().unwrap()).collect();
         let mut device = FixedDevice::new(1000, 1000, 1000);
-        let options = RunOptions { what_if, ..RunOptions::default() };
+        let options = ProgramRunOptions { what_if, ..ProgramRunOptions::default() };
         run(&program, &host(1), &mut device, &options).unwrap()
     };
     let base = with(&[]);
@@ -132,7 +132,11 @@ fn an_infinitely_fast_part_takes_its_share_of_the_time() {
     assert_eq!(none.requests.unwrap().all.write.device_ns, 0);
     let fsync = with(&["op=fsync"]);
     // What is left of it reads bitmaps.
-    assert!(fsync.states.get(State::Fsync) < base.states.get(State::Fsync) / 10, "{:?}", fsync.spent);
-    assert_eq!(with(&["op=fsync", "op=read"]).states.get(State::Fsync), 0);
+    assert!(
+        fsync.states.get(ThreadState::Fsync) < base.states.get(ThreadState::Fsync) / 10,
+        "{:?}",
+        fsync.spent
+    );
+    assert_eq!(with(&["op=fsync", "op=read"]).states.get(ThreadState::Fsync), 0);
     assert_eq!(with(&["op=fsync", "op=read", "op=write_back"]).runtime_ns, 5_000_000);
 }

@@ -1,15 +1,15 @@
 //! Threads, cores, network and waits: times that can be worked out by hand.
 
 use crate::support::{FixedDevice, failure, host, outcome, program};
-use emmclab_apps::State::{self, Core, Network, Running, Think, Thread};
-use emmclab_apps::{Periodic, RunOptions};
+use emmclab_apps::ThreadState::{self, Core, Network, Running, Think, Thread};
+use emmclab_apps::{PeriodicWork, ProgramRunOptions};
 
 const MS: i64 = 1_000_000;
 
 /// The runtime and the states of the critical path that occur, in ms.
-fn times(rest: &str, cores: u32) -> (i64, Vec<(State, i64)>) {
+fn times(rest: &str, cores: u32) -> (i64, Vec<(ThreadState, i64)>) {
     let result = outcome(rest, cores);
-    let states = State::ALL.into_iter().map(|state| (state, result.states.get(state) / MS));
+    let states = ThreadState::ALL.into_iter().map(|state| (state, result.states.get(state) / MS));
     (result.runtime_ns / MS, states.filter(|(_, ms)| *ms > 0).collect())
 }
 
@@ -104,10 +104,10 @@ fn a_deadlock_names_the_threads_and_what_each_waits_for() {
 #[test]
 fn periodic_work_of_the_host_takes_its_turns_on_the_core_and_hides_no_deadlock() {
     let mut setup = host(1);
-    setup.periodic.push(Periodic { name: "indicator".to_owned(), every_ms: 5.0, cpu_ms: 1.0 });
+    setup.periodic.push(PeriodicWork { name: "indicator".to_owned(), every_ms: 5.0, cpu_ms: 1.0 });
     let run = |steps: &str| {
         let mut device = FixedDevice::new(1000, 1000, 1000);
-        emmclab_apps::run(&program(steps), &setup, &mut device, &RunOptions::default())
+        emmclab_apps::run(&program(steps), &setup, &mut device, &ProgramRunOptions::default())
     };
     let result = run("[[thread]]\nname = \"ui\"\nsteps = [{ think = { ms = 59 } }]").unwrap();
     assert_eq!((result.runtime_ns, result.cpu_ns), (59 * MS, 9 * MS), "at 5-6, 11-12, to 53-54 ms");
@@ -130,7 +130,8 @@ fn a_driver_that_asks_whether_a_write_is_done_works_as_long_as_the_device_has_on
         let cpu = setup.kernel["cpu"].as_table_mut().unwrap();
         cpu.insert("poll_ns".to_owned(), poll_ns.into());
         let mut device = FixedDevice::new(1000, write_us, 1000);
-        let result = emmclab_apps::run(&program(steps), &setup, &mut device, &RunOptions::default()).unwrap();
+        let result =
+            emmclab_apps::run(&program(steps), &setup, &mut device, &ProgramRunOptions::default()).unwrap();
         (result.kernel_cpu_ns.unwrap(), result.requests.unwrap().all.write.requests)
     };
     assert_eq!(cpu_ns(0, 1_000).0, 0, "an interrupt");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::support::FixedDevice;
-use emmclab_apps::{HostSetup, LearnOptions, Program, RunOptions, learn, run};
+use emmclab_apps::{AppProgram, HostSetup, LearnOptions, ProgramRunOptions, learn, run};
 use proptest::prelude::*;
 
 fn options() -> LearnOptions {
@@ -50,9 +50,9 @@ proptest! {
             writeln!(text, "{thread} 1.{:06} {call} <0.000001>", number * 10).unwrap();
         }
         let found = learn(text.as_bytes(), &options()).unwrap();
-        let program = Program::from_toml(&found.program).unwrap();
+        let program = AppProgram::from_toml(&found.program).unwrap();
         let host = HostSetup::preset("phone-2020-ext4").unwrap();
-        let run = run(&program, &host, &mut FixedDevice::new(100, 1000, 500), &RunOptions::default());
+        let run = run(&program, &host, &mut FixedDevice::new(100, 1000, 500), &ProgramRunOptions::default());
         prop_assert!(run.is_ok(), "{}\n{text}\n{}", run.unwrap_err(), found.program);
     }
 

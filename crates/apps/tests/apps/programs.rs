@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::support::{FixedDevice, program};
-use emmclab_apps::{HostSetup, Program, RunOptions, preset_names, preset_text, run};
+use emmclab_apps::{AppProgram, HostSetup, ProgramRunOptions, preset_names, preset_text, run};
 use proptest::prelude::*;
 
 const HEAD: &str = "name = \"p\"\nabout = \"a\"\nsource = \"s\"\nuser_waits_for = \"ui\"\n";
@@ -11,7 +11,7 @@ const HEAD: &str = "name = \"p\"\nabout = \"a\"\nsource = \"s\"\nuser_waits_for 
 /// The error of a program with these lines behind the head, which has four, and a thread with these steps.
 fn refused(rest: &str, steps: &str) -> (String, Option<u64>) {
     let text = format!("{HEAD}{rest}[[thread]]\nname = \"ui\"\nsteps = [\n{steps}\n]\n");
-    let error = Program::from_toml(&text).unwrap_err();
+    let error = AppProgram::from_toml(&text).unwrap_err();
     assert!(error.hint_text().is_some(), "{error}");
     (error.to_string(), error.line())
 }
@@ -19,7 +19,7 @@ fn refused(rest: &str, steps: &str) -> (String, Option<u64>) {
 #[test]
 fn the_hint_of_an_impossible_amount_is_about_amounts() {
     let text = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = [{{ cpu = {{ ms = -1 }} }}]\n");
-    let error = Program::from_toml(&text).unwrap_err();
+    let error = AppProgram::from_toml(&text).unwrap_err();
     assert_eq!(error.hint_text(), Some("give times in this range"), "{error}");
 }
 
@@ -76,9 +76,9 @@ fn a_fault_is_named_with_its_line() {
     }
     let twice =
         format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
-    let error = Program::from_toml(&twice).unwrap_err();
+    let error = AppProgram::from_toml(&twice).unwrap_err();
     assert_eq!((error.line(), error.to_string().contains("two of this name")), (Some(9), true));
-    let nobody = Program::from_toml(&format!("{HEAD}thread = []\n")).unwrap_err();
+    let nobody = AppProgram::from_toml(&format!("{HEAD}thread = []\n")).unwrap_err();
     assert!(nobody.to_string().contains("user_waits_for"), "{nobody}");
 }
 
@@ -98,8 +98,8 @@ fn a_procedure_that_calls_itself_is_refused() {
     let text = "[[procedure]]\nname = \"q\"\nsteps = [{ call = { procedure = \"q\" } }]\n\
                 [[thread]]\nname = \"ui\"\nsteps = [{ call = { procedure = \"q\" } }]\n";
     let mut device = FixedDevice::new(1, 1, 1);
-    let error =
-        run(&program(text), &crate::support::host(1), &mut device, &RunOptions::default()).unwrap_err();
+    let error = run(&program(text), &crate::support::host(1), &mut device, &ProgramRunOptions::default())
+        .unwrap_err();
     assert!(error.to_string().contains("`q`: the procedure calls itself"), "{error}");
 }
 
@@ -124,7 +124,7 @@ fn a_partition_that_the_host_does_not_have_is_named() {
 fn every_application_and_host_that_comes_with_it_is_valid_and_says_where_it_is_from() {
     assert_eq!(preset_names().len(), 10);
     for name in preset_names() {
-        let program = Program::preset(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let program = AppProgram::preset(name).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(program.name, name);
         assert!(program.about.len() > 10 && program.source.len() > 100, "{name}");
         assert!(preset_text(&name.to_uppercase()).is_ok(), "case does not matter");
@@ -134,7 +134,7 @@ fn every_application_and_host_that_comes_with_it_is_valid_and_says_where_it_is_f
         assert_eq!(host.name, name);
         assert!(host.network("wifi").is_ok() && host.network("usb").is_ok(), "{name}");
     }
-    assert!(Program::preset("notes").unwrap_err().hint_text().unwrap().contains("webbench"));
+    assert!(AppProgram::preset("notes").unwrap_err().hint_text().unwrap().contains("webbench"));
 }
 
 #[test]
@@ -184,9 +184,9 @@ proptest! {
                 _ => lines[from] = lines[from].replace(['0', '1', '2'], "9"),
             }
         }
-        let outcome = Program::from_toml(&lines.join("\n")).and_then(|program| {
+        let outcome = AppProgram::from_toml(&lines.join("\n")).and_then(|program| {
             let mut device = FixedDevice::new(100, 100, 100);
-            let options = RunOptions { limit: emmclab_base::Nanos::from_secs(3), ..RunOptions::default() };
+            let options = ProgramRunOptions { limit: emmclab_base::Nanos::from_secs(3), ..ProgramRunOptions::default() };
             run(&program, &HostSetup::preset("nexusone")?, &mut device, &options)
         });
         if let Err(error) = outcome {
@@ -197,15 +197,19 @@ proptest! {
 
 #[test]
 fn programs_at_once_share_cores_memory_and_device_and_the_first_keeps_its_draws() {
-    let program = |name: &str| Program::preset(name).unwrap();
+    let program = |name: &str| AppProgram::preset(name).unwrap();
     let host = HostSetup::preset("nexusone").unwrap();
-    let time = |program: &Program| {
+    let time = |program: &AppProgram| {
         let mut device = FixedDevice::new(200, 2_000, 500);
-        run(program, &host, &mut device, &RunOptions::default()).unwrap()
+        run(program, &host, &mut device, &ProgramRunOptions::default()).unwrap()
     };
     let alone = time(&program("webbench"));
-    assert_eq!(time(&program("webbench").beside(&[]).unwrap()), alone, "nothing beside it changes nothing");
-    let both = program("webbench").beside(&[program("facebook"), program("webbench")]).unwrap();
+    assert_eq!(
+        time(&program("webbench").combined_with(&[]).unwrap()),
+        alone,
+        "nothing beside it changes nothing"
+    );
+    let both = program("webbench").combined_with(&[program("facebook"), program("webbench")]).unwrap();
     assert_eq!(both.name, "webbench + facebook + webbench");
     let found = time(&both);
     assert!(found.runtime_ns > alone.runtime_ns, "{} {}", found.runtime_ns, alone.runtime_ns);
@@ -213,5 +217,5 @@ fn programs_at_once_share_cores_memory_and_device_and_the_first_keeps_its_draws(
     assert!(names.contains(&"browser") && names.contains(&"webbench 2: browser"), "{names:?}");
     // Each has files of its own, and all of them are on the partitions of one host.
     assert!(both.databases.iter().any(|database| database.name == "webbench 2: browser.db"));
-    assert_eq!(both.beside(&[]).unwrap().user_waits_for, "browser");
+    assert_eq!(both.combined_with(&[]).unwrap().user_waits_for, "browser");
 }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use emmclab_calibrate::{CalibrateOptions, Shape, Timing, calibrate, samples_of_fio, samples_of_traces};
-use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_calibrate::{
+    CalibrateOptions, DeviceShape, DeviceTiming, calibrate, samples_of_fio, samples_of_traces,
+};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
 use emmclab_testing::real_trace;
-use emmclab_trace::{Combiner, Nanos, Op, TraceInput};
+use emmclab_trace::{Nanos, Op, TraceCombiner, TraceInput};
 
 fn options() -> CalibrateOptions {
     CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 }
@@ -16,16 +18,17 @@ fn alone(config: &DeviceConfig, op: Op, kb: u32) -> f64 {
     let mut device = Device::new(config);
     let sectors = kb * 2;
     if op == Op::Read {
-        let write = Command::new(Nanos(0), Op::Write, 0, sectors);
-        device.submit(&write, &mut Quiet).unwrap();
+        let write = DeviceCommand::new(Nanos(0), Op::Write, 0, sectors);
+        device.submit(&write, &mut NullObserver).unwrap();
     }
     // Less than the time to fall asleep after the write.
     let arrival = Nanos(device.idle_from().0.max(0) + 1000);
-    let done = device.submit(&Command::new(arrival, op, 0, sectors), &mut Quiet).unwrap().unwrap();
+    let done =
+        device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
     (done.0 - arrival.0) as f64 / 1e3
 }
 
-fn preset(shape: &Shape, timing: &Timing) -> DeviceConfig {
+fn preset(shape: &DeviceShape, timing: &DeviceTiming) -> DeviceConfig {
     let mut text = format!(
         "[geometry]\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = {}\nplanes_per_die = 1\n",
         shape.units
@@ -52,8 +55,8 @@ fn the_closed_form_is_what_the_device_does_with_a_request_alone() {
     for units in [1, 2, 4] {
         for page_kb in [vec![4], vec![16], vec![8, 4], vec![16, 8, 4]] {
             let count = page_kb.len();
-            let shape = Shape { page_kb, units };
-            let timing = Timing {
+            let shape = DeviceShape { page_kb, units };
+            let timing = DeviceTiming {
                 read_overhead: 120.0,
                 write_overhead: 80.0,
                 host_per_kb: 8.0,
@@ -89,8 +92,8 @@ fn fio(times: &[(&str, u32, f64)]) -> String {
 
 #[test]
 fn a_known_device_is_found_from_fio_results() {
-    let shape = Shape { page_kb: vec![8], units: 2 };
-    let timing = Timing {
+    let shape = DeviceShape { page_kb: vec![8], units: 2 };
+    let timing = DeviceTiming {
         read_overhead: 60.0,
         write_overhead: 40.0,
         host_per_kb: 5.0,
@@ -139,7 +142,7 @@ fn rubbish_from_fio_is_refused_with_the_field() {
 #[test]
 fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
     let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
-    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let mut traces = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     let found = calibrate(&samples_of_traces(&mut traces, false).unwrap(), &options()).unwrap();
     println!("{}", found.toml);
     assert!(found.held_out_request_error_pct <= 10.0, "{}", found.held_out_request_error_pct);
@@ -174,7 +177,7 @@ fn without_its_packs_messaging_is_met_more_closely() {
     let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
     let fit = |skip_packed| {
         let input = TraceInput { path: path.clone(), ..TraceInput::default() };
-        let mut traces = Combiner::open(vec![input], 1).unwrap();
+        let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
         calibrate(&samples_of_traces(&mut traces, skip_packed).unwrap(), &options()).unwrap()
     };
     let (all, single) = (fit(false), fit(true));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::{fs, process, thread};
 
 use emmclab_calibrate::{CalibrateOptions, Calibration, calibrate, samples_of_traces};
-use emmclab_device::{Command, Device, DeviceConfig, Quiet};
-use emmclab_trace::{Combiner, Nanos, Op, TraceInput};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
+use emmclab_trace::{Nanos, Op, TraceCombiner, TraceInput};
 
 const FUA: u16 = 1 << 1;
 const PREFLUSH: u16 = 1 << 2;
@@ -57,7 +57,7 @@ impl Recording {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}.csv", process::id()));
         fs::write(&path, text).unwrap();
         let input = TraceInput { path: path.clone(), ..TraceInput::default() };
-        let mut traces = Combiner::open(vec![input], 1).unwrap();
+        let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
         let options =
             CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 };
         let samples = samples_of_traces(&mut traces, false);
@@ -197,7 +197,8 @@ fn a_flush_and_a_discard_cost_on_the_device_what_they_took() {
     for (op, us) in [(Op::Flush, 3_300.0), (Op::Discard, 12_000.0)] {
         let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
         let sectors = if op == Op::Flush { 0 } else { 1024 };
-        let done = device.submit(&Command::new(arrival, op, 0, sectors), &mut Quiet).unwrap().unwrap();
+        let done =
+            device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
         let fetch_us = 30.0;
         let took = (done.0 - arrival.0) as f64 / 1e3 - fetch_us;
         assert!((took - us).abs() < 1.0, "{op:?}: {took} us");
@@ -263,7 +264,12 @@ fn a_share_of_requests_that_took_far_longer_is_drawn_on_the_device() {
     let mut times: Vec<i64> = (0..4_000)
         .map(|_| {
             let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
-            device.submit(&Command::new(arrival, Op::Write, 0, 8), &mut Quiet).unwrap().unwrap().0 - arrival.0
+            device
+                .submit(&DeviceCommand::new(arrival, Op::Write, 0, 8), &mut NullObserver)
+                .unwrap()
+                .unwrap()
+                .0
+                - arrival.0
         })
         .collect();
     times.sort_unstable();

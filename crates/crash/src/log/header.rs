@@ -1,13 +1,13 @@
 //! The header of a log: describes the run that was recorded.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use emmclab_device::InterfaceKind;
-use emmclab_device::contract::Rules;
-use emmclab_layers::{Below, LayerConfig, Zones};
+use emmclab_device::contract::ContractRules;
+use emmclab_layers::{DiskZones, DisksBelow, LayerConfig};
 use serde::{Deserialize, Serialize};
 
-use super::Port;
-use crate::contents::BLOCK;
+use super::CommandPort;
+use crate::disk_contents::BLOCK;
 
 /// More zones than any device has; each zone costs memory in every state.
 const MOST_ZONES: u32 = 1 << 20;
@@ -33,7 +33,7 @@ pub struct DeviceFacts {
     pub erase_sectors: u32,
     /// Its zones; a cut leaves a prefix of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zones: Option<Zones>,
+    pub zones: Option<DiskZones>,
     /// The promise that it violates on purpose; `none` for an honest device.
     pub lies: String,
 }
@@ -50,7 +50,7 @@ fn is_none(sectors: &u32) -> bool {
 
 /// The header of a log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LogHeader {
+pub struct CrashLogHeader {
     /// The device.
     pub device: DeviceFacts,
     /// Layers above the device, the first on top, with the settings for their recovery after a cut.
@@ -68,10 +68,10 @@ pub struct LogHeader {
     pub writer: String,
 }
 
-impl LogHeader {
+impl CrashLogHeader {
     /// Rejects impossible zones: they must consist of blocks of 4 KiB and be inside the device.
     pub(super) fn check(&self) -> Result<()> {
-        let Some(Zones { first, sectors, count, .. }) = self.device.zones else { return Ok(()) };
+        let Some(DiskZones { first, sectors, count, .. }) = self.device.zones else { return Ok(()) };
         let end = sectors.checked_mul(count.into()).and_then(|length| first.checked_add(length));
         let are_blocks = sectors > 0 && sectors.is_multiple_of(BLOCK) && first.is_multiple_of(BLOCK);
         if are_blocks && count <= MOST_ZONES && end.is_some_and(|end| end <= self.device.sectors) {
@@ -79,7 +79,7 @@ impl LogHeader {
         }
         let value = format!("{count} of {sectors} sectors from {first} on");
         let problem = format!("these are not the zones of a device of {} sectors", self.device.sectors);
-        Err(Error::new(Kind::Value, problem)
+        Err(Error::new(ErrorClass::Value, problem)
             .of_field("device.zones", 0, value.as_bytes())
             .hint("copy the log again, or run the workload again"))
     }
@@ -90,20 +90,22 @@ impl LogHeader {
     }
 
     /// The disks below the bottom layer.
-    pub fn below(&self) -> Below {
-        Below {
+    pub fn below(&self) -> DisksBelow {
+        DisksBelow {
             erase_sectors: self.device.erase_sectors,
             zones: self.device.zones,
-            ..Below::new(self.device.sectors, Some(self.second_sectors).filter(|sectors| *sectors > 0))
+            ..DisksBelow::new(self.device.sectors, Some(self.second_sectors).filter(|sectors| *sectors > 0))
         }
     }
 
     /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache.
-    pub fn rules(&self, port: Port) -> Rules {
+    pub fn rules(&self, port: CommandPort) -> ContractRules {
         let DeviceFacts { write_through, fifo, interface, unit_sectors, .. } = self.device;
         match port {
-            Port::Device => Rules { write_through, fifo, interface, unit_sectors },
-            Port::Host => Rules { write_through: false, fifo: false, interface, unit_sectors: 1 },
+            CommandPort::Device => ContractRules { write_through, fifo, interface, unit_sectors },
+            CommandPort::Host => {
+                ContractRules { write_through: false, fifo: false, interface, unit_sectors: 1 }
+            }
         }
     }
 }

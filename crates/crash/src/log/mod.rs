@@ -5,20 +5,20 @@
 //!
 //! `EMMCRASH`, a little-endian `u32` of the version, then blocks. A block has a head of four `u32`: its stored bytes, its bytes when
 //! decompressed, the CRC-32C of the stored bytes, and a CRC-32C of the three that begins with that of the head before it, so that no
-//! block can be lost, moved or of another log. A zstd frame follows. The first block holds [`LogHeader`] as JSON, each later one
-//! whole [`Record`]s in the encoding of postcard 1. The last head ends the log: it has no stored bytes, and the number of blocks in
+//! block can be lost, moved or of another log. A zstd frame follows. The first block holds [`CrashLogHeader`] as JSON, each later one
+//! whole [`CrashLogRecord`]s in the encoding of postcard 1. The last head ends the log: it has no stored bytes, and the number of blocks in
 //! place of their checksum. A log without it was cut short, and can be read up to its last whole block.
 
-pub mod dm;
+pub mod dm_log_writes;
 mod header;
 mod reader;
 mod record;
 mod writer;
 
-pub use header::{DeviceFacts, LogHeader};
-pub use reader::{LogReader, Records};
-pub use record::{Port, Record};
-pub use writer::LogWriter;
+pub use header::{CrashLogHeader, DeviceFacts};
+pub use reader::{CrashLogReader, CrashLogRecords};
+pub use record::{CommandPort, CrashLogRecord};
+pub use writer::CrashLogWriter;
 
 const MARK: &[u8; 8] = b"EMMCRASH";
 const VERSION: u32 = 1;
@@ -28,14 +28,14 @@ const MOST_BLOCK: u32 = 1 << 27;
 const HEAD: usize = 16;
 
 /// The heads of a log, in order.
-struct Heads {
+struct LogBlockHeads {
     /// Number of blocks so far.
     blocks: u32,
     /// The checksum of the last head; at first, of the bytes before the first one.
     sum: u32,
 }
 
-impl Heads {
+impl LogBlockHeads {
     fn new() -> Self {
         Self { blocks: 0, sum: crc32c::crc32c_append(crc32c::crc32c(MARK), &VERSION.to_le_bytes()) }
     }

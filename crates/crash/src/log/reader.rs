@@ -3,32 +3,32 @@
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use emmclab_base::{Error, InputFile, Kind, Result};
+use emmclab_base::{Error, ErrorClass, InputFile, Result};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{HEAD, Heads, LogHeader, MARK, MOST_BLOCK, Record, VERSION};
+use super::{CrashLogHeader, CrashLogRecord, HEAD, LogBlockHeads, MARK, MOST_BLOCK, VERSION};
 
 /// A log being read.
-pub struct LogReader {
+pub struct CrashLogReader {
     input: Box<dyn Read>,
     path: PathBuf,
-    header: LogHeader,
+    header: CrashLogHeader,
     offset: u64,
     block: Vec<u8>,
     stored: Vec<u8>,
     hash: Xxh3,
-    heads: Heads,
+    heads: LogBlockHeads,
     ended: bool,
 }
 
 /// The records of a block.
-pub struct Records<'a> {
+pub struct CrashLogRecords<'a> {
     rest: &'a [u8],
     path: &'a Path,
     offset: u64,
 }
 
-impl LogReader {
+impl CrashLogReader {
     /// Whether the bytes are the start of such a log.
     pub fn recognizes(first: &[u8]) -> bool {
         first.starts_with(MARK)
@@ -46,10 +46,10 @@ impl LogReader {
     /// Reads a log from bytes; `path` is used in error messages.
     ///
     /// # Errors
-    /// As [`LogReader::open`].
+    /// As [`CrashLogReader::open`].
     pub fn new(mut input: Box<dyn Read>, path: &Path) -> Result<Self> {
         let mut start = [0; 12];
-        let fail = |problem: &str| Error::new(Kind::UnknownFormat, problem).in_file(path);
+        let fail = |problem: &str| Error::new(ErrorClass::UnknownFormat, problem).in_file(path);
         let no_log = || {
             fail("this is not a crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes")
         };
@@ -74,21 +74,21 @@ impl LogReader {
         let mut reader = Self {
             input,
             path: path.to_owned(),
-            header: LogHeader::default(),
+            header: CrashLogHeader::default(),
             offset: 12,
             block: Vec::new(),
             stored: Vec::new(),
             hash: Xxh3::new(),
-            heads: Heads::new(),
+            heads: LogBlockHeads::new(),
             ended: false,
         };
         if !reader.read_block()? {
-            return Err(Error::new(Kind::Truncated, "the crash log is cut short in its header")
+            return Err(Error::new(ErrorClass::Truncated, "the crash log is cut short in its header")
                 .in_file(path)
                 .hint("copy the log again, or run the workload again"));
         }
         reader.header = serde_json::from_slice(&reader.block).map_err(|error| {
-            Error::new(Kind::Syntax, format!("the header of the crash log is damaged: {error}"))
+            Error::new(ErrorClass::Syntax, format!("the header of the crash log is damaged: {error}"))
                 .in_file(path)
                 .at_offset(12 + HEAD as u64)
                 .hint("copy the log again, or run the workload again")
@@ -98,12 +98,12 @@ impl LogReader {
     }
 
     /// The header of the log.
-    pub fn header(&self) -> &LogHeader {
+    pub fn header(&self) -> &CrashLogHeader {
         &self.header
     }
 
     /// Whether the log has no end: it was cut short, or the process that wrote it was killed; valid after the last call of
-    /// [`LogReader::next_block`].
+    /// [`CrashLogReader::next_block`].
     pub fn truncated(&self) -> bool {
         !self.ended
     }
@@ -122,12 +122,12 @@ impl LogReader {
     ///
     /// # Errors
     /// If the file cannot be read, or a block is damaged; a log that is cut short is not an error.
-    pub fn next_block(&mut self) -> Result<Option<Records<'_>>> {
+    pub fn next_block(&mut self) -> Result<Option<CrashLogRecords<'_>>> {
         let offset = self.offset;
         if !self.read_block()? {
             return Ok(None);
         }
-        Ok(Some(Records { rest: &self.block, path: &self.path, offset }))
+        Ok(Some(CrashLogRecords { rest: &self.block, path: &self.path, offset }))
     }
 
     /// Reads the next block; false at the end of the log or of the file.
@@ -195,21 +195,21 @@ impl LogReader {
                  cut short"
             )
         };
-        Error::new(Kind::Syntax, format!("the crash log is damaged since it was written: {what}"))
+        Error::new(ErrorClass::Syntax, format!("the crash log is damaged since it was written: {what}"))
             .in_file(&self.path)
             .at_offset(offset)
             .hint(hint)
     }
 }
 
-impl<'a> Iterator for Records<'a> {
-    type Item = Result<Record<'a>>;
+impl<'a> Iterator for CrashLogRecords<'a> {
+    type Item = Result<CrashLogRecord<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
         }
-        match postcard::take_from_bytes::<Record<'a>>(self.rest) {
+        match postcard::take_from_bytes::<CrashLogRecord<'a>>(self.rest) {
             Ok((record, rest)) => {
                 self.rest = rest;
                 Some(Ok(record))
@@ -217,7 +217,7 @@ impl<'a> Iterator for Records<'a> {
             Err(error) => {
                 self.rest = &[];
                 let problem = format!("a record of the crash log cannot be read: {error}");
-                Some(Err(Error::new(Kind::Syntax, problem).in_file(self.path).at_offset(self.offset)))
+                Some(Err(Error::new(ErrorClass::Syntax, problem).in_file(self.path).at_offset(self.offset)))
             }
         }
     }

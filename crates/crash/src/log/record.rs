@@ -1,12 +1,12 @@
 //! One entry of a log.
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::{Command, Modifiers};
+use emmclab_device::{CommandFlags, DeviceCommand};
 use serde::{Deserialize, Serialize};
 
 /// The place where a command was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Port {
+pub enum CommandPort {
     /// Above the layers; unused in the log of a device without layers.
     Host,
     /// At the device.
@@ -16,7 +16,7 @@ pub enum Port {
 /// An entry of a log. Entries are in the order in which they became known. Times are simulated, and a program event contains its
 /// end in the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Record<'a> {
+pub enum CrashLogRecord<'a> {
     /// The device's contents before the first command.
     Base {
         /// First sector.
@@ -28,7 +28,7 @@ pub enum Record<'a> {
     /// A command arrived.
     Command {
         /// The port.
-        port: Port,
+        port: CommandPort,
         /// Its number at the port, in ascending order.
         number: u64,
         /// Time of its arrival.
@@ -39,7 +39,7 @@ pub enum Record<'a> {
         sector: u64,
         /// Length in sectors.
         sectors: u32,
-        /// Its flags, encoded as [`Modifiers`].
+        /// Its flags, encoded as [`CommandFlags`].
         flags: u8,
         /// Number of later entries of the same packed command.
         packed_after: u16,
@@ -50,7 +50,7 @@ pub enum Record<'a> {
     /// A command is complete, and the sender was notified.
     Complete {
         /// The port.
-        port: Port,
+        port: CommandPort,
         /// Its number at the port.
         number: u64,
         /// Time of its completion.
@@ -98,9 +98,15 @@ pub enum Record<'a> {
     },
 }
 
-impl<'a> Record<'a> {
+impl<'a> CrashLogRecord<'a> {
     /// The entry of a command; `data` is the data that it writes.
-    pub fn of(port: Port, number: u64, command: &Command, packed_after: u16, data: &'a [u8]) -> Self {
+    pub fn of(
+        port: CommandPort,
+        number: u64,
+        command: &DeviceCommand,
+        packed_after: u16,
+        data: &'a [u8],
+    ) -> Self {
         Self::Command {
             port,
             number,
@@ -115,9 +121,9 @@ impl<'a> Record<'a> {
     }
 
     /// The command of an entry; `None` for other kinds of entries.
-    pub fn command(&self) -> Option<Command> {
+    pub fn command(&self) -> Option<DeviceCommand> {
         let Self::Command { at, op, sector, sectors, flags, .. } = *self else { return None };
-        let modifiers = Modifiers::from_bits_retain(flags);
-        Some(Command { modifiers, ..Command::new(at, op, sector, sectors) })
+        let modifiers = CommandFlags::from_bits_retain(flags);
+        Some(DeviceCommand { modifiers, ..DeviceCommand::new(at, op, sector, sectors) })
     }
 }

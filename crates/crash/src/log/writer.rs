@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use super::{HEAD, Heads, LogHeader, MARK, Record, VERSION};
+use super::{CrashLogHeader, CrashLogRecord, HEAD, LogBlockHeads, MARK, VERSION};
 
 /// Size of a block before compression in bytes; only a longer record exceeds it.
 const BLOCK: usize = 1 << 18;
@@ -17,28 +17,29 @@ const WAIT: Duration = Duration::from_millis(100);
 const LEVEL: i32 = 1;
 
 /// A log being written. If the process ends, only records that were added within a tenth of a second before the last call of
-/// [`LogWriter::add`] can be missing in the file.
-pub struct LogWriter {
+/// [`CrashLogWriter::add`] can be missing in the file.
+pub struct CrashLogWriter {
     file: File,
     path: PathBuf,
     block: Vec<u8>,
     since: Instant,
-    heads: Heads,
+    heads: LogBlockHeads,
     compressor: zstd::bulk::Compressor<'static>,
 }
 
-impl LogWriter {
+impl CrashLogWriter {
     /// Creates a log; existing contents of the file are lost.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn create(path: &Path, header: &LogHeader) -> Result<Self> {
+    pub fn create(path: &Path, header: &CrashLogHeader) -> Result<Self> {
         let fail = |error| Error::io(path, error);
-        let json = serde_json::to_vec(header).map_err(|error| Error::new(Kind::Value, error.to_string()))?;
+        let json =
+            serde_json::to_vec(header).map_err(|error| Error::new(ErrorClass::Value, error.to_string()))?;
         let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(fail)?;
         let mut file = File::create(path).map_err(fail)?;
         file.write_all(MARK).and_then(|()| file.write_all(&VERSION.to_le_bytes())).map_err(fail)?;
-        let (path, since, heads) = (path.to_owned(), Instant::now(), Heads::new());
+        let (path, since, heads) = (path.to_owned(), Instant::now(), LogBlockHeads::new());
         let mut writer = Self { file, path, block: json, since, heads, compressor };
         writer.end_block()?;
         Ok(writer)
@@ -48,13 +49,13 @@ impl LogWriter {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn add(&mut self, record: &Record<'_>) -> Result<()> {
+    pub fn add(&mut self, record: &CrashLogRecord<'_>) -> Result<()> {
         if self.block.is_empty() {
             self.since = Instant::now();
         }
         let block = std::mem::take(&mut self.block);
         self.block = postcard::to_extend(record, block)
-            .map_err(|error| Error::new(Kind::Value, error.to_string()).in_file(&self.path))?;
+            .map_err(|error| Error::new(ErrorClass::Value, error.to_string()).in_file(&self.path))?;
         if self.block.len() >= BLOCK || self.since.elapsed() >= WAIT { self.end_block() } else { Ok(()) }
     }
 

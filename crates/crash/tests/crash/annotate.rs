@@ -1,11 +1,11 @@
 //! The writes of a log are named by what they are to the file system that was there when it began.
 
 use crate::support::{Toy, header};
-use emmclab_base::{Op, Role, SectorSet};
+use emmclab_base::{BlockRole, Op, SectorSet};
 use emmclab_crash::annotate;
-use emmclab_crash::log::{Port, Record};
-use emmclab_device::Modifiers;
-use emmclab_ext4::{Recovery, Status};
+use emmclab_crash::log::{CommandPort, CrashLogRecord};
+use emmclab_device::CommandFlags;
+use emmclab_ext4::{AnnotatorStatus, JournalRecovery};
 
 /// An image of ext4 whose log is not empty.
 const IMAGE: &[u8] = include_bytes!("../../../../fuzz/images/plain.zst");
@@ -14,7 +14,7 @@ const IMAGE: &[u8] = include_bytes!("../../../../fuzz/images/plain.zst");
 fn the_home_blocks_of_a_replay_are_named_with_their_transactions() {
     let image = zstd::decode_all(IMAGE).unwrap();
     let mut homes: Vec<(u64, Vec<u8>)> = Vec::new();
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&image).unwrap();
     let (first, end) = (replayed.replay().first, replayed.replay().end);
     replayed
@@ -28,17 +28,17 @@ fn the_home_blocks_of_a_replay_are_named_with_their_transactions() {
     let path = folder.path().join("log");
     let mut toy = Toy::new(&path, &header((image.len() / 512) as u64));
     for (chunk, sector) in image.chunks(1 << 16).zip((0..).step_by(128)) {
-        toy.log.add(&Record::Base { sector, data: chunk }).unwrap();
+        toy.log.add(&CrashLogRecord::Base { sector, data: chunk }).unwrap();
     }
     toy.flush();
     for (sector, bytes) in &homes {
         let sectors = (bytes.len() / 512) as u32;
-        toy.comes(Op::Write, *sector, sectors, Modifiers::empty(), bytes);
+        toy.comes(Op::Write, *sector, sectors, CommandFlags::empty(), bytes);
     }
-    toy.comes(Op::Discard, homes[0].0, (homes[0].1.len() / 512) as u32, Modifiers::empty(), &[]);
+    toy.comes(Op::Discard, homes[0].0, (homes[0].1.len() / 512) as u32, CommandFlags::empty(), &[]);
     let run = toy.run(&path);
     // Without layers, both ports are one.
-    for port in [Port::Device, Port::Host] {
+    for port in [CommandPort::Device, CommandPort::Host] {
         let mut seen = 0;
         let status = annotate(&run, port, |logged, notes| {
             let covered: u32 = notes.iter().map(|note| note.sectors).sum();
@@ -48,13 +48,13 @@ fn the_home_blocks_of_a_replay_are_named_with_their_transactions() {
             }
             assert_eq!(covered, logged.command.sectors);
             for note in notes {
-                assert!(note.role.at_home() && note.role != Role::Data, "{note:?}");
+                assert!(note.role.at_home() && note.role != BlockRole::Data, "{note:?}");
                 assert_eq!(note.changed, Some(SectorSet(0)), "{note:?}");
                 assert!((first..end).contains(&note.transaction.unwrap()));
             }
             seen += 1;
         });
-        assert_eq!(status.unwrap(), Status::Recovering, "the log was not cleared");
+        assert_eq!(status.unwrap(), AnnotatorStatus::Recovering, "the log was not cleared");
         assert_eq!(seen, homes.len());
     }
 }

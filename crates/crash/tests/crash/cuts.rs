@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use crate::support::{Toy, header};
 use emmclab_base::Nanos;
-use emmclab_crash::log::{LogWriter, Port, Record};
-use emmclab_crash::{ExploreOptions, Explorer, Lines, Run, What};
-use emmclab_device::Modifiers;
+use emmclab_crash::log::{CommandPort, CrashLogRecord, CrashLogWriter};
+use emmclab_crash::{CrashLogIndex, CutLines, ExploreOptions, Explorer, RunEvent};
+use emmclab_device::CommandFlags;
 
 /// A run in which five writes come before each of the lines.
-fn run(lines: usize, path: &std::path::Path) -> Arc<Run> {
+fn run(lines: usize, path: &std::path::Path) -> Arc<CrashLogIndex> {
     let mut toy = Toy::new(path, &header(1 << 12));
     for line in 0..lines {
         for write in 0..5u8 {
-            let number = toy.write(u64::from(write) * 8, write, Modifiers::empty());
+            let number = toy.write(u64::from(write) * 8, write, CommandFlags::empty());
             toy.complete(number);
         }
         toy.acknowledge(&format!("line {line}"));
@@ -23,7 +23,7 @@ fn run(lines: usize, path: &std::path::Path) -> Arc<Run> {
 }
 
 /// The moments at which power is cut, and the number of lines after which it is.
-fn cuts(run: &Arc<Run>, cuts: usize, lines: Option<Lines>, seed: u64) -> (Vec<usize>, u64) {
+fn cuts(run: &Arc<CrashLogIndex>, cuts: usize, lines: Option<CutLines>, seed: u64) -> (Vec<usize>, u64) {
     let options = ExploreOptions { cuts, lines, seed, ..ExploreOptions::default() };
     let mut explorer = Explorer::new(run, &options).unwrap();
     let moments = explorer.cuts().collect();
@@ -31,15 +31,15 @@ fn cuts(run: &Arc<Run>, cuts: usize, lines: Option<Lines>, seed: u64) -> (Vec<us
     (moments, explorer.covered().lines_cut)
 }
 
-fn place(run: &Run, line: u32) -> usize {
-    run.moments().iter().position(|moment| moment.what == What::Acknowledged(line)).unwrap()
+fn place(run: &CrashLogIndex, line: u32) -> usize {
+    run.moments().iter().position(|moment| moment.event == RunEvent::Acknowledged(line)).unwrap()
 }
 
 #[test]
 fn the_lines_of_each_group_and_the_moments_before_them_come_before_all_others() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let run = run(20, file.path());
-    let lines = Lines { first: vec![vec![3, 9, 15], vec![4]], idle: Vec::new() };
+    let lines = CutLines { first: vec![vec![3, 9, 15], vec![4]], idle: Vec::new() };
     let wanted = [3, 9, 15, 4].map(|line| place(&run, line));
     for seed in 0..5 {
         let (chosen, after) = cuts(&run, 8, Some(lines.clone()), seed);
@@ -58,7 +58,7 @@ fn the_lines_of_each_group_and_the_moments_before_them_come_before_all_others() 
 fn without_a_meaning_of_the_lines_up_to_half_of_the_cuts_are_after_lines() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let run = run(20, file.path());
-    let is_line = |place: &usize| matches!(run.moments()[*place].what, What::Acknowledged(_));
+    let is_line = |place: &usize| matches!(run.moments()[*place].event, RunEvent::Acknowledged(_));
     let (chosen, after) = cuts(&run, 60, None, 1);
     assert_eq!((chosen.len(), after), (60, 20));
     let (chosen, after) = cuts(&run, 10, None, 1);
@@ -72,7 +72,7 @@ fn without_a_meaning_of_the_lines_up_to_half_of_the_cuts_are_after_lines() {
 fn moments_in_which_nothing_is_judged_are_left_out_unless_there_are_no_others() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let run = run(4, file.path());
-    let lines = |idle: &[usize]| Some(Lines { first: Vec::new(), idle: idle.to_vec() });
+    let lines = |idle: &[usize]| Some(CutLines { first: Vec::new(), idle: idle.to_vec() });
     let (chosen, _) = cuts(&run, usize::MAX, lines(&[0, 2]), 1);
     let judged = (place(&run, 1)..place(&run, 2)).chain([place(&run, 3)]);
     assert_eq!(chosen, judged.collect::<Vec<_>>());
@@ -86,20 +86,20 @@ fn a_log_that_is_cut_short_before_the_workload_begins_is_refused_by_name() {
     let path = folder.path().join("run.log");
     let options = ExploreOptions { from: Some("mounted".to_owned()), ..ExploreOptions::default() };
     for records in 0..3 {
-        let mut log = LogWriter::create(&path, &header(1 << 12)).unwrap();
+        let mut log = CrashLogWriter::create(&path, &header(1 << 12)).unwrap();
         let at = Nanos(0);
         let data = [1; 4096];
         let all = [
-            Record::Base { sector: 0, data: &data },
-            Record::Complete { port: Port::Device, number: 0, at },
-            Record::Mark { at, text: "mounted" },
+            CrashLogRecord::Base { sector: 0, data: &data },
+            CrashLogRecord::Complete { port: CommandPort::Device, number: 0, at },
+            CrashLogRecord::Mark { at, text: "mounted" },
         ];
         for record in &all[..records] {
             log.add(record).unwrap();
         }
         log.end_block().unwrap();
         drop(log);
-        let error = Explorer::new(&Arc::new(Run::open(&path).unwrap()), &options).err().unwrap();
+        let error = Explorer::new(&Arc::new(CrashLogIndex::open(&path).unwrap()), &options).err().unwrap();
         assert!(error.to_string().contains("cut short before the workload begins"), "{error}");
         assert_eq!(error.file(), Some(path.as_path()));
     }

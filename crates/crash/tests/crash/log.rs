@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::support::{Toy, filled, header};
 use emmclab_base::{Nanos, Op, Result};
-use emmclab_crash::log::{LogReader, LogWriter, Port, Record, dm};
-use emmclab_crash::{ExploreOptions, Explorer, Run};
-use emmclab_device::Modifiers;
+use emmclab_crash::log::{CommandPort, CrashLogReader, CrashLogRecord, CrashLogWriter, dm_log_writes};
+use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer};
+use emmclab_device::CommandFlags;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -38,11 +38,13 @@ fn entry() -> impl Strategy<Value = Entry> {
     ]
 }
 
-fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&Record<'_>) -> T) -> T {
-    let (at, port, packed_after) = (Nanos(number as i64 * 7), Port::Device, 0);
+fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&CrashLogRecord<'_>) -> T) -> T {
+    let (at, port, packed_after) = (Nanos(number as i64 * 7), CommandPort::Device, 0);
     match entry {
-        Entry::Base(sector, byte) => use_it(&Record::Base { sector: *sector, data: &filled(*byte, 3) }),
-        Entry::Write(sector, sectors, byte, flags) => use_it(&Record::Command {
+        Entry::Base(sector, byte) => {
+            use_it(&CrashLogRecord::Base { sector: *sector, data: &filled(*byte, 3) })
+        }
+        Entry::Write(sector, sectors, byte, flags) => use_it(&CrashLogRecord::Command {
             port,
             number,
             at,
@@ -53,8 +55,8 @@ fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&Record<'_>) -
             packed_after,
             data: &filled(*byte, *sectors),
         }),
-        Entry::Other(op, sector, sectors) => use_it(&Record::Command {
-            port: Port::Host,
+        Entry::Other(op, sector, sectors) => use_it(&CrashLogRecord::Command {
+            port: CommandPort::Host,
             number,
             at,
             op: *op,
@@ -64,22 +66,22 @@ fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&Record<'_>) -
             packed_after,
             data: &[],
         }),
-        Entry::Complete(number) => use_it(&Record::Complete { port, number: *number, at }),
-        Entry::Programmed(number, sector, sectors) => use_it(&Record::Programmed {
+        Entry::Complete(number) => use_it(&CrashLogRecord::Complete { port, number: *number, at }),
+        Entry::Programmed(number, sector, sectors) => use_it(&CrashLogRecord::Programmed {
             number: *number,
             sector: *sector,
             sectors: *sectors,
             begin: at,
             end: Nanos(at.0 + 5),
         }),
-        Entry::Text(text, false) => use_it(&Record::Acknowledged { at, text }),
-        Entry::Text(text, true) => use_it(&Record::Mark { at, text }),
+        Entry::Text(text, false) => use_it(&CrashLogRecord::Acknowledged { at, text }),
+        Entry::Text(text, true) => use_it(&CrashLogRecord::Mark { at, text }),
     }
 }
 
 /// The records of a log, and whether it was cut short.
 fn texts(bytes: &[u8]) -> Result<(Vec<String>, bool)> {
-    let mut reader = LogReader::new(Box::new(std::io::Cursor::new(bytes.to_vec())), "a log".as_ref())?;
+    let mut reader = CrashLogReader::new(Box::new(std::io::Cursor::new(bytes.to_vec())), "a log".as_ref())?;
     let mut all = Vec::new();
     while let Some(records) = reader.next_block()? {
         for record in records {
@@ -92,7 +94,7 @@ fn texts(bytes: &[u8]) -> Result<(Vec<String>, bool)> {
 /// The bytes of a log with a block for every eight entries, and its records.
 fn written(entries: &[Entry]) -> (Vec<u8>, Vec<String>) {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let mut log = LogWriter::create(file.path(), &header(1 << 20)).unwrap();
+    let mut log = CrashLogWriter::create(file.path(), &header(1 << 20)).unwrap();
     let mut records = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
         with_record(number as u64, entry, |record| {
@@ -150,7 +152,7 @@ proptest! {
         prop_assert!(texts(&bytes).is_err());
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), &bytes[..=place]).unwrap();
-        let _ = Run::open(file.path());
+        let _ = CrashLogIndex::open(file.path());
     }
 }
 
@@ -182,7 +184,7 @@ fn a_file_that_is_no_log_and_an_empty_one_are_refused_by_name() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for bytes in [&b""[..], b"EMMC", b"this is a text, and no log of any kind"] {
         fs::write(file.path(), bytes).unwrap();
-        let error = Run::open(file.path()).err().unwrap().to_string();
+        let error = CrashLogIndex::open(file.path()).err().unwrap().to_string();
         assert!(
             error.contains("this is not a crash log") && error.contains(file.path().to_str().unwrap()),
             "{error}"
@@ -196,27 +198,27 @@ fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from(
     let path = folder.path().join("run.log");
     let mut toy = Toy::new(&path, &header(1 << 12));
     for round in 0..6u8 {
-        let one = toy.write(u64::from(round) * 8, round + 1, Modifiers::META);
+        let one = toy.write(u64::from(round) * 8, round + 1, CommandFlags::META);
         toy.complete(one);
-        let two = toy.write(u64::from(round % 3) * 8, round + 101, Modifiers::empty());
+        let two = toy.write(u64::from(round % 3) * 8, round + 101, CommandFlags::empty());
         toy.complete(two);
         if round % 2 == 0 {
             let flush = toy.flush();
             toy.complete(flush);
         }
-        let durable = toy.write(800, round, Modifiers::RELIABLE);
+        let durable = toy.write(800, round, CommandFlags::RELIABLE);
         toy.complete(durable);
         toy.acknowledge(&format!("round {round}"));
     }
-    let discard = toy.comes(Op::Discard, 0, 8, Modifiers::empty(), &[]);
+    let discard = toy.comes(Op::Discard, 0, 8, CommandFlags::empty(), &[]);
     toy.complete(discard);
     let run = toy.run(&path);
     let dm_path = folder.path().join("dm.log");
-    dm::write(&run, &mut fs::File::create(&dm_path).unwrap()).unwrap();
-    assert!(Run::is_dm(&dm_path).unwrap() && !Run::is_dm(&path).unwrap());
-    let again = Arc::new(Run::open_dm(&dm_path, 1 << 12, None).unwrap());
+    dm_log_writes::write(&run, &mut fs::File::create(&dm_path).unwrap()).unwrap();
+    assert!(CrashLogIndex::is_dm(&dm_path).unwrap() && !CrashLogIndex::is_dm(&path).unwrap());
+    let again = Arc::new(CrashLogIndex::open_dm(&dm_path, 1 << 12, None).unwrap());
     assert_eq!(again.acknowledgements(), run.acknowledgements());
-    let last = |run: &Arc<Run>| {
+    let last = |run: &Arc<CrashLogIndex>| {
         let only = Some((run.moments().len() - 1, None));
         let ways = "boundary,omit1:99,only1:99".parse().unwrap();
         let options = ExploreOptions { only, ways, ..ExploreOptions::default() };
@@ -234,7 +236,7 @@ fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from(
     assert_eq!(last(&run), last(&again));
     let cut = fs::read(&dm_path).unwrap();
     fs::write(&dm_path, &cut[..cut.len() - 700]).unwrap();
-    assert!(Run::open_dm(&dm_path, 1 << 12, None).unwrap().truncated());
+    assert!(CrashLogIndex::open_dm(&dm_path, 1 << 12, None).unwrap().truncated());
 }
 
 #[test]
@@ -243,14 +245,15 @@ fn logs_of_the_same_commands_with_other_data_or_on_another_device_are_told_apart
     let dm_of = |name: &str, fill: u8| {
         let path = folder.path().join(name);
         let mut toy = Toy::new(&path, &header(1 << 12));
-        let one = toy.write(8, fill, Modifiers::META);
+        let one = toy.write(8, fill, CommandFlags::META);
         toy.complete(one);
         let dm_path = folder.path().join(format!("{name}.dm"));
-        dm::write(&toy.run(&path), &mut fs::File::create(&dm_path).unwrap()).unwrap();
+        dm_log_writes::write(&toy.run(&path), &mut fs::File::create(&dm_path).unwrap()).unwrap();
         dm_path
     };
     let (one, other) = (dm_of("one", 1), dm_of("other", 2));
-    let identity = |path: &std::path::Path, sectors| Run::open_dm(path, sectors, None).unwrap().identity();
+    let identity =
+        |path: &std::path::Path, sectors| CrashLogIndex::open_dm(path, sectors, None).unwrap().identity();
     assert_eq!(identity(&one, 1 << 12), identity(&one, 1 << 12));
     assert_ne!(identity(&one, 1 << 12), identity(&other, 1 << 12));
     assert_ne!(identity(&one, 1 << 12), identity(&one, 1 << 13));

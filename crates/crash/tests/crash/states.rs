@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use crate::support::{Toy, filled, header};
 use emmclab_base::{Op, SECTOR_BYTES};
-use emmclab_crash::log::{LogHeader, Port};
-use emmclab_crash::{ExploreOptions, Explorer, HostView, KnownReads, Run, Tear, Way, What};
-use emmclab_device::Modifiers;
+use emmclab_crash::log::{CommandPort, CrashLogHeader};
+use emmclab_crash::{
+    ChoiceMethod, CrashLogIndex, ExploreOptions, Explorer, HostView, RecoveryReadCache, RunEvent, TearMode,
+};
+use emmclab_device::CommandFlags;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -36,22 +38,22 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Runs the steps on a toy device with a cache, which forgets its flushes where it lies.
-fn run_of(steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
+fn run_of(steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<CrashLogIndex> {
     run_on(&header(BLOCKS * 8), steps, lies, path)
 }
 
-fn run_on(header: &LogHeader, steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<Run> {
+fn run_on(header: &CrashLogHeader, steps: &[Step], lies: bool, path: &std::path::Path) -> Arc<CrashLogIndex> {
     let mut toy = Toy::new(path, header);
     for (i, step) in steps.iter().enumerate() {
         let byte = i as u8 + 1;
         match *step {
             Step::Write(block) => {
-                let number = toy.write(block * 8, byte, Modifiers::empty());
+                let number = toy.write(block * 8, byte, CommandFlags::empty());
                 toy.cache.insert(block, number);
                 toy.open.push_back(number);
             }
             Step::Durable(block) => {
-                let number = toy.write(block * 8, byte, Modifiers::RELIABLE);
+                let number = toy.write(block * 8, byte, CommandFlags::RELIABLE);
                 toy.cache.remove(&block);
                 toy.programmed(number, block * 8, 8);
                 toy.open.push_back(number);
@@ -64,11 +66,16 @@ fn run_on(header: &LogHeader, steps: &[Step], lies: bool, path: &std::path::Path
                 toy.open.push_back(number);
             }
             Step::Discard(block) => {
-                let number = toy.comes(Op::Discard, block * 8, 8, Modifiers::empty(), &[]);
+                let number = toy.comes(Op::Discard, block * 8, 8, CommandFlags::empty(), &[]);
                 toy.cache.remove(&block);
                 let at = emmclab_base::Nanos(toy.now);
                 toy.log
-                    .add(&emmclab_crash::log::Record::Discarded { number, sector: block * 8, sectors: 8, at })
+                    .add(&emmclab_crash::log::CrashLogRecord::Discarded {
+                        number,
+                        sector: block * 8,
+                        sectors: 8,
+                        at,
+                    })
                     .unwrap();
                 toy.open.push_back(number);
             }
@@ -80,27 +87,28 @@ fn run_on(header: &LogHeader, steps: &[Step], lies: bool, path: &std::path::Path
 }
 
 /// A header of a log without what the cells hold, so that steps may write back in any order.
-fn without_cells(fifo: bool) -> LogHeader {
+fn without_cells(fifo: bool) -> CrashLogHeader {
     let header = header(BLOCKS * 8);
     let device = emmclab_crash::log::DeviceFacts { fifo, ..header.device };
-    LogHeader { cells: false, device, ..header }
+    CrashLogHeader { cells: false, device, ..header }
 }
 
 /// Where a moment stands in a run.
-fn position(run: &Run, wanted: What) -> Option<usize> {
-    run.moments().iter().position(|moment| moment.what == wanted)
+fn position(run: &CrashLogIndex, wanted: RunEvent) -> Option<usize> {
+    run.moments().iter().position(|moment| moment.event == wanted)
 }
 
 /// For each block, the bytes that it may hold after a cut at a moment: by a plain reading of the contract.
-fn allowed(run: &Run, cut: usize) -> Vec<Vec<u8>> {
-    let commands = run.commands(Port::Device);
+fn allowed(run: &CrashLogIndex, cut: usize) -> Vec<Vec<u8>> {
+    let commands = run.commands(CommandPort::Device);
     let byte = |place: u32| {
         let mut data = [0; SECTOR_BYTES as usize];
         run.spool().read(&[commands[place as usize].source], &mut data).unwrap();
         data[0]
     };
-    let complete = |place: u32| position(run, What::Completes(Port::Device, place)).filter(|at| *at <= cut);
-    let arrived = |place: u32| position(run, What::Arrives(Port::Device, place)).unwrap();
+    let complete =
+        |place: u32| position(run, RunEvent::Completes(CommandPort::Device, place)).filter(|at| *at <= cut);
+    let arrived = |place: u32| position(run, RunEvent::Arrives(CommandPort::Device, place)).unwrap();
     (0..BLOCKS)
         .map(|block| {
             let (mut may, mut ever) = (vec![0], vec![0]);
@@ -136,7 +144,7 @@ fn allowed(run: &Run, cut: usize) -> Vec<Vec<u8>> {
 }
 
 /// An exploration of all cuts, with states that are chosen in every way.
-fn all_ways(run: &Arc<Run>) -> Explorer {
+fn all_ways(run: &Arc<CrashLogIndex>) -> Explorer {
     let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
     Explorer::new(run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap()
 }
@@ -177,7 +185,7 @@ proptest! {
         let run = run_of(&steps, false, file.path());
         prop_assume!(!run.moments().is_empty());
         let mut explorer = all_ways(&run);
-        let (mut known, mut outcomes) = (KnownReads::default(), Vec::new());
+        let (mut known, mut outcomes) = (RecoveryReadCache::default(), Vec::new());
         while let Some(state) = explorer.next_state() {
             let below = run.header().below();
             let host = HostView::recover(explorer.view(&state), (&[], &below), BLOCKS * 8, None).unwrap().unwrap();
@@ -211,7 +219,7 @@ proptest! {
         prop_assume!(!run.moments().is_empty());
         let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
         let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
-        let commands = run.commands(Port::Device);
+        let commands = run.commands(CommandPort::Device);
         // Each write has its own byte, which grows.
         let writes: Vec<(u32, usize, u8)> = (0..).zip(commands).filter(|(_, logged)| logged.command.op == Op::Write)
             .map(|(place, logged)| {
@@ -224,9 +232,9 @@ proptest! {
             explorer.view(&state).read(0, &mut disk).unwrap();
             let there = |block: usize| disk[block * 8 * 512];
             for (place, block, _) in writes.iter().filter(|(_, block, byte)| there(*block) == *byte) {
-                let came = position(&run, What::Arrives(Port::Device, *place)).unwrap();
+                let came = position(&run, RunEvent::Arrives(CommandPort::Device, *place)).unwrap();
                 for (other, needed, byte) in &writes {
-                    let complete = position(&run, What::Completes(Port::Device, *other));
+                    let complete = position(&run, RunEvent::Completes(CommandPort::Device, *other));
                     prop_assert!(
                         complete.is_none_or(|complete| complete > came) || there(*needed) >= *byte,
                         "{:?} at cut {}: block {block} holds command {place}, block {needed} lacks {other}",
@@ -243,9 +251,9 @@ proptest! {
         let run = run_on(&without_cells(false), &steps, false, file.path());
         prop_assume!(!run.moments().is_empty());
         let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
-        let options = ExploreOptions { ways, tear: Tear::Inside, ..ExploreOptions::default() };
+        let options = ExploreOptions { ways, tear: TearMode::Inside, ..ExploreOptions::default() };
         let mut explorer = Explorer::new(&run, &options).unwrap();
-        let commands = run.commands(Port::Device);
+        let commands = run.commands(CommandPort::Device);
         while let Some(state) = explorer.next_state() {
             let mut disk = filled(0, BLOCKS as u32 * 8);
             explorer.view(&state).read(0, &mut disk).unwrap();
@@ -253,10 +261,10 @@ proptest! {
             let in_flight = |block: usize| (0..).zip(commands).any(|(place, logged)| {
                 let happened = |what| position(&run, what).is_some_and(|at| at <= state.cut);
                 logged.command.op == Op::Write
-                    && !logged.command.modifiers.contains(Modifiers::RELIABLE)
+                    && !logged.command.modifiers.contains(CommandFlags::RELIABLE)
                     && logged.command.sector as usize == block * 8
-                    && happened(What::Arrives(Port::Device, place))
-                    && !happened(What::Completes(Port::Device, place))
+                    && happened(RunEvent::Arrives(CommandPort::Device, place))
+                    && !happened(RunEvent::Completes(CommandPort::Device, place))
             });
             let mut garbled = 0;
             for (number, sector) in disk.chunks_exact(512).enumerate() {
@@ -321,7 +329,7 @@ fn a_device_that_ignores_flushes_is_caught_by_its_own_state() {
             Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
         let mut broken = 0;
         while let Some(state) = explorer.next_state() {
-            assert_eq!(state.way, Way::Device);
+            assert_eq!(state.way, ChoiceMethod::Device);
             broken += usize::from(!state.broken.is_empty());
         }
         assert_eq!(broken > 0, lies);
@@ -332,9 +340,9 @@ fn a_device_that_ignores_flushes_is_caught_by_its_own_state() {
 fn a_write_with_preflush_is_never_there_without_what_was_complete_before() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut toy = Toy::new(file.path(), &header(64));
-    let data = toy.write(0, 1, Modifiers::empty());
+    let data = toy.write(0, 1, CommandFlags::empty());
     toy.complete(data);
-    toy.write(8, 2, Modifiers::PREFLUSH | Modifiers::RELIABLE);
+    toy.write(8, 2, CommandFlags::PREFLUSH | CommandFlags::RELIABLE);
     let run = toy.run(file.path());
     let ways = "boundary,omit1:99,only1:99,random:99".parse().unwrap();
     let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
@@ -352,16 +360,17 @@ fn a_write_with_preflush_is_never_there_without_what_was_complete_before() {
 #[test]
 fn a_plain_write_in_flight_is_garbled_in_each_way_and_the_same_again_and_a_reliable_one_never() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    for (flags, may) in [(Modifiers::empty(), true), (Modifiers::FORCED, true), (Modifiers::RELIABLE, false)]
+    for (flags, may) in
+        [(CommandFlags::empty(), true), (CommandFlags::FORCED, true), (CommandFlags::RELIABLE, false)]
     {
-        let mut toy = Toy::new(file.path(), &LogHeader { cells: false, ..header(64) });
+        let mut toy = Toy::new(file.path(), &CrashLogHeader { cells: false, ..header(64) });
         toy.write(0, 1, flags);
         let run = toy.run(file.path());
         for way in ["boundary", "omit1:99", "only1", "random:99"] {
             let states = || {
                 let options = ExploreOptions {
                     ways: way.parse().unwrap(),
-                    tear: Tear::Inside,
+                    tear: TearMode::Inside,
                     ..ExploreOptions::default()
                 };
                 let mut explorer = Explorer::new(&run, &options).unwrap();

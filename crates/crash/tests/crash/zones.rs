@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{Toy, filled, header};
-use emmclab_base::{Kind, Nanos, Op, SECTOR_BYTES};
-use emmclab_crash::log::{DeviceFacts, LogHeader, Port, Record};
-use emmclab_crash::{ExploreOptions, Explorer, Run, Tear, What};
-use emmclab_device::Modifiers;
-use emmclab_layers::Zones;
+use emmclab_base::{ErrorClass, Nanos, Op, SECTOR_BYTES};
+use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, DeviceFacts};
+use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer, RunEvent, TearMode};
+use emmclab_device::CommandFlags;
+use emmclab_layers::DiskZones;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -42,17 +42,17 @@ fn start(zone: u64) -> u64 {
     1 + zone * ZONE_BLOCKS
 }
 
-const ZONES: Zones =
-    Zones { first: 8, sectors: ZONE_BLOCKS * 8, count: 2, write_sectors: 8, max_open: 0, max_active: 0 };
+const ZONES: DiskZones =
+    DiskZones { first: 8, sectors: ZONE_BLOCKS * 8, count: 2, write_sectors: 8, max_open: 0, max_active: 0 };
 
-fn zoned(zones: Zones) -> LogHeader {
+fn zoned(zones: DiskZones) -> CrashLogHeader {
     let header = header(BLOCKS * 8);
     let device = DeviceFacts { zones: Some(zones), ..header.device };
-    LogHeader { device, ..header }
+    CrashLogHeader { device, ..header }
 }
 
 /// Runs the steps on a toy device, whose cells take blocks of the cache in any order.
-fn run_of(steps: &[Step], path: &Path) -> Arc<Run> {
+fn run_of(steps: &[Step], path: &Path) -> Arc<CrashLogIndex> {
     let mut toy = Toy::new(path, &zoned(ZONES));
     let mut filled_blocks = [0; 2];
     for (i, step) in steps.iter().enumerate() {
@@ -61,7 +61,7 @@ fn run_of(steps: &[Step], path: &Path) -> Arc<Run> {
             Step::Append(zone, reliable) if filled_blocks[zone as usize] < ZONE_BLOCKS => {
                 let block = start(zone) + filled_blocks[zone as usize];
                 filled_blocks[zone as usize] += 1;
-                let flags = if reliable { Modifiers::RELIABLE } else { Modifiers::empty() };
+                let flags = if reliable { CommandFlags::RELIABLE } else { CommandFlags::empty() };
                 let number = toy.write(block * 8, byte, flags);
                 toy.cache.insert(block, number);
                 if reliable {
@@ -73,10 +73,10 @@ fn run_of(steps: &[Step], path: &Path) -> Arc<Run> {
             Step::Append(zone, _) | Step::Reset(zone) => {
                 let (first, sectors) = (start(zone), ZONE_BLOCKS as u32 * 8);
                 filled_blocks[zone as usize] = 0;
-                let number = toy.comes(Op::Discard, first * 8, sectors, Modifiers::empty(), &[]);
+                let number = toy.comes(Op::Discard, first * 8, sectors, CommandFlags::empty(), &[]);
                 toy.cache.retain(|block, _| !(first..first + ZONE_BLOCKS).contains(block));
                 let (sector, sectors, at) = (first * 8, sectors.into(), Nanos(toy.now));
-                toy.log.add(&Record::Discarded { number, sector, sectors, at }).unwrap();
+                toy.log.add(&CrashLogRecord::Discarded { number, sector, sectors, at }).unwrap();
                 toy.open.push_back(number);
             }
             Step::Flush => {
@@ -92,18 +92,19 @@ fn run_of(steps: &[Step], path: &Path) -> Arc<Run> {
 }
 
 /// What a zone may hold after a cut: the first byte of each block, by how many of its commands have happened.
-fn allowed(run: &Run, cut: usize, zone: u64) -> Vec<Vec<u8>> {
-    let commands = run.commands(Port::Device);
-    let happened = |what| run.moments()[..=cut].iter().any(|moment| moment.what == what);
-    let position = |what| run.moments().iter().position(|moment| moment.what == what);
-    let complete = |place: u32| position(What::Completes(Port::Device, place)).filter(|at| *at <= cut);
+fn allowed(run: &CrashLogIndex, cut: usize, zone: u64) -> Vec<Vec<u8>> {
+    let commands = run.commands(CommandPort::Device);
+    let happened = |what| run.moments()[..=cut].iter().any(|moment| moment.event == what);
+    let position = |what| run.moments().iter().position(|moment| moment.event == what);
+    let complete =
+        |place: u32| position(RunEvent::Completes(CommandPort::Device, place)).filter(|at| *at <= cut);
     let own = start(zone) * 8..(start(zone) + ZONE_BLOCKS) * 8;
     let mut present = vec![0; ZONE_BLOCKS as usize];
     let mut all = vec![present.clone()];
     for (place, logged) in (0..).zip(commands) {
         if !own.contains(&logged.command.sector)
             || logged.command.sectors == 0
-            || !happened(What::Arrives(Port::Device, place))
+            || !happened(RunEvent::Arrives(CommandPort::Device, place))
         {
             continue;
         }
@@ -119,7 +120,8 @@ fn allowed(run: &Run, cut: usize, zone: u64) -> Vec<Vec<u8>> {
                 logged.command.modifiers.durable()
                     || (0..).zip(commands).any(|(flush, other)| {
                         other.command.op == Op::Flush
-                            && position(What::Arrives(Port::Device, flush)).is_some_and(|came| came > at)
+                            && position(RunEvent::Arrives(CommandPort::Device, flush))
+                                .is_some_and(|came| came > at)
                             && complete(flush).is_some()
                     })
             });
@@ -163,7 +165,7 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = run_of(&steps, file.path());
         prop_assume!(!run.moments().is_empty());
-        let tear = if inside { Tear::Inside } else { Tear::Sector };
+        let tear = if inside { TearMode::Inside } else { TearMode::Sector };
         let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
         let options = ExploreOptions { ways, tear, ..ExploreOptions::default() };
         let mut explorer = Explorer::new(&run, &options).unwrap();
@@ -185,16 +187,16 @@ proptest! {
 fn zones_that_no_device_has_are_refused_with_their_figures() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for wrong in [
-        Zones { sectors: 0, ..ZONES },
-        Zones { sectors: 12, ..ZONES },
-        Zones { first: 4, ..ZONES },
-        Zones { count: 3, ..ZONES },
-        Zones { sectors: u64::MAX - 7, ..ZONES },
-        Zones { first: u64::MAX - 7, ..ZONES },
+        DiskZones { sectors: 0, ..ZONES },
+        DiskZones { sectors: 12, ..ZONES },
+        DiskZones { first: 4, ..ZONES },
+        DiskZones { count: 3, ..ZONES },
+        DiskZones { sectors: u64::MAX - 7, ..ZONES },
+        DiskZones { first: u64::MAX - 7, ..ZONES },
     ] {
         Toy::new(file.path(), &zoned(wrong)).log.finish().unwrap();
-        let Err(error) = Run::open(file.path()) else { panic!("{wrong:?} was read") };
-        assert_eq!((error.kind(), error.field()), (Kind::Value, Some("device.zones")), "{error}");
+        let Err(error) = CrashLogIndex::open(file.path()) else { panic!("{wrong:?} was read") };
+        assert_eq!((error.kind(), error.field()), (ErrorClass::Value, Some("device.zones")), "{error}");
         assert!(
             error.to_string().contains(&format!("`{} of {} sectors", wrong.count, wrong.sectors)),
             "{error}"
@@ -206,12 +208,12 @@ fn zones_that_no_device_has_are_refused_with_their_figures() {
 fn random_states_and_omissions_end_a_zone_anywhere() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let blocks = 64;
-    let zones = Zones { first: 0, sectors: blocks * 8, count: 1, ..ZONES };
+    let zones = DiskZones { first: 0, sectors: blocks * 8, count: 1, ..ZONES };
     let header = header(blocks * 8);
     let device = DeviceFacts { zones: Some(zones), ..header.device };
-    let mut toy = Toy::new(file.path(), &LogHeader { device, cells: false, ..header });
+    let mut toy = Toy::new(file.path(), &CrashLogHeader { device, cells: false, ..header });
     for block in 0..blocks {
-        let number = toy.write(block * 8, 1, Modifiers::empty());
+        let number = toy.write(block * 8, 1, CommandFlags::empty());
         toy.complete(number);
     }
     let run = toy.run(file.path());

@@ -16,20 +16,20 @@ mod rules;
 
 use std::collections::VecDeque;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Result};
 use rustc_hash::FxHashMap;
 
-use crate::command::Command;
+use crate::command::DeviceCommand;
 use crate::device::Device;
 use crate::events::{
-    BlockErased, Cause, Observer, PageProgrammed, PageRead, RequestCompleted, Trimmed, UnitCached,
-    UnplacedRead,
+    BlockErased, Observer, OperationCause, PageProgrammed, PageRead, RequestCompleted, UnitCached,
+    UnitsTrimmed, UnplacedRead,
 };
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 
 /// The reference model. Pass it each command before the device gets it, attach it as an observer, and verify.
-pub struct Checker {
+pub struct DeviceChecker {
     geometry: Geometry,
     /// Tag of each sector in the flash; 0 = nothing.
     content: Vec<u32>,
@@ -52,11 +52,11 @@ pub struct Checker {
     last_tag: u32,
     last_arrival: Nanos,
     since: usize,
-    last: Option<Command>,
+    last: Option<DeviceCommand>,
     fault: Option<String>,
 }
 
-impl Checker {
+impl DeviceChecker {
     /// A model of a device in its present state.
     pub fn of(device: &Device) -> Self {
         let geometry = device.geometry().clone();
@@ -90,7 +90,7 @@ impl Checker {
     }
 
     /// Updates the expected data for the next command.
-    pub fn expect(&mut self, command: &Command) {
+    pub fn expect(&mut self, command: &DeviceCommand) {
         let unit_sectors = u64::from(self.geometry.unit_sectors);
         let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
         if end > self.expected.len() as u64 {
@@ -121,8 +121,8 @@ impl Checker {
     /// Checks the units of the last command; the whole device as often as the cost allows, on a small device always.
     ///
     /// # Errors
-    /// As [`Checker::verify`].
-    pub fn verify_now_and_then(&mut self, device: &Device) -> Result<()> {
+    /// As [`DeviceChecker::verify`].
+    pub fn verify_periodically(&mut self, device: &Device) -> Result<()> {
         self.since += 1;
         if self.since * 256 >= self.geometry.ppns() {
             self.since = 0;
@@ -141,7 +141,7 @@ impl Checker {
     /// Checks every rule over the whole device.
     ///
     /// # Errors
-    /// [`Kind::Value`] with the first rule that does not hold: a defect of this program, never of the input.
+    /// [`ErrorClass::Value`] with the first rule that does not hold: a defect of this program, never of the input.
     pub fn verify(&mut self, device: &Device) -> Result<()> {
         if device.stop().is_none() {
             let lost = self.outstanding.len();
@@ -161,7 +161,7 @@ impl Checker {
 
     fn verdict(&mut self) -> Result<()> {
         self.fault.take().map_or(Ok(()), |fault| {
-            Err(Error::new(Kind::Value, format!("an invariant of the device is broken: {fault}"))
+            Err(Error::new(ErrorClass::Value, format!("an invariant of the device is broken: {fault}"))
                 .hint("report this defect of the simulator with the settings and the trace"))
         })
     }
@@ -214,7 +214,7 @@ impl Checker {
     }
 }
 
-impl Observer for Checker {
+impl Observer for DeviceChecker {
     fn request_completed(&mut self, event: &RequestCompleted) {
         let ordered = self.last_arrival <= event.arrival
             && event.arrival <= event.start
@@ -259,7 +259,7 @@ impl Observer for Checker {
             let mut cached = None;
             let mut tag = 0;
             // Pages of block-mapped schemes and of zones include units that the host did not change.
-            if event.cause == Cause::Host && (unit.covered != 0 || !self.carries) {
+            if event.cause == OperationCause::Host && (unit.covered != 0 || !self.carries) {
                 cached = self.cached.remove(&unit.lpn);
                 if cached.is_none() {
                     tag = self.take_outstanding(unit.lpn);
@@ -298,7 +298,7 @@ impl Observer for Checker {
         }
     }
 
-    fn trimmed(&mut self, event: &Trimmed) {
+    fn trimmed(&mut self, event: &UnitsTrimmed) {
         self.cached.retain(|unit, _| !(event.first..event.first.plus(event.count)).contains(unit));
     }
 

@@ -1,11 +1,11 @@
 //! Rules that blocks, pools and tables of a device must keep together.
 
-use super::Checker;
+use super::DeviceChecker;
 use crate::device::Device;
 use crate::ids::{BlockId, PoolId};
 use crate::nand::BlockState;
 
-impl Checker {
+impl DeviceChecker {
     pub(super) fn verify_blocks(&mut self, device: &Device) {
         let tables = device.ftl.tables();
         let mut valid_places = 0;

@@ -51,7 +51,7 @@
 //! After a cut its write pointer is at the end of this prefix, and never before data that the other rules make durable. A zone that
 //! was finished stays full. No zone is open after a cut. A reset is a discard (rule 6). Planes may finish out of order, so pages survive
 //! a cut only in their order, over all zones. The same order applies to data that leaves the cache: FUA and flushes of a range write all
-//! older data too. [`Promises`] does not contain this rule, so it allows more than a zoned device leaves; `emmclab-crash` adds the rule
+//! older data too. [`DurabilityPromises`] does not contain this rule, so it allows more than a zoned device leaves; `emmclab-crash` adds the rule
 //! to the states of its cuts.
 //!
 //! Nothing else is promised. In particular, plain writes in a cache that is not FIFO reach the flash in any order, and either of two
@@ -61,8 +61,8 @@
 //! assumed to be rebuilt from metadata in the pages; sanitize (a secure erase of everything discarded). An
 //! overwritten version is assumed to stay until its successor is programmed.
 //!
-//! [`Promises`] is the contract at present, derived from commands and completions alone; it needs no device.
-//! [`Persistence`](crate::persistence::Persistence) compares it with what the flash of a simulated device holds.
+//! [`DurabilityPromises`] is the contract at present, derived from commands and completions alone; it needs no device.
+//! [`Persistence`](crate::persistence::PersistenceTracker) compares it with what the flash of a simulated device holds.
 
 mod orders;
 mod promises;
@@ -70,22 +70,22 @@ mod promises;
 use crate::device::Device;
 use emmclab_settings::InterfaceKind;
 
-pub use orders::{Broken, Order};
-pub use promises::{Extent, Promises};
+pub use orders::{BrokenPromise, DurabilityOrder};
+pub use promises::{DurabilityPromises, VolatileExtent};
 
 /// Number of the command whose result a sector holds, counted from 1 over all commands; 0 = nothing was ever written there.
 pub type Version = u64;
 
 /// The contents of a sector, with the command that caused them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum SectorContent {
     /// Data of this write.
     Data(Version),
     /// No data, because of this discard or secure erase.
     Nothing(Version),
 }
 
-impl Content {
+impl SectorContent {
     /// The version.
     pub fn version(self) -> Version {
         match self {
@@ -96,7 +96,7 @@ impl Content {
 
 /// The parts of the contract that depend on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct ContractRules {
     /// Whether a plain write is durable on completion (rule 2), or only after a flush (rule 3).
     pub write_through: bool,
     /// Whether the device has a cache that keeps the order of writes (rule 9).
@@ -107,7 +107,7 @@ pub struct Rules {
     pub unit_sectors: u32,
 }
 
-impl Rules {
+impl ContractRules {
     /// The rules of a simulated device.
     pub fn of(device: &Device) -> Self {
         Self {

@@ -2,27 +2,27 @@
 
 use std::ops::Range;
 
-use emmclab_base::{Nanos, Ranges};
+use emmclab_base::{Nanos, SectorRangeMap};
 
-use super::{Content, Promises, Version};
+use super::{DurabilityPromises, SectorContent, Version};
 
 /// A barrier: if data of a version from `from` on survives, so do the versions before it that were complete at `came`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Barrier {
+pub(super) struct WriteBarrier {
     pub from: Version,
-    pub came: Nanos,
+    pub arrival: Nanos,
 }
 
 /// The versions of the entries of a packed write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pack {
+pub(super) struct PackedVersions {
     pub first: Version,
     pub end: Version,
 }
 
 /// If data of any version in `after` survives, all of `before` does: a barrier, or an entry of a packed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct DurabilityOrder {
     /// The later versions.
     pub after: Range<Version>,
     /// The earlier versions ...
@@ -33,33 +33,37 @@ pub struct Order {
 
 /// A broken promise about a range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Broken {
+pub struct BrokenPromise {
     /// First sector.
     pub first: u64,
     /// The sector after the last.
     pub end: u64,
     /// The version in these sectors; 0 = none was ever written, or none that is still kept
-    /// ([`Persistence::retire`](crate::persistence::Persistence::retire)).
-    pub found: Version,
+    /// ([`Persistence::retire`](crate::persistence::PersistenceTracker::retire)).
+    pub actual: Version,
     /// The oldest version that is allowed.
     pub promised: Version,
 }
 
-fn of_barrier(barrier: &Barrier) -> Order {
-    Order { after: barrier.from..Version::MAX, before: 0..barrier.from, complete_by: Some(barrier.came) }
+fn of_barrier(barrier: &WriteBarrier) -> DurabilityOrder {
+    DurabilityOrder {
+        after: barrier.from..Version::MAX,
+        before: 0..barrier.from,
+        complete_by: Some(barrier.arrival),
+    }
 }
 
-impl Promises {
-    /// The promises about order, which are not contained in [`Promises::promised`]. Barriers are in their order; a later barrier promises
+impl DurabilityPromises {
+    /// The promises about order, which are not contained in [`DurabilityPromises::promised`]. Barriers are in their order; a later barrier promises
     /// everything that an earlier one does.
-    pub fn orders(&self) -> impl Iterator<Item = Order> {
+    pub fn orders(&self) -> impl Iterator<Item = DurabilityOrder> {
         self.barriers.iter().map(of_barrier).chain(self.pack_orders())
     }
 
     /// The orders of packed writes: each entry after those before it.
-    pub fn pack_orders(&self) -> impl Iterator<Item = Order> {
+    pub fn pack_orders(&self) -> impl Iterator<Item = DurabilityOrder> {
         self.packs.iter().flat_map(|pack| {
-            (pack.first + 1..pack.end).map(|entry| Order {
+            (pack.first + 1..pack.end).map(|entry| DurabilityOrder {
                 after: entry..pack.end,
                 before: pack.first..entry,
                 complete_by: None,
@@ -68,7 +72,7 @@ impl Promises {
     }
 
     /// The orders that apply if data of this version survives: that of the last barrier before it, and those of its packed write.
-    pub fn orders_of(&self, version: Version) -> impl Iterator<Item = Order> {
+    pub fn orders_of(&self, version: Version) -> impl Iterator<Item = DurabilityOrder> {
         let barriers = self.barriers.partition_point(|barrier| barrier.from <= version);
         let last = barriers.checked_sub(1).map(|place| of_barrier(&self.barriers[place]));
         last.into_iter().chain(self.pack_orders().filter(move |order| order.after.contains(&version)))
@@ -78,29 +82,29 @@ impl Promises {
     /// it must survive. A sector with several such versions is returned with each.
     pub fn prerequisites(&self) -> impl Iterator<Item = (u64, u64, Version, Version)> {
         let last = self.barriers.last().map(of_barrier);
-        let owed = last.into_iter().flat_map(|order| self.owed_by(&order).collect::<Vec<_>>());
+        let owed = last.into_iter().flat_map(|order| self.required_sectors(&order).collect::<Vec<_>>());
         owed.filter_map(|(first, end, version)| {
             let complete = self.completion(version)?;
             let later = self.barriers.partition_point(|barrier| barrier.from <= version);
-            let after = self.barriers.partition_point(|barrier| barrier.came < complete);
+            let after = self.barriers.partition_point(|barrier| barrier.arrival < complete);
             self.barriers.get(later.max(after)).map(|barrier| (first, end, version, barrier.from))
         })
     }
 
     /// The sectors that an order requires, unless they are promised anyway: first sector, end, oldest version allowed.
-    pub fn owed_by(&self, order: &Order) -> impl Iterator<Item = (u64, u64, Version)> {
-        self.owed(order.before.clone(), order.complete_by)
+    pub fn required_sectors(&self, order: &DurabilityOrder) -> impl Iterator<Item = (u64, u64, Version)> {
+        self.unpromised_writes(order.before.clone(), order.complete_by)
     }
 
     /// The first promise that is broken if power is lost now and leaves these contents.
-    pub fn broken(&self, left: &Ranges<Content>) -> Option<Broken> {
+    pub fn broken(&self, left: &SectorRangeMap<SectorContent>) -> Option<BrokenPromise> {
         let data = left.iter().filter_map(|(.., content)| match content {
-            Content::Data(version) => Some(*version),
-            Content::Nothing(_) => None,
+            SectorContent::Data(version) => Some(*version),
+            SectorContent::Nothing(_) => None,
         });
         let mut there: Vec<Version> = data.collect();
         there.sort_unstable();
-        let holds = |order: &Order| {
+        let holds = |order: &DurabilityOrder| {
             let next = there.partition_point(|version| *version < order.after.start);
             there.get(next).is_some_and(|version| *version < order.after.end)
         };
@@ -112,11 +116,11 @@ impl Promises {
                 of_packs.push(order);
             }
         }
-        let ordered = last_barrier.iter().chain(&of_packs).flat_map(|order| self.owed_by(order));
+        let ordered = last_barrier.iter().chain(&of_packs).flat_map(|order| self.required_sectors(order));
         let lacks = |(first, end, promised): (u64, u64, Version)| {
-            let found = |(from, to, content): (u64, u64, Option<&Content>)| {
+            let found = |(from, to, content): (u64, u64, Option<&SectorContent>)| {
                 let found = content.map_or(0, |content| content.version());
-                (found < promised).then_some(Broken { first: from, end: to, found, promised })
+                (found < promised).then_some(BrokenPromise { first: from, end: to, actual: found, promised })
             };
             left.parts(first, end).find_map(found)
         };

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use emmclab_base::{Modifiers, Nanos, Op, Ranges};
+use emmclab_base::{CommandFlags, Nanos, Op, SectorRangeMap};
 
-use super::orders::{Barrier, Pack};
-use super::{Rules, Version};
-use crate::command::Command;
+use super::orders::{PackedVersions, WriteBarrier};
+use super::{ContractRules, Version};
+use crate::command::DeviceCommand;
 use emmclab_settings::InterfaceKind;
 
 /// The sectors of a flush of the whole cache.
@@ -15,7 +15,7 @@ const EVERYTHING: (u64, u64) = (0, u64::MAX);
 
 /// Sectors with a version that may survive a cut, but need not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct VolatileExtent {
     /// First sector.
     pub first: u64,
     /// The sector after the last.
@@ -30,7 +30,7 @@ pub struct Extent {
 
 /// A write whose version is not promised yet.
 #[derive(Clone, Copy, Debug)]
-struct Write {
+struct VolatileWrite {
     first: u64,
     end: u64,
     complete: Option<Nanos>,
@@ -38,7 +38,7 @@ struct Write {
 
 /// A command that revoked promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Taker {
+struct RevokingCommand {
     version: Version,
     op: Op,
     complete: Option<Nanos>,
@@ -50,34 +50,34 @@ struct Taker {
 /// completion right after the arrival. Memory and work depend on what is not promised yet and on the number of ranges with equal versions,
 /// not on the size of commands.
 #[derive(Clone, Debug)]
-pub struct Promises {
-    rules: Rules,
+pub struct DurabilityPromises {
+    rules: ContractRules,
     /// Version of the next command.
     next: Version,
-    in_flight: BTreeMap<Version, Command>,
-    writes: BTreeMap<Version, Write>,
+    in_flight: BTreeMap<Version, DeviceCommand>,
+    writes: BTreeMap<Version, VolatileWrite>,
     /// Newest version that was ever promised, by range.
-    bases: Ranges<Version>,
+    bases: SectorRangeMap<Version>,
     /// Newest command that revoked a promise, in ranges for which nothing newer is promised.
-    takers: Ranges<Taker>,
-    pub(super) barriers: Vec<Barrier>,
-    pub(super) packs: Vec<Pack>,
+    takers: SectorRangeMap<RevokingCommand>,
+    pub(super) barriers: Vec<WriteBarrier>,
+    pub(super) packs: Vec<PackedVersions>,
     /// Complete writes that no barrier or flush follows yet.
     unordered: BTreeSet<(Nanos, Version)>,
     /// Number of writes at which `prune` next looks for writes that can no longer survive.
     prune_at: usize,
 }
 
-impl Promises {
+impl DurabilityPromises {
     /// The promises of a device that holds no data.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: ContractRules) -> Self {
         Self {
             rules,
             next: 1,
             in_flight: BTreeMap::new(),
             writes: BTreeMap::new(),
-            bases: Ranges::default(),
-            takers: Ranges::default(),
+            bases: SectorRangeMap::default(),
+            takers: SectorRangeMap::default(),
             barriers: Vec::new(),
             packs: Vec::new(),
             unordered: BTreeSet::new(),
@@ -86,7 +86,7 @@ impl Promises {
     }
 
     /// Records the arrival of a command; returns its version, counted from 1 over all commands of every kind.
-    pub fn arrived(&mut self, command: &Command) -> Version {
+    pub fn arrived(&mut self, command: &DeviceCommand) -> Version {
         let version = self.next;
         self.next += 1;
         let (first, end) = self.range_of(command);
@@ -95,13 +95,13 @@ impl Promises {
                 if self.rules.fifo {
                     self.barrier(version, command.arrival);
                 }
-                self.writes.insert(version, Write { first, end, complete: None });
+                self.writes.insert(version, VolatileWrite { first, end, complete: None });
             }
-            Op::Flush if command.modifiers.contains(Modifiers::BARRIER) => {
+            Op::Flush if command.modifiers.contains(CommandFlags::BARRIER) => {
                 self.barrier(version + 1, command.arrival);
             }
             op @ (Op::Discard | Op::SecureErase) => {
-                self.takers.set(first, end, Taker { version, op, complete: None });
+                self.takers.set(first, end, RevokingCommand { version, op, complete: None });
             }
             Op::Read | Op::Flush => {}
         }
@@ -110,14 +110,14 @@ impl Promises {
     }
 
     /// Records the arrival of the entries of a packed command; returns their versions.
-    pub fn arrived_packed(&mut self, entries: &[Command]) -> Range<Version> {
+    pub fn arrived_packed(&mut self, entries: &[DeviceCommand]) -> Range<Version> {
         let first = self.next;
         for entry in entries {
             self.arrived(entry);
         }
         let writes = entries.iter().all(|entry| entry.op == Op::Write);
         if self.rules.write_through && writes && entries.len() > 1 {
-            self.packs.push(Pack { first, end: self.next });
+            self.packs.push(PackedVersions { first, end: self.next });
         }
         first..self.next
     }
@@ -128,7 +128,7 @@ impl Promises {
         let (first, end) = self.range_of(&command);
         match command.op {
             Op::Write => {
-                if command.modifiers.contains(Modifiers::PREFLUSH) {
+                if command.modifiers.contains(CommandFlags::PREFLUSH) {
                     self.flushed(version, command.arrival, EVERYTHING);
                 }
                 if self.rules.write_through || command.modifiers.durable() {
@@ -141,7 +141,7 @@ impl Promises {
                 }
                 self.prune();
             }
-            Op::Flush if !command.modifiers.contains(Modifiers::BARRIER) => {
+            Op::Flush if !command.modifiers.contains(CommandFlags::BARRIER) => {
                 let ranged = self.rules.interface == InterfaceKind::Ufs && command.sectors > 0;
                 let range = (command.sector, command.sector.saturating_add(u64::from(command.sectors)));
                 self.flushed(version, command.arrival, if ranged { range } else { EVERYTHING });
@@ -150,7 +150,7 @@ impl Promises {
             Op::Discard => self.takers.update(first, end, |taker| {
                 let taker = taker?;
                 let complete = if taker.version == version { Some(complete) } else { taker.complete };
-                Some(Taker { complete, ..taker })
+                Some(RevokingCommand { complete, ..taker })
             }),
             Op::Read | Op::Flush => {}
         }
@@ -176,7 +176,7 @@ impl Promises {
     pub fn leaves_undefined(&self, version: Version) -> bool {
         let atomic = self.rules.interface == InterfaceKind::Emmc;
         self.in_flight.get(&version).is_some_and(|command| {
-            command.op == Op::Write && !(atomic && command.modifiers.contains(Modifiers::RELIABLE))
+            command.op == Op::Write && !(atomic && command.modifiers.contains(CommandFlags::RELIABLE))
         })
     }
 
@@ -189,14 +189,14 @@ impl Promises {
     }
 
     /// The versions beyond the promised ones that may survive, but need not: in order of versions, then of sectors.
-    pub fn pending(&self) -> impl Iterator<Item = Extent> {
+    pub fn pending(&self) -> impl Iterator<Item = VolatileExtent> {
         let mut takers: Vec<_> = self.takers.iter().collect();
         takers.sort_by_key(|(first, _, taker)| (taker.version, *first));
         let mut takers = takers
             .into_iter()
             .map(|(first, end, taker)| {
-                let Taker { version, op, complete } = *taker;
-                Extent { first, end, version, op, complete }
+                let RevokingCommand { version, op, complete } = *taker;
+                VolatileExtent { first, end, version, op, complete }
             })
             .peekable();
         let mut writes = self
@@ -205,11 +205,11 @@ impl Promises {
             .flat_map(|(version, write)| {
                 let (version, complete) = (*version, write.complete);
                 let parts = self.parts_beyond(write, version);
-                parts.map(move |(first, end)| Extent { first, end, version, op: Op::Write, complete })
+                parts.map(move |(first, end)| VolatileExtent { first, end, version, op: Op::Write, complete })
             })
             .peekable();
         std::iter::from_fn(move || {
-            let version_of = |extent: &Extent| extent.version;
+            let version_of = |extent: &VolatileExtent| extent.version;
             match (takers.peek().map(version_of), writes.peek().map(version_of)) {
                 (Some(taker), Some(write)) if taker < write => takers.next(),
                 (Some(_), None) => takers.next(),
@@ -241,13 +241,14 @@ impl Promises {
     }
 
     /// The writes of these versions that are not promised and that no discard revoked, and that were complete by then: first, end, version.
-    pub(super) fn owed(
+    pub(super) fn unpromised_writes(
         &self,
         versions: Range<Version>,
         complete_by: Option<Nanos>,
     ) -> impl Iterator<Item = (u64, u64, Version)> {
-        let counts =
-            move |write: &Write| complete_by.is_none_or(|by| write.complete.is_some_and(|at| at <= by));
+        let counts = move |write: &VolatileWrite| {
+            complete_by.is_none_or(|by| write.complete.is_some_and(|at| at <= by))
+        };
         let writes = self.writes.range(versions).filter(move |(_, write)| counts(write));
         writes.flat_map(move |(version, write)| {
             let version = *version;
@@ -266,7 +267,7 @@ impl Promises {
     }
 
     /// The sectors of a write for which neither it nor a newer version is promised.
-    fn parts_beyond(&self, write: &Write, version: Version) -> impl Iterator<Item = (u64, u64)> {
+    fn parts_beyond(&self, write: &VolatileWrite, version: Version) -> impl Iterator<Item = (u64, u64)> {
         let parts = self.bases.parts(write.first, write.end);
         parts
             .filter(move |(.., base)| base.is_none_or(|base| *base < version))
@@ -274,7 +275,7 @@ impl Promises {
     }
 
     /// The sectors that a command changes: those of a write, the whole map units of any other command.
-    fn range_of(&self, command: &Command) -> (u64, u64) {
+    fn range_of(&self, command: &DeviceCommand) -> (u64, u64) {
         let (first, end) = (command.sector, command.sector.saturating_add(u64::from(command.sectors)));
         if command.op == Op::Write {
             return (first, end);
@@ -290,7 +291,7 @@ impl Promises {
 
     /// Records the completion of the flush `flush` of these sectors, which arrived at `came`.
     fn flushed(&mut self, flush: Version, came: Nanos, (from, to): (u64, u64)) {
-        let covered = |write: &Write| write.complete.is_some_and(|complete| complete <= came);
+        let covered = |write: &VolatileWrite| write.complete.is_some_and(|complete| complete <= came);
         let before = self.writes.range(..flush).filter(|(_, write)| covered(write));
         let durable: Vec<_> = before.map(|(version, write)| (*version, *write)).collect();
         for (version, write) in durable {
@@ -305,20 +306,20 @@ impl Promises {
         if (from, to) != EVERYTHING {
             return;
         }
-        self.barriers.retain(|barrier| barrier.from > flush || barrier.came > came);
-        self.ordered(flush, came);
+        self.barriers.retain(|barrier| barrier.from > flush || barrier.arrival > came);
+        self.remove_ordered(flush, came);
     }
 
     /// Adds a barrier: if data of a version from `from` on survives, so does all that was complete at `came`.
     fn barrier(&mut self, from: Version, came: Nanos) {
-        if self.ordered(from, came) {
-            self.barriers.push(Barrier { from, came });
+        if self.remove_ordered(from, came) {
+            self.barriers.push(WriteBarrier { from, arrival: came });
         }
     }
 
     /// Removes from the unordered writes those that were complete at `came` and are older than `end`, because a barrier or a promise covers
     /// them. Returns whether there were any.
-    fn ordered(&mut self, end: Version, came: Nanos) -> bool {
+    fn remove_ordered(&mut self, end: Version, came: Nanos) -> bool {
         let (mut more, mut later) = (false, Vec::new());
         while let Some((complete, version)) = self.unordered.first().copied().filter(|first| first.0 <= came)
         {
@@ -344,7 +345,7 @@ impl Promises {
         if self.writes.len() < self.prune_at {
             return;
         }
-        let hidden = |(version, write): (&Version, &Write)| {
+        let hidden = |(version, write): (&Version, &VolatileWrite)| {
             let gone = write.complete.is_some() && self.parts_beyond(write, *version).next().is_none();
             gone.then_some(*version)
         };

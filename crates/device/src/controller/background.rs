@@ -9,18 +9,18 @@
 
 use emmclab_base::Nanos;
 
-use super::below::Below;
+use super::lower_layers::LowerLayers;
 use super::write_buffer::WriteBuffer;
-use crate::counters::Log;
+use crate::counters::CountingObserver;
 use crate::events::{IdleCollected, IdleInterrupted};
 use crate::ftl::gc::NONE;
 use crate::geometry::{Geometry, nanos};
 use crate::ids::{PlaneId, PoolId};
-use emmclab_settings::{Settings, WriteBack};
+use emmclab_settings::{DeviceSettings, WriteBackMode};
 
 /// A step of background work.
 #[derive(Clone, Copy, Debug)]
-enum Task {
+enum BackgroundTask {
     WriteBack,
     Fold(PoolId),
     Urgent,
@@ -42,14 +42,14 @@ struct PoolWork {
 }
 
 /// The step that can begin first among those considered; `None` if none can begin before `before`.
-struct Soonest {
+struct EarliestTask {
     before: Nanos,
-    task: Option<Task>,
+    task: Option<BackgroundTask>,
 }
 
-impl Soonest {
+impl EarliestTask {
     #[inline]
-    fn consider(&mut self, at: Nanos, task: Task) {
+    fn consider(&mut self, at: Nanos, task: BackgroundTask) {
         if at < self.before {
             (self.before, self.task) = (at, Some(task));
         }
@@ -58,7 +58,7 @@ impl Soonest {
 
 /// The idle time since the last host work: the times from which write-back, folding and collection count their own idle times.
 #[derive(Clone, Copy, Debug)]
-struct Gap {
+struct IdlePeriod {
     write_back: Nanos,
     fold: Nanos,
     collect: Nanos,
@@ -68,7 +68,7 @@ struct Gap {
 
 /// When the device works without a command, and what it has done since the last command.
 #[derive(Clone, Debug)]
-pub(super) struct Background {
+pub(super) struct BackgroundScheduler {
     /// Whether there is any background work.
     works: bool,
     /// Idle time before collection starts; `None` = never.
@@ -81,7 +81,7 @@ pub(super) struct Background {
     urgent: Option<u32>,
     fold_after: Option<Nanos>,
     planes: u32,
-    gap: Option<Gap>,
+    gap: Option<IdlePeriod>,
     pools: Vec<PoolWork>,
     /// Whether `pools` has entries from this gap or from an earlier one.
     touched: bool,
@@ -89,8 +89,13 @@ pub(super) struct Background {
     pub busy_until: Nanos,
 }
 
-impl Background {
-    pub fn new(settings: &Settings, geometry: &Geometry, fold_after: Option<Nanos>, buffered: bool) -> Self {
+impl BackgroundScheduler {
+    pub fn new(
+        settings: &DeviceSettings,
+        geometry: &Geometry,
+        fold_after: Option<Nanos>,
+        buffered: bool,
+    ) -> Self {
         let gc = &settings.gc;
         let collects = gc.policy != NONE;
         let collect_after = nanos(gc.idle_after_us);
@@ -120,7 +125,7 @@ impl Background {
 
     /// Replaces the settings. A new gap begins at `from`, when all host work is done, so that no work begins earlier.
     pub fn replace_with(&mut self, other: Self, from: Nanos) {
-        let gap = Gap { write_back: from, fold: from, collect: from, folds: Some(true) };
+        let gap = IdlePeriod { write_back: from, fold: from, collect: from, folds: Some(true) };
         *self = Self { busy_until: self.busy_until, gap: other.works.then_some(gap), ..other };
     }
 
@@ -136,18 +141,18 @@ impl Background {
     }
 
     /// Executes the work that begins before `until`, on a device whose host work is done at `idle_from`.
-    pub fn work_until<L: Log>(
+    pub fn work_until<L: CountingObserver>(
         &mut self,
         until: Nanos,
         idle_from: Nanos,
         mut buffer: Option<&mut WriteBuffer>,
-        below: &mut Below<'_, L>,
+        below: &mut LowerLayers<'_, L>,
     ) {
         if self.gap.is_none() && self.touched {
             self.pools.fill(PoolWork::default());
             self.touched = false;
         }
-        self.gap.get_or_insert(Gap {
+        self.gap.get_or_insert(IdlePeriod {
             write_back: idle_from,
             fold: idle_from,
             collect: idle_from,
@@ -161,16 +166,16 @@ impl Background {
     }
 
     /// Ends the gap when a command arrives at `at`, after urgent collection. Returns the time that it takes to interrupt collection.
-    pub fn interrupt<L: Log>(
+    pub fn interrupt<L: CountingObserver>(
         &mut self,
         at: Nanos,
         idle_from: Nanos,
         mut buffer: Option<&mut WriteBuffer>,
-        below: &mut Below<'_, L>,
+        below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
         self.work_until(at, idle_from, buffer.as_deref_mut(), below);
         if below.stop().is_none() && self.is_urgent(below) {
-            self.step(at, Task::Urgent, buffer, below);
+            self.step(at, BackgroundTask::Urgent, buffer, below);
         }
         let Some(gap) = self.gap.take() else { return Nanos::ZERO };
         let begun = self.collect_after.is_some_and(|after| plus(gap.collect, after) < at);
@@ -188,16 +193,16 @@ impl Background {
     /// The step that can begin first, and when; `None` if none can begin before `until`. Work that cannot begin before a step already found
     /// is not examined: most gaps are too short for folding and collection, which examine every pool.
     #[inline]
-    fn next<L: Log>(
+    fn next<L: CountingObserver>(
         &mut self,
         until: Nanos,
         buffer: Option<&WriteBuffer>,
-        below: &mut Below<'_, L>,
-    ) -> Option<(Nanos, Task)> {
+        below: &mut LowerLayers<'_, L>,
+    ) -> Option<(Nanos, BackgroundTask)> {
         let gap = self.gap?;
-        let mut soonest = Soonest { before: until, task: None };
+        let mut soonest = EarliestTask { before: until, task: None };
         if let Some(from) = buffer.and_then(|buffer| write_back_from(buffer, gap.write_back)) {
-            soonest.consider(below.nand.first_free_from(from), Task::WriteBack);
+            soonest.consider(below.nand.first_free_from(from), BackgroundTask::WriteBack);
         }
         if let Some(after) = self.fold_after {
             let from = plus(gap.fold, after);
@@ -206,7 +211,7 @@ impl Background {
             }
         }
         if gap.collect < soonest.before && self.is_urgent(below) {
-            soonest.consider(gap.collect, Task::Urgent);
+            soonest.consider(gap.collect, BackgroundTask::Urgent);
         }
         if let Some(after) = self.collect_after {
             let from = plus(gap.collect, after);
@@ -219,17 +224,22 @@ impl Background {
 
     /// Whether the SLC cache is folded in this gap; this depends on its free space before the first step.
     #[inline]
-    fn folds<L: Log>(&mut self, below: &mut Below<'_, L>) -> bool {
+    fn folds<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) -> bool {
         let Some(gap) = &mut self.gap else { return false };
         *gap.folds.get_or_insert_with(|| below.ftl.begin_slc_gap(below.nand, below.log))
     }
 
     /// Considers folding, which may begin at `from`.
-    fn consider_folds<L: Log>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
+    fn consider_folds<L: CountingObserver>(
+        &self,
+        from: Nanos,
+        soonest: &mut EarliestTask,
+        below: &LowerLayers<'_, L>,
+    ) {
         for plane in (0..self.planes).map(PlaneId) {
             let pool = below.ftl.slc_pool(plane);
             if !self.pools[pool.index()].exhausted {
-                soonest.consider(below.nand.plane_free(plane).max(from), Task::Fold(pool));
+                soonest.consider(below.nand.plane_free(plane).max(from), BackgroundTask::Fold(pool));
                 // No step can begin earlier, and of several the first is chosen.
                 if soonest.before <= from {
                     return;
@@ -239,39 +249,44 @@ impl Background {
     }
 
     /// Considers idle collection, which may begin at `from`.
-    fn consider_collection<L: Log>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
+    fn consider_collection<L: CountingObserver>(
+        &self,
+        from: Nanos,
+        soonest: &mut EarliestTask,
+        below: &LowerLayers<'_, L>,
+    ) {
         for pool in (0..self.pools.len() as u32).map(PoolId) {
-            let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_passed_by(pool);
+            let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_skipped(pool);
             if due && !self.pools[pool.index()].exhausted {
                 let (plane, _) = below.ftl.geometry().of_pool(pool);
                 let goes_on = !self.hpi && below.ftl.collects_now(pool);
                 let at = if goes_on { from } else { below.nand.plane_free(plane).max(from) };
-                soonest.consider(at, Task::Collect(pool));
+                soonest.consider(at, BackgroundTask::Collect(pool));
             }
         }
     }
 
     /// Whether a pool has so few free blocks that collection must not wait.
     #[inline]
-    fn is_urgent<L: Log>(&self, below: &Below<'_, L>) -> bool {
+    fn is_urgent<L: CountingObserver>(&self, below: &LowerLayers<'_, L>) -> bool {
         self.urgent.is_some()
             && (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
     }
 
-    fn is_pool_urgent<L: Log>(&self, pool: PoolId, below: &Below<'_, L>) -> bool {
+    fn is_pool_urgent<L: CountingObserver>(&self, pool: PoolId, below: &LowerLayers<'_, L>) -> bool {
         self.urgent.is_some_and(|urgent| {
             below.ftl.free_blocks(pool) <= urgent
                 && !self.pools[pool.index()].urgent_exhausted
-                && !below.ftl.is_passed_by(pool)
+                && !below.ftl.is_skipped(pool)
         })
     }
 
-    fn step<L: Log>(
+    fn step<L: CountingObserver>(
         &mut self,
         at: Nanos,
-        task: Task,
+        task: BackgroundTask,
         buffer: Option<&mut WriteBuffer>,
-        below: &mut Below<'_, L>,
+        below: &mut LowerLayers<'_, L>,
     ) {
         if self.fold_after.is_some() {
             // Decided before the step, because the step may fill the cache.
@@ -279,26 +294,26 @@ impl Background {
         }
         let Some(mut gap) = self.gap else { return };
         match task {
-            Task::WriteBack => {
+            BackgroundTask::WriteBack => {
                 let Some(buffer) = buffer else { return };
-                buffer.leave(at, below);
+                buffer.write_back_next(at, below);
                 gap.fold = gap.fold.max(buffer.busy_until);
                 gap.collect = gap.collect.max(buffer.busy_until);
             }
-            Task::Fold(pool) => {
+            BackgroundTask::Fold(pool) => {
                 self.touched = true;
                 let from = plus(gap.fold, self.fold_after.unwrap_or_default());
                 self.collect_page(pool, from, below);
                 gap.collect = gap.collect.max(self.busy_until);
             }
-            Task::Urgent => {
+            BackgroundTask::Urgent => {
                 self.touched = true;
                 for pool in (0..self.pools.len() as u32).map(PoolId) {
                     self.collect_urgently(pool, gap.collect, below);
                     gap.collect = gap.collect.max(self.busy_until);
                 }
             }
-            Task::Collect(pool) => {
+            BackgroundTask::Collect(pool) => {
                 self.touched = true;
                 let from = plus(gap.collect, self.collect_after.unwrap_or_default());
                 let worked = self.collect_page(pool, from, below);
@@ -315,7 +330,12 @@ impl Background {
     }
 
     /// Collects one page in a pool; returns whether that took time.
-    fn collect_page<L: Log>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> bool {
+    fn collect_page<L: CountingObserver>(
+        &mut self,
+        pool: PoolId,
+        from: Nanos,
+        below: &mut LowerLayers<'_, L>,
+    ) -> bool {
         let work = &mut self.pools[pool.index()];
         let patience = work.patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
         let collected = if *patience == 0 { None } else { collect(pool, from, below) };
@@ -329,7 +349,12 @@ impl Background {
     }
 
     /// Collects in a pool until the number of its free blocks is above the urgent threshold.
-    fn collect_urgently<L: Log>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) {
+    fn collect_urgently<L: CountingObserver>(
+        &mut self,
+        pool: PoolId,
+        from: Nanos,
+        below: &mut LowerLayers<'_, L>,
+    ) {
         while below.stop().is_none() && self.is_pool_urgent(pool, below) {
             let work = &mut self.pools[pool.index()];
             let patience = work.urgent_patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
@@ -343,7 +368,7 @@ impl Background {
         }
     }
 
-    fn note<L: Log>(&mut self, pool: PoolId, took: Nanos, below: &Below<'_, L>) {
+    fn note<L: CountingObserver>(&mut self, pool: PoolId, took: Nanos, below: &LowerLayers<'_, L>) {
         if took > Nanos::ZERO {
             let (plane, _) = below.ftl.geometry().of_pool(pool);
             self.busy_until = self.busy_until.max(below.nand.plane_free(plane));
@@ -352,12 +377,16 @@ impl Background {
 }
 
 /// Collects one page in a pool. Returns the time of the ways, and whether a block was finished; `None` if no block is worth collecting.
-fn collect<L: Log>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> Option<(Nanos, bool)> {
+fn collect<L: CountingObserver>(
+    pool: PoolId,
+    from: Nanos,
+    below: &mut LowerLayers<'_, L>,
+) -> Option<(Nanos, bool)> {
     let before = below.log.gc_time();
     let goes_on = below.ftl.collect_step(below.nand, pool, from, below.log);
     let took = below.log.gc_time() - before;
     let finished = goes_on == Some(false);
-    let blocks = u32::from(finished && !below.ftl.is_passed_by(pool));
+    let blocks = u32::from(finished && !below.ftl.is_skipped(pool));
     if finished || took > Nanos::ZERO {
         let (plane, _) = below.ftl.geometry().of_pool(pool);
         below.log.idle_collected(&IdleCollected { plane, blocks, took });
@@ -370,9 +399,9 @@ fn collect<L: Log>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> Optio
 fn write_back_from(buffer: &WriteBuffer, idle_from: Nanos) -> Option<Nanos> {
     match buffer.write_back {
         _ if buffer.is_empty() => None,
-        WriteBack::WhenFull => None,
-        WriteBack::Eager => Some(buffer.since),
-        WriteBack::Idle => Some(plus(buffer.since.max(idle_from), buffer.idle_after)),
+        WriteBackMode::WhenFull => None,
+        WriteBackMode::Eager => Some(buffer.since),
+        WriteBackMode::Idle => Some(plus(buffer.since.max(idle_from), buffer.idle_after)),
     }
 }
 

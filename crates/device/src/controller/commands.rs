@@ -2,14 +2,14 @@
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
-use super::draws::{Draws, mix};
-use super::slots::Slots;
+use super::command_slots::CommandSlots;
+use super::time_sampler::{TimeSampler, mix};
 use crate::geometry::nanos;
-use emmclab_settings::Settings;
+use emmclab_settings::DeviceSettings;
 
 /// Times of commands, and when the slots of the queue are free.
 #[derive(Clone, Debug)]
-pub(crate) struct Commands {
+pub(crate) struct CommandPath {
     read_overhead: Nanos,
     write_overhead: Nanos,
     /// Transfer time of a sector between host and device, in 1/1024 ns.
@@ -22,14 +22,14 @@ pub(crate) struct Commands {
     pub flush: Nanos,
     /// Additional time of a discard.
     pub discard: Nanos,
-    read_stalls: Draws,
-    write_stalls: Draws,
+    read_stalls: TimeSampler,
+    write_stalls: TimeSampler,
     /// The slots of the queue; empty if there is no limit.
-    slots: Slots,
+    slots: CommandSlots,
 }
 
-impl Commands {
-    pub fn new(settings: &Settings) -> Self {
+impl CommandPath {
+    pub fn new(settings: &DeviceSettings) -> Self {
         let controller = &settings.controller;
         Self {
             read_overhead: nanos(controller.read_overhead_us),
@@ -47,14 +47,20 @@ impl Commands {
             }),
             flush: nanos(settings.cache.flush_us),
             discard: nanos(settings.controller.discard_us),
-            read_stalls: Draws::new(&controller.read_stalls, mix(settings.power.seed ^ u64::from(b'r'))),
-            write_stalls: Draws::new(&controller.write_stalls, mix(settings.power.seed ^ u64::from(b'w'))),
-            slots: Slots::new(controller.queue_depth as usize),
+            read_stalls: TimeSampler::new(
+                &controller.read_stalls,
+                mix(settings.power.seed ^ u64::from(b'r')),
+            ),
+            write_stalls: TimeSampler::new(
+                &controller.write_stalls,
+                mix(settings.power.seed ^ u64::from(b'w')),
+            ),
+            slots: CommandSlots::new(controller.queue_depth as usize),
         }
     }
 
     /// Replaces the times for commands that arrive from now on.
-    pub fn reconfigure(&mut self, settings: &Settings) {
+    pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         let mut new = Self { slots: std::mem::take(&mut self.slots), ..Self::new(settings) };
         for (old, new) in
             [(&self.read_stalls, &mut new.read_stalls), (&self.write_stalls, &mut new.write_stalls)]
@@ -82,13 +88,13 @@ impl Commands {
         (arrival + self.fetch).max(self.slots.first_free())
     }
 
-    /// Occupies the slot that [`Commands::start`] found until `complete`.
+    /// Occupies the slot that [`CommandPath::start`] found until `complete`.
     #[inline]
     pub fn occupy(&mut self, complete: Nanos) {
         self.slots.take(complete);
     }
 
-    /// Occupies the slot that [`Commands::start`] found for a command whose completion is not known; false if there is no limit.
+    /// Occupies the slot that [`CommandPath::start`] found for a command whose completion is not known; false if there is no limit.
     pub fn hold(&mut self) -> bool {
         self.slots.take(Nanos::MAX);
         self.is_limited()

@@ -2,19 +2,23 @@
 
 use emmclab_base::Nanos;
 
-use super::Controller;
-use super::below::{Below, span_of};
-use super::queue::{Queue, WaitingPage};
-use crate::counters::Log;
+use super::DeviceController;
+use super::lower_layers::{LowerLayers, span_of};
+use super::queue::{WaitingPage, WriteQueue};
+use crate::counters::CountingObserver;
 use crate::events::LatencyBreakdown;
 use crate::ftl::PageWrite;
 use crate::ftl::request_state::RequestState;
 use crate::ids::Lpn;
 
-impl Controller {
+impl DeviceController {
     /// Divides a write into pages, the largest first, which wait in the queue. If it covers a unit only in part, the rest of the unit is
     /// read at once.
-    pub(super) fn enqueue_pages<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+    pub(super) fn enqueue_pages<L: CountingObserver>(
+        &mut self,
+        request: &mut RequestState,
+        below: &mut LowerLayers<'_, L>,
+    ) {
         let Some(queue) = &mut self.queue else { return };
         let (span, id, sectors) = (span_of(request), request.event.id, request.event.sectors);
         let (unit_sectors, unit_shift) = {
@@ -38,14 +42,22 @@ impl Controller {
 
     /// Dispatches pages until none of these units is waiting.
     #[inline]
-    pub(super) fn dispatch_units<L: Log>(&mut self, (first, units): (Lpn, u32), below: &mut Below<'_, L>) {
+    pub(super) fn dispatch_units<L: CountingObserver>(
+        &mut self,
+        (first, units): (Lpn, u32),
+        below: &mut LowerLayers<'_, L>,
+    ) {
         while self.queue.as_ref().is_some_and(|queue| queue.holds(first, units)) && below.stop().is_none() {
             self.dispatch_next(Nanos::MAX, below);
         }
     }
 
     /// Dispatches the pages that begin before `until`, and reports the requests that they complete.
-    pub(super) fn dispatch_until<L: Log>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
+    pub(super) fn dispatch_until<L: CountingObserver>(
+        &mut self,
+        until: Nanos,
+        below: &mut LowerLayers<'_, L>,
+    ) {
         if self.queue.is_none() {
             return;
         }
@@ -61,7 +73,7 @@ impl Controller {
     }
 
     /// Dispatches the page that begins next, if it begins before `until`; returns whether it did.
-    fn dispatch_next<L: Log>(&mut self, until: Nanos, below: &mut Below<'_, L>) -> bool {
+    fn dispatch_next<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) -> bool {
         let Some(queue) = &mut self.queue else { return false };
         let Some(page) = queue.next(below.nand.first_free(), until) else { return false };
         let Some(request) = queue.request(page.request) else { return false };
@@ -70,7 +82,7 @@ impl Controller {
         let (mut first, mut left) = (page.first, page.units);
         while left > 0 {
             let (group, command) = (page.group, Some(page.request));
-            let write = PageWrite { first, units: left, group, span, whole, hot, command };
+            let write = PageWrite { first, units: left, group, span, whole_units: whole, hot, command };
             let Some((op, taken)) = below.write_page(page.ready, write) else { return false };
             let complete = below.ftl.completion(&op, request.event.modifiers);
             let waits = page.waits.then(LatencyBreakdown::of(&op, page.ready, complete));
@@ -95,9 +107,13 @@ impl Controller {
     /// Dispatches pages that begin before a slot of the queue is free, and pages that have been overtaken by as many later commands as
     /// there are slots.
     #[inline(never)]
-    pub(super) fn dispatch_for_a_slot<L: Log>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) {
+    pub(super) fn dispatch_for_a_slot<L: CountingObserver>(
+        &mut self,
+        arrival: Nanos,
+        below: &mut LowerLayers<'_, L>,
+    ) {
         let most = self.commands.depth();
-        let is_passed = |queue: &Queue| queue.requests() > most;
+        let is_passed = |queue: &WriteQueue| queue.requests() > most;
         while below.stop().is_none() {
             let overdue = self.queue.as_deref().is_some_and(is_passed);
             let until = if overdue { Nanos::MAX } else { self.commands.start(arrival) };
@@ -109,7 +125,7 @@ impl Controller {
     }
 
     /// Reports requests whose pages have all been dispatched, in order of arrival.
-    pub(super) fn report_completed<L: Log>(&mut self, below: &mut Below<'_, L>) {
+    pub(super) fn report_completed<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) {
         while let Some(request) = self.queue.as_mut().and_then(|queue| queue.pop_complete()) {
             self.complete(&request.event, below.log);
         }

@@ -5,15 +5,15 @@
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
-use crate::events::{CommandTaken, Direction, LinkTransfer, Observer};
+use crate::events::{CommandFetched, LinkTransfer, Observer, TransferDirection};
 use crate::ftl::request_state::RequestState;
 use crate::geometry::nanos;
-use crate::nand::Channel;
-use emmclab_settings::{InterfaceSettings, Settings};
+use crate::nand::BusTimeline;
+use emmclab_settings::{DeviceSettings, InterfaceSettings};
 
 /// Link and queues of a UFS.
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
+pub(crate) struct UfsLink {
     /// Transfer time of a sector on the link, in 1/1024 ns.
     sector_time: i64,
     /// Time that a queue needs for a command.
@@ -24,13 +24,13 @@ pub(crate) struct Link {
     next: usize,
     /// When the link has left hibernation.
     awake: Nanos,
-    to_device: Channel,
-    to_host: Channel,
+    to_device: BusTimeline,
+    to_host: BusTimeline,
 }
 
-impl Link {
+impl UfsLink {
     /// The link of a device, or `None` if it is not a UFS.
-    pub fn new(settings: &Settings) -> Option<Self> {
+    pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let interface = &settings.interface;
         interface.is_ufs().then(|| Self {
             sector_time: sector_time(interface),
@@ -38,13 +38,13 @@ impl Link {
             queues: vec![Nanos::MIN; interface.queues.max(1) as usize],
             next: 0,
             awake: Nanos::MIN,
-            to_device: Channel::default(),
-            to_host: Channel::default(),
+            to_device: BusTimeline::default(),
+            to_host: BusTimeline::default(),
         })
     }
 
     /// Replaces the times for commands that arrive from now on.
-    pub fn reconfigure(&mut self, settings: &Settings) {
+    pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         self.command = nanos(settings.interface.command_us);
     }
 
@@ -53,8 +53,8 @@ impl Link {
         self.queues.fill(Nanos::MIN);
         self.next = 0;
         self.awake = Nanos::MIN;
-        self.to_device = Channel::default();
-        self.to_host = Channel::default();
+        self.to_device = BusTimeline::default();
+        self.to_host = BusTimeline::default();
     }
 
     /// Records that the link leaves hibernation, until `at`.
@@ -74,7 +74,7 @@ impl Link {
         request.spend(self.command);
         *queue = request.ready;
         let (queue, end) = (self.next as u32, *queue);
-        log.command_taken(&CommandTaken { queue, waited, ready, begin, end, in_flight });
+        log.command_taken(&CommandFetched { queue, waited, ready, begin, end, in_flight });
         self.next = if self.next + 1 == self.queues.len() { 0 } else { self.next + 1 };
     }
 
@@ -84,7 +84,7 @@ impl Link {
         let begin = self.to_device.reserve(ready, time);
         request.wait_until(begin);
         request.spend(time);
-        let direction = Direction::ToDevice;
+        let direction = TransferDirection::ToDevice;
         log.link_transfer(&LinkTransfer { direction, sectors, ready, begin, end: begin + time });
     }
 
@@ -94,7 +94,7 @@ impl Link {
         let begin = self.to_host.reserve(ready, time);
         request.complete_by(begin);
         request.spend_after(time);
-        let direction = Direction::ToHost;
+        let direction = TransferDirection::ToHost;
         log.link_transfer(&LinkTransfer { direction, sectors, ready, begin, end: begin + time });
     }
 

@@ -4,42 +4,42 @@
 //! The controller calls the FTL to write, read and discard units, and never accesses its tables.
 
 mod background;
-mod below;
-mod buffered;
+mod buffered_io;
+mod command_slots;
 mod commands;
 mod dispatch;
-mod draws;
-mod host;
+mod host_commands;
 mod link;
+mod lower_layers;
 mod packed;
 mod power;
 mod queue;
 mod read_cache;
-mod slots;
+mod time_sampler;
 mod write_buffer;
 mod zones;
 
-use emmclab_base::{Error, Kind, Modifiers, Nanos, Op, Result};
+use emmclab_base::{CommandFlags, Error, ErrorClass, Nanos, Op, Result};
 
-use crate::command::Command;
-use crate::counters::Log;
+use crate::command::DeviceCommand;
+use crate::counters::CountingObserver;
 use crate::events::{Observer, RequestCompleted, WokeUp};
 use crate::ftl::Ftl;
-use crate::ftl::request_state::{RequestState, Taken};
+use crate::ftl::request_state::{AcceptedRequest, RequestState};
 use crate::geometry::{Geometry, nanos};
 use crate::nand::Nand;
 use crate::zones::{ZoneAction, ZoneState};
-use emmclab_settings::{BoosterFlush, InterfaceKind, Lie, Scheduling, Settings};
+use emmclab_settings::{BoosterFlush, CacheLie, DeviceSettings, InterfaceKind, PageScheduling};
 
-use background::Background;
-pub(crate) use below::Below;
-use commands::Commands;
-use link::Link;
-use power::Power;
-use queue::Queue;
+use background::BackgroundScheduler;
+use commands::CommandPath;
+use link::UfsLink;
+pub(crate) use lower_layers::LowerLayers;
+use power::SleepTiming;
+use queue::WriteQueue;
 use read_cache::ReadCache;
 use write_buffer::WriteBuffer;
-pub(crate) use zones::Zones;
+pub(crate) use zones::ZoneTable;
 
 /// Limits of arrival times: 73 years from 0, so that all times of a run fit. `EARLIEST` is used as the arrival before the first.
 const EARLIEST: Nanos = Nanos(-(1 << 61));
@@ -47,14 +47,14 @@ const LATEST: Nanos = Nanos(1 << 61);
 
 /// The kind of the host's first write or flush since power-on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum First {
+enum FirstCommand {
     Write,
     Flush,
 }
 
 /// The controller's clock: numbers of requests and the latest times.
 #[derive(Clone, Copy, Debug)]
-struct Clock {
+struct ControllerClock {
     /// Number of the next request.
     next_id: u64,
     last_arrival: Nanos,
@@ -64,7 +64,7 @@ struct Clock {
     last_complete: Nanos,
 }
 
-impl Clock {
+impl ControllerClock {
     const NEW: Self =
         Self { next_id: 0, last_arrival: EARLIEST, idle_from: Nanos::MIN, last_complete: Nanos::ZERO };
 }
@@ -72,18 +72,18 @@ impl Clock {
 /// Command path, write buffer, power and background work of a device.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 #[derive(Clone)]
-pub(crate) struct Controller {
-    commands: Commands,
-    power: Power,
+pub(crate) struct DeviceController {
+    commands: CommandPath,
+    power: SleepTiming,
     /// Link and queues of a UFS.
-    link: Option<Box<Link>>,
+    link: Option<Box<UfsLink>>,
     /// Writes that reads may overtake; `None` if commands are executed in order.
-    queue: Option<Box<Queue>>,
+    queue: Option<Box<WriteQueue>>,
     write_buffer: Option<Box<WriteBuffer>>,
     read_cache: Option<Box<ReadCache>>,
-    background: Background,
+    background: BackgroundScheduler,
     /// Zones that are written sequentially.
-    zones: Option<Box<Zones>>,
+    zones: Option<Box<ZoneTable>>,
     share_packed_pages: bool,
     /// Whether background work is executed in hibernation.
     works_asleep: bool,
@@ -91,34 +91,34 @@ pub(crate) struct Controller {
     /// Whether reliable writes (on a UFS, FUA) and barriers are supported; if not, a flush replaces them.
     reliable_writes: bool,
     barriers: bool,
-    lies: Lie,
+    lies: CacheLie,
     /// `None` until the first write or flush.
-    first_since_power_on: Option<First>,
+    first_since_power_on: Option<FirstCommand>,
     /// The entries of a packed command, kept to reuse the memory.
     pack: Vec<RequestState>,
-    clock: Clock,
+    clock: ControllerClock,
 }
 
-impl Controller {
+impl DeviceController {
     /// The device's kind of interface.
     pub fn interface(&self) -> InterfaceKind {
         if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
     }
 
     /// The zones that are written sequentially; `None` if there are none.
-    pub fn zones(&self) -> Option<&Zones> {
+    pub fn zones(&self) -> Option<&ZoneTable> {
         self.zones.as_deref()
     }
 
     /// Executes a command of the host for a zone.
-    pub fn manage_zone<L: Log>(
+    pub fn manage_zone<L: CountingObserver>(
         &mut self,
         zone: u32,
         action: ZoneAction,
-        below: &mut Below<'_, L>,
+        below: &mut LowerLayers<'_, L>,
     ) -> Result<()> {
         let Some(zones) = &mut self.zones else {
-            return Err(Error::new(Kind::Value, "the device has no zones").hint("set zones.blocks"));
+            return Err(Error::new(ErrorClass::Value, "the device has no zones").hint("set zones.blocks"));
         };
         // A zone that is full because it was written to its end is not marked as finished: a cut may lose part of its data.
         let was_full = zones.report(zone).is_some_and(|zone| zone.state == ZoneState::Full);
@@ -142,21 +142,26 @@ impl Controller {
     }
 
     /// The controller of a new device.
-    pub fn new(settings: &Settings, ftl: &Ftl) -> Self {
+    pub fn new(settings: &DeviceSettings, ftl: &Ftl) -> Self {
         let geometry = ftl.geometry();
         let write_buffer = WriteBuffer::new(settings, geometry).map(Box::new);
         Self {
-            commands: Commands::new(settings),
-            power: Power::new(settings),
-            link: Link::new(settings).map(Box::new),
+            commands: CommandPath::new(settings),
+            power: SleepTiming::new(settings),
+            link: UfsLink::new(settings).map(Box::new),
             queue: match settings.controller.scheduling {
-                Scheduling::Fifo => None,
-                Scheduling::ReadFirst => Some(Box::default()),
+                PageScheduling::Fifo => None,
+                PageScheduling::ReadFirst => Some(Box::default()),
             },
-            background: Background::new(settings, geometry, ftl.folds_after(), write_buffer.is_some()),
+            background: BackgroundScheduler::new(
+                settings,
+                geometry,
+                ftl.folds_after(),
+                write_buffer.is_some(),
+            ),
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
-            zones: Zones::new(settings, geometry).map(Box::new),
+            zones: ZoneTable::new(settings, geometry).map(Box::new),
             share_packed_pages: settings.controller.share_packed_pages,
             works_asleep: settings.slc.flush == BoosterFlush::Hibernate,
             promises_write_order: settings.cache.promises_write_order(),
@@ -165,7 +170,7 @@ impl Controller {
             lies: settings.cache.lies,
             first_since_power_on: None,
             pack: Vec::new(),
-            clock: Clock::NEW,
+            clock: ControllerClock::NEW,
         }
     }
 
@@ -223,13 +228,13 @@ impl Controller {
         if let Some(buffer) = &mut self.write_buffer {
             buffer.rewind();
         }
-        self.clock = Clock::NEW;
+        self.clock = ControllerClock::NEW;
     }
 
     /// Replaces the settings at the time `at`; queues, buffers and their contents stay.
     pub fn reconfigure(
         &mut self,
-        settings: &Settings,
+        settings: &DeviceSettings,
         geometry: &Geometry,
         fold_after: Option<Nanos>,
         at: Nanos,
@@ -243,18 +248,19 @@ impl Controller {
         self.lies = settings.cache.lies;
         if let Some(buffer) = &mut self.write_buffer {
             buffer.write_back = settings.cache.write_back;
-            buffer.newest_first = settings.cache.lies == Lie::Reorder;
+            buffer.newest_first = settings.cache.lies == CacheLie::Reorder;
             buffer.idle_after = nanos(settings.cache.idle_after_us);
             // Data that may be written back only with the new settings must not be written back before the change.
             buffer.since = buffer.since.max(at);
         }
-        let background = Background::new(settings, geometry, fold_after, self.write_buffer.is_some());
+        let background =
+            BackgroundScheduler::new(settings, geometry, fold_after, self.write_buffer.is_some());
         self.background.replace_with(background, idle_from);
     }
 
     /// Whether a power cut repeats discards.
     pub fn repeats_late_trims(&self) -> bool {
-        self.lies == Lie::LateTrim
+        self.lies == CacheLie::LateTrim
     }
 
     /// Handles a power loss at `at`: data in RAM is lost, and no operation is in progress.
@@ -269,7 +275,7 @@ impl Controller {
             queue.clear();
         }
         if let Some(buffer) = &mut self.write_buffer {
-            buffer.lose();
+            buffer.drop_all();
             buffer.rewind();
         }
         if let Some(cache) = &mut self.read_cache {
@@ -282,20 +288,24 @@ impl Controller {
 
     /// Checks a command against the device and the clock.
     #[inline]
-    pub fn accept(&self, command: &Command, geometry: &Geometry) -> Result<()> {
+    pub fn accept(&self, command: &DeviceCommand, geometry: &Geometry) -> Result<()> {
         if command.sector.saturating_add(u64::from(command.sectors)) > geometry.sectors() {
-            return Err(beyond(*command, geometry));
+            return Err(out_of_range(*command, geometry));
         }
         let out_of_time = command.arrival < self.clock.last_arrival || command.arrival > LATEST;
         if out_of_time || is_empty(command) {
-            return Err(refused(*command));
+            return Err(invalid_command(*command));
         }
         self.zones.as_ref().map_or(Ok(()), |zones| zones.check(command))
     }
 
     /// Executes a command that was checked. Returns its completion, or `None` if that is not known yet or the device has stopped.
     #[inline]
-    pub fn submit<L: Log>(&mut self, command: &Command, below: &mut Below<'_, L>) -> Option<Nanos> {
+    pub fn submit<L: CountingObserver>(
+        &mut self,
+        command: &DeviceCommand,
+        below: &mut LowerLayers<'_, L>,
+    ) -> Option<Nanos> {
         if below.stop().is_some() {
             return None;
         }
@@ -338,16 +348,20 @@ impl Controller {
 
     /// Whether a write has no flags that need more than its data to be written, on a device without RAM for data.
     #[inline]
-    fn is_plain_write(&self, command: &Command) -> bool {
+    fn is_plain_write(&self, command: &DeviceCommand) -> bool {
         self.write_buffer.is_none()
             && self.read_cache.is_none()
-            && !command.modifiers.intersects(Modifiers::PROMISES)
+            && !command.modifiers.intersects(CommandFlags::PROMISES)
     }
 
     /// Advances the clock to the arrival of a command: background work until then, wake-up, a slot of the queue.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state of the request is built where it stays")]
-    fn begin<L: Log>(&mut self, command: &Command, below: &mut Below<'_, L>) -> RequestState {
+    fn begin<L: CountingObserver>(
+        &mut self,
+        command: &DeviceCommand,
+        below: &mut LowerLayers<'_, L>,
+    ) -> RequestState {
         let arrival = command.arrival;
         self.clock.last_arrival = arrival;
         if self.queue.is_some() {
@@ -355,10 +369,10 @@ impl Controller {
         }
         let interruption = if self.background.works() { self.interrupt(arrival, below) } else { Nanos::ZERO };
         let start = self.start(arrival, below);
-        let Command { op, modifiers, sector, sectors, .. } = *command;
+        let DeviceCommand { op, modifiers, sector, sectors, .. } = *command;
         let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
         let fetch = self.commands.fetch;
-        let mut request = RequestState::new(Taken {
+        let mut request = RequestState::new(AcceptedRequest {
             id,
             op,
             modifiers,
@@ -394,7 +408,7 @@ impl Controller {
     /// When the device accepts a command that arrives at `arrival`. If reads have priority and every tag of a UFS is in use, waiting pages
     /// are dispatched until a tag is free.
     #[inline]
-    fn start<L: Log>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
+    fn start<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         if self.queue.is_some() && self.commands.is_limited() {
             self.dispatch_for_a_slot(arrival, below);
         }
@@ -408,7 +422,7 @@ impl Controller {
 
     /// Ends the idle time before a command, after its background work; returns the time that the interruption takes.
     #[inline(never)]
-    fn interrupt<L: Log>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
+    fn interrupt<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         let idle_from = self.idle_from();
         if idle_from == Nanos::MIN {
             return Nanos::ZERO;
@@ -418,7 +432,7 @@ impl Controller {
 
     /// Executes everything that begins before `until` without a command: waiting pages, then background work. Several calls have the same
     /// effect as the last of them alone.
-    pub fn advance<L: Log>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
+    pub fn advance<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(until, below);
         let idle_from = self.idle_from();
         if self.background.works() && idle_from > Nanos::MIN && self.all_dispatched() {
@@ -432,14 +446,14 @@ impl Controller {
     }
 
     /// An orderly power-off: everything in the write buffer is written.
-    pub fn power_off<L: Log>(&mut self, below: &mut Below<'_, L>) {
+    pub fn power_off<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
         self.flush_from(self.idle_from().max(self.clock.last_arrival), false, below);
         self.background.end_gap();
     }
 
     /// Dispatches all waiting pages.
-    pub fn settle<L: Log>(&mut self, below: &mut Below<'_, L>) {
+    pub fn settle<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
     }
 
@@ -458,26 +472,29 @@ impl Controller {
 }
 
 #[inline]
-fn is_empty(command: &Command) -> bool {
+fn is_empty(command: &DeviceCommand) -> bool {
     command.sectors == 0 && command.op.has_data()
 }
 
 #[cold]
-fn refused(command: Command) -> Error {
+fn invalid_command(command: DeviceCommand) -> Error {
     if is_empty(&command) {
-        return Error::new(Kind::Value, "is a request without data").of_field("sectors", 0, b"0");
+        return Error::new(ErrorClass::Value, "is a request without data").of_field("sectors", 0, b"0");
     }
     let at = command.arrival.0.to_string();
-    Error::new(Kind::Order, "a request arrives before its predecessor, or more than 73 years from time 0")
-        .of_field("arrival", 0, at.as_bytes())
-        .hint("give requests in order of arrival")
+    Error::new(
+        ErrorClass::Order,
+        "a request arrives before its predecessor, or more than 73 years from time 0",
+    )
+    .of_field("arrival", 0, at.as_bytes())
+    .hint("give requests in order of arrival")
 }
 
 #[cold]
-fn beyond(command: Command, geometry: &Geometry) -> Error {
+fn out_of_range(command: DeviceCommand, geometry: &Geometry) -> Error {
     let end = command.sector.saturating_add(u64::from(command.sectors));
     Error::new(
-        Kind::Value,
+        ErrorClass::Value,
         format!("the request ends after the last sector of the {} device", geometry.capacity()),
     )
     .of_field("sector", 0, end.to_string().as_bytes())

@@ -3,27 +3,27 @@
 //! them in their order; all are complete when the last is. A setting decides whether a page may hold data of several entries
 //! (`ftl/packed.rs`).
 
-use emmclab_base::{Error, Kind, Modifiers, Nanos, Op, Result};
+use emmclab_base::{CommandFlags, Error, ErrorClass, Nanos, Op, Result};
 
-use super::Controller;
-use super::below::Below;
-use crate::command::Command;
-use crate::counters::Log;
-use crate::events::Packed;
+use super::DeviceController;
+use super::lower_layers::LowerLayers;
+use crate::command::DeviceCommand;
+use crate::counters::CountingObserver;
+use crate::events::PackedCommandArrived;
 use crate::ftl::request_state::RequestState;
 
 /// Sectors of the header block.
 const HEADER_SECTORS: u32 = 1;
 
-impl Controller {
+impl DeviceController {
     /// Checks a packed command of two entries or more.
-    pub fn accept_packed<L>(&self, entries: &[Command], below: &Below<'_, L>) -> Result<()> {
+    pub fn accept_packed<L>(&self, entries: &[DeviceCommand], below: &LowerLayers<'_, L>) -> Result<()> {
         let Some(head) = entries.first() else { return Ok(()) };
-        let alike = |entry: &Command| entry.op == head.op && entry.arrival == head.arrival;
+        let alike = |entry: &DeviceCommand| entry.op == head.op && entry.arrival == head.arrival;
         let packs = self.queue.is_none() && self.link.is_none();
         if !head.op.has_data() || !packs || !entries.iter().all(alike) {
             return Err(Error::new(
-                Kind::Value,
+                ErrorClass::Value,
                 "a packed command contains only reads or only writes, all with the same arrival time",
             )
             .hint("packing needs an eMMC with one command at a time (controller.queue_depth = 1)"));
@@ -32,7 +32,11 @@ impl Controller {
     }
 
     /// Executes a packed command that was checked. Returns the completion of all entries, or `None` if the device has stopped.
-    pub fn submit_packed<L: Log>(&mut self, entries: &[Command], below: &mut Below<'_, L>) -> Option<Nanos> {
+    pub fn submit_packed<L: CountingObserver>(
+        &mut self,
+        entries: &[DeviceCommand],
+        below: &mut LowerLayers<'_, L>,
+    ) -> Option<Nanos> {
         let head = entries.first()?;
         if below.stop().is_some() {
             return None;
@@ -48,10 +52,10 @@ impl Controller {
         } else {
             self.commands.before_read() + self.commands.host(HEADER_SECTORS)
         });
-        below.log.packed(&Packed { entries: entries.len() as u32 });
+        below.log.packed(&PackedCommandArrived { entries: entries.len() as u32 });
         let mut states = std::mem::take(&mut self.pack);
         states.clear();
-        let plain = !entries.iter().any(|entry| entry.modifiers.intersects(Modifiers::PROMISES));
+        let plain = !entries.iter().any(|entry| entry.modifiers.intersects(CommandFlags::PROMISES));
         let in_order = write && self.write_buffer.is_none() && below.ftl.completes_when_programmed();
         if in_order {
             below.ftl.set_in_order(true);

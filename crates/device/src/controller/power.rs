@@ -2,31 +2,31 @@
 
 use emmclab_base::Nanos;
 
-use super::draws::Draws;
+use super::time_sampler::TimeSampler;
 use crate::geometry::nanos;
-use emmclab_settings::Settings;
+use emmclab_settings::DeviceSettings;
 
 /// The settings of sleep, and the draws of wake-up times.
 #[derive(Clone, Debug)]
-pub(crate) struct Power {
+pub(crate) struct SleepTiming {
     sleep_after: Nanos,
     wake: Nanos,
     /// Distribution of wake-up times; empty = always `wake`.
-    wakes: Draws,
+    wakes: TimeSampler,
 }
 
-impl Power {
-    pub fn new(settings: &Settings) -> Self {
+impl SleepTiming {
+    pub fn new(settings: &DeviceSettings) -> Self {
         let power = &settings.power;
         Self {
             sleep_after: nanos(power.sleep_after_us),
             wake: nanos(power.wake_us),
-            wakes: Draws::new(&power.wake_quantiles, power.seed),
+            wakes: TimeSampler::new(&power.wake_quantiles, power.seed),
         }
     }
 
     /// Replaces the times; the random draws of wake-up times continue.
-    pub fn reconfigure(&mut self, settings: &Settings) {
+    pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         let mut new = Self::new(settings);
         new.wakes.continue_from(&self.wakes);
         *self = new;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::DeviceConfig;
 
-    fn power(seed: u64) -> Power {
+    fn power(seed: u64) -> SleepTiming {
         let mut config = DeviceConfig::preset("small-1gb").unwrap();
         let points = "[{up_to_pct=50, us=1000}, {up_to_pct=99, us=3000}, {up_to_pct=100, us=70000}]";
         config
@@ -73,10 +73,10 @@ mod tests {
                 ("power.seed", &seed.to_string()),
             ])
             .unwrap();
-        Power::new(config.settings())
+        SleepTiming::new(config.settings())
     }
 
-    fn draws(mut power: Power, count: usize) -> Vec<i64> {
+    fn draws(mut power: SleepTiming, count: usize) -> Vec<i64> {
         (0..count).map(|_| power.wake(Nanos::ZERO, Nanos(2_000_000)).unwrap().1.0).collect()
     }
 

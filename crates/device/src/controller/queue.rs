@@ -40,22 +40,22 @@ impl WaitingPage {
 
 /// Requests in flight and their pages that have not begun.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct WriteQueue {
     pages: VecDeque<WaitingPage>,
     /// For each map unit, the number of `pages` that hold it; only units with at least one.
     waiting: FxHashMap<u32, u32>,
-    requests: VecDeque<InFlight>,
+    requests: VecDeque<InFlightRequest>,
 }
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
-struct InFlight {
+struct InFlightRequest {
     state: RequestState,
     /// Whether it occupies a slot of the queue until its completion is known.
     holds_slot: bool,
 }
 
-impl Queue {
+impl WriteQueue {
     /// Whether no page waits.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
@@ -79,7 +79,7 @@ impl Queue {
     }
 
     pub fn push_request(&mut self, state: RequestState, holds_slot: bool) {
-        self.requests.push_back(InFlight { state, holds_slot });
+        self.requests.push_back(InFlightRequest { state, holds_slot });
     }
 
     /// Frees the slot of a request whose completion is known; returns the completion, or `None` if the request has no slot.
@@ -93,7 +93,7 @@ impl Queue {
         self.in_flight(id).map(|request| &mut request.state)
     }
 
-    fn in_flight(&mut self, id: u64) -> Option<&mut InFlight> {
+    fn in_flight(&mut self, id: u64) -> Option<&mut InFlightRequest> {
         let first = self.requests.front()?.state.event.id;
         self.requests.get_mut(id.checked_sub(first)? as usize)
     }

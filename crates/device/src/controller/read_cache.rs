@@ -2,21 +2,21 @@
 
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
-use crate::lru::Lru;
-use emmclab_settings::Settings;
+use crate::lru::LruSet;
+use emmclab_settings::DeviceSettings;
 
 /// Units whose data is both in the device's RAM and on the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadCache {
-    units: Lru,
+    units: LruSet,
     room: usize,
 }
 
 impl ReadCache {
     /// The read cache of a device, or `None` if it has none.
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let room = (settings.cache.read_kb * 1024 / geometry.unit_bytes) as usize;
-        let units = || Lru::new(geometry.logical_units as usize, room);
+        let units = || LruSet::new(geometry.logical_units as usize, room);
         (settings.cache.read_kb > 0).then(|| Self { units: units(), room })
     }
 

@@ -4,17 +4,17 @@
 //! consecutive units: as many as the largest page holds, or with `block_lru` as many as an erase block holds. A barrier makes everything in
 //! the buffer the older generation, which leaves first. There are never more than two generations.
 
-mod generation;
+mod epoch;
 
 use std::collections::VecDeque;
 
 use emmclab_base::Nanos;
 
-use crate::ftl::span::all_sectors;
-use crate::geometry::{Geometry, Group, nanos};
+use crate::ftl::request_sectors::all_sectors;
+use crate::geometry::{Geometry, GroupGeometry, nanos};
 use crate::ids::Lpn;
-use emmclab_settings::{CachePolicy, Lie, Settings, WriteBack};
-use generation::Generation;
+use emmclab_settings::{CacheLie, CachePolicy, DeviceSettings, WriteBackMode};
+use epoch::BarrierEpoch;
 
 /// Written data that has not left for the flash.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct WriteBuffer {
     keeps_order: bool,
     /// Whether the newest data leaves first.
     pub newest_first: bool,
-    pub write_back: WriteBack,
+    pub write_back: WriteBackMode,
     pub idle_after: Nanos,
     /// Base-2 logarithm of the units in a group.
     group_shift: u32,
@@ -36,7 +36,7 @@ pub(crate) struct WriteBuffer {
     /// Units with written data.
     units: u32,
     /// Data older than the last barrier, and newer data. A group is in at most one of them.
-    generations: [Generation; 2],
+    generations: [BarrierEpoch; 2],
     /// Units that have left but still need their room, in order of time: end of the program and number of units.
     leaving: VecDeque<(Nanos, u32)>,
     /// Number of units in `leaving`.
@@ -60,15 +60,17 @@ impl WriteBuffer {
     }
 
     /// The write buffer of a device, or `None` if it has none.
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let given = &settings.cache;
         if given.size_kb == 0 {
             return None;
         }
-        let most = |of: fn(&Group) -> u32| geometry.groups.iter().map(of).max().unwrap_or(1);
+        let most = |of: fn(&GroupGeometry) -> u32| geometry.groups.iter().map(of).max().unwrap_or(1);
         let group_shift = match given.policy {
-            CachePolicy::Fifo | CachePolicy::Lru => most(Group::units_per_page).trailing_zeros(),
-            CachePolicy::BlockLru => most(Group::units_per_block).next_power_of_two().trailing_zeros(),
+            CachePolicy::Fifo | CachePolicy::Lru => most(GroupGeometry::units_per_page).trailing_zeros(),
+            CachePolicy::BlockLru => {
+                most(GroupGeometry::units_per_block).next_power_of_two().trailing_zeros()
+            }
         };
         let room = given.size_kb * 1024 / geometry.unit_bytes;
         let logical = geometry.logical_units as usize;
@@ -78,13 +80,13 @@ impl WriteBuffer {
             renew: given.policy != CachePolicy::Fifo,
             // If zones have their own write buffers, data leaves in the order of each zone.
             keeps_order: settings.keeps_write_order() && settings.zones.write_buffers == 0,
-            newest_first: given.lies == Lie::Reorder,
+            newest_first: given.lies == CacheLie::Reorder,
             write_back: given.write_back,
             idle_after: nanos(given.idle_after_us),
             group_shift,
             logical: geometry.logical_units,
             units: 0,
-            generations: [(); 2].map(|()| Generation::new(groups, most_groups, group_shift)),
+            generations: [(); 2].map(|()| BarrierEpoch::new(groups, most_groups, group_shift)),
             leaving: VecDeque::with_capacity(most_groups),
             left: 0,
             since: Nanos::MIN,
@@ -137,7 +139,7 @@ impl WriteBuffer {
 
     /// Written sectors of a unit.
     #[inline]
-    pub fn written(&self, unit: Lpn) -> u32 {
+    pub fn written_sectors(&self, unit: Lpn) -> u32 {
         self.sectors_of(unit.0 >> self.group_shift).map_or(0, |(sectors, _)| sectors[self.position(unit.0)])
     }
 
@@ -157,7 +159,7 @@ impl WriteBuffer {
         // The sectors of a group leave in ascending order.
         let (_, end) = self.units_of(group);
         let is_last = |unit: Lpn| self.run(unit.plus(1), end).is_none();
-        let is_above = self.written(unit).checked_shr(sectors.trailing_zeros()).unwrap_or(0) == 0;
+        let is_above = self.written_sectors(unit).checked_shr(sectors.trailing_zeros()).unwrap_or(0) == 0;
         order.newest() == Some(group) && is_last(unit) && is_above
     }
 
@@ -174,7 +176,7 @@ impl WriteBuffer {
     /// The group that leaves next, as a range of units; `None` if the buffer is empty.
     pub fn next_to_leave(&self) -> Option<(Lpn, Lpn)> {
         let [older, newer] = &self.generations;
-        let next = |generation: &Generation| {
+        let next = |generation: &BarrierEpoch| {
             if self.newest_first { generation.order.newest() } else { generation.order.oldest() }
         };
         let group = next(older).or_else(|| next(newer))?;
@@ -332,7 +334,7 @@ impl WriteBuffer {
     }
 
     /// Loses all data in the buffer with the power.
-    pub fn lose(&mut self) {
+    pub fn drop_all(&mut self) {
         while let Some((from, to)) = self.next_to_leave() {
             self.forget(from, to);
         }
@@ -394,7 +396,7 @@ mod tests {
                 prop_assert_eq!(buffer.units() as usize, plain.len());
                 prop_assert_eq!(buffer.is_empty(), buffer.next_to_leave().is_none());
                 let written = |unit: u32| plain.get(&unit).copied().unwrap_or(0);
-                prop_assert!((0..UNITS).all(|unit| buffer.written(Lpn(unit)) == written(unit)));
+                prop_assert!((0..UNITS).all(|unit| buffer.written_sectors(Lpn(unit)) == written(unit)));
                 let first = (from.0..to.0).find(|unit| written(*unit) != 0);
                 let end = |first| (first..to.0).find(|unit| written(*unit) == 0).unwrap_or(to.0);
                 prop_assert_eq!(buffer.run(from, to), first.map(|first| (Lpn(first), Lpn(end(first)))));

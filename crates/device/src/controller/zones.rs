@@ -5,19 +5,19 @@
 //! is active while it is open or closed. If the maximum number of zones is active, a write to an empty zone is rejected, because only the
 //! host can finish or reset another zone.
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Result};
 
-use crate::command::Command;
+use crate::command::DeviceCommand;
 use crate::events::{Observer, ZoneChanged};
 use crate::ftl::Ftl;
 use crate::geometry::{Geometry, ZoneLayout};
 use crate::ids::Lpn;
-use crate::zones::{Zone, ZoneAction, ZoneState};
-use emmclab_settings::Settings;
+use crate::zones::{ZoneAction, ZoneDescriptor, ZoneState};
+use emmclab_settings::DeviceSettings;
 
 /// State of a zone.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ZoneEntry {
     state: ZoneState,
     /// Units before the write pointer.
     written: u32,
@@ -25,16 +25,16 @@ struct Entry {
     opened: u64,
 }
 
-const EMPTY: Entry = Entry { state: ZoneState::Empty, written: 0, opened: 0 };
+const EMPTY: ZoneEntry = ZoneEntry { state: ZoneState::Empty, written: 0, opened: 0 };
 
 /// The zones that are written sequentially.
 #[derive(Clone, Debug)]
-pub(crate) struct Zones {
+pub(crate) struct ZoneTable {
     layout: ZoneLayout,
     unit_shift: u32,
     max_open: u32,
     max_active: u32,
-    entries: Vec<Entry>,
+    entries: Vec<ZoneEntry>,
     open: u32,
     active: u32,
     changes: u64,
@@ -43,9 +43,9 @@ pub(crate) struct Zones {
     buffers: Vec<u32>,
 }
 
-impl Zones {
+impl ZoneTable {
     /// The zones of a new device; `None` if it has none.
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let layout = geometry.zones?;
         let limit = |given: u32| if given == 0 { u32::MAX } else { given };
         Some(Self {
@@ -83,7 +83,7 @@ impl Zones {
                 _ => ZoneState::Closed,
             };
             self.active += u32::from(state == ZoneState::Closed);
-            *entry = Entry { state, written, opened: 0 };
+            *entry = ZoneEntry { state, written, opened: 0 };
         }
     }
 
@@ -92,11 +92,11 @@ impl Zones {
     }
 
     /// The state of a zone; `None` if there is no such zone.
-    pub fn report(&self, zone: u32) -> Option<Zone> {
-        let Entry { state, written, .. } = *self.entries.get(zone as usize)?;
+    pub fn report(&self, zone: u32) -> Option<ZoneDescriptor> {
+        let ZoneEntry { state, written, .. } = *self.entries.get(zone as usize)?;
         let start = self.layout.start(zone);
         let before = if state == ZoneState::Full { self.layout.units } else { written };
-        Some(Zone {
+        Some(ZoneDescriptor {
             state,
             start: self.sector(start),
             sectors: self.sector(self.layout.units),
@@ -110,7 +110,7 @@ impl Zones {
     }
 
     /// Returns an error if the zones do not allow a command.
-    pub fn check(&self, command: &Command) -> Result<()> {
+    pub fn check(&self, command: &DeviceCommand) -> Result<()> {
         let unit = 1_u64 << self.unit_shift;
         let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
         let begin = self.sector(self.layout.first_unit);
@@ -122,22 +122,22 @@ impl Zones {
             _ => return Ok(()),
         }
         let Some(zone) = self.layout.zone_of((first >> self.unit_shift) as u32) else {
-            return Err(refused(command, "the write leaves the conventional zones".to_owned()));
+            return Err(zone_error(command, "the write leaves the conventional zones".to_owned()));
         };
         let Some(found) = self.report(zone) else { return Ok(()) };
         let number = self.number(zone);
         if found.state == ZoneState::Full {
-            return Err(refused(command, format!("zone {number} is full")));
+            return Err(zone_error(command, format!("zone {number} is full")));
         }
         if first != found.write_pointer {
             let problem = format!(
                 "zone {number} is written in order, and its write pointer is at sector {}",
                 found.write_pointer
             );
-            return Err(refused(command, problem));
+            return Err(zone_error(command, problem));
         }
         if end > found.start + found.sectors {
-            return Err(refused(
+            return Err(zone_error(
                 command,
                 format!(
                     "the write leaves zone {number}, which ends before sector {}",
@@ -146,25 +146,25 @@ impl Zones {
             ));
         }
         if !end.is_multiple_of(unit) {
-            return Err(refused(
+            return Err(zone_error(
                 command,
                 format!(
                     "zone {number} is written in whole blocks of {unit} sectors, but the write ends at sector {end}"
                 ),
             ));
         }
-        self.no_open(zone, false).map_or(Ok(()), |problem| Err(refused(command, problem)))
+        self.no_open(zone, false).map_or(Ok(()), |problem| Err(zone_error(command, problem)))
     }
 
     /// Checks that a discard covers only whole zones.
-    fn check_reset(&self, command: &Command, (first, end): (u64, u64)) -> Result<()> {
+    fn check_reset(&self, command: &DeviceCommand, (first, end): (u64, u64)) -> Result<()> {
         let zone = self.sector(self.layout.units);
         let begin = self.sector(self.layout.first_unit);
         if (first - begin).is_multiple_of(zone) && (end - begin).is_multiple_of(zone) {
             return Ok(());
         }
         let problem = format!("a discard resets whole zones, so it must cover all {zone} sectors of each");
-        Err(refused(command, problem))
+        Err(zone_error(command, problem))
     }
 
     /// The reason why a zone cannot be opened, by command or by a write; `None` if it can.
@@ -219,7 +219,7 @@ impl Zones {
     }
 
     /// Updates the zones for a command that was checked and arrived at `at`.
-    pub fn take<L: Observer>(&mut self, command: &Command, at: Nanos, log: &mut L) {
+    pub fn take<L: Observer>(&mut self, command: &DeviceCommand, at: Nanos, log: &mut L) {
         let first = (command.sector >> self.unit_shift) as u32;
         let end = ((command.sector + u64::from(command.sectors)) >> self.unit_shift) as u32;
         match command.op {
@@ -254,7 +254,7 @@ impl Zones {
         log: &mut L,
     ) -> Result<()> {
         let wrong = |problem: String| {
-            Error::new(Kind::Value, problem).of_field("zone", 0, zone.to_string().as_bytes())
+            Error::new(ErrorClass::Value, problem).of_field("zone", 0, zone.to_string().as_bytes())
         };
         let Some(entry) = self.entries.get(zone as usize).copied() else {
             return Err(wrong(format!("there are {} zones, numbered from 0", self.layout.count)));
@@ -308,8 +308,8 @@ impl Zones {
 }
 
 #[cold]
-fn refused(command: &Command, problem: String) -> Error {
-    Error::new(Kind::Value, problem)
+fn zone_error(command: &DeviceCommand, problem: String) -> Error {
+    Error::new(ErrorClass::Value, problem)
         .of_field("sector", 0, command.sector.to_string().as_bytes())
         .hint("a zoned device accepts only sequential writes, and resets of whole zones; --layer lfs writes any trace as a log, or use a device without zones (--set zones.blocks=0)")
 }

@@ -39,7 +39,7 @@ pub struct MapMispredicted {
 
 /// The kinds of log-block merges (Kim et al. 2002, section III).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merge {
+pub enum MergeKind {
     /// The log block becomes the data block as it is.
     Switch,
     /// The log block becomes the data block after the rest of the data has been copied to it.
@@ -52,5 +52,5 @@ pub enum Merge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogMerged {
     /// The kind of the merge.
-    pub kind: Merge,
+    pub kind: MergeKind,
 }

@@ -7,19 +7,19 @@
 mod map;
 mod observer;
 
-use emmclab_base::{Modifiers, Nanos, Op};
+use emmclab_base::{CommandFlags, Nanos, Op};
 
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::zones::ZoneState;
 
-pub use map::{LogMerged, MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Merge};
-pub(crate) use observer::Completions;
-pub use observer::{AnyObserver, Observer, OnCompletion, Quiet, Shared};
+pub use map::{LogMerged, MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, MergeKind};
+pub(crate) use observer::CompletionObserver;
+pub use observer::{AnyObserver, DynObserver, NullObserver, Observer, OnCompletion};
 
 /// The reason for a page read or program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Cause {
+pub enum OperationCause {
     /// A request of the host.
     Host = 0,
     /// Reading the rest of a page or unit that the host overwrote in part.
@@ -32,25 +32,31 @@ pub enum Cause {
     Map = 4,
 }
 
-impl Cause {
+impl OperationCause {
     /// All causes, in the order of their codes.
-    pub const ALL: [Cause; 5] = [Cause::Host, Cause::ReadModifyWrite, Cause::Gc, Cause::Wear, Cause::Map];
+    pub const ALL: [OperationCause; 5] = [
+        OperationCause::Host,
+        OperationCause::ReadModifyWrite,
+        OperationCause::Gc,
+        OperationCause::Wear,
+        OperationCause::Map,
+    ];
 
     /// Name of the cause in results.
     pub const fn name(self) -> &'static str {
         match self {
-            Cause::Host => "host",
-            Cause::ReadModifyWrite => "read_modify_write",
-            Cause::Gc => "gc",
-            Cause::Wear => "wear",
-            Cause::Map => "map",
+            OperationCause::Host => "host",
+            OperationCause::ReadModifyWrite => "read_modify_write",
+            OperationCause::Gc => "gc",
+            OperationCause::Wear => "wear",
+            OperationCause::Map => "map",
         }
     }
 
     /// Whether the device moves data for space or for wear.
     #[inline]
     pub const fn moves(self) -> bool {
-        matches!(self, Cause::Gc | Cause::Wear)
+        matches!(self, OperationCause::Gc | OperationCause::Wear)
     }
 }
 
@@ -94,7 +100,7 @@ pub struct RequestCompleted {
     /// Its operation.
     pub op: Op,
     /// Its flags.
-    pub modifiers: Modifiers,
+    pub modifiers: CommandFlags,
     /// First sector.
     pub sector: u64,
     /// Length in sectors.
@@ -134,7 +140,7 @@ pub struct PageRead {
     /// Bytes over the flash bus, for all pages together.
     pub bus_bytes: u64,
     /// The cause of the operation.
-    pub cause: Cause,
+    pub cause: OperationCause,
     /// When the way began to work on it.
     pub begin: Nanos,
     /// When the data had left the flash.
@@ -151,7 +157,7 @@ pub struct UnplacedRead {
     /// Bytes over the flash bus.
     pub bus_bytes: u64,
     /// The cause of the operation.
-    pub cause: Cause,
+    pub cause: OperationCause,
     /// When the way began to work on it.
     pub begin: Nanos,
     /// When the data had left the flash.
@@ -188,7 +194,7 @@ pub struct PageProgrammed<'a> {
     /// Bytes over the flash bus, for all pages together.
     pub bus_bytes: u64,
     /// The cause of the operation.
-    pub cause: Cause,
+    pub cause: OperationCause,
     /// Units of the page, in order of physical page numbers. Locations after the last unit stay empty. Empty without [`Observer::UNITS`].
     pub units: &'a [UnitWritten],
     /// When the way began to work on it.
@@ -226,7 +232,7 @@ pub struct BlockRetired {
 
 /// The purpose of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Collection {
+pub enum CollectionPurpose {
     /// To free space; includes log-block merges.
     Space,
     /// To move data from the SLC cache to other blocks.
@@ -243,7 +249,7 @@ pub struct GcStarted {
     /// Valid units in it.
     pub valid: u32,
     /// Its purpose.
-    pub collection: Collection,
+    pub collection: CollectionPurpose,
     /// When the victim was chosen.
     pub at: Nanos,
 }
@@ -293,7 +299,7 @@ pub struct UnitsPinned {
 
 /// Notices of `WriteBooster` to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum BoosterNoticeKind {
     /// Little free space is left in it (`WRITEBOOSTER_FLUSH_NEEDED`).
     FlushNeeded,
     /// It has no room for pinned data (`PINNED_WRITEBOOSTER_BUFFER_FULL`).
@@ -308,7 +314,7 @@ pub enum Notice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoosterNotice {
     /// The kind of the notice.
-    pub notice: Notice,
+    pub notice: BoosterNoticeKind,
 }
 
 /// A zone took over the write buffer of another zone.
@@ -322,7 +328,7 @@ pub struct ZoneBufferTaken {
 
 /// Units were discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trimmed {
+pub struct UnitsTrimmed {
     /// First unit.
     pub first: Lpn,
     /// Number of units.
@@ -390,7 +396,7 @@ pub struct UnwrittenUnits {
 
 /// A packed command arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackedCommandArrived {
     /// Number of its entries.
     pub entries: u32,
 }
@@ -398,7 +404,7 @@ pub struct Packed {
 /// A direction of the link of a UFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Direction {
+pub enum TransferDirection {
     /// Data of writes.
     ToDevice = 0,
     /// Data of reads.
@@ -407,7 +413,7 @@ pub enum Direction {
 
 /// A UFS fetched a command from a queue of the host controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CommandTaken {
+pub struct CommandFetched {
     /// The queue, counted from 0.
     pub queue: u32,
     /// Time that it waited for a tag.
@@ -426,7 +432,7 @@ pub struct CommandTaken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTransfer {
     /// Its direction.
-    pub direction: Direction,
+    pub direction: TransferDirection,
     /// Length in sectors.
     pub sectors: u32,
     /// When it could have begun.

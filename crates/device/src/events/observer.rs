@@ -1,11 +1,11 @@
 //! Observers receive the events of a device.
 
 use super::{
-    BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandTaken, DataMoved, GcFinished,
+    BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandFetched, DataMoved, GcFinished,
     GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted, MapLookedUp,
-    MapMispredicted, MapPrefetched, Packed, PageProgrammed, PageRead, PartOverwritten, RequestCompleted,
-    Trimmed, UnitCached, UnitsFolded, UnitsPinned, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken,
-    ZoneChanged,
+    MapMispredicted, MapPrefetched, PackedCommandArrived, PageProgrammed, PageRead, PartOverwritten,
+    RequestCompleted, UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits,
+    WokeUp, ZoneBufferTaken, ZoneChanged,
 };
 
 /// Declares the methods of an observer once: for the trait, and for all types that pass events on.
@@ -45,7 +45,7 @@ macro_rules! observer {
             })+
         }
 
-        impl<const UNITS: bool> Observer for Shared<'_, UNITS> {
+        impl<const UNITS: bool> Observer for DynObserver<'_, UNITS> {
             const UNITS: bool = UNITS;
 
             #[inline]
@@ -159,7 +159,7 @@ observer! {
     /// A zone took over the write buffer of another zone.
     zone_buffer_taken: ZoneBufferTaken;
     /// Data was discarded.
-    trimmed: Trimmed;
+    trimmed: UnitsTrimmed;
     /// Written data was put into the write buffer.
     unit_cached: UnitCached;
     /// A unit was read on a device with RAM for data.
@@ -183,9 +183,9 @@ observer! {
     /// Log blocks were merged.
     log_merged: LogMerged;
     /// A packed command arrived.
-    packed: Packed;
+    packed: PackedCommandArrived;
     /// A UFS fetched a command from a queue.
-    command_taken: CommandTaken;
+    command_taken: CommandFetched;
     /// Data was transferred over the link of a UFS.
     link_transfer: LinkTransfer;
     /// The device woke up.
@@ -196,17 +196,17 @@ observer! {
 
 /// An observer that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet;
+pub struct NullObserver;
 
-impl Observer for Quiet {
+impl Observer for NullObserver {
     const UNITS: bool = false;
     const EVENTS: bool = false;
 }
 
 /// Passes completions on and no other event.
-pub(crate) struct Completions<'a>(pub &'a mut dyn FnMut(&RequestCompleted));
+pub(crate) struct CompletionObserver<'a>(pub &'a mut dyn FnMut(&RequestCompleted));
 
-impl Observer for Completions<'_> {
+impl Observer for CompletionObserver<'_> {
     const UNITS: bool = false;
     const EVENTS: bool = false;
 
@@ -217,7 +217,7 @@ impl Observer for Completions<'_> {
 }
 
 /// An observer that is called through a pointer, so that the device is compiled once for all of them. `UNITS` is [`Observer::UNITS`].
-pub struct Shared<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver);
+pub struct DynObserver<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver);
 
 /// Passes all events on to an observer, except completions, which `completed` receives instead.
 pub struct OnCompletion<'a, O, F> {

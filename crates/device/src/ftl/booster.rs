@@ -1,5 +1,5 @@
 //! The functions of `WriteBooster` of UFS 4.1 (JESD220G, 13.4.18) that an SLC cache does not have: partial flushes, pinned data, changes of
-//! size, flushes upon an exception event, and a limit of its life. A device without these settings has no [`Booster`].
+//! size, flushes upon an exception event, and a limit of its life. A device without these settings has no [`WriteBooster`].
 //!
 //! A flush moves whole blocks. Which blocks may be flushed is decided in each plane separately:
 //!
@@ -11,15 +11,17 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::core::Core;
-use super::pool::{Pool, Stream};
-use crate::events::{BoosterNotice, Notice, Observer};
+use super::core::FtlCore;
+use super::pool::{BlockPool, WriteStream};
+use crate::events::{BoosterNotice, BoosterNoticeKind, Observer};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
+use crate::image_words::{WordReader, damaged};
 use crate::nand::Nand;
-use crate::words::{Reader, damaged};
 use emmclab_base::Result;
-use emmclab_settings::{BoosterFlush, BoosterResize, PartialFlush, Settings, SlcMode, SlcSettings, WHOLE};
+use emmclab_settings::{
+    BoosterFlush, BoosterResize, DeviceSettings, PartialFlush, SlcMode, SlcSettings, WHOLE,
+};
 
 /// Divisor of the number of blocks: the buffer is resized by at most an eighth at once.
 const STEPS: u32 = 8;
@@ -27,7 +29,7 @@ const STEPS: u32 = 8;
 /// State and settings of such a buffer.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting or a flag of the standard by itself")]
 #[derive(Clone)]
-pub(crate) struct Booster {
+pub(crate) struct WriteBooster {
     partial: PartialFlush,
     keep_pct: u32,
     /// Units that are to be pinned.
@@ -54,7 +56,7 @@ pub(crate) struct Booster {
     uses: u64,
 }
 
-fn is_given(slc: &SlcSettings) -> bool {
+fn is_configured(slc: &SlcSettings) -> bool {
     slc.mode == SlcMode::Cache
         && (slc.partial_flush != PartialFlush::None
             || slc.flush == BoosterFlush::Event
@@ -68,11 +70,11 @@ fn share(blocks: u32, pct: u32) -> u32 {
     (u64::from(blocks) * u64::from(pct) / 100) as u32
 }
 
-impl Booster {
+impl WriteBooster {
     /// The state of a new device; `None` if the settings use none of these functions.
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Box<Self>> {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Box<Self>> {
         let slc = &settings.slc;
-        let group = geometry.groups.last().filter(|_| is_given(slc))?;
+        let group = geometry.groups.last().filter(|_| is_configured(slc))?;
         let unit = |mb: u32| ((u64::from(mb) << 20) / u64::from(geometry.unit_bytes)) as u32;
         let limit = u64::from(slc.erase_limit) * u64::from(slc.life_limit_pct);
         let uses = if slc.partial_flush == PartialFlush::Lru { geometry.blocks() as usize } else { 0 };
@@ -98,7 +100,7 @@ impl Booster {
     /// resizes the buffer before and afterwards.
     pub fn reconfigured(
         old: Option<Box<Self>>,
-        settings: &Settings,
+        settings: &DeviceSettings,
         geometry: &Geometry,
     ) -> Option<Box<Self>> {
         let mut new = Self::new(settings, geometry)?;
@@ -129,7 +131,7 @@ impl Booster {
     }
 
     /// Number of units from `first` on, at most `units`, that are all pinned or all not pinned.
-    pub fn same_kind(&self, first: Lpn, units: u32) -> u32 {
+    pub fn equally_pinned(&self, first: Lpn, units: u32) -> u32 {
         if self.partial != PartialFlush::Pinned {
             return units;
         }
@@ -140,7 +142,7 @@ impl Booster {
 
     /// Records a write or read of a page of a block.
     #[inline]
-    pub fn used(&mut self, block: BlockId) {
+    pub fn note_use(&mut self, block: BlockId) {
         if let Some(last) = self.last_use.get_mut(block.index()) {
             self.uses += 1;
             *last = self.uses;
@@ -148,33 +150,33 @@ impl Booster {
     }
 
     /// Forgets that an erased block was pinned.
-    pub fn erased(&mut self, block: BlockId) {
+    pub fn note_erase(&mut self, block: BlockId) {
         self.pinned.remove(&block.0);
     }
 
     /// Blocks of a plane that a partial flush keeps, or the maximum number of pinned ones.
-    fn kept(&self) -> u32 {
+    fn blocks_to_keep(&self) -> u32 {
         share(self.current, self.keep_pct)
     }
 
-    fn pinned_in(&self, pool: &Pool) -> u32 {
+    fn pinned_in(&self, pool: &BlockPool) -> u32 {
         let first = pool.block_at(0).0;
         self.pinned.range(first..first + pool.blocks).count() as u32
     }
 
     /// Whether a plane may open one more block for a stream.
-    fn may_open(&self, pool: &Pool, stream: Stream) -> bool {
-        let pins = stream == Stream::PINNED;
-        pool.in_use() < self.current && (!pins || self.pinned_in(pool) < self.kept())
+    fn may_open(&self, pool: &BlockPool, stream: WriteStream) -> bool {
+        let pins = stream == WriteStream::PINNED;
+        pool.in_use() < self.current && (!pins || self.pinned_in(pool) < self.blocks_to_keep())
     }
 
     /// Whether a plane uses more blocks than the buffer has at present.
-    fn is_over(&self, pool: &Pool) -> bool {
+    fn is_over(&self, pool: &BlockPool) -> bool {
         pool.in_use() > self.current
     }
 }
 
-impl Core {
+impl FtlCore {
     /// Present number of blocks of each plane in the SLC cache.
     pub fn slc_blocks(&self) -> u32 {
         let all = self.geometry.groups[usize::from(self.slc.group)].blocks;
@@ -182,36 +184,41 @@ impl Core {
     }
 
     /// Whether the buffer has reached its limit of life.
-    pub(super) fn booster_is_worn(&self, booster: &Booster) -> bool {
+    pub(super) fn booster_is_worn(&self, booster: &WriteBooster) -> bool {
         booster.last_erases > 0 && self.slc_pools().any(|pool| pool.most_erases >= booster.last_erases)
     }
 
     /// Whether a page of a stream has room in the buffer: in an open block, or in one that may be opened.
-    pub(super) fn booster_has_room(&self, booster: &Booster, stream: Stream) -> bool {
+    pub(super) fn booster_has_room(&self, booster: &WriteBooster, stream: WriteStream) -> bool {
         let low = self.collector.low_watermark;
         self.slc_pools()
             .any(|pool| pool.open(stream).is_some() || pool.free() > low && booster.may_open(pool, stream))
     }
 
     /// The stream for a page of the host that is written to the buffer: pinned data has a stream of its own while there is room for it.
-    pub(super) fn booster_stream<L: Observer>(&mut self, first: Lpn, stream: Stream, log: &mut L) -> Stream {
+    pub(super) fn booster_stream<L: Observer>(
+        &mut self,
+        first: Lpn,
+        stream: WriteStream,
+        log: &mut L,
+    ) -> WriteStream {
         let Some(booster) = &self.booster else { return stream };
         if !booster.pins(first) {
             return stream;
         }
-        let room = self.booster_has_room(booster, Stream::PINNED);
+        let room = self.booster_has_room(booster, WriteStream::PINNED);
         let told = booster.pinned_is_full;
         if let Some(booster) = &mut self.booster {
             booster.pinned_is_full = !room;
         }
         if !room && !told {
-            log.booster_notice(&BoosterNotice { notice: Notice::PinnedFull });
+            log.booster_notice(&BoosterNotice { notice: BoosterNoticeKind::PinnedFull });
         }
-        if room { Stream::PINNED } else { stream }
+        if room { WriteStream::PINNED } else { stream }
     }
 
     /// Whether a block of the SLC cache may be opened for a stream.
-    pub(super) fn may_open_in_booster(&self, pool: PoolId, stream: Stream) -> bool {
+    pub(super) fn may_open_in_booster(&self, pool: PoolId, stream: WriteStream) -> bool {
         self.booster.as_ref().is_none_or(|booster| booster.may_open(self.tables.pool(pool), stream))
     }
 
@@ -221,8 +228,8 @@ impl Core {
     }
 
     /// Marks a block that was opened in an SLC cache as pinned if its stream is pinned.
-    pub(super) fn opened_in_booster(&mut self, pool: PoolId, stream: Stream, block: BlockId) {
-        if stream == Stream::PINNED
+    pub(super) fn opened_in_booster(&mut self, pool: PoolId, stream: WriteStream, block: BlockId) {
+        if stream == WriteStream::PINNED
             && self.is_slc_cache(pool)
             && let Some(booster) = &mut self.booster
         {
@@ -238,7 +245,7 @@ impl Core {
     /// The next block of a plane to be flushed from the buffer; `None` if all blocks are kept.
     pub(super) fn next_to_leave_booster(
         &self,
-        booster: &Booster,
+        booster: &WriteBooster,
         nand: &Nand,
         pool: PoolId,
     ) -> Option<BlockId> {
@@ -248,13 +255,13 @@ impl Core {
             return None;
         }
         let ordered = matches!(booster.partial, PartialFlush::Fifo | PartialFlush::Lru);
-        if ordered && !over && pool.full <= booster.kept() {
+        if ordered && !over && pool.full <= booster.blocks_to_keep() {
             return None;
         }
         let half = self.geometry.groups[usize::from(self.slc.group)].units_per_block() / 2;
         let is_pinned = |block: &BlockId| booster.pinned.contains(&block.0);
         // A buffer that has become smaller flushes pinned blocks first.
-        let too_many = !booster.pinned.is_empty() && booster.pinned_in(pool) > booster.kept();
+        let too_many = !booster.pinned.is_empty() && booster.pinned_in(pool) > booster.blocks_to_keep();
         let stays =
             |block: &BlockId| is_pinned(block) && !too_many && self.tables.valid(*block) >= half.max(1);
         let age = |block: &BlockId| {
@@ -274,7 +281,7 @@ impl Core {
             let leaves = planes
                 .any(|plane| self.next_to_leave_booster(&booster, nand, self.slc_pool(plane)).is_some());
             if leaves && !booster.enabled {
-                log.booster_notice(&BoosterNotice { notice: Notice::FlushNeeded });
+                log.booster_notice(&BoosterNotice { notice: BoosterNoticeKind::FlushNeeded });
             }
             (booster.enabled, booster.flushes) = (leaves, leaves);
         }
@@ -290,12 +297,12 @@ impl Core {
         let (blocks, current) = (booster.blocks, booster.current);
         let step = (blocks / STEPS).max(1);
         let space = self.user_free() / (self.slc.units_per_block.max(1) * self.geometry.planes);
-        let full = !self.booster_has_room(booster, Stream::Host);
+        let full = !self.booster_has_room(booster, WriteStream::Host);
         let larger = (current + step).min(blocks);
         let (current, notice) = if space < current {
-            (space.max(current.saturating_sub(step)), Notice::Shrunk)
+            (space.max(current.saturating_sub(step)), BoosterNoticeKind::Shrunk)
         } else if full && current < blocks && space >= larger {
-            (larger, Notice::Grown)
+            (larger, BoosterNoticeKind::Grown)
         } else {
             return;
         };
@@ -307,7 +314,7 @@ impl Core {
 
     /// The state of the buffer as words, for an image.
     pub fn booster_words(&self) -> Vec<u32> {
-        let state = |booster: &Booster| {
+        let state = |booster: &WriteBooster| {
             let head = [booster.current, booster.pinned.len() as u32];
             head.into_iter().chain(booster.pinned.iter().copied()).collect()
         };
@@ -315,7 +322,7 @@ impl Core {
     }
 
     /// Restores this state from an image.
-    pub fn restore_booster(&mut self, nand: &Nand, image: &mut Reader<'_>) -> Result<()> {
+    pub fn restore_booster(&mut self, nand: &Nand, image: &mut WordReader<'_>) -> Result<()> {
         let Some(booster) = &mut self.booster else { return Ok(()) };
         booster.current = image.word()?;
         for _ in 0..image.word()? {

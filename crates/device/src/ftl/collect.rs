@@ -3,19 +3,21 @@
 
 use emmclab_base::Nanos;
 
-use super::core::{Core, Stop};
-use super::gc::{Choice, View};
-use super::pool::{Order, Victim};
-use crate::events::{BlockErased, BlockRetired, Cause, Collection, GcFinished, GcStarted, Observer};
+use super::core::{FtlCore, StopReason};
+use super::gc::{VictimChoice, VictimView};
+use super::pool::{FullBlockOrder, VictimProgress};
+use crate::events::{
+    BlockErased, BlockRetired, CollectionPurpose, GcFinished, GcStarted, Observer, OperationCause,
+};
 use crate::ids::{BlockId, PoolId};
 use crate::nand::Nand;
 
-impl Core {
+impl FtlCore {
     /// Collects until the number of free blocks is above the low watermark; false if that is impossible.
     #[inline]
     pub fn reclaim<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
         self.tables.pool(pool).free() > self.collector.low_watermark
-            || !self.is_passed_by(pool) && self.reclaim_blocks(nand, pool, ready, log)
+            || !self.is_skipped(pool) && self.reclaim_blocks(nand, pool, ready, log)
     }
 
     fn reclaim_blocks<L: Observer>(
@@ -27,7 +29,7 @@ impl Core {
     ) -> bool {
         // FIFO and random draws may choose fully valid blocks. FIFO has seen every block after one pass over the full ones; draws miss the
         // only block that is worth collecting with a probability of e^-64 after 64 times as many.
-        let passes = if self.tables.pool(pool).order() == Order::Valid { 64 } else { 1 };
+        let passes = if self.tables.pool(pool).order() == FullBlockOrder::Valid { 64 } else { 1 };
         let mut patience = self.tables.pool(pool).full.saturating_add(2).saturating_mul(passes);
         while self.tables.pool(pool).free() <= self.collector.low_watermark {
             if patience == 0 || self.stop.is_some() || !self.begin_victim(nand, pool, ready, log) {
@@ -41,7 +43,7 @@ impl Core {
 
     /// Collects incrementally after a host page: moves a few pages if the number of free blocks is at or below the high watermark.
     pub fn collect_after<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
-        let waits = self.booster.is_some() && self.is_passed_by(pool);
+        let waits = self.booster.is_some() && self.is_skipped(pool);
         if self.tables.pool(pool).free() > self.collector.high_watermark || waits {
             return;
         }
@@ -72,23 +74,23 @@ impl Core {
         }
         if self.slc.folds(group) {
             let Some(block) = self.next_to_fold(nand, pool) else { return false };
-            self.start_victim(nand, pool, block, Collection::Fold, at, log);
+            self.start_victim(nand, pool, block, CollectionPurpose::Fold, at, log);
             return true;
         }
         self.tables.pool_mut(pool).settle();
         let kind = &self.geometry.groups[usize::from(group)];
         let (units_per_block, units_per_page) = (kind.units_per_block(), kind.units_per_page());
-        let view = View::new(pool, &self.tables, nand, units_per_block, self.collector.decisions);
-        let Choice::Collect(block) = policy.choose(&view) else { return false };
+        let view = VictimView::new(pool, &self.tables, nand, units_per_block, self.collector.decisions);
+        let VictimChoice::Collect(block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.collector.decisions += 1;
         // A block that would fill as many pages as it frees is not worth collecting. Greedy chooses such a block only if there is no better
         // one. FIFO continues with the next block, and a random draw moves what it has drawn, as long as another block is worth it.
         let gives = |block: BlockId| self.tables.valid(block) + units_per_page <= units_per_block;
-        if order == Order::Valid && !self.tables.pool(pool).least_valid().is_some_and(gives) {
+        if order == FullBlockOrder::Valid && !self.tables.pool(pool).least_valid().is_some_and(gives) {
             return false;
         }
-        self.start_victim(nand, pool, block, Collection::Space, at, log);
+        self.start_victim(nand, pool, block, CollectionPurpose::Space, at, log);
         true
     }
 
@@ -97,16 +99,16 @@ impl Core {
         nand: &mut Nand,
         pool: PoolId,
         block: BlockId,
-        collection: Collection,
+        collection: CollectionPurpose,
         at: Nanos,
         log: &mut L,
     ) {
         self.tables.unlist(block);
         nand.begin_collecting(block);
         let valid = self.tables.valid(block);
-        let wear = collection == Collection::Wear;
+        let wear = collection == CollectionPurpose::Wear;
         self.tables.pool_mut(pool).victim =
-            Some(Victim { block, cursor: 0, in_register: u32::MAX, valid, wear });
+            Some(VictimProgress { block, cursor: 0, in_register: u32::MAX, valid, wear });
         log.gc_started(&GcStarted { block, valid, collection, at });
     }
 
@@ -115,7 +117,7 @@ impl Core {
         &mut self,
         nand: &mut Nand,
         pool: PoolId,
-        victim: Victim,
+        victim: VictimProgress,
         ready: Nanos,
         log: &mut L,
     ) {
@@ -140,7 +142,7 @@ impl Core {
         let Some(block) = least else { return };
         let spread = entry.most_erases - nand.block(block).erases;
         if spread > self.collector.wear_threshold && entry.free() > 0 {
-            self.start_victim(nand, pool, block, Collection::Wear, ready, log);
+            self.start_victim(nand, pool, block, CollectionPurpose::Wear, ready, log);
             self.move_pages(nand, pool, u32::MAX, ready, log);
         }
     }
@@ -156,7 +158,7 @@ impl Core {
         let erased = nand.erase(block, ready);
         let (pool, erases) = (self.tables.pool_of(block), erased.erases);
         if let Some(booster) = &mut self.booster {
-            booster.erased(block);
+            booster.note_erase(block);
         }
         let (_, group) = self.geometry.of_pool(pool);
         let (begin, end) = (erased.op.begin, erased.op.end);
@@ -165,7 +167,7 @@ impl Core {
         if erased.bad {
             log.block_retired(&BlockRetired { block });
             if !pool.retire(erases) {
-                self.stop = Some(Stop::WornOut);
+                self.stop = Some(StopReason::WornOut);
             }
         } else {
             pool.give_back(block, erases);
@@ -175,6 +177,6 @@ impl Core {
 }
 
 /// The reason for moving pages of a victim.
-pub(super) fn cause_of(victim: &Victim) -> Cause {
-    if victim.wear { Cause::Wear } else { Cause::Gc }
+pub(super) fn cause_of(victim: &VictimProgress) -> OperationCause {
+    if victim.wear { OperationCause::Wear } else { OperationCause::Gc }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::gc::VictimPolicy;
-use emmclab_settings::{GcMode, Levelling, Settings};
+use emmclab_settings::{DeviceSettings, GcMode, WearLevelling};
 
 /// Settings and policy of garbage collection.
 #[derive(Clone)]
-pub(crate) struct Collector {
+pub(crate) struct GarbageCollector {
     pub policy: Option<Arc<dyn VictimPolicy>>,
     /// Free blocks at or below which a write waits for collection.
     pub low_watermark: u32,
@@ -21,8 +21,8 @@ pub(crate) struct Collector {
     pub decisions: u64,
 }
 
-impl Collector {
-    pub fn new(settings: &Settings, policy: Option<Arc<dyn VictimPolicy>>) -> Self {
+impl GarbageCollector {
+    pub fn new(settings: &DeviceSettings, policy: Option<Arc<dyn VictimPolicy>>) -> Self {
         let gc = &settings.gc;
         let incremental = policy.is_some() && gc.mode == GcMode::Incremental;
         Self {
@@ -31,15 +31,15 @@ impl Collector {
             high_watermark: gc.high_watermark,
             pages_per_step: if incremental { gc.pages_per_step } else { 0 },
             wear_threshold: match settings.wear.levelling {
-                Levelling::Static => settings.wear.threshold,
-                Levelling::None | Levelling::Dynamic => 0,
+                WearLevelling::Static => settings.wear.threshold,
+                WearLevelling::None | WearLevelling::Dynamic => 0,
             },
             decisions: 0,
         }
     }
 
     /// Changes the thresholds; the policy and its number of decisions stay.
-    pub fn reconfigure(&mut self, settings: &Settings) {
+    pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         *self = Self { decisions: self.decisions, ..Self::new(settings, self.policy.take()) };
     }
 

@@ -6,18 +6,18 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
 
-use super::core::Core;
-use super::pool::Stream;
-use super::span::Span;
-use super::tables::Tables;
-use crate::events::{Cause, Observer, PageProgrammed, UnitWritten};
+use super::core::FtlCore;
+use super::pool::WriteStream;
+use super::request_sectors::RequestSectors;
+use super::tables::FtlTables;
+use crate::events::{Observer, OperationCause, PageProgrammed, UnitWritten};
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, Ppn};
-use crate::nand::NextPage;
+use crate::nand::PageProgramResult;
 
 /// Consecutive pages of a block that were programmed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Programmed {
+pub(crate) struct ProgrammedPages {
     pub block: BlockId,
     pub group: u8,
     /// First page, and number of pages.
@@ -25,9 +25,9 @@ pub(crate) struct Programmed {
     pub pages: u32,
     /// Bytes over the flash bus, for all pages together.
     pub bus_bytes: u64,
-    pub cause: Cause,
+    pub cause: OperationCause,
     /// The stream whose open block this was, if the block became full with these pages.
-    pub filled: Option<Stream>,
+    pub filled: Option<WriteStream>,
     pub begin: Nanos,
     pub end: Nanos,
 }
@@ -36,25 +36,25 @@ pub(crate) struct Programmed {
 pub(crate) type PageUnits = ArrayVec<UnitWritten, MAX_UNITS>;
 
 /// The units of programmed pages: a run of host data, a list, or moves by collection.
-pub(crate) trait Units {
+pub(crate) trait ProgrammedUnits {
     /// The units of the page, for observers that need them.
-    fn report(&self, tables: &Tables) -> PageUnits;
+    fn report(&self, tables: &FtlTables) -> PageUnits;
     /// Maps the units to the locations from `to` on; returns their number.
-    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32;
+    fn enter(&self, tables: &mut FtlTables, to: Ppn) -> u32;
 }
 
 /// Consecutive units; the host wrote the sectors in `span`.
-pub(crate) struct Run {
+pub(crate) struct UnitRun {
     pub first: Lpn,
     pub units: u32,
-    pub span: Span,
+    pub span: RequestSectors,
     pub unit_sectors: u32,
     /// Number of the command that wrote the data; `None` if it was not written by a command.
     pub command: Option<u64>,
 }
 
-impl Units for Run {
-    fn report(&self, tables: &Tables) -> PageUnits {
+impl ProgrammedUnits for UnitRun {
+    fn report(&self, tables: &FtlTables) -> PageUnits {
         let units = (self.first.0..self.first.0 + self.units).map(Lpn);
         units
             .map(|lpn| {
@@ -65,7 +65,7 @@ impl Units for Run {
     }
 
     #[inline(always)]
-    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+    fn enter(&self, tables: &mut FtlTables, to: Ppn) -> u32 {
         for i in 0..self.units {
             tables.remap(self.first.plus(i), to.plus(i));
         }
@@ -74,15 +74,15 @@ impl Units for Run {
 }
 
 /// A list of units.
-pub(crate) struct List<'a>(pub &'a [UnitWritten]);
+pub(crate) struct UnitList<'a>(pub &'a [UnitWritten]);
 
-impl Units for List<'_> {
-    fn report(&self, _: &Tables) -> PageUnits {
+impl ProgrammedUnits for UnitList<'_> {
+    fn report(&self, _: &FtlTables) -> PageUnits {
         self.0.iter().copied().collect()
     }
 
     #[inline]
-    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+    fn enter(&self, tables: &mut FtlTables, to: Ppn) -> u32 {
         for (i, unit) in (0..).zip(self.0) {
             tables.remap(unit.lpn, to.plus(i));
         }
@@ -91,16 +91,16 @@ impl Units for List<'_> {
 }
 
 /// The mapped ones among the units of a logical page, when the page is copied to another place.
-pub(crate) struct Mapped(pub Range<u32>);
+pub(crate) struct MappedUnits(pub Range<u32>);
 
-impl Units for Mapped {
-    fn report(&self, tables: &Tables) -> PageUnits {
+impl ProgrammedUnits for MappedUnits {
+    fn report(&self, tables: &FtlTables) -> PageUnits {
         let unit = |lpn| UnitWritten { lpn, from: tables.lookup(lpn), covered: 0, command: None };
         self.0.clone().map(|lpn| unit(Lpn(lpn))).filter(|unit| unit.from.is_some()).collect()
     }
 
     #[inline]
-    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+    fn enter(&self, tables: &mut FtlTables, to: Ppn) -> u32 {
         let mut entered = 0;
         for lpn in self.0.clone().map(Lpn) {
             if tables.lookup(lpn).is_some() {
@@ -113,13 +113,13 @@ impl Units for Mapped {
 }
 
 /// Units of one page that collection moves out of `block`, with their locations.
-pub(crate) struct Moves<'a> {
+pub(crate) struct MovedUnits<'a> {
     pub block: BlockId,
     pub units: &'a [(Ppn, Lpn)],
 }
 
-impl Units for Moves<'_> {
-    fn report(&self, _: &Tables) -> PageUnits {
+impl ProgrammedUnits for MovedUnits<'_> {
+    fn report(&self, _: &FtlTables) -> PageUnits {
         let unit = |(from, lpn): &(Ppn, Lpn)| UnitWritten {
             lpn: *lpn,
             from: Some(*from),
@@ -130,7 +130,7 @@ impl Units for Moves<'_> {
     }
 
     #[inline]
-    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+    fn enter(&self, tables: &mut FtlTables, to: Ppn) -> u32 {
         for (i, (from, lpn)) in (0..).zip(self.units) {
             tables.move_unit(*lpn, *from, to.plus(i));
         }
@@ -145,30 +145,30 @@ pub(crate) struct MoveRun {
     pub units: u32,
 }
 
-impl Units for MoveRun {
-    fn report(&self, _: &Tables) -> PageUnits {
+impl ProgrammedUnits for MoveRun {
+    fn report(&self, _: &FtlTables) -> PageUnits {
         PageUnits::new()
     }
 
     #[inline]
-    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+    fn enter(&self, tables: &mut FtlTables, to: Ppn) -> u32 {
         tables.relocate(self.from.clone(), to, self.units);
         self.units
     }
 }
 
-impl Programmed {
+impl ProgrammedPages {
     /// The next page of a block, after it was programmed for a stream; `bytes` crossed the bus.
     #[inline(always)]
     pub fn next(
         block: BlockId,
         group: u8,
-        next: &NextPage,
+        next: &PageProgramResult,
         bytes: u32,
-        cause: Cause,
-        stream: Stream,
+        cause: OperationCause,
+        stream: WriteStream,
     ) -> Self {
-        let NextPage { page, full, op } = *next;
+        let PageProgramResult { page, full, op } = *next;
         Self {
             block,
             group,
@@ -183,21 +183,26 @@ impl Programmed {
     }
 }
 
-impl Core {
+impl FtlCore {
     /// Enters programmed pages: reports them, updates the map and the valid counts, and closes the block after its last page.
     #[inline(always)]
-    pub fn commit_page<L: Observer>(&mut self, at: Programmed, units: &impl Units, log: &mut L) {
-        let Programmed { block, group, page, pages, bus_bytes, cause, filled, begin, end } = at;
+    pub fn commit_page<L: Observer>(
+        &mut self,
+        at: ProgrammedPages,
+        units: &impl ProgrammedUnits,
+        log: &mut L,
+    ) {
+        let ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end } = at;
         let kind = &self.geometry.groups[usize::from(group)];
         let bytes = u64::from(pages) * u64::from(kind.page_bytes);
         let durable = match &mut self.in_order {
-            Some(latest) if cause == Cause::Host => {
+            Some(latest) if cause == OperationCause::Host => {
                 *latest = end.max(*latest);
                 *latest
             }
             _ => end,
         };
-        let durable = if cause == Cause::Host { durable + self.counts_after } else { durable };
+        let durable = if cause == OperationCause::Host { durable + self.counts_after } else { durable };
         let event = PageProgrammed {
             block,
             page,

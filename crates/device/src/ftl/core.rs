@@ -2,55 +2,57 @@
 
 use std::sync::Arc;
 
-use emmclab_base::{Modifiers, Nanos};
+use emmclab_base::{CommandFlags, Nanos};
 
-use super::allocation::Allocator;
-use super::booster::Booster;
-use super::collector::Collector;
+use super::allocation::PageAllocator;
+use super::booster::WriteBooster;
+use super::collector::GarbageCollector;
 use super::gc::{self, VictimPolicy};
-use super::pool::{Order, Pool};
-use super::slc::Slc;
-use super::span::Span;
-use super::split::next_page;
-use super::tables::Tables;
+use super::page_split::next_page;
+use super::pool::{BlockPool, FullBlockOrder};
+use super::request_sectors::RequestSectors;
+use super::slc::SlcBlocks;
+use super::tables::FtlTables;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
-use crate::nand::{Nand, Operation};
-use emmclab_settings::{Levelling, Lie, RECENT_MS, Settings, SlcMode, UnwrittenRead, WriteComplete};
+use crate::nand::{Nand, PageOperationTimes};
+use emmclab_settings::{
+    CacheLie, DeviceSettings, RECENT_MS, SlcMode, UnwrittenRead, WearLevelling, WriteComplete,
+};
 
 /// Reasons for which a device refuses writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// There is no free page, and collection is off or cannot free one.
     Full,
     /// A block became bad and no spare block was left to replace it.
     WornOut,
 }
 
-impl Stop {
+impl StopReason {
     /// The reason as a sentence for users.
     pub const fn reason(self) -> &'static str {
         match self {
-            Stop::Full => "the device is full: no page is free, and collection can free none",
-            Stop::WornOut => "the device is worn out: a block went bad and no spare block was left",
+            StopReason::Full => "the device is full: no page is free, and collection can free none",
+            StopReason::WornOut => "the device is worn out: a block went bad and no spare block was left",
         }
     }
 }
 
 /// The part of the FTL that is the same for every scheme.
 #[derive(Clone)]
-pub(crate) struct Core {
+pub(crate) struct FtlCore {
     pub geometry: Geometry,
-    pub tables: Tables,
-    pub allocator: Allocator,
-    pub collector: Collector,
-    pub slc: Slc,
+    pub tables: FtlTables,
+    pub allocator: PageAllocator,
+    pub collector: GarbageCollector,
+    pub slc: SlcBlocks,
     /// The part of `WriteBooster` that an SLC cache does not have, if the settings use it.
-    pub booster: Option<Box<Booster>>,
+    pub booster: Option<Box<WriteBooster>>,
     /// Units whose map entries changed for another reason than a host write, for a scheme that stores its map on the flash; `None` for
     /// other schemes.
     pub changed_entries: Option<Vec<Lpn>>,
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
     /// End of the latest program.
     pub last_program: Nanos,
     /// If host pages become durable only in order: when the latest one does.
@@ -64,19 +66,19 @@ pub(crate) struct Core {
     hot_sectors: u32,
 }
 
-impl Core {
+impl FtlCore {
     /// The core of a new device with `map_units` units of a map after those of the host.
-    pub fn new(settings: &Settings, geometry: &Geometry, nand: &Nand, map_units: u32) -> Self {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry, nand: &Nand, map_units: u32) -> Self {
         let policy: Option<Arc<dyn VictimPolicy>> =
             gc::find(&settings.gc.policy).map(|policy| Arc::from((policy.make)(&settings.gc.options)));
         let pools = pools(settings, geometry, policy.as_deref());
         let units = geometry.logical_units + map_units;
         Self {
-            tables: Tables::new(geometry, units as usize, pools),
-            allocator: Allocator::new(settings, nand),
-            collector: Collector::new(settings, policy),
-            slc: Slc::new(settings, geometry),
-            booster: Booster::new(settings, geometry),
+            tables: FtlTables::new(geometry, units as usize, pools),
+            allocator: PageAllocator::new(settings, nand),
+            collector: GarbageCollector::new(settings, policy),
+            slc: SlcBlocks::new(settings, geometry),
+            booster: WriteBooster::new(settings, geometry),
             changed_entries: (map_units > 0).then(Vec::new),
             stop: None,
             last_program: Nanos::MIN,
@@ -98,7 +100,7 @@ impl Core {
     /// When a page program counts as complete for a request with these modifiers. A write that is durable on completion waits for the end
     /// of the program, whatever completes other writes.
     #[inline]
-    pub fn completion(&self, op: &Operation, modifiers: Modifiers) -> Nanos {
+    pub fn completion(&self, op: &PageOperationTimes, modifiers: CommandFlags) -> Nanos {
         if self.transferred && !modifiers.durable() { op.transferred } else { op.end }
     }
 
@@ -130,7 +132,7 @@ impl Core {
     }
 
     /// Bytes that cross the bus for a page that the host covers in part: the data of the host, and the old data that is kept.
-    pub fn bytes_to_move(&self, span: Span, first: Lpn, units: u32) -> u32 {
+    pub fn bytes_to_move(&self, span: RequestSectors, first: Lpn, units: u32) -> u32 {
         (first.0..first.0 + units)
             .map(|unit| match self.lookup(Lpn(unit)) {
                 Some(_) => self.geometry.unit_bytes,
@@ -141,7 +143,7 @@ impl Core {
 
     /// Stops the device as full, unless it has stopped before.
     pub fn stop_full(&mut self) {
-        self.stop.get_or_insert(Stop::Full);
+        self.stop.get_or_insert(StopReason::Full);
     }
 
     /// Restarts the clock; data stays.
@@ -152,20 +154,24 @@ impl Core {
 }
 
 /// Time from the end of a host program until the page is durable.
-pub(super) fn counts_after(settings: &Settings) -> Nanos {
-    if settings.cache.lies == Lie::Recent { Nanos(RECENT_MS * 1_000_000) } else { Nanos::ZERO }
+pub(super) fn counts_after(settings: &DeviceSettings) -> Nanos {
+    if settings.cache.lies == CacheLie::Recent { Nanos(RECENT_MS * 1_000_000) } else { Nanos::ZERO }
 }
 
-fn pools(settings: &Settings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<Pool> {
-    let order = policy.map_or(Order::Age, VictimPolicy::order);
-    let by_wear = settings.wear.levelling != Levelling::None;
+fn pools(
+    settings: &DeviceSettings,
+    geometry: &Geometry,
+    policy: Option<&dyn VictimPolicy>,
+) -> Vec<BlockPool> {
+    let order = policy.map_or(FullBlockOrder::Age, VictimPolicy::order);
+    let by_wear = settings.wear.levelling != WearLevelling::None;
     // A pool accepts data up to half of its over-provisioning; the rest spills to other pools.
     let share = settings.capacity.over_provisioning_pct / 100.0;
     let fill = (1.0 + share / 2.0) / (1.0 + share);
     let mut pools = Vec::with_capacity(geometry.planes as usize * geometry.groups.len());
     for plane in 0..geometry.planes {
         for (index, group) in geometry.groups.iter().enumerate() {
-            let mut pool = Pool::new(plane, geometry.blocks_per_plane, group, order, by_wear);
+            let mut pool = BlockPool::new(plane, geometry.blocks_per_plane, group, order, by_wear);
             let ordinary = settings.slc.mode != SlcMode::Cache || index + 1 < geometry.groups.len();
             if policy.is_some() && ordinary {
                 let units = (group.blocks - group.spare_blocks) * group.units_per_block();

@@ -2,16 +2,16 @@
 
 use emmclab_base::Nanos;
 
-use super::core::Core;
-use super::pool::{Pool, Stream};
-use super::split::next_page;
+use super::core::FtlCore;
+use super::page_split::next_page;
+use super::pool::{BlockPool, WriteStream};
 use crate::events::Observer;
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
 use crate::nand::Nand;
 use emmclab_settings::{ALWAYS, SlcMode};
 
-impl Core {
+impl FtlCore {
     #[inline(never)]
     pub(super) fn page_for_slc(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
         let capacity = self.geometry.groups[usize::from(self.slc.group)].units_per_page();
@@ -23,7 +23,8 @@ impl Core {
             SlcMode::Cache
                 if sectors <= self.slc.max_sectors && first.0 < self.slc.end && self.slc_has_room(first) =>
             {
-                let units = self.booster.as_ref().map_or(units, |booster| booster.same_kind(first, units));
+                let units =
+                    self.booster.as_ref().map_or(units, |booster| booster.equally_pinned(first, units));
                 (self.slc.group, units.min(capacity).min(self.slc.end - first.0))
             }
             _ => next_page(&self.geometry, units),
@@ -40,25 +41,25 @@ impl Core {
                 return false;
             }
             if self.slc.fold_after.is_some() {
-                let pinned = booster.pins(unit) && self.booster_has_room(booster, Stream::PINNED);
-                return pinned || self.booster_has_room(booster, Stream::Host);
+                let pinned = booster.pins(unit) && self.booster_has_room(booster, WriteStream::PINNED);
+                return pinned || self.booster_has_room(booster, WriteStream::Host);
             }
         }
         self.slc.fold_after.is_none()
             || (0..self.geometry.planes).any(|plane| {
                 let pool = self.tables.pool(self.geometry.pool(PlaneId(plane), self.slc.group));
-                pool.free() > self.collector.low_watermark || pool.open(Stream::Host).is_some()
+                pool.free() > self.collector.low_watermark || pool.open(WriteStream::Host).is_some()
             })
     }
 
     /// The pools of the blocks in SLC mode.
-    pub(super) fn slc_pools(&self) -> impl Iterator<Item = &Pool> {
+    pub(super) fn slc_pools(&self) -> impl Iterator<Item = &BlockPool> {
         (0..self.geometry.planes).map(|plane| self.tables.pool(self.slc_pool(PlaneId(plane))))
     }
 
     /// Whether the blocks of the SLC cache in use need no more than the user's free space, which the cache preserves.
     fn user_has_room(&self) -> bool {
-        let used: u32 = self.slc_pools().map(Pool::in_use).sum();
+        let used: u32 = self.slc_pools().map(BlockPool::in_use).sum();
         used <= self.user_free() / self.slc.units_per_block
     }
 
@@ -74,7 +75,7 @@ impl Core {
             return true;
         }
         let blocks = self.geometry.planes * self.slc_blocks();
-        let used: u32 = self.slc_pools().map(Pool::in_use).sum();
+        let used: u32 = self.slc_pools().map(BlockPool::in_use).sum();
         let free = blocks.saturating_sub(used);
         free * 100 <= blocks * self.slc.flush_at_pct
     }
@@ -82,7 +83,7 @@ impl Core {
     /// Whether a pool is never collected while a write waits. This is an SLC cache that is folded in idle time; when it is full, writes go
     /// to other blocks.
     #[inline]
-    pub fn is_passed_by(&self, pool: PoolId) -> bool {
+    pub fn is_skipped(&self, pool: PoolId) -> bool {
         self.slc.folds_after().is_some() && self.geometry.of_pool(pool).1 == self.slc.group
     }
 
@@ -124,7 +125,7 @@ impl Core {
                     let pool = self.geometry.pool(to_plane, group);
                     let entry = self.tables.pool(pool);
                     if entry.valid < entry.valid_limit || crowded {
-                        let open = entry.open(Stream::Gc).is_some() && entry.victim.is_none();
+                        let open = entry.open(WriteStream::Gc).is_some() && entry.victim.is_none();
                         if open || self.reclaim(nand, pool, ready, log) {
                             return Some(pool);
                         }

@@ -2,8 +2,8 @@
 //!
 //! The FTL uses the flash below it and nothing above it: commands, queues, write buffer and power are part of the controller.
 
-mod allocate;
 mod allocation;
+mod block_lists;
 mod booster;
 mod collect;
 mod collector;
@@ -11,43 +11,43 @@ mod commit;
 mod core;
 mod fold;
 pub mod gc;
-mod lists;
 mod moves;
+mod open_block;
 mod packed;
+mod page_split;
 pub(crate) mod pool;
 mod read;
+pub(crate) mod request_sectors;
 pub(crate) mod request_state;
 mod reverse;
 mod schemes;
 mod slc;
-pub(crate) mod span;
-mod split;
 mod state;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use emmclab_base::{Error, Kind, Modifiers, Nanos, Result};
+use emmclab_base::{CommandFlags, Error, ErrorClass, Nanos, Result};
 
-use crate::events::{LatencyBreakdown, Observer, Trimmed};
+use crate::events::{LatencyBreakdown, Observer, UnitsTrimmed};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
-use crate::nand::{BlockState, Nand, Operation};
-use booster::Booster;
-use emmclab_settings::Settings;
+use crate::nand::{BlockState, Nand, PageOperationTimes};
+use booster::WriteBooster;
+use emmclab_settings::DeviceSettings;
 use gc::VictimPolicy;
+use request_sectors::RequestSectors;
 use request_state::RequestState;
-use schemes::Scheme;
-use span::Span;
-use tables::Tables;
+use schemes::MappingScheme;
+use tables::FtlTables;
 
-pub(crate) use self::core::Core;
-pub use self::core::Stop;
+pub(crate) use self::core::FtlCore;
+pub use self::core::StopReason;
 pub(crate) use allocation::POLICIES as ALLOCATION_POLICIES;
 pub(crate) use schemes::blocks::{logs, rows};
 pub(crate) use schemes::demand::{HPB_PAGES, maps_on_demand};
-pub use schemes::demand::{LOOKUP_NJ, MapFigures};
+pub use schemes::demand::{LOOKUP_NJ, MapCacheSummary};
 pub(crate) use schemes::{kinds as scheme_kinds, maps_blocks};
 pub(crate) use write::PageWrite;
 
@@ -57,15 +57,15 @@ pub const PREFETCHED: usize = 64;
 /// A mapping scheme, based on the core that all schemes share.
 #[derive(Clone)]
 pub(crate) struct Ftl {
-    core: Core,
-    scheme: Scheme,
+    core: FtlCore,
+    scheme: MappingScheme,
 }
 
 impl Ftl {
     /// The FTL of a new device over new flash.
-    pub fn new(settings: &Settings, geometry: &Geometry, nand: &Nand) -> Self {
-        let scheme = Scheme::new(settings, geometry);
-        Self { core: Core::new(settings, geometry, nand, scheme.map_units()), scheme }
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry, nand: &Nand) -> Self {
+        let scheme = MappingScheme::new(settings, geometry);
+        Self { core: FtlCore::new(settings, geometry, nand, scheme.map_units()), scheme }
     }
 
     /// Counts and addresses.
@@ -75,18 +75,18 @@ impl Ftl {
     }
 
     /// Changes the settings of collection; the layout of the data stays the same.
-    pub fn reconfigure(&mut self, settings: &Settings, geometry: Geometry) {
+    pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: Geometry) {
         self.core.collector.reconfigure(settings);
         self.core.slc.reconfigure(settings);
         let booster = self.core.booster.take();
-        self.core.booster = Booster::reconfigured(booster, settings, &geometry);
+        self.core.booster = WriteBooster::reconfigured(booster, settings, &geometry);
         self.core.counts_after = core::counts_after(settings);
         self.core.geometry = geometry;
     }
 
     /// The reason why the device refuses writes, if it does.
     #[inline]
-    pub fn stop(&self) -> Option<Stop> {
+    pub fn stop(&self) -> Option<StopReason> {
         self.core.stop
     }
 
@@ -97,7 +97,7 @@ impl Ftl {
     }
 
     /// The tables, to be checked.
-    pub fn tables(&self) -> &Tables {
+    pub fn tables(&self) -> &FtlTables {
         &self.core.tables
     }
 
@@ -107,7 +107,7 @@ impl Ftl {
     }
 
     /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
-    pub fn map_figures(&self) -> Option<MapFigures> {
+    pub fn map_figures(&self) -> Option<MapCacheSummary> {
         self.scheme.figures()
     }
 
@@ -156,7 +156,7 @@ impl Ftl {
         &mut self,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         log: &mut L,
     ) {
         self.scheme.write(&mut self.core, nand, request, span, log);
@@ -180,7 +180,7 @@ impl Ftl {
         &mut self,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         (first, end): (Lpn, Lpn),
         log: &mut L,
     ) {
@@ -207,7 +207,7 @@ impl Ftl {
         ready: Nanos,
         page: PageWrite,
         log: &mut L,
-    ) -> Option<(Operation, u32)> {
+    ) -> Option<(PageOperationTimes, u32)> {
         self.core.program_host(nand, ready, page, log)
     }
 
@@ -215,7 +215,7 @@ impl Ftl {
     pub fn read_rest<L: Observer>(
         &mut self,
         nand: &mut Nand,
-        span: Span,
+        span: RequestSectors,
         units: (Lpn, u32),
         ready: Nanos,
         waits_to_be_written: impl Fn(Lpn) -> bool,
@@ -239,7 +239,7 @@ impl Ftl {
     ) {
         let mapped = self.unmap((first, count));
         self.scheme.discarded(&mut self.core, nand, (first, count), ready, log);
-        log.trimmed(&Trimmed { first, count, mapped, at: ready });
+        log.trimmed(&UnitsTrimmed { first, count, mapped, at: ready });
     }
 
     /// Unmaps units; returns how many of them were mapped.
@@ -258,7 +258,7 @@ impl Ftl {
 
     /// When a page program counts as complete for a request with these modifiers.
     #[inline]
-    pub fn completion(&self, op: &Operation, modifiers: Modifiers) -> Nanos {
+    pub fn completion(&self, op: &PageOperationTimes, modifiers: CommandFlags) -> Nanos {
         self.core.completion(op, modifiers)
     }
 
@@ -304,8 +304,8 @@ impl Ftl {
     }
 
     /// Whether a pool is never collected while a write waits.
-    pub fn is_passed_by(&self, pool: PoolId) -> bool {
-        self.core.is_passed_by(pool)
+    pub fn is_skipped(&self, pool: PoolId) -> bool {
+        self.core.is_skipped(pool)
     }
 
     /// Free blocks of a pool.
@@ -428,6 +428,6 @@ impl Ftl {
 }
 
 fn no_victims(reason: &str, setting: &str) -> Error {
-    Error::new(Kind::Config, format!("a victim policy has nothing to choose on this device: {reason}"))
+    Error::new(ErrorClass::Config, format!("a victim policy has nothing to choose on this device: {reason}"))
         .hint(format!("set {setting}"))
 }

@@ -4,9 +4,9 @@ use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
 
 use super::collect::cause_of;
-use super::commit::{MoveRun, Moves, Programmed};
-use super::core::Core;
-use super::pool::{Stream, Victim};
+use super::commit::{MoveRun, MovedUnits, ProgrammedPages};
+use super::core::FtlCore;
+use super::pool::{VictimProgress, WriteStream};
 use crate::events::{Observer, PageRead, UnitsFolded};
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
@@ -16,19 +16,19 @@ use crate::nand::Nand;
 type Found = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
 
 /// A victim whose collection is in progress, with values that are the same for all its pages.
-struct Source {
+struct MoveSource {
     pool: PoolId,
     plane: PlaneId,
     group: u8,
     first: Ppn,
     end: Ppn,
     /// Units that fill a destination page.
-    wanted: u32,
+    units_per_page: u32,
     page_shift: u32,
     page_bytes: u32,
 }
 
-impl Core {
+impl FtlCore {
     /// Moves valid data of a victim, at most `pages` destination pages, and erases the victim when no data is left; returns false after the
     /// erase.
     pub fn move_pages<L: Observer>(
@@ -46,7 +46,8 @@ impl Core {
         let wanted = if self.slc.folds(group) { self.fold_units() } else { kind.units_per_page() };
         let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
         let end = first.plus(kind.units_per_block());
-        let source = Source { pool, plane, group, first, end, wanted, page_shift, page_bytes };
+        let source =
+            MoveSource { pool, plane, group, first, end, units_per_page: wanted, page_shift, page_bytes };
         let mut left = pages;
         while left > 0 {
             let places = first.plus(victim.cursor)..end;
@@ -57,7 +58,7 @@ impl Core {
                 return false;
             }
             let to = self.destination(nand, &source, count as u32, ready, log);
-            let block = to.and_then(|to| self.open_block(nand, to, Stream::Gc, ready, log));
+            let block = to.and_then(|to| self.open_block(nand, to, WriteStream::Gc, ready, log));
             let (Some(to), Some(block)) = (to, block) else {
                 // One block is always reserved for collection, so the device is out of blocks.
                 self.stop_full();
@@ -83,14 +84,14 @@ impl Core {
     fn destination<L: Observer>(
         &mut self,
         nand: &mut Nand,
-        source: &Source,
+        source: &MoveSource,
         count: u32,
         ready: Nanos,
         log: &mut L,
     ) -> Option<PoolId> {
         if self.slc.folds(source.group) {
             self.fold_destination(nand, source.plane, count, ready, log)
-        } else if count == source.wanted || self.slc.holds(source.group) {
+        } else if count == source.units_per_page || self.slc.holds(source.group) {
             Some(source.pool)
         } else {
             Some(self.remainder_pool(source, count))
@@ -99,13 +100,13 @@ impl Core {
 
     /// The pool for `count` units that do not fill a page of their own group: one with smaller pages in the same plane if it has room,
     /// otherwise their own.
-    fn remainder_pool(&self, source: &Source, count: u32) -> PoolId {
+    fn remainder_pool(&self, source: &MoveSource, count: u32) -> PoolId {
         for group in &self.geometry.by_size {
             let kind = &self.geometry.groups[usize::from(*group)];
             let pool = self.geometry.pool(source.plane, *group);
             let entry = self.tables.pool(pool);
             // A collection in progress in that pool needs the pages that are left in its open block.
-            let open = entry.open(Stream::Gc).is_some() && entry.victim.is_none();
+            let open = entry.open(WriteStream::Gc).is_some() && entry.victim.is_none();
             let room = open || entry.free() > self.collector.low_watermark;
             if kind.units_per_page() <= count && room && entry.valid < entry.valid_limit {
                 return pool;
@@ -122,8 +123,8 @@ impl Core {
     fn move_page<L: Observer>(
         &mut self,
         nand: &mut Nand,
-        source: &Source,
-        victim: &mut Victim,
+        source: &MoveSource,
+        victim: &mut VictimProgress,
         (to, block): (PoolId, BlockId),
         found: &[(Ppn, Lpn)],
         ready: Nanos,
@@ -160,18 +161,18 @@ impl Core {
             changed_entries.extend(found.iter().map(|(_, lpn)| *lpn));
         }
         let bus_bytes = bus(kind.page_bytes);
-        let filled = (page + 1 == kind.pages_per_block).then_some(Stream::Gc);
+        let filled = (page + 1 == kind.pages_per_block).then_some(WriteStream::Gc);
         let pages = 1;
-        let at = Programmed { block, group, page, pages, bus_bytes, cause, filled, begin, end };
-        self.commit_page(at, &Moves { block: victim.block, units: found }, log);
+        let at = ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end };
+        self.commit_page(at, &MovedUnits { block: victim.block, units: found }, log);
     }
 
     /// Moves at most `most` whole pages into a block of the same pool and reports them as one event. Returns their number.
     fn move_run<L: Observer>(
         &mut self,
         nand: &mut Nand,
-        source: &Source,
-        victim: &mut Victim,
+        source: &MoveSource,
+        victim: &mut VictimProgress,
         (block, most): (BlockId, u32),
         ready: Nanos,
         log: &mut L,
@@ -184,7 +185,7 @@ impl Core {
         let mut copies = nand.copies(victim.block, (block, page), ready);
         let (mut pages, mut reads, mut next) = (0, 0, from.start);
         let mut span = (Nanos::MAX, Nanos::MIN);
-        if source.wanted == 1 && copies.is_in_place() {
+        if source.units_per_page == 1 && copies.is_in_place() {
             (pages, next) = self.tables.count_valid(from.clone(), most);
             reads = pages;
             if let Some(times) = copies.pages(pages) {
@@ -211,22 +212,27 @@ impl Core {
             let (block, page, bus_bytes) = (victim.block, first_page, bus(reads));
             log.page_read(&PageRead { block, page, pages: reads, group, bus_bytes, cause, begin, end });
         }
-        let (bus_bytes, filled) = (bus(pages), (pages == room).then_some(Stream::Gc));
-        let at = Programmed { block, group, page, pages, bus_bytes, cause, filled, begin, end };
-        self.commit_page(at, &MoveRun { from, units: pages * source.wanted }, log);
+        let (bus_bytes, filled) = (bus(pages), (pages == room).then_some(WriteStream::Gc));
+        let at = ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end };
+        self.commit_page(at, &MoveRun { from, units: pages * source.units_per_page }, log);
         pages
     }
 
     /// The location after the next units that fill a page, and how many pages have to be read for them; `None` if fewer are left.
     #[inline]
-    fn next_page_of(&self, source: &Source, victim: &mut Victim, from: Ppn) -> Option<(Ppn, u32)> {
+    fn next_page_of(
+        &self,
+        source: &MoveSource,
+        victim: &mut VictimProgress,
+        from: Ppn,
+    ) -> Option<(Ppn, u32)> {
         let (mut found, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
-        for ppn in self.tables.valid_places(from..source.end).take(source.wanted as usize) {
+        for ppn in self.tables.valid_places(from..source.end).take(source.units_per_page as usize) {
             let page = (ppn.0 - source.first.0) >> source.page_shift;
             reads += u32::from(page != in_register);
             (found, in_register, last) = (found + 1, page, ppn);
         }
-        if found < source.wanted {
+        if found < source.units_per_page {
             return None;
         }
         victim.in_register = in_register;

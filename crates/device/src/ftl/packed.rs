@@ -3,47 +3,47 @@
 //! Entries are programmed in their order, and a unit that occurs again begins a new page. Data of two entries must never be merged before
 //! it is programmed, because then a later entry could survive a power cut without an earlier one.
 
-use emmclab_base::Modifiers;
+use emmclab_base::CommandFlags;
 
-use super::allocate::Place;
 use super::allocation::PageRequest;
-use super::commit::{List, PageUnits, Programmed};
-use super::core::Core;
-use super::pool::Stream;
+use super::commit::{PageUnits, ProgrammedPages, UnitList};
+use super::core::FtlCore;
+use super::open_block::ProgramTarget;
+use super::page_split::next_page;
+use super::pool::WriteStream;
+use super::request_sectors::RequestSectors;
 use super::request_state::RequestState;
-use super::span::Span;
-use super::split::next_page;
-use crate::events::{Cause, DataMoved, LatencyBreakdown, Observer, UnitWritten};
+use crate::events::{DataMoved, LatencyBreakdown, Observer, OperationCause, UnitWritten};
 use crate::geometry::MAX_UNITS;
 use crate::ids::Lpn;
 use crate::nand::Nand;
 
 /// A map unit of the stream, and the entry that it belongs to.
 #[derive(Clone, Copy, Debug, Default)]
-struct Piece {
+struct PackedUnit {
     unit: Lpn,
     entry: usize,
 }
 
 /// The next entry of the stream, and the next unit in it.
-struct Cursor {
+struct PackedCursor {
     entry: usize,
     offset: u32,
 }
 
-fn span_of(entry: &RequestState) -> Span {
-    Span::new(entry.event.sector, entry.event.sectors)
+fn span_of(entry: &RequestState) -> RequestSectors {
+    RequestSectors::new(entry.event.sector, entry.event.sectors)
 }
 
-impl Core {
+impl FtlCore {
     /// Programs the entries of a packed write, whose data has been transferred. Every unit of a page belongs to one entry. Each entry with
     /// data in a page waits for it, and the first of them counts the page as a subrequest.
     pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
         for entry in entries.iter() {
             log.data_moved(&DataMoved { op: entry.event.op, sectors: entry.event.sectors });
         }
-        let mut cursor = Cursor { entry: 0, offset: 0 };
-        let mut pieces = [Piece::default(); MAX_UNITS];
+        let mut cursor = PackedCursor { entry: 0, offset: 0 };
+        let mut pieces = [PackedUnit::default(); MAX_UNITS];
         loop {
             let found = self.pieces(entries, &cursor, &mut pieces);
             if found == 0 {
@@ -54,14 +54,19 @@ impl Core {
             else {
                 return;
             };
-            let Piece { unit, entry } = pieces[taken - 1];
+            let PackedUnit { unit, entry } = pieces[taken - 1];
             let (first, _) = span_of(&entries[entry]).units(self.geometry.unit_shift);
-            cursor = Cursor { entry, offset: unit.0 - first.0 + 1 };
+            cursor = PackedCursor { entry, offset: unit.0 - first.0 + 1 };
         }
     }
 
     /// The next units of the stream, up to the largest page or to a unit that occurs again.
-    fn pieces(&self, entries: &[RequestState], cursor: &Cursor, pieces: &mut [Piece; MAX_UNITS]) -> usize {
+    fn pieces(
+        &self,
+        entries: &[RequestState],
+        cursor: &PackedCursor,
+        pieces: &mut [PackedUnit; MAX_UNITS],
+    ) -> usize {
         let mut found = 0;
         for (entry, state) in entries.iter().enumerate().skip(cursor.entry) {
             let (first, units) = span_of(state).units(self.geometry.unit_shift);
@@ -70,7 +75,7 @@ impl Core {
                 if found == MAX_UNITS || pieces[..found].iter().any(|piece| piece.unit == unit) {
                     return found;
                 }
-                pieces[found] = Piece { unit, entry };
+                pieces[found] = PackedUnit { unit, entry };
                 found += 1;
             }
         }
@@ -82,13 +87,13 @@ impl Core {
         &mut self,
         nand: &mut Nand,
         entries: &mut [RequestState],
-        pieces: &[Piece],
+        pieces: &[PackedUnit],
         group: u8,
         log: &mut L,
     ) -> Option<usize> {
         let (unit_sectors, unit_shift) = (self.geometry.unit_sectors, self.geometry.unit_shift);
         let head = entries[pieces[0].entry];
-        let stream = if self.is_hot(head.event.sectors) { Stream::Hot } else { Stream::Host };
+        let stream = if self.is_hot(head.event.sectors) { WriteStream::Hot } else { WriteStream::Host };
         let (mut ready, mut waits) = (head.ready, LatencyBreakdown::default());
         for piece in pieces {
             let span = span_of(&entries[piece.entry]);
@@ -100,7 +105,7 @@ impl Core {
             }
         }
         let request = PageRequest { ready, first: pieces[0].unit, group };
-        let Some(Place { pool, group, block }) = self.allocate(nand, request, stream, log) else {
+        let Some(ProgramTarget { pool, group, block }) = self.allocate(nand, request, stream, log) else {
             self.stop_full();
             return None;
         };
@@ -116,13 +121,13 @@ impl Core {
         }
         let next = nand.program_next(block, ready, bytes);
         let op = next.op;
-        let at = Programmed::next(block, group, &next, bytes, Cause::Host, stream);
-        self.commit_page(at, &List(&written), log);
+        let at = ProgrammedPages::next(block, group, &next, bytes, OperationCause::Host, stream);
+        self.commit_page(at, &UnitList(&written), log);
         if self.collector.is_incremental() {
             self.collect_after(nand, pool, ready, log);
         }
         // Entries that are durable on completion are not packed into shared pages.
-        let complete = self.completion(&op, Modifiers::empty());
+        let complete = self.completion(&op, CommandFlags::empty());
         let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));
         for (i, piece) in pieces.iter().enumerate() {
             if i == 0 || pieces[i - 1].entry != piece.entry {

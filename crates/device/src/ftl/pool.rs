@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::lists::Lists;
-use crate::geometry::Group;
+use super::block_lists::BlockLists;
+use crate::geometry::GroupGeometry;
 use crate::ids::BlockId;
 use crate::nand::{BlockState, Nand};
 
 /// Write streams; each has its own open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum WriteStream {
     /// The host's data.
     Host = 0,
     /// Data moved by collection.
@@ -21,9 +21,9 @@ pub(crate) enum Stream {
     Map = 3,
 }
 
-impl Stream {
+impl WriteStream {
     /// Pinned data of an SLC cache.
-    pub const PINNED: Self = Stream::Map;
+    pub const PINNED: Self = WriteStream::Map;
 }
 
 /// Number of streams.
@@ -31,26 +31,26 @@ pub(crate) const STREAMS: usize = 4;
 
 /// The order in which full blocks are kept for the victim policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum FullBlockOrder {
     /// By the time at which they became full.
     Age,
     /// By their number of valid units.
     Valid,
 }
 
-impl Order {
+impl FullBlockOrder {
     /// Number of lists that it needs for blocks of a group.
-    fn lists(self, group: &Group) -> u32 {
+    fn lists(self, group: &GroupGeometry) -> u32 {
         match self {
-            Order::Age => 1,
-            Order::Valid => group.units_per_block() + 1,
+            FullBlockOrder::Age => 1,
+            FullBlockOrder::Valid => group.units_per_block() + 1,
         }
     }
 }
 
 /// Erased blocks, without those that were never used.
 #[derive(Clone, Debug)]
-enum Recycled {
+enum RecycledBlocks {
     /// First in, first out.
     Queue(VecDeque<u32>),
     /// Least worn first, then lowest number.
@@ -59,7 +59,7 @@ enum Recycled {
 
 /// The collection of a block that is in progress.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Victim {
+pub(crate) struct VictimProgress {
     pub block: BlockId,
     /// Next unit of the block to look at, counted from its start.
     pub cursor: u32,
@@ -71,10 +71,10 @@ pub(crate) struct Victim {
     pub wear: bool,
 }
 
-/// The blocks of one group in one plane. Life of a block: never used or recycled, [`Pool::take`], open, full (in a list),
-/// taken out as victim, [`Pool::give_back`] or [`Pool::retire`].
+/// The blocks of one group in one plane. Life of a block: never used or recycled, [`BlockPool::take`], open, full (in a list),
+/// taken out as victim, [`BlockPool::give_back`] or [`BlockPool::retire`].
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
+pub(crate) struct BlockPool {
     /// First block.
     first_block: u32,
     /// Number of blocks, including spares.
@@ -83,7 +83,7 @@ pub(crate) struct Pool {
     used: u32,
     /// Number of blocks that may be used; the rest are spares.
     usable: u32,
-    recycled: Recycled,
+    recycled: RecycledBlocks,
     /// Open block of each stream, or [`BlockId::NONE`].
     open: [BlockId; STREAMS],
     /// Valid units in the pool.
@@ -92,29 +92,35 @@ pub(crate) struct Pool {
     pub valid_limit: u32,
     /// Full blocks in the lists.
     pub full: u32,
-    pub victim: Option<Victim>,
+    pub victim: Option<VictimProgress>,
     /// Erase count of the most worn block.
     pub most_erases: u32,
     /// Number of erases until the next check for wear levelling.
     pub wear_countdown: u32,
-    order: Order,
+    order: FullBlockOrder,
     /// The full blocks: one list by age, the oldest first, or one for each count of valid units, the newest first.
-    lists: Lists,
+    lists: BlockLists,
     /// All lists below this one are empty.
     least: u32,
 }
 
-impl Pool {
-    pub fn new(plane: u32, blocks_per_plane: u32, group: &Group, order: Order, by_wear: bool) -> Self {
+impl BlockPool {
+    pub fn new(
+        plane: u32,
+        blocks_per_plane: u32,
+        group: &GroupGeometry,
+        order: FullBlockOrder,
+        by_wear: bool,
+    ) -> Self {
         Self {
             first_block: plane * blocks_per_plane + group.first_block,
             blocks: group.blocks,
             used: 0,
             usable: group.blocks - group.spare_blocks,
             recycled: if by_wear {
-                Recycled::Heap(BinaryHeap::new())
+                RecycledBlocks::Heap(BinaryHeap::new())
             } else {
-                Recycled::Queue(VecDeque::new())
+                RecycledBlocks::Queue(VecDeque::new())
             },
             open: [BlockId::NONE; STREAMS],
             valid: 0,
@@ -124,7 +130,7 @@ impl Pool {
             most_erases: 0,
             wear_countdown: group.blocks / 4 + 1,
             order,
-            lists: Lists::new(group.blocks, order.lists(group)),
+            lists: BlockLists::new(group.blocks, order.lists(group)),
             least: 0,
         }
     }
@@ -138,8 +144,8 @@ impl Pool {
     #[inline]
     pub fn free(&self) -> u32 {
         let recycled = match &self.recycled {
-            Recycled::Queue(queue) => queue.len(),
-            Recycled::Heap(heap) => heap.len(),
+            RecycledBlocks::Queue(queue) => queue.len(),
+            RecycledBlocks::Heap(heap) => heap.len(),
         };
         self.usable - self.used + recycled as u32
     }
@@ -151,8 +157,8 @@ impl Pool {
             return Some(BlockId(self.first_block + self.used - 1));
         }
         match &mut self.recycled {
-            Recycled::Queue(queue) => queue.pop_front(),
-            Recycled::Heap(heap) => heap.pop().map(|Reverse((_, block))| block),
+            RecycledBlocks::Queue(queue) => queue.pop_front(),
+            RecycledBlocks::Heap(heap) => heap.pop().map(|Reverse((_, block))| block),
         }
         .map(BlockId)
     }
@@ -161,8 +167,8 @@ impl Pool {
     pub fn give_back(&mut self, BlockId(block): BlockId, erases: u32) {
         self.most_erases = self.most_erases.max(erases);
         match &mut self.recycled {
-            Recycled::Queue(queue) => queue.push_back(block),
-            Recycled::Heap(heap) => heap.push(Reverse((erases, block))),
+            RecycledBlocks::Queue(queue) => queue.push_back(block),
+            RecycledBlocks::Heap(heap) => heap.push(Reverse((erases, block))),
         }
     }
 
@@ -177,7 +183,7 @@ impl Pool {
     /// The open block of a stream.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each page")]
-    pub fn open(&self, stream: Stream) -> Option<BlockId> {
+    pub fn open(&self, stream: WriteStream) -> Option<BlockId> {
         let open = self.open[stream as usize];
         (open != BlockId::NONE).then_some(open)
     }
@@ -188,14 +194,14 @@ impl Pool {
     }
 
     /// Takes a free block for a stream.
-    pub fn take_for(&mut self, stream: Stream) -> Option<BlockId> {
+    pub fn take_for(&mut self, stream: WriteStream) -> Option<BlockId> {
         let block = self.take()?;
         self.open[stream as usize] = block;
         Some(block)
     }
 
     /// Passes the open block of a stream to another stream, which has none; returns the block.
-    pub fn hand_over(&mut self, from: Stream, to: Stream) -> Option<BlockId> {
+    pub fn hand_over(&mut self, from: WriteStream, to: WriteStream) -> Option<BlockId> {
         let block = self.open(from)?;
         self.close(from);
         self.open[to as usize] = block;
@@ -204,7 +210,7 @@ impl Pool {
 
     /// Removes the open block of a stream, which is full.
     #[inline]
-    pub fn close(&mut self, stream: Stream) {
+    pub fn close(&mut self, stream: WriteStream) {
         self.open[stream as usize] = BlockId::NONE;
     }
 
@@ -214,8 +220,8 @@ impl Pool {
         self.full += 1;
         let block = block - self.first_block;
         match self.order {
-            Order::Age => self.lists.push_back(0, block),
-            Order::Valid => {
+            FullBlockOrder::Age => self.lists.push_back(0, block),
+            FullBlockOrder::Valid => {
                 self.lists.push_front(valid, block);
                 self.least = self.least.min(valid);
             }
@@ -232,7 +238,7 @@ impl Pool {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each page that is overwritten")]
     pub fn lost_unit(&mut self, BlockId(block): BlockId, valid: u32) {
-        if self.order == Order::Valid {
+        if self.order == FullBlockOrder::Valid {
             self.lists.move_to_front(valid, block - self.first_block);
             self.least = self.least.min(valid);
         }
@@ -240,7 +246,7 @@ impl Pool {
 
     /// Updates the lists after a unit of a full block became valid again; it has `valid` units now.
     pub fn gained_unit(&mut self, BlockId(block): BlockId, valid: u32) {
-        if self.order == Order::Valid {
+        if self.order == FullBlockOrder::Valid {
             self.lists.move_to_front(valid, block - self.first_block);
         }
     }
@@ -251,33 +257,33 @@ impl Pool {
     }
 
     /// The order in which full blocks are kept.
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> FullBlockOrder {
         self.order
     }
 
-    /// A full block with the fewest valid units; requires [`Order::Valid`].
+    /// A full block with the fewest valid units; requires [`FullBlockOrder::Valid`].
     pub fn least_valid(&self) -> Option<BlockId> {
-        let (_, block) = (self.order == Order::Valid).then(|| self.least_listed())??;
+        let (_, block) = (self.order == FullBlockOrder::Valid).then(|| self.least_listed())??;
         Some(BlockId(self.first_block + block))
     }
 
     /// Raises the lower bound of the lists; called once for each collection.
     pub fn settle(&mut self) {
-        if self.order == Order::Valid {
+        if self.order == FullBlockOrder::Valid {
             self.least = self.least_listed().map_or(self.lists.count() - 1, |(list, _)| list);
         }
     }
 
-    /// The block that has been full for the longest time; requires [`Order::Age`].
+    /// The block that has been full for the longest time; requires [`FullBlockOrder::Age`].
     pub fn oldest(&self) -> Option<BlockId> {
-        (self.order == Order::Age)
+        (self.order == FullBlockOrder::Age)
             .then(|| self.lists.first(0))?
             .map(|block| BlockId(self.first_block + block))
     }
 
-    /// The block that became full after `block`; requires [`Order::Age`].
+    /// The block that became full after `block`; requires [`FullBlockOrder::Age`].
     pub fn younger(&self, BlockId(block): BlockId) -> Option<BlockId> {
-        let next = (self.order == Order::Age).then(|| self.lists.after(block - self.first_block))?;
+        let next = (self.order == FullBlockOrder::Age).then(|| self.lists.after(block - self.first_block))?;
         next.map(|block| BlockId(self.first_block + block))
     }
 
@@ -288,7 +294,7 @@ impl Pool {
             let from = out.len();
             let held = std::iter::successors(self.lists.first(list), |block| self.lists.after(*block));
             out.extend(held.map(|block| BlockId(self.first_block + block)));
-            if self.order == Order::Valid {
+            if self.order == FullBlockOrder::Valid {
                 // These lists begin with the newest block.
                 out[from..].reverse();
             }
@@ -297,8 +303,8 @@ impl Pool {
     }
 
     /// Changes the order in which full blocks are kept: `blocks` are inserted in this order, with their valid units.
-    pub fn relist(&mut self, order: Order, group: &Group, blocks: &[(BlockId, u32)]) {
-        (self.order, self.lists) = (order, Lists::new(self.blocks, order.lists(group)));
+    pub fn relist(&mut self, order: FullBlockOrder, group: &GroupGeometry, blocks: &[(BlockId, u32)]) {
+        (self.order, self.lists) = (order, BlockLists::new(self.blocks, order.lists(group)));
         (self.full, self.least) = (0, 0);
         for (block, valid) in blocks {
             self.insert(*block, *valid);
@@ -307,7 +313,7 @@ impl Pool {
 
     /// Whether there is a list for blocks with this number of valid units.
     pub fn can_list(&self, valid: u32) -> bool {
-        self.order == Order::Age || valid < self.lists.count()
+        self.order == FullBlockOrder::Age || valid < self.lists.count()
     }
 
     /// All full blocks, in order of their numbers.
@@ -340,15 +346,15 @@ impl Pool {
     /// Free blocks that were used before, in the order in which they will be taken (wear order: any).
     pub fn recycled(&self) -> Vec<BlockId> {
         match &self.recycled {
-            Recycled::Queue(queue) => queue.iter().copied().map(BlockId).collect(),
-            Recycled::Heap(heap) => heap.iter().map(|Reverse((_, block))| BlockId(*block)).collect(),
+            RecycledBlocks::Queue(queue) => queue.iter().copied().map(BlockId).collect(),
+            RecycledBlocks::Heap(heap) => heap.iter().map(|Reverse((_, block))| BlockId(*block)).collect(),
         }
     }
 
     /// Updates the order of the free blocks after their erase counts were changed from outside.
     pub fn note_wear(&mut self, nand: &Nand) {
         let erases = |block: u32| nand.block(BlockId(block)).erases;
-        if let Recycled::Heap(heap) = &mut self.recycled {
+        if let RecycledBlocks::Heap(heap) = &mut self.recycled {
             *heap = heap.drain().map(|Reverse((_, block))| Reverse((erases(block), block))).collect();
         }
         self.most_erases = self.all_blocks().map(|BlockId(block)| erases(block)).max().unwrap_or(0);

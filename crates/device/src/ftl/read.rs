@@ -2,15 +2,15 @@
 
 use emmclab_base::Nanos;
 
-use super::core::Core;
+use super::core::FtlCore;
+use super::request_sectors::RequestSectors;
 use super::request_state::RequestState;
-use super::span::Span;
-use crate::events::{Cause, LatencyBreakdown, Observer, PageRead, UnplacedRead, UnwrittenUnits};
+use crate::events::{LatencyBreakdown, Observer, OperationCause, PageRead, UnplacedRead, UnwrittenUnits};
 use crate::ids::{Lpn, PlaneId, Ppn};
-use crate::nand::{Nand, Operation};
+use crate::nand::{Nand, PageOperationTimes};
 use emmclab_settings::UnwrittenRead;
 
-impl Core {
+impl FtlCore {
     /// Reads the page with this location; `bytes` cross the bus.
     #[inline]
     pub fn read_page<L: Observer>(
@@ -19,9 +19,9 @@ impl Core {
         ppn: Ppn,
         ready: Nanos,
         bytes: u32,
-        cause: Cause,
+        cause: OperationCause,
         log: &mut L,
-    ) -> Operation {
+    ) -> PageOperationTimes {
         let block = self.geometry.block_of(ppn);
         let group = nand.group(block);
         let page = self.page_of(ppn, group);
@@ -38,9 +38,9 @@ impl Core {
         (plane, group): (PlaneId, u8),
         ready: Nanos,
         bytes: u32,
-        cause: Cause,
+        cause: OperationCause,
         log: &mut L,
-    ) -> Operation {
+    ) -> PageOperationTimes {
         let op = nand.read_somewhere(plane, group, 0, ready, bytes);
         let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
         log.unplaced_read(&UnplacedRead { plane, group, bus_bytes, cause, begin, end });
@@ -53,7 +53,7 @@ impl Core {
         &mut self,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         (first, end): (Lpn, Lpn),
         log: &mut L,
     ) {
@@ -72,10 +72,10 @@ impl Core {
                 at = at.plus(1);
             }
             let bytes = span.bytes_between(from, at, self.geometry.unit_shift);
-            let op = self.read_page(nand, ppn, request.ready, bytes, Cause::Host, log);
+            let op = self.read_page(nand, ppn, request.ready, bytes, OperationCause::Host, log);
             request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
             if let Some(booster) = &mut self.booster {
-                booster.used(self.geometry.block_of(ppn));
+                booster.note_use(self.geometry.block_of(ppn));
             }
         }
     }
@@ -94,7 +94,7 @@ impl Core {
         &mut self,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         (from, to): (Lpn, Lpn),
         log: &mut L,
     ) {
@@ -106,7 +106,7 @@ impl Core {
         }
         let (group, _) = self.page_for(from, count, u32::MAX);
         let plane = self.geometry.home_plane(from, group);
-        let op = Self::read_unplaced(nand, (plane, group), request.ready, bytes, Cause::Host, log);
+        let op = Self::read_unplaced(nand, (plane, group), request.ready, bytes, OperationCause::Host, log);
         request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
     }
 }

@@ -1,15 +1,15 @@
 //! The state of a request while its pages are read or programmed.
 
-use emmclab_base::{Modifiers, Nanos, Op};
+use emmclab_base::{CommandFlags, Nanos, Op};
 
 use crate::events::{LatencyBreakdown, RequestCompleted};
-use crate::nand::Operation;
+use crate::nand::PageOperationTimes;
 
 impl LatencyBreakdown {
     /// The parts of the time of `op`, which could begin at `ready` and counts as complete at `complete`: at its end, or when its data was
     /// transferred.
     #[inline]
-    pub(crate) fn of(op: &Operation, ready: Nanos, complete: Nanos) -> Self {
+    pub(crate) fn of(op: &PageOperationTimes, ready: Nanos, complete: Nanos) -> Self {
         let array = if complete == op.end { op.array } else { Nanos::ZERO };
         Self {
             queue: op.begin - ready - op.gc,
@@ -58,10 +58,10 @@ pub(crate) const NO_COMMAND: u64 = u64::MAX;
 
 /// A request as the device accepted it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct AcceptedRequest {
     pub id: u64,
     pub op: Op,
-    pub modifiers: Modifiers,
+    pub modifiers: CommandFlags,
     pub sector: u64,
     pub sectors: u32,
     pub arrival: Nanos,
@@ -77,8 +77,9 @@ impl RequestState {
     /// The state of a request that was accepted.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state is built where it stays")]
-    pub fn new(taken: Taken) -> Self {
-        let Taken { id, op, modifiers, sector, sectors, arrival, fetch, start, queue_limited } = taken;
+    pub fn new(taken: AcceptedRequest) -> Self {
+        let AcceptedRequest { id, op, modifiers, sector, sectors, arrival, fetch, start, queue_limited } =
+            taken;
         Self {
             event: RequestCompleted {
                 id,
@@ -140,7 +141,7 @@ impl RequestState {
     }
 
     /// Waits for a flash operation of the map, which precedes the operations for data.
-    pub fn look_up(&mut self, op: &Operation) {
+    pub fn look_up(&mut self, op: &PageOperationTimes) {
         self.before = self.before.then(LatencyBreakdown::of(op, self.ready, op.end));
         self.ready = op.end;
         self.note_start(op.begin);

@@ -9,11 +9,11 @@
 use emmclab_base::Nanos;
 
 use crate::geometry::{Geometry, nanos};
-use emmclab_settings::{BoosterFlush, Settings, SlcMode};
+use emmclab_settings::{BoosterFlush, DeviceSettings, SlcMode};
 
 /// The use of blocks in SLC mode.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slc {
+pub(crate) struct SlcBlocks {
     pub(super) mode: SlcMode,
     /// Their block group.
     pub(super) group: u8,
@@ -29,8 +29,8 @@ pub(crate) struct Slc {
     pub(super) units_per_block: u32,
 }
 
-impl Slc {
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+impl SlcBlocks {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Self {
         let slc = &settings.slc;
         Self {
             mode: slc.mode,
@@ -52,7 +52,7 @@ impl Slc {
     }
 
     /// Changes the idle time and the threshold of folding.
-    pub fn reconfigure(&mut self, settings: &Settings) {
+    pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         self.fold_after = fold_after(settings);
         self.flush_at_pct = settings.slc.flush_at_pct;
     }
@@ -83,7 +83,7 @@ impl Slc {
 }
 
 /// Idle time before the cache is folded; `None` = when it is full.
-fn fold_after(settings: &Settings) -> Option<Nanos> {
+fn fold_after(settings: &DeviceSettings) -> Option<Nanos> {
     let after = match settings.slc.flush {
         BoosterFlush::Idle => settings.slc.fold_after_us,
         BoosterFlush::Hibernate => settings.power.sleep_after_us,

@@ -4,12 +4,12 @@
 use std::hint::black_box;
 use std::ops::Range;
 
-use super::pool::{Order, Pool, Stream};
+use super::pool::{BlockPool, FullBlockOrder, WriteStream};
 use super::reverse::ReverseMap;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PoolId, Ppn};
 
-/// Entries of the map for one mark in [`Tables::faulted`]: half a page of memory.
+/// Entries of the map for one mark in [`FtlTables::faulted`]: half a page of memory.
 const MARKED: usize = 512;
 
 /// The FTL's entry for a block.
@@ -27,7 +27,7 @@ const LISTED: u32 = 1 << 31;
 
 /// Map, reverse map with its valid bitmap, valid counts, and pools.
 #[derive(Clone, Debug)]
-pub(crate) struct Tables {
+pub(crate) struct FtlTables {
     /// Physical page number + 1 of each logical unit: first the units of the host, then those of a map on the flash. 0 = never written, or
     /// discarded.
     map: Vec<u32>,
@@ -36,15 +36,15 @@ pub(crate) struct Tables {
     reverse: ReverseMap,
     blocks: Vec<BlockEntry>,
     /// One pool for each plane and block group.
-    pools: Vec<Pool>,
+    pools: Vec<BlockPool>,
     /// Pages programmed since the device was new; ages of blocks are counted in them.
     programs: u64,
     stride_shift: u32,
 }
 
-impl Tables {
+impl FtlTables {
     /// Empty tables for `units` logical units. Memory is allocated when it is first used.
-    pub fn new(geometry: &Geometry, units: usize, pools: Vec<Pool>) -> Self {
+    pub fn new(geometry: &Geometry, units: usize, pools: Vec<BlockPool>) -> Self {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for (number, pool) in (0..).zip(&pools) {
             let entry = BlockEntry { valid: 0, pool: number, closed: 0 };
@@ -138,16 +138,16 @@ impl Tables {
     }
 
     #[inline(always)]
-    pub fn pool(&self, pool: PoolId) -> &Pool {
+    pub fn pool(&self, pool: PoolId) -> &BlockPool {
         &self.pools[pool.index()]
     }
 
     #[inline]
-    pub fn pool_mut(&mut self, pool: PoolId) -> &mut Pool {
+    pub fn pool_mut(&mut self, pool: PoolId) -> &mut BlockPool {
         &mut self.pools[pool.index()]
     }
 
-    pub fn pools(&self) -> &[Pool] {
+    pub fn pools(&self) -> &[BlockPool] {
         &self.pools
     }
 
@@ -213,7 +213,7 @@ impl Tables {
         self.leaves(BlockId(block), count);
     }
 
-    /// Moves one unit of a block that is being collected, but does not update the counts; see [`Tables::leaves`].
+    /// Moves one unit of a block that is being collected, but does not update the counts; see [`FtlTables::leaves`].
     #[inline(always)]
     pub fn move_unit(&mut self, lpn: Lpn, from: Ppn, to: Ppn) {
         self.reverse.clear(from);
@@ -231,7 +231,7 @@ impl Tables {
 
     /// Counts the units of pages that were just programmed, and lists the block if it has become full.
     #[inline(always)]
-    pub fn fill(&mut self, block: BlockId, pages: u32, units: u32, full: Option<Stream>) {
+    pub fn fill(&mut self, block: BlockId, pages: u32, units: u32, full: Option<WriteStream>) {
         self.programs += u64::from(pages);
         let entry = &mut self.blocks[block.index()];
         let pool = &mut self.pools[(entry.pool & !LISTED) as usize];
@@ -256,7 +256,7 @@ impl Tables {
 
     /// Changes the order in which every pool keeps its full blocks. Blocks in the same new list are ordered by the time at which they
     /// became full, and equal ones as before.
-    pub fn relist(&mut self, geometry: &Geometry, order: Order) {
+    pub fn relist(&mut self, geometry: &Geometry, order: FullBlockOrder) {
         for (number, pool) in (0..).map(PoolId).zip(&mut self.pools) {
             let mut listed = pool.listed();
             listed.sort_by_key(|block| self.blocks[block.index()].closed);
@@ -305,7 +305,7 @@ impl Tables {
     }
 
     /// Maps a unit to the location that an image contains for it. Returns false if another unit is already mapped to this location. The
-    /// counts of the block are restored by [`Tables::restore_block`].
+    /// counts of the block are restored by [`FtlTables::restore_block`].
     #[inline]
     pub fn restore_entry(&mut self, lpn: Lpn, ppn: Ppn) -> bool {
         self.map[lpn.index()] = ppn.0 + 1;

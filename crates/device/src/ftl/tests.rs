@@ -1,12 +1,12 @@
 //! Tests of the FTL with flash alone: no controller, no commands.
 
-use emmclab_base::{Modifiers, Nanos, Op};
+use emmclab_base::{CommandFlags, Nanos, Op};
 use proptest::prelude::*;
 
 use super::Ftl;
-use super::request_state::{RequestState, Taken};
-use super::span::Span;
-use crate::events::{Observer, PageProgrammed, Quiet};
+use super::request_sectors::RequestSectors;
+use super::request_state::{AcceptedRequest, RequestState};
+use crate::events::{NullObserver, Observer, PageProgrammed};
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::load::DeviceConfig;
@@ -26,20 +26,20 @@ fn new(config: &DeviceConfig) -> (Ftl, Nand) {
 }
 
 /// The core of a new device.
-pub(crate) fn core() -> super::Core {
+pub(crate) fn core() -> super::FtlCore {
     small(&[]).0.core
 }
 
 /// The core of a new device with these settings.
-pub(crate) fn core_of(config: &DeviceConfig) -> super::Core {
+pub(crate) fn core_of(config: &DeviceConfig) -> super::FtlCore {
     new(config).0.core
 }
 
 fn request(op: Op, sector: u64, sectors: u32, at: Nanos) -> RequestState {
-    RequestState::new(Taken {
+    RequestState::new(AcceptedRequest {
         id: 0,
         op,
-        modifiers: Modifiers::empty(),
+        modifiers: CommandFlags::empty(),
         sector,
         sectors,
         arrival: at,
@@ -52,22 +52,22 @@ fn request(op: Op, sector: u64, sectors: u32, at: Nanos) -> RequestState {
 fn write(ftl: &mut Ftl, nand: &mut Nand, unit: u32, at: Nanos, log: &mut impl Observer) -> Nanos {
     let sector = u64::from(unit) * 8;
     let mut request = request(Op::Write, sector, 8, at);
-    ftl.write(nand, &mut request, Span::new(sector, 8), log);
+    ftl.write(nand, &mut request, RequestSectors::new(sector, 8), log);
     request.complete()
 }
 
 #[test]
 fn a_write_takes_a_program_and_a_read_finds_it() {
     let (mut ftl, mut nand) = small(&[]);
-    let written = write(&mut ftl, &mut nand, 5, Nanos::ZERO, &mut Quiet);
+    let written = write(&mut ftl, &mut nand, 5, Nanos::ZERO, &mut NullObserver);
     let ppn = ftl.lookup(Lpn(5)).unwrap();
     let block = ftl.geometry().block_of(ppn);
     assert_eq!((nand.next_page(block), ftl.valid(block)), (1, 1));
     let mut read = request(Op::Read, 40, 8, written);
-    ftl.look_up(&mut nand, &mut read, (Lpn(5), 1), &mut Quiet);
-    ftl.read(&mut nand, &mut read, Span::new(40, 8), (Lpn(5), Lpn(6)), &mut Quiet);
+    ftl.look_up(&mut nand, &mut read, (Lpn(5), 1), &mut NullObserver);
+    ftl.read(&mut nand, &mut read, RequestSectors::new(40, 8), (Lpn(5), Lpn(6)), &mut NullObserver);
     assert!(read.complete() > written && read.event.subrequests == 1);
-    ftl.discard(&mut nand, (Lpn(5), 1), read.complete(), &mut Quiet);
+    ftl.discard(&mut nand, (Lpn(5), 1), read.complete(), &mut NullObserver);
     assert_eq!((ftl.lookup(Lpn(5)), ftl.valid(block)), (None, 0));
 }
 

@@ -3,16 +3,16 @@
 
 use emmclab_base::Nanos;
 
-use super::allocate::Place;
 use super::allocation::PageRequest;
-use super::commit::{Programmed, Run};
-use super::core::Core;
-use super::pool::Stream;
+use super::commit::{ProgrammedPages, UnitRun};
+use super::core::FtlCore;
+use super::open_block::ProgramTarget;
+use super::pool::WriteStream;
+use super::request_sectors::{RequestSectors, all_sectors};
 use super::request_state::RequestState;
-use super::span::{Span, all_sectors};
-use crate::events::{Cause, LatencyBreakdown, Observer, PartOverwritten, UnitsPinned};
+use crate::events::{LatencyBreakdown, Observer, OperationCause, PartOverwritten, UnitsPinned};
 use crate::ids::Lpn;
-use crate::nand::{Nand, Operation};
+use crate::nand::{Nand, PageOperationTimes};
 
 /// A page of host data: the `units` from `first` on, which fit into a page of its group.
 #[derive(Clone, Copy, Debug)]
@@ -20,22 +20,22 @@ pub(crate) struct PageWrite {
     pub first: Lpn,
     pub units: u32,
     pub group: u8,
-    pub span: Span,
+    pub span: RequestSectors,
     /// Whether the span begins and ends with a unit.
-    pub whole: bool,
+    pub whole_units: bool,
     pub hot: bool,
     /// Number of the command that wrote the data; `None` if it comes from the write buffer.
     pub command: Option<u64>,
 }
 
-impl Core {
+impl FtlCore {
     /// Writes the span of a request page by page.
     #[inline]
     pub fn write_pages<L: Observer>(
         &mut self,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         log: &mut L,
     ) {
         let (sectors, command) = (request.event.sectors, request.command());
@@ -49,7 +49,7 @@ impl Core {
                 let (read, waits) = self.read_rest(nand, span, (first, units), ready, |_| false, log);
                 (ready, before) = (read, Some(waits));
             }
-            let page = PageWrite { first, units, group, span, whole, hot, command };
+            let page = PageWrite { first, units, group, span, whole_units: whole, hot, command };
             let Some((op, taken)) = self.program_host(nand, ready, page, log) else { return };
             let complete = self.completion(&op, request.event.modifiers);
             let own = LatencyBreakdown::of(&op, ready, complete);
@@ -68,9 +68,9 @@ impl Core {
         ready: Nanos,
         write: PageWrite,
         log: &mut L,
-    ) -> Option<(Operation, u32)> {
-        let PageWrite { first, units, group, span, whole, hot, command } = write;
-        let mut stream = if hot { Stream::Hot } else { Stream::Host };
+    ) -> Option<(PageOperationTimes, u32)> {
+        let PageWrite { first, units, group, span, whole_units: whole, hot, command } = write;
+        let mut stream = if hot { WriteStream::Hot } else { WriteStream::Host };
         if self.booster.is_some() && self.slc.folds(group) {
             stream = self.booster_stream(first, stream, log);
         }
@@ -78,7 +78,7 @@ impl Core {
             self.stop_full();
             return None;
         };
-        let Place { pool, group, block } = place;
+        let ProgramTarget { pool, group, block } = place;
         let mut units = units;
         if group != write.group {
             units = units.min(self.geometry.groups[usize::from(group)].units_per_page());
@@ -89,11 +89,11 @@ impl Core {
             bytes = self.bytes_to_move(span, first, units);
         }
         let next = nand.program_next(block, ready, bytes);
-        let at = Programmed::next(block, group, &next, bytes, Cause::Host, stream);
-        self.commit_page(at, &Run { first, units, span, unit_sectors, command }, log);
+        let at = ProgrammedPages::next(block, group, &next, bytes, OperationCause::Host, stream);
+        self.commit_page(at, &UnitRun { first, units, span, unit_sectors, command }, log);
         if let Some(booster) = &mut self.booster {
-            booster.used(block);
-            if stream == Stream::PINNED {
+            booster.note_use(block);
+            if stream == WriteStream::PINNED {
                 log.units_pinned(&UnitsPinned { units });
             }
         }
@@ -109,7 +109,7 @@ impl Core {
     pub fn read_rest<L: Observer>(
         &mut self,
         nand: &mut Nand,
-        span: Span,
+        span: RequestSectors,
         (first, units): (Lpn, u32),
         ready: Nanos,
         waits_to_be_written: impl Fn(Lpn) -> bool,
@@ -126,7 +126,7 @@ impl Core {
             if let Some(ppn) = self.lookup(lpn) {
                 log.part_overwritten(&PartOverwritten { lpn });
                 let bytes = (whole & !covered).count_ones() * 512;
-                let op = self.read_page(nand, ppn, ready, bytes, Cause::ReadModifyWrite, log);
+                let op = self.read_page(nand, ppn, ready, bytes, OperationCause::ReadModifyWrite, log);
                 if op.end > done.0 {
                     done = (op.end, LatencyBreakdown::of(&op, ready, op.end));
                 }

@@ -1,6 +1,6 @@
 //! The settings that determine the contents of a preconditioned device.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use toml::Value;
 
 use super::DeviceConfig;
@@ -42,11 +42,12 @@ impl DeviceConfig {
     /// text can share an image.
     ///
     /// # Errors
-    /// [`Kind::Config`] if settings cannot be written as TOML.
+    /// [`ErrorClass::Config`] if settings cannot be written as TOML.
     pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
         let pauses = pauses || self.settings().interface.is_ufs();
-        let all = Value::try_from(self.settings())
-            .map_err(|error| Error::new(Kind::Config, format!("settings cannot be written: {error}")))?;
+        let all = Value::try_from(self.settings()).map_err(|error| {
+            Error::new(ErrorClass::Config, format!("settings cannot be written: {error}"))
+        })?;
         let deciding = leaves(&all).into_iter().filter(|(key, _)| decides_contents(key, pauses));
         let lines: Vec<_> = deciding.map(|(key, value)| format!("{key} = {value}")).collect();
         Ok(lines.join("\n"))

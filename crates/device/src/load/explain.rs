@@ -7,11 +7,11 @@ use serde_json::Value as Json;
 use toml::Value;
 
 use super::schema::{allowed, json_schema, resolve};
-use emmclab_settings::{BlockGroup, Settings};
+use emmclab_settings::{BlockGroup, DeviceSettings};
 
 /// One setting with its explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct SettingExplanation {
     /// Its path, as `set` accepts it.
     pub key: String,
     /// Its value as TOML.
@@ -89,20 +89,20 @@ fn doc(key: &str, schema: &Json) -> String {
 
 /// The default values by path, for a device with this number of block groups.
 fn defaults(block_groups: usize) -> BTreeMap<String, String> {
-    let mut settings = Settings::default();
+    let mut settings = DeviceSettings::default();
     settings.geometry.block_groups = vec![BlockGroup::default(); block_groups];
     let values = Value::try_from(&settings).map(|value| leaves(&value)).unwrap_or_default();
     values.into_iter().map(|(key, value)| (key, value.to_string())).collect()
 }
 
 /// The rows in alphabetical order of their keys.
-pub(super) fn rows(settings: &Settings, origins: &BTreeMap<String, String>) -> Vec<Row> {
+pub(super) fn rows(settings: &DeviceSettings, origins: &BTreeMap<String, String>) -> Vec<SettingExplanation> {
     let schema = json_schema();
     let Ok(value) = Value::try_from(settings) else { return Vec::new() };
     let defaults = defaults(settings.geometry.block_groups.len());
     leaves(&value)
         .into_iter()
-        .map(|(key, value)| Row {
+        .map(|(key, value)| SettingExplanation {
             unit: unit(&key),
             origin: origins.get(&key).cloned().unwrap_or_else(|| "default".to_owned()),
             default: defaults.get(&key).cloned(),

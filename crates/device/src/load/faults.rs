@@ -46,9 +46,9 @@ fn grouped(number: u64) -> String {
 
 /// Problems found so far.
 #[derive(Default)]
-pub(super) struct Faults(Vec<String>);
+pub(super) struct SettingFaults(Vec<String>);
 
-impl Faults {
+impl SettingFaults {
     /// Whether nothing is wrong.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

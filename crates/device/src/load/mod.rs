@@ -1,12 +1,12 @@
 //! Settings of a device: read from TOML, changed by key, validated as a whole, explained value by value.
 
 mod contents;
+mod exact_capacity;
 mod explain;
 mod faults;
 mod presets;
 mod registries;
 mod schema;
-mod sized;
 mod validate;
 mod validate_emmc;
 mod validate_mapping;
@@ -16,15 +16,15 @@ mod validate_zones;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use emmclab_base::{Bytes, Error, Kind, Result, closest, read_settings};
+use emmclab_base::{ByteCount, Error, ErrorClass, Result, closest, read_settings};
 use toml::{Table, Value};
 
 use crate::geometry::Geometry;
 pub use contents::decides_contents;
-use emmclab_settings::{Settings, SlcMode};
-pub use explain::Row;
+use emmclab_settings::{DeviceSettings, SlcMode};
+pub use explain::SettingExplanation;
 pub(crate) use explain::fits;
-pub use presets::{Preset, presets};
+pub use presets::{DevicePreset, presets};
 pub use schema::json_schema;
 
 /// Maximum number of attempts to reach a capacity; each adds what the previous one lacked.
@@ -37,22 +37,22 @@ const LEAST_PAGES: u32 = 12;
 /// The settings of a device, with the origin of each value.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    given: Table,
+    explicit: Table,
     origins: BTreeMap<String, String>,
-    settings: Settings,
+    settings: DeviceSettings,
 }
 
 impl DeviceConfig {
-    /// A preset by name; see [`presets`].
+    /// A preset by name; see [`presets()`].
     ///
     /// # Errors
-    /// [`Kind::Config`] if there is no such preset, with the names of all presets.
+    /// [`ErrorClass::Config`] if there is no such preset, with the names of all presets.
     pub fn preset(name: &str) -> Result<Self> {
         let Some(preset) = presets().iter().find(|preset| preset.name == name) else {
             let names: Vec<_> = presets().iter().map(|preset| preset.name).collect();
             let near = closest(name, names.iter().copied());
             let guess = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
-            return Err(Error::new(Kind::Config, format!("there is no device preset `{name}`"))
+            return Err(Error::new(ErrorClass::Config, format!("there is no device preset `{name}`"))
                 .hint(format!("{guess}choose one of: {}; or give a TOML file", names.join(", "))));
         };
         Self::parse(preset.text, &format!("preset {name}"))
@@ -61,7 +61,7 @@ impl DeviceConfig {
     /// Reads a device from the text of a TOML file; missing settings have their defaults.
     ///
     /// # Errors
-    /// [`Kind::Config`] with every unknown key, wrong type and impossible value at once.
+    /// [`ErrorClass::Config`] with every unknown key, wrong type and impossible value at once.
     pub fn from_toml(text: &str) -> Result<Self> {
         Self::parse(text, "given")
     }
@@ -78,10 +78,10 @@ impl DeviceConfig {
     /// A device from settings made in code.
     ///
     /// # Errors
-    /// [`Kind::Config`] with every impossible value at once.
-    pub fn from_settings(settings: &Settings) -> Result<Self> {
+    /// [`ErrorClass::Config`] with every impossible value at once.
+    pub fn from_settings(settings: &DeviceSettings) -> Result<Self> {
         let given = settings.to_table().map_err(|error| {
-            Error::new(Kind::Config, format!("the settings cannot be written as TOML: {error}"))
+            Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}"))
         })?;
         Self::check(given, BTreeMap::new())
     }
@@ -89,9 +89,9 @@ impl DeviceConfig {
     fn parse(text: &str, origin: &str) -> Result<Self> {
         let given: Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);
-            let out = Error::new(Kind::Config, error.message().to_owned());
+            let out = Error::new(ErrorClass::Config, error.message().to_owned());
             line.map_or_else(
-                || Error::new(Kind::Config, error.message().to_owned()),
+                || Error::new(ErrorClass::Config, error.message().to_owned()),
                 |line| out.at_line(line),
             )
             .hint("the file must be TOML; presets/devices shows how")
@@ -104,13 +104,13 @@ impl DeviceConfig {
     }
 
     fn check(given: Table, origins: BTreeMap<String, String>) -> Result<Self> {
-        let parsed = Settings::from_table(given.clone());
+        let parsed = DeviceSettings::from_table(given.clone());
         let faults = match parsed {
             Ok(mut settings) if !registries::has_unknown_options(&settings) => {
                 let faults = validate::faults(&settings);
                 if faults.is_empty() {
                     registries::fill(&mut settings);
-                    return Ok(Self { given, origins, settings });
+                    return Ok(Self { explicit: given, origins, settings });
                 }
                 faults
             }
@@ -119,7 +119,7 @@ impl DeviceConfig {
                 let mut faults = schema::faults(&mut known);
                 if let (Err(error), true) = (&parsed, faults.is_empty()) {
                     faults.push(error.message().to_owned());
-                } else if let Ok(settings) = Settings::from_table(known) {
+                } else if let Ok(settings) = DeviceSettings::from_table(known) {
                     // An unknown key does not hide an impossible value.
                     faults.extend(validate::faults(&settings));
                 }
@@ -130,7 +130,7 @@ impl DeviceConfig {
             [one] => one.clone(),
             many => format!("there are {} faults:\n  - {}", many.len(), many.join("\n  - ")),
         };
-        Err(Error::new(Kind::Config, problem)
+        Err(Error::new(ErrorClass::Config, problem)
             .hint("`emmclab explain PRESET` prints every key with its unit and default"))
     }
 
@@ -138,7 +138,7 @@ impl DeviceConfig {
     /// TOML is used as a string.
     ///
     /// # Errors
-    /// [`Kind::Config`] if there is no such key (with the most similar one), or if the value or the combination of settings is impossible.
+    /// [`ErrorClass::Config`] if there is no such key (with the most similar one), or if the value or the combination of settings is impossible.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         self.set_all(&[(key, value)])
     }
@@ -148,7 +148,7 @@ impl DeviceConfig {
     /// # Errors
     /// As [`DeviceConfig::set`].
     pub fn set_all(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
-        let mut given = self.given.clone();
+        let mut given = self.explicit.clone();
         let mut origins = self.origins.clone();
         let mut said = Vec::new();
         for (key, text) in pairs {
@@ -157,7 +157,7 @@ impl DeviceConfig {
             origins.insert((*key).to_owned(), "--set".to_owned());
             said.push((*key).to_owned());
         }
-        for key in registries::leave_behind(&mut given, &self.settings, &said) {
+        for key in registries::remove_stale_options(&mut given, &self.settings, &said) {
             origins.remove(&key);
         }
         *self = Self::check(given, origins)?;
@@ -172,11 +172,11 @@ impl DeviceConfig {
     /// software that writes several zones at the same time finds enough of them.
     ///
     /// # Errors
-    /// [`Kind::Config`] if no number of blocks gives a possible device. The hint contains the present capacity, and a larger one than
+    /// [`ErrorClass::Config`] if no number of blocks gives a possible device. The hint contains the present capacity, and a larger one than
     /// `bytes` that is possible.
     pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
         self.scaled_to(bytes, label).map_err(|error| {
-            let now = Bytes(Geometry::new(&self.settings).capacity().0);
+            let now = ByteCount(Geometry::new(&self.settings).capacity().0);
             let nearer = format!("give a capacity nearer to {now}, which `{}` has", self.name());
             error.hint(match self.possible_above(bytes, now.0) {
                 Some(least) => format!("{nearer}; {least} is possible"),
@@ -186,16 +186,17 @@ impl DeviceConfig {
     }
 
     /// The smallest power of two above `bytes` and below `now` that is a possible capacity.
-    fn possible_above(&self, bytes: u64, now: u64) -> Option<Bytes> {
+    fn possible_above(&self, bytes: u64, now: u64) -> Option<ByteCount> {
         let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now);
-        sizes.filter(|size| *size > bytes).find(|size| self.scaled_to(*size, "").is_ok()).map(Bytes)
+        sizes.filter(|size| *size > bytes).find(|size| self.scaled_to(*size, "").is_ok()).map(ByteCount)
     }
 
     fn scaled_to(&self, bytes: u64, label: &str) -> Result<Self> {
         let now = Geometry::new(&self.settings).capacity().0;
         let groups = &self.settings.geometry.block_groups;
-        let impossible =
-            |problem: String| Error::new(Kind::Config, problem).of_field("capacity", 0, label.as_bytes());
+        let impossible = |problem: String| {
+            Error::new(ErrorClass::Config, problem).of_field("capacity", 0, label.as_bytes())
+        };
         if bytes == 0 {
             return Err(impossible("is not a capacity".to_owned()));
         }
@@ -299,12 +300,12 @@ impl DeviceConfig {
     }
 
     /// The capacity that the host sees, in bytes.
-    pub fn capacity(&self) -> Bytes {
+    pub fn capacity(&self) -> ByteCount {
         Geometry::new(&self.settings).capacity()
     }
 
     /// The typed settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &DeviceSettings {
         &self.settings
     }
 
@@ -322,20 +323,22 @@ impl DeviceConfig {
     }
 
     /// Every value with its unit, origin and meaning.
-    pub fn explain(&self) -> Vec<Row> {
+    pub fn explain(&self) -> Vec<SettingExplanation> {
         explain::rows(&self.settings, &self.origins)
     }
 }
 
-fn toml_of(settings: &Settings) -> Result<String> {
-    toml::to_string(settings)
-        .map_err(|error| Error::new(Kind::Config, format!("the settings cannot be written as TOML: {error}")))
+fn toml_of(settings: &DeviceSettings) -> Result<String> {
+    toml::to_string(settings).map_err(|error| {
+        Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}"))
+    })
 }
 
 /// Sets the value at the dotted `path`; arrays are indexed by number.
 fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
-    let no_key =
-        |hint: &str| Error::new(Kind::Config, format!("there is no setting `{path}`")).hint(hint.to_owned());
+    let no_key = |hint: &str| {
+        Error::new(ErrorClass::Config, format!("there is no setting `{path}`")).hint(hint.to_owned())
+    };
     let (parents, leaf) = path.rsplit_once('.').map_or((None, path), |(parents, leaf)| (Some(parents), leaf));
     let mut place = table;
     let mut parts = parents.into_iter().flat_map(|parents| parents.split('.')).peekable();

@@ -1,7 +1,7 @@
 //! The built-in device presets: those of `presets/devices`, and those of a single paper, which are in the paper's folder.
 
 /// A built-in device.
-pub struct Preset {
+pub struct DevicePreset {
     /// Name for [`super::DeviceConfig::preset`].
     pub name: &'static str,
     /// The TOML file.
@@ -10,7 +10,7 @@ pub struct Preset {
 
 macro_rules! presets {
     ($($folder:literal: [$($name:literal),* $(,)?]),* $(,)?) => {
-        &[$($(Preset {
+        &[$($(DevicePreset {
             name: $name,
             text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../", $folder, "/", $name, ".toml")),
         },)*)*]
@@ -18,7 +18,7 @@ macro_rules! presets {
 }
 
 /// All presets, in the order in which they are listed. To add one, put a file into one of these folders and its name here.
-pub fn presets() -> &'static [Preset] {
+pub fn presets() -> &'static [DevicePreset] {
     presets! {
         "python/emmclab/papers/iiswc15/devices": ["iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"],
         "presets/devices": [

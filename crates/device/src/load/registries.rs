@@ -3,27 +3,28 @@
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
-use super::faults::{Faults, range};
+use super::faults::{SettingFaults, range};
 use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
-use emmclab_settings::{PolicyKind, PolicyOptions, Settings};
+use emmclab_settings::{DeviceSettings, PolicyDescription, PolicyOptions};
 
 /// A setting that names one of several policies, and the options of the chosen policy.
-struct Registry<'a> {
+struct PolicyRegistry<'a> {
     /// Section of the settings, and its name in the schema.
     section: &'static str,
     schema: &'static str,
     key: &'static str,
     chosen: &'a str,
     options: &'a PolicyOptions,
-    kinds: Vec<PolicyKind>,
+    kinds: Vec<PolicyDescription>,
 }
 
-const NO_COLLECTION: PolicyKind = PolicyKind { name: gc::NONE, about: "No collection.", settings: &[] };
+const NO_COLLECTION: PolicyDescription =
+    PolicyDescription { name: gc::NONE, about: "No collection.", settings: &[] };
 
-fn registries(settings: &Settings) -> [Registry<'_>; 3] {
-    let Settings { gc: collection, allocation, mapping, .. } = settings;
+fn registries(settings: &DeviceSettings) -> [PolicyRegistry<'_>; 3] {
+    let DeviceSettings { gc: collection, allocation, mapping, .. } = settings;
     [
-        Registry {
+        PolicyRegistry {
             section: "gc",
             schema: "GcSettings",
             key: "policy",
@@ -33,7 +34,7 @@ fn registries(settings: &Settings) -> [Registry<'_>; 3] {
                 .chain(gc::POLICIES.iter().map(|policy| policy.kind))
                 .collect(),
         },
-        Registry {
+        PolicyRegistry {
             section: "allocation",
             schema: "AllocationSettings",
             key: "policy",
@@ -41,7 +42,7 @@ fn registries(settings: &Settings) -> [Registry<'_>; 3] {
             options: &allocation.options,
             kinds: ALLOCATION_POLICIES.to_vec(),
         },
-        Registry {
+        PolicyRegistry {
             section: "mapping",
             schema: "MappingSettings",
             key: "scheme",
@@ -53,9 +54,9 @@ fn registries(settings: &Settings) -> [Registry<'_>; 3] {
 }
 
 /// Finds unknown names, options that belong only to policies that are not chosen, and values out of range.
-pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
+pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
     for registry in registries(settings) {
-        let Registry { section, key, chosen, options, ref kinds, .. } = registry;
+        let PolicyRegistry { section, key, chosen, options, ref kinds, .. } = registry;
         let Some(kind) = kinds.iter().find(|kind| kind.name == chosen) else {
             let names: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
             faults.add(format!("`{section}.{key}` is \"{chosen}\"; it must be one of: {}", names.join(", ")));
@@ -69,7 +70,7 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
                 }
                 continue;
             }
-            let owns = |kind: &&PolicyKind| kind.settings.iter().any(|setting| setting.key == option);
+            let owns = |kind: &&PolicyDescription| kind.settings.iter().any(|setting| setting.key == option);
             let owners: Vec<_> = kinds.iter().filter(owns).map(|kind| kind.name).collect();
             // A key that no policy has is found by the check of the schema.
             if !owners.is_empty() {
@@ -84,14 +85,19 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
 
 /// If `given` names another policy than `before`, removes the settings of the previous policy, unless the new policy has them too or their
 /// keys are among `said`. Returns the removed keys.
-pub(super) fn leave_behind(given: &mut Table, before: &Settings, said: &[String]) -> Vec<String> {
+pub(super) fn remove_stale_options(
+    given: &mut Table,
+    before: &DeviceSettings,
+    said: &[String],
+) -> Vec<String> {
     let mut left = Vec::new();
     for registry in registries(before) {
         let Some(Value::Table(section)) = given.get_mut(registry.section) else { continue };
         let named = section.get(registry.key).and_then(Value::as_str).filter(|name| *name != registry.chosen);
         let kind_of = |name: &str| registry.kinds.iter().find(|kind| kind.name == name);
         let Some((kind, former)) = named.and_then(kind_of).zip(kind_of(registry.chosen)) else { continue };
-        let has = |kind: &PolicyKind, key: &str| kind.settings.iter().any(|setting| setting.key == key);
+        let has =
+            |kind: &PolicyDescription, key: &str| kind.settings.iter().any(|setting| setting.key == key);
         section.retain(|key, _| {
             let path = format!("{}.{key}", registry.section);
             let stays = !has(former, key) || has(kind, key) || said.contains(&path);
@@ -105,7 +111,7 @@ pub(super) fn leave_behind(given: &mut Table, before: &Settings, said: &[String]
 }
 
 /// Whether there are options that no policy has.
-pub(super) fn has_unknown_options(settings: &Settings) -> bool {
+pub(super) fn has_unknown_options(settings: &DeviceSettings) -> bool {
     registries(settings).iter().any(|registry| {
         let known = |option: &String| {
             registry.kinds.iter().flat_map(|kind| kind.settings).any(|setting| setting.key == option)
@@ -115,7 +121,7 @@ pub(super) fn has_unknown_options(settings: &Settings) -> bool {
 }
 
 /// Sets missing options of the chosen policies to their defaults.
-pub(super) fn fill(settings: &mut Settings) {
+pub(super) fn fill(settings: &mut DeviceSettings) {
     let defaults = registries(settings).map(|registry| {
         let kind = registry.kinds.iter().find(|kind| kind.name == registry.chosen);
         kind.map_or(&[][..], |kind| kind.settings)
@@ -130,7 +136,7 @@ pub(super) fn fill(settings: &mut Settings) {
 
 /// Adds the names of policies and their settings to the schema, in which the plain types are only a string and a map.
 pub(super) fn describe(schema: &mut Json) {
-    for registry in registries(&Settings::default()) {
+    for registry in registries(&DeviceSettings::default()) {
         let Some(section) = schema.get_mut("$defs").and_then(|defs| defs.get_mut(registry.schema)) else {
             continue;
         };
@@ -138,8 +144,7 @@ pub(super) fn describe(schema: &mut Json) {
             section.insert("additionalProperties".into(), false.into());
         }
         let Some(properties) = section.get_mut("properties").and_then(Json::as_object_mut) else { continue };
-        let word =
-            |kind: &PolicyKind| json!({"type": "string", "const": kind.name, "description": kind.about});
+        let word = |kind: &PolicyDescription| json!({"type": "string", "const": kind.name, "description": kind.about});
         if let Some(choice) = properties.get_mut(registry.key).and_then(Json::as_object_mut) {
             choice.remove("type");
             choice.insert("oneOf".into(), registry.kinds.iter().map(word).collect());
@@ -150,7 +155,7 @@ pub(super) fn describe(schema: &mut Json) {
     }
 }
 
-fn describe_options(kind: &PolicyKind, properties: &mut Map<String, Json>) {
+fn describe_options(kind: &PolicyDescription, properties: &mut Map<String, Json>) {
     for setting in kind.settings {
         let (least, most) = setting.range;
         let format = if most > u64::from(u32::MAX) { "uint64" } else { "uint32" };

@@ -8,11 +8,11 @@ use toml::{Table, Value};
 
 use super::faults::{most, range, whole_numbers};
 use super::registries;
-use emmclab_settings::Settings;
+use emmclab_settings::DeviceSettings;
 
 /// The schema, made once: it takes two milliseconds, and `DeviceConfig::explain` needs it each time.
 static SCHEMA: LazyLock<Json> = LazyLock::new(|| {
-    let mut schema = Settings::json_schema();
+    let mut schema = DeviceSettings::json_schema();
     registries::describe(&mut schema);
     schema
 });

@@ -1,16 +1,16 @@
 //! Checks of settings that have the right types; all errors are found at once.
 
-use super::faults::{Faults, MOST_PAGES, PAGE_SIZES_KB};
+use super::faults::{MOST_PAGES, PAGE_SIZES_KB, SettingFaults};
 use super::{registries, validate_emmc, validate_mapping, validate_ufs, validate_zones};
 use crate::ftl::{gc, maps_on_demand};
-use emmclab_settings::{GcMode, Levelling, Parallelism, Scheduling, Settings, WriteComplete};
+use emmclab_settings::{DeviceSettings, GcMode, PageScheduling, ParallelUnit, WearLevelling, WriteComplete};
 
 /// Maximum number of physical units: an address must fit into 32 bits with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 
 /// Finds all impossible or contradictory values.
-pub(super) fn faults(settings: &Settings) -> Vec<String> {
-    let mut faults = Faults::default();
+pub(super) fn faults(settings: &DeviceSettings) -> Vec<String> {
+    let mut faults = SettingFaults::default();
     let collects = settings.gc.policy != gc::NONE;
     registries::faults(settings, &mut faults);
     geometry(settings, collects, &mut faults);
@@ -28,7 +28,7 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     faults.into_list()
 }
 
-fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
+fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     let geometry = &settings.geometry;
     faults.at_least_one("geometry.channels", geometry.channels);
     faults.at_least_one("geometry.chips_per_channel", geometry.chips_per_channel);
@@ -122,7 +122,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
     }
 }
 
-fn timing(settings: &Settings, faults: &mut Faults) {
+fn timing(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let timing = &settings.timing;
     let controller = &settings.controller;
     let power = &settings.power;
@@ -142,13 +142,13 @@ fn timing(settings: &Settings, faults: &mut Faults) {
     ] {
         faults.amount(key, value);
     }
-    if timing.same_offset && !matches!(timing.parallelism, Parallelism::MultiPlane | Parallelism::Both) {
+    if timing.same_offset && !matches!(timing.parallelism, ParallelUnit::MultiPlane | ParallelUnit::Both) {
         faults.add(
             "`timing.same_offset` is a rule of multi-plane commands; set timing.parallelism to multi_plane or both",
         );
     }
     let endless = !settings.interface.is_ufs();
-    if controller.scheduling == Scheduling::ReadFirst && controller.queue_depth > 0 && endless {
+    if controller.scheduling == PageScheduling::ReadFirst && controller.queue_depth > 0 && endless {
         faults.add("`controller.scheduling` = \"read_first\" needs a device that sees all waiting requests: set controller.queue_depth = 0 (no limit)");
     }
     if timing.cache_program && timing.write_complete == WriteComplete::Transferred {
@@ -161,7 +161,7 @@ fn timing(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-fn policies(settings: &Settings, collects: bool, faults: &mut Faults) {
+fn policies(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     let share = settings.capacity.over_provisioning_pct;
     faults.amount("capacity.over_provisioning_pct", share);
     let gc = &settings.gc;
@@ -186,11 +186,11 @@ fn policies(settings: &Settings, collects: bool, faults: &mut Faults) {
         if gc.idle_after_us > 0.0 {
             faults.add("`gc.idle_after_us` is given with gc.policy = \"none\"");
         }
-        if settings.wear.levelling == Levelling::Static {
+        if settings.wear.levelling == WearLevelling::Static {
             faults.add("`wear.levelling` = \"static\" moves data by collection, but gc.policy = \"none\"");
         }
     }
-    if settings.wear.levelling == Levelling::Static {
+    if settings.wear.levelling == WearLevelling::Static {
         faults.at_least_one("wear.threshold", settings.wear.threshold);
     }
 }

@@ -1,14 +1,16 @@
 //! Checks of the settings of an eMMC: bus mode, packing, cache, idle collection, SLC mode, waking.
 
-use super::faults::Faults;
-use emmclab_settings::{BusMode, Lie, MOST_PACKED, Scheduling, Settings, SlcMode, TimeQuantile, WriteBack};
+use super::faults::SettingFaults;
+use emmclab_settings::{
+    BusMode, CacheLie, DeviceSettings, MOST_PACKED, PageScheduling, SlcMode, TimeQuantile, WriteBackMode,
+};
 
 /// Depth of the command queue of eMMC 5.1.
 const MOST_QUEUED: u32 = 32;
 /// Largest RAM of a device: 1 GB.
 const MOST_KB: u32 = 1 << 20;
 
-pub(super) fn faults(settings: &Settings, collects: bool, faults: &mut Faults) {
+pub(super) fn faults(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     controller(settings, faults);
     host(settings, faults);
     shared_pages(settings, faults);
@@ -18,7 +20,7 @@ pub(super) fn faults(settings: &Settings, collects: bool, faults: &mut Faults) {
     waking(settings, faults);
 }
 
-fn controller(settings: &Settings, faults: &mut Faults) {
+fn controller(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let controller = &settings.controller;
     if controller.queue_depth > MOST_QUEUED && !settings.interface.is_ufs() {
         faults.add(format!(
@@ -35,7 +37,7 @@ fn controller(settings: &Settings, faults: &mut Faults) {
     distribution("controller.write_stalls", &controller.write_stalls, faults);
 }
 
-fn host(settings: &Settings, faults: &mut Faults) {
+fn host(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let host = &settings.host;
     faults.amount("host.fetch_us", host.fetch_us);
     if host.block_kb > 0 && !(4..=64).contains(&host.block_kb) || host.block_kb.count_ones() > 1 {
@@ -81,7 +83,7 @@ fn host(settings: &Settings, faults: &mut Faults) {
 }
 
 /// Finds functions that the named kernel does not have.
-fn kernel(settings: &Settings, faults: &mut Faults) {
+fn kernel(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let (host, depth) = (&settings.host, settings.controller.queue_depth);
     let Some(rules) = host.kernel.rules() else { return };
     if host.packed_writes > 0 && !rules.packs {
@@ -104,7 +106,7 @@ fn kernel(settings: &Settings, faults: &mut Faults) {
 }
 
 /// Finds settings that choose pages by request or by block, and so do not work with one stream of several requests.
-fn shared_pages(settings: &Settings, faults: &mut Faults) {
+fn shared_pages(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if !settings.controller.share_packed_pages {
         return;
     }
@@ -125,7 +127,7 @@ fn shared_pages(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-fn cache(settings: &Settings, faults: &mut Faults) {
+fn cache(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let cache = &settings.cache;
     let page_kb = settings.geometry.block_groups.iter().map(|group| group.page_kb).max().unwrap_or(4);
     for (key, kb) in [("cache.size_kb", cache.size_kb), ("cache.read_kb", cache.read_kb)] {
@@ -134,16 +136,19 @@ fn cache(settings: &Settings, faults: &mut Faults) {
         }
     }
     faults.amount("cache.idle_after_us", cache.idle_after_us);
-    if cache.idle_after_us > 0.0 && (cache.size_kb == 0 || cache.write_back != WriteBack::Idle) {
+    if cache.idle_after_us > 0.0 && (cache.size_kb == 0 || cache.write_back != WriteBackMode::Idle) {
         faults.add("`cache.idle_after_us` is given but nothing waits for idle time: set cache.size_kb and cache.write_back = \"idle\"");
     }
     faults.amount("cache.flush_us", cache.flush_us);
-    if matches!(cache.lies, Lie::Flush | Lie::EarlyFlush | Lie::Reorder | Lie::Fua | Lie::Barrier)
-        && cache.size_kb == 0
+    if matches!(
+        cache.lies,
+        CacheLie::Flush | CacheLie::EarlyFlush | CacheLie::Reorder | CacheLie::Fua | CacheLie::Barrier
+    ) && cache.size_kb == 0
     {
         faults.add("`cache.lies` is about data that a cache holds back: set cache.size_kb");
     }
-    if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == Scheduling::ReadFirst {
+    if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == PageScheduling::ReadFirst
+    {
         faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != "page" {
@@ -151,7 +156,7 @@ fn cache(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
+fn idle_collection(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     let gc = &settings.gc;
     faults.amount("gc.hpi_us", gc.hpi_us);
     if !collects {
@@ -193,11 +198,11 @@ fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
 
 /// Blocks of a plane that writing and collection need: the free ones at which collection begins, and those that are being written or
 /// collected.
-pub(super) fn working_blocks(settings: &Settings) -> u32 {
+pub(super) fn working_blocks(settings: &DeviceSettings) -> u32 {
     settings.gc.low_watermark.saturating_add(3)
 }
 
-fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
+fn slc(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     let slc = &settings.slc;
     if slc.mode == SlcMode::Off {
         if slc.blocks > 0 {
@@ -260,7 +265,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
     }
 }
 
-fn waking(settings: &Settings, faults: &mut Faults) {
+fn waking(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let power = &settings.power;
     for (key, value) in [("power.active_mw", power.active_mw), ("power.waking_mw", power.waking_mw)] {
         faults.amount(key, value);
@@ -279,7 +284,7 @@ fn waking(settings: &Settings, faults: &mut Faults) {
 }
 
 /// Checks that these points are a distribution of times; an empty list means that there is none.
-fn distribution(key: &str, points: &[TimeQuantile], faults: &mut Faults) {
+fn distribution(key: &str, points: &[TimeQuantile], faults: &mut SettingFaults) {
     if points.is_empty() {
         return;
     }

@@ -1,19 +1,21 @@
 //! Checks of the mapping scheme, for settings that are otherwise possible.
 
-use super::faults::Faults;
+use super::faults::SettingFaults;
 use crate::ftl::{logs, maps_blocks, rows};
 use crate::geometry::Geometry;
 use crate::geometry::MAX_UNITS;
-use emmclab_settings::{Clustering, GcMode, GcSettings, Levelling, Parallelism, Scheduling, Settings};
+use emmclab_settings::{
+    DeviceSettings, GcMode, GcSettings, PageScheduling, ParallelUnit, PlaneClustering, WearLevelling,
+};
 
 /// Blocks of a plane that a merge needs in addition to data and log blocks.
 const MERGE_BLOCKS: u64 = 1;
 
 /// Finds all impossible or contradictory values.
-pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
+pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
     clustering(settings, faults);
     let scheme = settings.mapping.scheme.as_str();
-    if scheme != "page" && settings.controller.scheduling == Scheduling::ReadFirst {
+    if scheme != "page" && settings.controller.scheduling == PageScheduling::ReadFirst {
         faults.add("`controller.scheduling` = \"read_first\" works with mapping.scheme = \"page\" only");
     }
     if maps_blocks(scheme) {
@@ -22,27 +24,27 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-fn clustering(settings: &Settings, faults: &mut Faults) {
+fn clustering(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let (level, geometry) = (settings.mapping.clustering, &settings.geometry);
     let parallelism = settings.timing.parallelism;
-    let planes = matches!(parallelism, Parallelism::MultiPlane | Parallelism::Both);
-    let dies = matches!(parallelism, Parallelism::Interleave | Parallelism::Both);
-    if level >= Clustering::Planes && geometry.planes_per_die > 1 && !planes {
+    let planes = matches!(parallelism, ParallelUnit::MultiPlane | ParallelUnit::Both);
+    let dies = matches!(parallelism, ParallelUnit::Interleave | ParallelUnit::Both);
+    if level >= PlaneClustering::Planes && geometry.planes_per_die > 1 && !planes {
         faults.add(
             "`mapping.clustering` lets planes of a die work as one, which needs multi-plane commands: set timing.parallelism to multi_plane or both",
         );
     }
-    if level >= Clustering::Dies && geometry.dies_per_chip > 1 && !dies {
+    if level >= PlaneClustering::Dies && geometry.dies_per_chip > 1 && !dies {
         faults.add(
             "`mapping.clustering` lets dies of a chip work as one, which needs interleaving: set timing.parallelism to interleave or both",
         );
     }
     for (i, group) in geometry.block_groups.iter().enumerate() {
         let cluster = [
-            (Clustering::Planes, geometry.planes_per_die),
-            (Clustering::Dies, geometry.dies_per_chip),
-            (Clustering::Chips, geometry.chips_per_channel),
-            (Clustering::Channels, geometry.channels),
+            (PlaneClustering::Planes, geometry.planes_per_die),
+            (PlaneClustering::Dies, geometry.dies_per_chip),
+            (PlaneClustering::Chips, geometry.chips_per_channel),
+            (PlaneClustering::Channels, geometry.channels),
         ]
         .iter()
         .filter(|(from, _)| level >= *from)
@@ -58,7 +60,7 @@ fn clustering(settings: &Settings, faults: &mut Faults) {
 }
 
 /// Finds settings of the page map that have no effect if logical blocks are merged.
-fn policies(settings: &Settings, faults: &mut Faults) {
+fn policies(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let word = "if mapping.scheme maps blocks, which are merged and not collected";
     let (gc, usual) = (&settings.gc, GcSettings::default());
     if gc.policy != usual.policy || gc.mode != GcMode::Blocking || gc.idle_after_us > 0.0 {
@@ -68,7 +70,7 @@ fn policies(settings: &Settings, faults: &mut Faults) {
         faults
             .add(format!("`allocation.policy` and `allocation.hot_max_kb` must be left as they are {word}"));
     }
-    if settings.wear.levelling == Levelling::Static {
+    if settings.wear.levelling == WearLevelling::Static {
         faults.add(format!("`wear.levelling` = \"static\" has no block to move {word}"));
     }
     if settings.geometry.block_groups.len() > 1 {
@@ -76,7 +78,7 @@ fn policies(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-fn sizes(settings: &Settings, faults: &mut Faults) {
+fn sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let geometry = Geometry::new(settings);
     let [group] = geometry.groups.as_slice() else { return };
     let data = u64::from(rows(&geometry));

@@ -1,11 +1,11 @@
 //! Checks of what only a UFS has, and of what a UFS does not have.
 
-use super::faults::Faults;
+use super::faults::SettingFaults;
 use crate::ftl::HPB_PAGES;
 use crate::geometry::Geometry;
 use emmclab_settings::{
-    ALWAYS, BoosterFlush, BoosterResize, BusMode, CachePolicy, ControllerSettings, FeatureSettings, Gear,
-    InterfaceSettings, KernelEra, Lie, PartialFlush, Settings, SlcMode, SlcSettings, WHOLE,
+    ALWAYS, BoosterFlush, BoosterResize, BusMode, CacheLie, CachePolicy, ControllerSettings, DeviceSettings,
+    FeatureSettings, InterfaceSettings, KernelEra, LinkGear, PartialFlush, SlcMode, SlcSettings, WHOLE,
 };
 
 /// Tags of UFSHCI 2 and 3, and of the queues of UFSHCI 4 (`bQueueDepth` of the device descriptor).
@@ -14,7 +14,7 @@ const MOST_SHARED_TAGS: u32 = 255;
 /// Queues of UFSHCI 4 (`MCQCAP` `MAXQ`).
 const MOST_QUEUES: u32 = 32;
 
-pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
+pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let interface = &settings.interface;
     faults.amount("interface.command_us", interface.command_us);
     faults.amount("interface.fua_us", interface.fua_us);
@@ -35,9 +35,9 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut Faults) {
+fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut SettingFaults) {
     let InterfaceSettings { lanes, gear, queues, command_us, fua_us, .. } = *interface;
-    let gear = if gear == Gear::None { String::new() } else { format!("{gear:?}") };
+    let gear = if gear == LinkGear::None { String::new() } else { format!("{gear:?}") };
     for (key, value, given) in [
         ("lanes", lanes.to_string(), lanes > 0),
         ("gear", gear.clone(), !gear.is_empty()),
@@ -75,7 +75,7 @@ fn of_booster(slc: &SlcSettings) -> [(&'static str, String, bool); 11] {
     ]
 }
 
-fn booster_of_ufs(slc: &SlcSettings, faults: &mut Faults) {
+fn booster_of_ufs(slc: &SlcSettings, faults: &mut SettingFaults) {
     for (key, value, given) in of_booster(slc) {
         if given {
             faults.add(format!(
@@ -85,7 +85,7 @@ fn booster_of_ufs(slc: &SlcSettings, faults: &mut Faults) {
     }
 }
 
-fn booster(settings: &Settings, faults: &mut Faults) {
+fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let slc = &settings.slc;
     if slc.mode != SlcMode::Cache {
         for (key, value, given) in of_booster(slc) {
@@ -151,7 +151,7 @@ fn booster(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-fn partial_flush(slc: &SlcSettings, faults: &mut Faults) {
+fn partial_flush(slc: &SlcSettings, faults: &mut SettingFaults) {
     let (from, to) = (slc.pinned_from_mb, slc.pinned_to_mb);
     if slc.partial_flush == PartialFlush::None {
         if slc.keep_pct > 0 {
@@ -181,7 +181,7 @@ fn partial_flush(slc: &SlcSettings, faults: &mut Faults) {
 
 /// Checks that enough flash is left for the data of the whole capacity if `WriteBooster` is located in the spare flash. The other settings
 /// must be possible.
-pub(super) fn preserved_space(settings: &Settings, faults: &mut Faults) {
+pub(super) fn preserved_space(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if !settings.slc.preserve_user_space {
         return;
     }
@@ -200,12 +200,12 @@ pub(super) fn preserved_space(settings: &Settings, faults: &mut Faults) {
     }
 }
 
-fn link(settings: &Settings, faults: &mut Faults) {
+fn link(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let InterfaceSettings { lanes, gear, queues, .. } = settings.interface;
     if !(1..=2).contains(&lanes) {
         faults.add(format!("`interface.lanes` is {lanes}; the link of a UFS has 1 or 2 in each direction"));
     }
-    if gear == Gear::None {
+    if gear == LinkGear::None {
         faults.add("`interface.gear` is \"none\", but a UFS has a link: set it to hs_g1 to hs_g5");
     }
     if queues > MOST_QUEUES {
@@ -222,7 +222,7 @@ fn link(settings: &Settings, faults: &mut Faults) {
 }
 
 /// Finds settings of the eMMC standard that the UFS standard does not have.
-fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
+fn functions_of_emmc(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let ControllerSettings { bus_mode, host_us_per_kb, reliable_write_us, .. } = settings.controller;
     let FeatureSettings { reliable_write, barrier, packed_writes, packed_reads } = settings.features;
     let (gc, cache, kernel) = (&settings.gc, &settings.cache, settings.host.kernel);
@@ -286,7 +286,7 @@ fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
         (
             "cache.lies",
             "\"barrier\"".to_owned(),
-            cache.lies == Lie::Barrier,
+            cache.lies == CacheLie::Barrier,
             "it has no order to lie about: take flush, fua or tear, or another lie",
         ),
         (

@@ -1,10 +1,12 @@
 //! Checks of zones, and of settings that have no effect on a zoned device.
 
-use super::faults::Faults;
+use super::faults::SettingFaults;
 use crate::geometry::Geometry;
-use emmclab_settings::{CachePolicy, Levelling, Lie, Scheduling, Settings, SlcMode, ZoneSettings};
+use emmclab_settings::{
+    CacheLie, CachePolicy, DeviceSettings, PageScheduling, SlcMode, WearLevelling, ZoneSettings,
+};
 
-pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
+pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let ZoneSettings { blocks, max_open, max_active, conventional, write_buffers } = settings.zones;
     if !settings.zones.is_zoned() {
         for (key, value) in [
@@ -42,21 +44,21 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
     if settings.geometry.block_groups.len() > 1 {
         faults.add("`geometry.block_groups` has several groups, but zones need one kind of block");
     }
-    if settings.controller.scheduling == Scheduling::ReadFirst {
+    if settings.controller.scheduling == PageScheduling::ReadFirst {
         faults.add("`controller.scheduling` = \"read_first\" changes the order of writes, which zones must keep: set it to \"fifo\"");
     }
-    if settings.cache.lies == Lie::LateTrim {
+    if settings.cache.lies == CacheLie::LateTrim {
         faults.add(
             "`cache.lies` = \"late_trim\" repeats discards, but zones are reset instead: take another lie",
         );
     }
-    if settings.wear.levelling == Levelling::Static {
+    if settings.wear.levelling == WearLevelling::Static {
         faults.add("`wear.levelling` = \"static\" moves data, but the data of zones stays where the host wrote it: set it to \"dynamic\"");
     }
 }
 
 /// Checks that the blocks can hold the zones. The other settings must be possible.
-pub(super) fn sizes(settings: &Settings, faults: &mut Faults) {
+pub(super) fn sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let geometry = Geometry::new(settings);
     let (Some(zones), [group, slc]) = (geometry.zones, geometry.groups.as_slice()) else { return };
     let blocks = settings.zones.blocks;

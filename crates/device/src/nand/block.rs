@@ -33,7 +33,7 @@ impl BlockState {
 
 /// An erase block: its location, wear and write position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct EraseBlock {
     /// Pages programmed; the next page to program.
     pub written: u32,
     /// Erases so far.

@@ -15,7 +15,7 @@ const NONE: Gap = (i64::MIN, i64::MIN);
 
 /// A bus: a transfer uses the first gap that is long enough.
 #[derive(Clone, Debug)]
-pub(crate) struct Channel {
+pub(crate) struct BusTimeline {
     /// The gaps between transfers in order of time, the latest before `next`, in a ring of `PLACES - 1`. Unused entries ([`NONE`]) come
     /// before all others.
     gaps: [Gap; PLACES],
@@ -27,13 +27,13 @@ pub(crate) struct Channel {
     pub busy: u64,
 }
 
-impl Default for Channel {
+impl Default for BusTimeline {
     fn default() -> Self {
         Self { gaps: [NONE; PLACES], next: 0, begin: i64::MAX, end: i64::MAX, busy: 0 }
     }
 }
 
-impl Channel {
+impl BusTimeline {
     /// Reserves the bus for `length`, not before `earliest`; returns the start of the transfer.
     #[inline(always)]
     pub fn reserve(&mut self, Nanos(earliest): Nanos, Nanos(length): Nanos) -> Nanos {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_short_transfer_uses_a_gap_and_a_long_one_does_not() {
-        let mut channel = Channel::default();
+        let mut channel = BusTimeline::default();
         let mut reserve = |earliest, length| channel.reserve(Nanos(earliest), Nanos(length)).0;
         assert_eq!(reserve(100, 10), 100);
         assert_eq!(reserve(0, 50), 0);
@@ -200,7 +200,7 @@ mod tests {
             transfers in prop::collection::vec((0..2000i64, 1..14i64), 0..300),
             spread in 1..8i64,
         ) {
-            let (mut channel, mut plain) = (Channel::default(), Plain::default());
+            let (mut channel, mut plain) = (BusTimeline::default(), Plain::default());
             for (i, (earliest, length)) in (0..).zip(transfers) {
                 let earliest = earliest * spread + i * spread;
                 let begin = channel.reserve(Nanos(earliest), Nanos(length));

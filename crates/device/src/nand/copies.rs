@@ -3,38 +3,38 @@
 
 use emmclab_base::Nanos;
 
-use super::block::{Block, BlockState};
+use super::block::{BlockState, EraseBlock};
 use super::channel::REMEMBERED;
-use super::plane::{Kind, PlaneResources};
-use super::timelines::Timelines;
-use crate::geometry::Group;
+use super::plane::{FlashCommand, PlaneResources};
+use super::timelines::FlashTimelines;
+use crate::geometry::GroupGeometry;
 use crate::ids::PlaneId;
 
 /// Moves of pages into consecutive pages of one block.
-pub(crate) struct Copies<'a> {
-    pub(super) to: &'a mut Block,
+pub(crate) struct PageCopies<'a> {
+    pub(super) to: &'a mut EraseBlock,
     /// Page that the next move programs.
     pub(super) page: u32,
     pub(super) pages_per_block: u32,
-    pub(super) path: Path<'a>,
+    pub(super) path: CopyTiming<'a>,
 }
 
 /// The timing of the moves.
-pub(super) enum Path<'a> {
+pub(super) enum CopyTiming<'a> {
     /// Inside a plane, where no other operation can come between the parts of a move.
-    InPlace(InPlace<'a>),
+    InPlace(InPlaceCopies<'a>),
     /// As individual flash operations.
-    General(General<'a>),
+    General(GeneralCopies<'a>),
 }
 
-impl Copies<'_> {
+impl PageCopies<'_> {
     /// Moves a page: reads `reads` pages (0 if the page register holds the data) and programs one. Returns when the way was free for the
     /// move, and when the move was done.
     #[inline(always)]
     pub fn page(&mut self, reads: u32) -> (Nanos, Nanos) {
         let (begin, end) = match &mut self.path {
-            Path::InPlace(path) => path.page(reads),
-            Path::General(path) => path.page(reads, self.page),
+            CopyTiming::InPlace(path) => path.page(reads),
+            CopyTiming::General(path) => path.page(reads, self.page),
         };
         self.page += 1;
         (begin, end)
@@ -44,17 +44,17 @@ impl Copies<'_> {
     /// in place, does nothing and returns `None`.
     #[inline]
     pub fn pages(&mut self, count: u32) -> Option<(Nanos, Nanos)> {
-        let Path::InPlace(path) = &mut self.path else { return None };
+        let CopyTiming::InPlace(path) = &mut self.path else { return None };
         let begin = path.end;
         path.pages(count);
         self.page += count;
         Some((begin, path.end))
     }
 
-    /// Whether [`Copies::pages`] applies.
+    /// Whether [`PageCopies::pages`] applies.
     #[inline]
     pub fn is_in_place(&self) -> bool {
-        matches!(self.path, Path::InPlace(_))
+        matches!(self.path, CopyTiming::InPlace(_))
     }
 
     /// Ends the run: updates the state of the block. Returns the time that the ways spent, summed over the moves.
@@ -65,13 +65,13 @@ impl Copies<'_> {
             self.to.state = BlockState::Full;
         }
         match self.path {
-            Path::InPlace(path) => path.book(),
-            Path::General(path) => path.took,
+            CopyTiming::InPlace(path) => path.book(),
+            CopyTiming::General(path) => path.took,
         }
     }
 }
 
-pub(super) struct InPlace<'a> {
+pub(super) struct InPlaceCopies<'a> {
     resources: PlaneResources<'a>,
     /// When the first move begins, and when the last one so far is done; the way is busy from one move to the next.
     begin: Nanos,
@@ -84,8 +84,13 @@ pub(super) struct InPlace<'a> {
     program: Nanos,
 }
 
-impl<'a> InPlace<'a> {
-    pub fn new(timelines: &'a mut Timelines, plane: PlaneId, groups: (&Group, &Group), ready: Nanos) -> Self {
+impl<'a> InPlaceCopies<'a> {
+    pub fn new(
+        timelines: &'a mut FlashTimelines,
+        plane: PlaneId,
+        groups: (&GroupGeometry, &GroupGeometry),
+        ready: Nanos,
+    ) -> Self {
         let (from, to) = groups;
         let interface = &timelines.interface;
         let (out, back) = copied_bytes(interface.copy_back, from, to);
@@ -134,7 +139,7 @@ impl<'a> InPlace<'a> {
     fn book(mut self) -> Nanos {
         let (begin, end) = (self.begin, self.end);
         if end > begin {
-            self.resources.book(Kind::Program, 0, (begin, end, end));
+            self.resources.book(FlashCommand::Program, 0, (begin, end, end));
             self.resources.way.register = end - self.program;
             self.resources.way.note_gc(begin, end);
         }
@@ -142,16 +147,16 @@ impl<'a> InPlace<'a> {
     }
 }
 
-pub(super) struct General<'a> {
-    pub timelines: &'a mut Timelines,
+pub(super) struct GeneralCopies<'a> {
+    pub timelines: &'a mut FlashTimelines,
     pub planes: (PlaneId, PlaneId),
-    pub groups: (&'a Group, &'a Group),
+    pub groups: (&'a GroupGeometry, &'a GroupGeometry),
     pub ready: Nanos,
     /// Total time of the moves so far.
     pub took: Nanos,
 }
 
-impl General<'_> {
+impl GeneralCopies<'_> {
     #[inline(never)]
     fn page(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
         let (begin, end) =
@@ -186,28 +191,28 @@ impl General<'_> {
     }
 }
 
-impl<'a> Copies<'a> {
+impl<'a> PageCopies<'a> {
     /// Prepares moves from the plane `planes.0` into the pages of block `to`, from `page` on.
     pub(super) fn new(
-        timelines: &'a mut Timelines,
+        timelines: &'a mut FlashTimelines,
         planes: (PlaneId, PlaneId),
-        groups: (&'a Group, &'a Group),
-        (to, page): (&'a mut Block, u32),
+        groups: (&'a GroupGeometry, &'a GroupGeometry),
+        (to, page): (&'a mut EraseBlock, u32),
         ready: Nanos,
     ) -> Self {
         let interface = &timelines.interface;
         let overlaps = interface.cache_read || interface.cache_program;
         let path = if planes.0 != planes.1 || timelines.has_groups() || overlaps {
-            Path::General(General { timelines, planes, groups, ready, took: Nanos::ZERO })
+            CopyTiming::General(GeneralCopies { timelines, planes, groups, ready, took: Nanos::ZERO })
         } else {
-            Path::InPlace(InPlace::new(timelines, planes.0, groups, ready))
+            CopyTiming::InPlace(InPlaceCopies::new(timelines, planes.0, groups, ready))
         };
         Self { to, page, pages_per_block: groups.1.pages_per_block, path }
     }
 }
 
 /// Bytes that cross the bus when a page is moved inside its plane: out and in.
-fn copied_bytes(copy_back: bool, from: &Group, to: &Group) -> (u32, u32) {
+fn copied_bytes(copy_back: bool, from: &GroupGeometry, to: &GroupGeometry) -> (u32, u32) {
     if copy_back { (0, 0) } else { (from.page_bytes, to.page_bytes) }
 }
 

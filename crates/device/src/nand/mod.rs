@@ -10,20 +10,20 @@ mod timelines;
 
 use emmclab_base::Nanos;
 
-use crate::geometry::{Geometry, Group};
+use crate::geometry::{Geometry, GroupGeometry};
 use crate::ids::{BlockId, PlaneId, WayId};
-use block::Block;
-use emmclab_settings::Settings;
-use timelines::Timelines;
+use block::EraseBlock;
+use emmclab_settings::DeviceSettings;
+use timelines::FlashTimelines;
 
 pub use block::BlockState;
-pub(crate) use channel::Channel;
-pub(crate) use copies::Copies;
-pub(crate) use timelines::Operation;
+pub(crate) use channel::BusTimeline;
+pub(crate) use copies::PageCopies;
+pub(crate) use timelines::PageOperationTimes;
 
 /// Busy time of channels, dies and planes, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct FlashBusyTimes {
     /// Channels.
     pub channels: Vec<u64>,
     /// Dies.
@@ -47,19 +47,19 @@ pub(crate) struct BlockView {
 
 /// The result of programming the next page of a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NextPage {
+pub(crate) struct PageProgramResult {
     pub page: u32,
     /// Whether the page was the last of its block.
     pub full: bool,
-    pub op: Operation,
+    pub op: PageOperationTimes,
 }
 
 /// The result of erasing a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Erased {
+pub(crate) struct EraseResult {
     /// When the way was free and the erase was requested. The erase begins later if the multi-plane group was busy.
     pub ready: Nanos,
-    pub op: Operation,
+    pub op: PageOperationTimes,
     /// Erases of the block, including this one.
     pub erases: u32,
     /// Whether the block became bad.
@@ -69,18 +69,18 @@ pub(crate) struct Erased {
 /// The flash of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Nand {
-    groups: Vec<Group>,
-    blocks: Vec<Block>,
-    timelines: Timelines,
+    groups: Vec<GroupGeometry>,
+    blocks: Vec<EraseBlock>,
+    timelines: FlashTimelines,
 }
 
 impl Nand {
     /// New flash: every block erased, every timeline free.
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Self {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for plane in 0..geometry.planes {
             for (index, group) in (0u8..).zip(&geometry.groups) {
-                let block = Block {
+                let block = EraseBlock {
                     written: 0,
                     erases: 0,
                     plane: plane as u16,
@@ -90,14 +90,14 @@ impl Nand {
                 blocks.extend(std::iter::repeat_n(block, group.blocks as usize));
             }
         }
-        Self { groups: geometry.groups.clone(), blocks, timelines: Timelines::new(settings, geometry) }
+        Self { groups: geometry.groups.clone(), blocks, timelines: FlashTimelines::new(settings, geometry) }
     }
 
     /// The state of a block.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "only the fields asked for are read")]
     pub fn block(&self, block: BlockId) -> BlockView {
-        let Block { written, erases, plane, group, state } = self.blocks[block.index()];
+        let EraseBlock { written, erases, plane, group, state } = self.blocks[block.index()];
         BlockView { written, erases, plane: PlaneId(u32::from(plane)), group, state }
     }
 
@@ -141,7 +141,7 @@ impl Nand {
         clippy::inline_always,
         reason = "the hottest path; unused parts of the operation are eliminated"
     )]
-    pub fn program(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> Operation {
+    pub fn program(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         let entry = &mut self.blocks[block.index()];
         let group = &self.groups[usize::from(entry.group)];
         entry.written = page + 1;
@@ -158,7 +158,7 @@ impl Nand {
         clippy::inline_always,
         reason = "the hottest path; unused parts of the operation are eliminated"
     )]
-    pub fn program_next(&mut self, block: BlockId, ready: Nanos, bytes: u32) -> NextPage {
+    pub fn program_next(&mut self, block: BlockId, ready: Nanos, bytes: u32) -> PageProgramResult {
         let entry = &mut self.blocks[block.index()];
         let group = &self.groups[usize::from(entry.group)];
         let page = entry.written;
@@ -168,13 +168,13 @@ impl Nand {
             entry.state = BlockState::Full;
         }
         let plane = PlaneId(u32::from(entry.plane));
-        NextPage { page, full, op: self.timelines.program(plane, group, page, ready, bytes) }
+        PageProgramResult { page, full, op: self.timelines.program(plane, group, page, ready, bytes) }
     }
 
     /// Reads a page of a block; `bytes` cross the bus.
     #[inline]
-    pub fn read(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> Operation {
-        let Block { plane, group, .. } = self.blocks[block.index()];
+    pub fn read(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
+        let EraseBlock { plane, group, .. } = self.blocks[block.index()];
         self.read_somewhere(PlaneId(u32::from(plane)), group, page, ready, bytes)
     }
 
@@ -187,22 +187,22 @@ impl Nand {
         page: u32,
         ready: Nanos,
         bytes: u32,
-    ) -> Operation {
+    ) -> PageOperationTimes {
         self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
     }
 
     /// Begins moves of pages from the block `from` into the block `to`, from page `page` on. Each move begins as early as `ready` and the
     /// flash allow.
-    pub fn copies(&mut self, from: BlockId, (to, page): (BlockId, u32), ready: Nanos) -> Copies<'_> {
-        let Block { plane, group, .. } = self.blocks[from.index()];
+    pub fn copies(&mut self, from: BlockId, (to, page): (BlockId, u32), ready: Nanos) -> PageCopies<'_> {
+        let EraseBlock { plane, group, .. } = self.blocks[from.index()];
         let entry = &mut self.blocks[to.index()];
         let planes = (PlaneId(u32::from(plane)), PlaneId(u32::from(entry.plane)));
         let groups = (&self.groups[usize::from(group)], &self.groups[usize::from(entry.group)]);
-        Copies::new(&mut self.timelines, planes, groups, (entry, page), ready)
+        PageCopies::new(&mut self.timelines, planes, groups, (entry, page), ready)
     }
 
     /// Erases a block, which becomes free, or bad at its erase limit. Until the end of the erase, its way counts as collecting.
-    pub fn erase(&mut self, block: BlockId, ready: Nanos) -> Erased {
+    pub fn erase(&mut self, block: BlockId, ready: Nanos) -> EraseResult {
         let entry = &mut self.blocks[block.index()];
         let (plane, group) = (PlaneId(u32::from(entry.plane)), &self.groups[usize::from(entry.group)]);
         entry.erases += 1;
@@ -212,7 +212,7 @@ impl Nand {
         let ready = self.timelines.plane_free(plane).max(ready);
         let op = self.timelines.erase(plane, group, ready);
         self.timelines.note_gc(plane, ready, op.end);
-        Erased { ready, op, erases, bad }
+        EraseResult { ready, op, erases, bad }
     }
 
     /// When the way of a plane is free.
@@ -264,7 +264,7 @@ impl Nand {
     }
 
     /// Busy times of channels, dies and planes.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> FlashBusyTimes {
         self.timelines.load()
     }
 
@@ -274,7 +274,7 @@ impl Nand {
     }
 
     /// Replaces the times of operations that begin from now on; the layout of the blocks stays the same.
-    pub fn reconfigure(&mut self, settings: &Settings, geometry: &Geometry) {
+    pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: &Geometry) {
         self.groups.clone_from(&geometry.groups);
         self.timelines.reconfigure(settings, geometry);
     }

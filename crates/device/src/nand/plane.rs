@@ -3,11 +3,11 @@
 
 use emmclab_base::Nanos;
 
-use super::channel::Channel;
+use super::channel::BusTimeline;
 
 /// The flash commands that take array time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FlashCommand {
     Read,
     Program,
     Erase,
@@ -55,7 +55,7 @@ const LONG_AGO: Nanos = Nanos(i64::MIN / 2);
 
 /// A way: it executes one operation at a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct WayTimeline {
     /// When it is free.
     pub free: Nanos,
     /// When its page register is free, because the array has taken over the transferred data.
@@ -65,7 +65,7 @@ pub(super) struct Way {
     gc_end: Nanos,
 }
 
-impl Way {
+impl WayTimeline {
     pub const NEW: Self =
         Self { free: Nanos::MIN, register: Nanos::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
 
@@ -87,7 +87,7 @@ impl Way {
 
 /// A plane: its way, channel, die and multi-plane group, and its busy time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plane {
+pub(super) struct PlaneTimeline {
     /// Position of its way in the striping order.
     pub way: u32,
     pub channel: u32,
@@ -99,13 +99,13 @@ pub(super) struct Plane {
 
 /// Busy time of a die, with any of its planes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DieLoad {
+pub(super) struct DieBusyTime {
     until: Nanos,
     /// ns.
     pub busy: u64,
 }
 
-impl DieLoad {
+impl DieBusyTime {
     pub const NEW: Self = Self { until: Nanos::MIN, busy: 0 };
 
     /// Cancels operations in progress.
@@ -123,10 +123,10 @@ impl DieLoad {
 
 /// The timelines of one plane, looked up once for an operation.
 pub(super) struct PlaneResources<'a> {
-    pub plane: &'a mut Plane,
-    pub way: &'a mut Way,
-    pub channel: &'a mut Channel,
-    pub die: &'a mut DieLoad,
+    pub plane: &'a mut PlaneTimeline,
+    pub way: &'a mut WayTimeline,
+    pub channel: &'a mut BusTimeline,
+    pub die: &'a mut DieBusyTime,
     /// The multi-plane group, and whether its planes must use the same page offset; `None` if there are no groups.
     pub group: Option<(&'a mut MultiPlaneGroup, bool)>,
 }
@@ -134,7 +134,7 @@ pub(super) struct PlaneResources<'a> {
 impl PlaneResources<'_> {
     /// The earliest time at which an operation that is `ready` may begin.
     #[inline(always)]
-    pub fn gate(&self, kind: Kind, offset: u32, ready: Nanos) -> Nanos {
+    pub fn gate(&self, kind: FlashCommand, offset: u32, ready: Nanos) -> Nanos {
         let at = ready.max(self.way.free);
         match &self.group {
             None => at,
@@ -144,7 +144,7 @@ impl PlaneResources<'_> {
 
     /// Books the plane for `begin..end`; its way is free from `free` on.
     #[inline(always)]
-    pub fn book(&mut self, kind: Kind, offset: u32, (begin, end, free): (Nanos, Nanos, Nanos)) {
+    pub fn book(&mut self, kind: FlashCommand, offset: u32, (begin, end, free): (Nanos, Nanos, Nanos)) {
         self.plane.busy += (end.0 - begin.0) as u64;
         self.way.free = free;
         self.die.book(begin, end);
@@ -154,6 +154,6 @@ impl PlaneResources<'_> {
     }
 }
 
-fn command(kind: Kind, offset: u32) -> u64 {
+fn command(kind: FlashCommand, offset: u32) -> u64 {
     (kind as u64) << 32 | u64::from(offset)
 }

@@ -3,15 +3,15 @@
 
 use emmclab_base::Nanos;
 
-use super::channel::Channel;
-use super::plane::{DieLoad, Kind, MultiPlaneGroup, Plane, PlaneResources, Way};
-use crate::geometry::{Geometry, Group};
+use super::channel::BusTimeline;
+use super::plane::{DieBusyTime, FlashCommand, MultiPlaneGroup, PlaneResources, PlaneTimeline, WayTimeline};
+use crate::geometry::{Geometry, GroupGeometry};
 use crate::ids::{PlaneId, WayId};
-use emmclab_settings::{Parallelism, Settings};
+use emmclab_settings::{DeviceSettings, ParallelUnit};
 
 /// Times of one page operation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Operation {
+pub(crate) struct PageOperationTimes {
     /// When its way began to execute it.
     pub begin: Nanos,
     /// When the data had crossed the bus.
@@ -27,7 +27,7 @@ pub(crate) struct Operation {
 /// Flash commands and bus times, as the settings give them.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
-pub(super) struct Interface {
+pub(super) struct FlashInterface {
     pub same_offset: bool,
     pub copy_back: bool,
     pub cache_read: bool,
@@ -41,10 +41,10 @@ pub(super) struct Interface {
     real_page: u32,
 }
 
-impl Interface {
-    fn new(settings: &Settings, geometry: &Geometry) -> Self {
+impl FlashInterface {
+    fn new(settings: &DeviceSettings, geometry: &Geometry) -> Self {
         let timing = &settings.timing;
-        let real = |group: &Group| group.page_bytes / geometry.clustered_planes;
+        let real = |group: &GroupGeometry| group.page_bytes / geometry.clustered_planes;
         Self {
             same_offset: timing.same_offset,
             copy_back: timing.copy_back,
@@ -83,29 +83,29 @@ impl Interface {
 
 /// Timelines of all ways and buses.
 #[derive(Clone, Debug)]
-pub(super) struct Timelines {
+pub(super) struct FlashTimelines {
     /// The ways in striping order: their numbers and their timelines.
     order: Vec<WayId>,
-    ways: Vec<Way>,
+    ways: Vec<WayTimeline>,
     planes_per_way: u32,
-    planes: Vec<Plane>,
-    channels: Vec<Channel>,
+    planes: Vec<PlaneTimeline>,
+    channels: Vec<BusTimeline>,
     groups: Vec<MultiPlaneGroup>,
-    dies: Vec<DieLoad>,
-    pub interface: Interface,
+    dies: Vec<DieBusyTime>,
+    pub interface: FlashInterface,
 }
 
-impl Timelines {
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+impl FlashTimelines {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Self {
         let timing = &settings.timing;
         let planes_per_way = match timing.parallelism {
-            Parallelism::None => geometry.planes_per_chip,
-            Parallelism::Interleave => geometry.planes_per_die,
-            Parallelism::MultiPlane | Parallelism::Both => 1,
+            ParallelUnit::None => geometry.planes_per_chip,
+            ParallelUnit::Interleave => geometry.planes_per_die,
+            ParallelUnit::MultiPlane | ParallelUnit::Both => 1,
         };
         let planes_per_group = match timing.parallelism {
-            Parallelism::MultiPlane => Some(geometry.planes_per_chip),
-            Parallelism::Both if timing.same_offset => Some(geometry.planes_per_die),
+            ParallelUnit::MultiPlane => Some(geometry.planes_per_chip),
+            ParallelUnit::Both if timing.same_offset => Some(geometry.planes_per_die),
             _ => None,
         };
         let mut order: Vec<WayId> = Vec::new();
@@ -119,7 +119,7 @@ impl Timelines {
         for (position, way) in (0..).zip(&order) {
             positions[way.index()] = position;
         }
-        let belongs = |plane: u32| Plane {
+        let belongs = |plane: u32| PlaneTimeline {
             way: positions[(plane / planes_per_way) as usize],
             channel: plane / geometry.planes_per_channel,
             die: plane / geometry.planes_per_die,
@@ -128,23 +128,23 @@ impl Timelines {
         };
         let groups = planes_per_group.map_or(0, |size| geometry.planes / size);
         Self {
-            ways: vec![Way::NEW; order.len()],
+            ways: vec![WayTimeline::NEW; order.len()],
             planes_per_way,
             planes: (0..geometry.planes).map(belongs).collect(),
-            channels: vec![Channel::default(); geometry.channels as usize],
+            channels: vec![BusTimeline::default(); geometry.channels as usize],
             groups: vec![MultiPlaneGroup::NEW; groups as usize],
-            dies: vec![DieLoad::NEW; geometry.dies as usize],
-            interface: Interface::new(settings, geometry),
+            dies: vec![DieBusyTime::NEW; geometry.dies as usize],
+            interface: FlashInterface::new(settings, geometry),
             order,
         }
     }
 
     /// Resets every timeline to idle, for a run that restarts on a used device.
     pub fn rewind(&mut self) {
-        self.ways.fill(Way::NEW);
+        self.ways.fill(WayTimeline::NEW);
         self.groups.fill(MultiPlaneGroup::NEW);
-        self.channels.fill(Channel::default());
-        self.dies.fill(DieLoad::NEW);
+        self.channels.fill(BusTimeline::default());
+        self.dies.fill(DieBusyTime::NEW);
         for plane in &mut self.planes {
             plane.busy = 0;
         }
@@ -158,16 +158,16 @@ impl Timelines {
     }
 
     /// Replaces the times of transfers that begin from now on.
-    pub fn reconfigure(&mut self, settings: &Settings, geometry: &Geometry) {
-        self.interface = Interface::new(settings, geometry);
+    pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: &Geometry) {
+        self.interface = FlashInterface::new(settings, geometry);
     }
 
     /// Resets every timeline to idle after a power loss; busy times so far stay.
     pub fn cut(&mut self) {
-        self.ways.fill(Way::NEW);
+        self.ways.fill(WayTimeline::NEW);
         self.groups.fill(MultiPlaneGroup::NEW);
-        self.channels.iter_mut().for_each(Channel::cut);
-        self.dies.iter_mut().for_each(DieLoad::cut);
+        self.channels.iter_mut().for_each(BusTimeline::cut);
+        self.dies.iter_mut().for_each(DieBusyTime::cut);
     }
 
     /// The ways in striping order.
@@ -232,8 +232,8 @@ impl Timelines {
     }
 
     /// Busy times of channels, dies and planes.
-    pub fn load(&self) -> super::Load {
-        super::Load {
+    pub fn load(&self) -> super::FlashBusyTimes {
+        super::FlashBusyTimes {
             channels: self.channels.iter().map(|channel| channel.busy).collect(),
             dies: self.dies.iter().map(|die| die.busy).collect(),
             planes: self.planes.iter().map(|plane| plane.busy).collect(),
@@ -258,16 +258,16 @@ impl Timelines {
     pub fn program(
         &mut self,
         plane: PlaneId,
-        group: &Group,
+        group: &GroupGeometry,
         page: u32,
         ready: Nanos,
         bytes: u32,
-    ) -> Operation {
+    ) -> PageOperationTimes {
         let bus = self.interface.command + self.interface.write_time(bytes);
         let cache = self.interface.cache_program;
         let mut resources = self.resources(plane);
         let free = resources.way.free;
-        let gate = resources.gate(Kind::Program, page, ready);
+        let gate = resources.gate(FlashCommand::Program, page, ready);
         let (mut begin, mut transferred) = (gate, gate);
         if bus > Nanos::ZERO {
             begin = if cache { ready.max(resources.way.register) } else { gate };
@@ -277,17 +277,24 @@ impl Timelines {
         let end = array_begin + group.program;
         let gc = resources.way.gc_share(ready, begin);
         resources.way.register = array_begin;
-        resources.book(Kind::Program, page, (begin.max(free), end, end));
-        Operation { begin, transferred, end, gc, array: group.program }
+        resources.book(FlashCommand::Program, page, (begin.max(free), end, end));
+        PageOperationTimes { begin, transferred, end, gc, array: group.program }
     }
 
     /// Reads a page: the array is sensed, then the data crosses the bus.
     #[inline]
-    pub fn read(&mut self, plane: PlaneId, group: &Group, page: u32, ready: Nanos, bytes: u32) -> Operation {
+    pub fn read(
+        &mut self,
+        plane: PlaneId,
+        group: &GroupGeometry,
+        page: u32,
+        ready: Nanos,
+        bytes: u32,
+    ) -> PageOperationTimes {
         let bus = self.interface.read_time(bytes);
         let (command, cache) = (self.interface.command, self.interface.cache_read);
         let mut resources = self.resources(plane);
-        let begin = resources.gate(Kind::Read, page, ready);
+        let begin = resources.gate(FlashCommand::Read, page, ready);
         let mut sensed = begin;
         if command > Nanos::ZERO {
             sensed = resources.channel.reserve(begin, command) + command;
@@ -299,23 +306,23 @@ impl Timelines {
         let gc = resources.way.gc_share(ready, begin);
         resources.way.register = end;
         let free = if cache { sensed } else { end };
-        resources.book(Kind::Read, page, (begin, free, free));
-        Operation { begin, transferred: end, end, gc, array: group.read }
+        resources.book(FlashCommand::Read, page, (begin, free, free));
+        PageOperationTimes { begin, transferred: end, end, gc, array: group.read }
     }
 
     /// Erases a block.
-    pub fn erase(&mut self, plane: PlaneId, group: &Group, ready: Nanos) -> Operation {
+    pub fn erase(&mut self, plane: PlaneId, group: &GroupGeometry, ready: Nanos) -> PageOperationTimes {
         let command = self.interface.command;
         let mut resources = self.resources(plane);
-        let begin = resources.gate(Kind::Erase, 0, ready);
+        let begin = resources.gate(FlashCommand::Erase, 0, ready);
         let mut end = begin;
         if command > Nanos::ZERO {
             end = resources.channel.reserve(begin, command) + command;
         }
         end += group.erase;
         resources.way.register = end;
-        resources.book(Kind::Erase, 0, (begin, end, end));
-        Operation { begin, transferred: begin, end, gc: Nanos::ZERO, array: group.erase }
+        resources.book(FlashCommand::Erase, 0, (begin, end, end));
+        PageOperationTimes { begin, transferred: begin, end, gc: Nanos::ZERO, array: group.erase }
     }
 
     /// Records that the way of `plane` collected from `begin` to `end`.
@@ -326,7 +333,7 @@ impl Timelines {
 
 /// Position of the first of `ways`, from `cursor` on and round, that is free at `ready`; if none is, of the one that is free first.
 #[inline(always)]
-fn first(ways: &[Way], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) -> Nanos) -> usize {
+fn first(ways: &[WayTimeline], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) -> Nanos) -> usize {
     let (mut best, mut best_free) = (cursor, Nanos::MAX);
     let (before, from) = ways.split_at(cursor);
     for (offset, ways) in [(cursor, from), (0, before)] {

@@ -1,11 +1,11 @@
 //! What a device does without a command does not depend on how often it is advanced.
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::checker::Checker;
+use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{
-    BlockErased, BlockRetired, CacheFlushed, CacheRead, Command, DataMoved, Device, DeviceConfig, GcFinished,
-    GcStarted, IdleCollected, IdleInterrupted, MapLookedUp, Observer, PageProgrammed, PageRead,
-    PartOverwritten, RequestCompleted, Trimmed, UnitCached, UnplacedRead, UnwrittenUnits, WokeUp,
+    BlockErased, BlockRetired, CacheFlushed, CacheRead, DataMoved, Device, DeviceCommand, DeviceConfig,
+    GcFinished, GcStarted, IdleCollected, IdleInterrupted, MapLookedUp, Observer, PageProgrammed, PageRead,
+    PartOverwritten, RequestCompleted, UnitCached, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp,
 };
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ keep! {
     gc_finished: GcFinished,
     idle_collected: IdleCollected,
     idle_interrupted: IdleInterrupted,
-    trimmed: Trimmed,
+    trimmed: UnitsTrimmed,
     unit_cached: UnitCached,
     cache_read: CacheRead,
     cache_flushed: CacheFlushed,
@@ -52,7 +52,7 @@ keep! {
 fn compare(config: &DeviceConfig, steps: &[Step], looks: &[u16]) -> Result<(), TestCaseError> {
     let (mut once, mut often) = (Device::new(config), Device::new(config));
     let (mut expected, mut events) = (Events::default(), Events::default());
-    let mut checker = Checker::of(&often);
+    let mut checker = DeviceChecker::of(&often);
     let mut now = 0;
     let mut looks = looks.iter().cycle();
     for step in steps {
@@ -112,13 +112,15 @@ fn an_idle_wait_is_not_restarted_by_a_look() {
         for write in 0..units * 3 {
             let at = Nanos(device.idle_from().0.max(0));
             let sector = (write * 7919 % units) * 8;
-            device.submit(&Command::new(at, Op::Write, sector, 8), &mut emmclab_device::Quiet).unwrap();
+            device
+                .submit(&DeviceCommand::new(at, Op::Write, sector, 8), &mut emmclab_device::NullObserver)
+                .unwrap();
         }
         assert_eq!(device.stop(), None);
         let from = device.idle_from().0;
         let before = device.counters().gc_idle_count;
         for tick in 1..=2_000_000 / tick_us {
-            device.advance(Nanos(from + tick * tick_us * 1000), &mut emmclab_device::Quiet);
+            device.advance(Nanos(from + tick * tick_us * 1000), &mut emmclab_device::NullObserver);
         }
         device.counters().gc_idle_count - before
     };

@@ -3,12 +3,14 @@
 use crate::common::{command, config};
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Discard, Write};
-use emmclab_device::checker::Checker;
-use emmclab_device::{Device, Modifiers, Observer, PageProgrammed, Quiet, RequestCompleted, UnitWritten};
+use emmclab_device::checker::DeviceChecker;
+use emmclab_device::{
+    CommandFlags, Device, NullObserver, Observer, PageProgrammed, RequestCompleted, UnitWritten,
+};
 
 /// Changes events and passes them on.
 struct Tampered<'a, F> {
-    checker: &'a mut Checker,
+    checker: &'a mut DeviceChecker,
     change: F,
 }
 
@@ -23,7 +25,7 @@ impl<F: Fn(&mut PageProgrammed<'_>, &mut [UnitWritten])> Observer for Tampered<'
 
 fn verdict(change: impl Fn(&mut PageProgrammed<'_>, &mut [UnitWritten])) -> Result<(), String> {
     let mut device = Device::new(&config(&[]));
-    let mut checker = Checker::of(&device);
+    let mut checker = DeviceChecker::of(&device);
     for request in [command(0, Write, 0, 8), command(10_000, Write, 4, 8)] {
         checker.expect(&request);
         device.submit(&request, &mut Tampered { checker: &mut checker, change: &change }).unwrap();
@@ -62,10 +64,10 @@ fn a_plane_used_twice_at_a_time_is_seen() {
 #[test]
 fn lost_writes_and_forgotten_discards_are_seen() {
     let mut device = Device::new(&config(&[]));
-    let mut checker = Checker::of(&device);
+    let mut checker = DeviceChecker::of(&device);
     checker.expect(&command(0, Write, 0, 4));
     assert!(checker.verify(&device).unwrap_err().to_string().contains("never programmed"));
-    let mut checker = Checker::of(&device);
+    let mut checker = DeviceChecker::of(&device);
     let write = command(0, Write, 0, 4);
     checker.expect(&write);
     device.submit(&write, &mut checker).unwrap();
@@ -73,19 +75,19 @@ fn lost_writes_and_forgotten_discards_are_seen() {
     checker.expect(&command(5000, Discard, 0, 4));
     assert!(checker.verify(&device).is_err());
     // Data that appears without a write.
-    let mut checker = Checker::of(&device);
-    device.submit(&command(9000, Write, 4, 4), &mut Quiet).unwrap();
+    let mut checker = DeviceChecker::of(&device);
+    device.submit(&command(9000, Write, 4, 4), &mut NullObserver).unwrap();
     assert!(checker.verify(&device).is_err());
 }
 
 #[test]
 fn response_times_whose_parts_do_not_add_up_are_seen() {
     let device = Device::new(&config(&[]));
-    let mut checker = Checker::of(&device);
+    let mut checker = DeviceChecker::of(&device);
     checker.request_completed(&RequestCompleted {
         id: 0,
         op: Write,
-        modifiers: Modifiers::empty(),
+        modifiers: CommandFlags::empty(),
         sector: 0,
         sectors: 8,
         arrival: Nanos(0),

@@ -1,7 +1,7 @@
 //! No setting is ignored, and all errors are reported at once.
 
-use emmclab_base::Kind;
-use emmclab_device::{DeviceConfig, Settings, presets};
+use emmclab_base::ErrorClass;
+use emmclab_device::{DeviceConfig, DeviceSettings, presets};
 
 #[test]
 fn every_preset_is_valid_and_keeps_its_name() {
@@ -44,7 +44,7 @@ fn all_faults_are_listed_at_once_with_the_nearest_key() {
          command_ns = 'fast'",
     )
     .unwrap_err();
-    assert_eq!(error.kind(), Kind::Config);
+    assert_eq!(error.kind(), ErrorClass::Config);
     let text = error.to_string();
     for part in [
         "5 faults",
@@ -262,7 +262,7 @@ fn a_device_in_full_reads_back_as_itself() {
 fn the_card_of_implication_1_is_a_third_as_fast_as_the_phone_in_every_part() {
     let [phone, card] =
         ["nexus5", "sdcard"].map(|name| DeviceConfig::preset(name).unwrap().settings().clone());
-    let times = |settings: &Settings| {
+    let times = |settings: &DeviceSettings| {
         let controller = &settings.controller;
         let groups = settings.geometry.block_groups.iter();
         let flash = groups.flat_map(|group| [group.read_us, group.program_us, group.erase_us]);
@@ -304,7 +304,7 @@ fn a_preset_takes_another_capacity_in_proportion() {
 fn an_impossible_capacity_is_refused_with_what_the_device_has() {
     for bytes in [0, 1 << 12, 1 << 60, u64::MAX] {
         let error = DeviceConfig::preset("small-1gb").unwrap().with_capacity(bytes, "X").unwrap_err();
-        assert_eq!(error.kind(), Kind::Config, "{bytes}");
+        assert_eq!(error.kind(), ErrorClass::Config, "{bytes}");
         assert!(error.hint_text().unwrap().contains("small-1gb"), "{bytes}");
     }
 }

@@ -3,9 +3,9 @@
 use crate::common::config;
 use crate::common::model::{little_memory, on_demand};
 use emmclab_base::{Nanos, Op};
-use emmclab_device::checker::Checker;
-use emmclab_device::persistence::Persistence;
-use emmclab_device::{Command, Device, DeviceConfig, Lpn, Modifiers, UndoLog};
+use emmclab_device::checker::DeviceChecker;
+use emmclab_device::persistence::PersistenceTracker;
+use emmclab_device::{CommandFlags, Device, DeviceCommand, DeviceConfig, Lpn, UndoLog};
 use proptest::prelude::*;
 
 fn device(scheme: &str, cache_kb: u32, policy: &str, scheduling: &str, page_kb: &str) -> DeviceConfig {
@@ -44,8 +44,8 @@ proptest! {
         let mut device = Device::new(&config);
         let (unit_sectors, units) = (u64::from(device.geometry().unit_sectors), device.geometry().logical_units);
         let sectors = u64::from(units) * unit_sectors;
-        let (mut persistence, mut undo) = (Persistence::of(&device), UndoLog::of(&device));
-        let mut checker = Checker::of(&device);
+        let (mut persistence, mut undo) = (PersistenceTracker::of(&device), UndoLog::of(&device));
+        let mut checker = DeviceChecker::of(&device);
         let mut now = Nanos::ZERO;
         // Merges of a block-mapped scheme move units before their programs end, and the scheme does not know their previous versions.
         let mut moved = scheme != "page" && !on_demand(scheme);
@@ -54,15 +54,15 @@ proptest! {
             let length = (u64::from(length) + 1).min(sectors);
             let sector = u64::from(place) % (sectors - length + 1);
             let (op, modifiers) = match kind {
-                0..=170 => (Op::Write, Modifiers::empty()),
-                171..=190 => (Op::Write, Modifiers::RELIABLE),
-                191..=210 => (Op::Read, Modifiers::empty()),
-                211..=224 => (Op::Discard, Modifiers::empty()),
-                225..=230 => (Op::SecureErase, Modifiers::empty()),
-                _ => (Op::Flush, Modifiers::empty()),
+                0..=170 => (Op::Write, CommandFlags::empty()),
+                171..=190 => (Op::Write, CommandFlags::RELIABLE),
+                191..=210 => (Op::Read, CommandFlags::empty()),
+                211..=224 => (Op::Discard, CommandFlags::empty()),
+                225..=230 => (Op::SecureErase, CommandFlags::empty()),
+                _ => (Op::Flush, CommandFlags::empty()),
             };
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
-            let command = Command { modifiers, ..Command::new(now, op, sector, length) };
+            let command = DeviceCommand { modifiers, ..DeviceCommand::new(now, op, sector, length) };
             persistence.expect(&command);
             checker.expect(&command);
             device.submit(&command, &mut (&mut persistence, (&mut undo, &mut checker))).unwrap();
@@ -81,11 +81,11 @@ proptest! {
                     prop_assert_eq!(device.lookup(Lpn(unit)).is_some(), held, "unit {} after a cut at {}", unit, now);
                 }
             }
-            checker = Checker::of(&device);
+            checker = DeviceChecker::of(&device);
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
             // For the contract, the device is a new one after the cut.
             moved = true;
-            persistence = Persistence::of(&device);
+            persistence = PersistenceTracker::of(&device);
         }
         device.power_off(&mut (&mut persistence, &mut checker));
         checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;

@@ -4,7 +4,8 @@ use crate::common::{command, config, responses_us, run};
 use emmclab_base::Op::{Flush, Read, Write};
 use emmclab_base::{Nanos, Op};
 use emmclab_device::{
-    CacheFlushed, Command, Device, DeviceConfig, Lpn, Modifiers, Observer, Quiet, RequestCompleted,
+    CacheFlushed, CommandFlags, Device, DeviceCommand, DeviceConfig, Lpn, NullObserver, Observer,
+    RequestCompleted,
 };
 
 #[test]
@@ -77,7 +78,7 @@ fn a_unit_that_comes_again_in_a_pack_begins_a_new_page() {
 
 #[test]
 fn a_reliable_write_pays_its_own_time() {
-    let write = Command { modifiers: Modifiers::RELIABLE, ..command(0, Write, 0, 4) };
+    let write = DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(0, Write, 0, 4) };
     let (_, events) = run(&config(&[("controller.reliable_write_us", "300")]), &[write]);
     assert_eq!(responses_us(&events), [1300.0]);
 }
@@ -121,18 +122,18 @@ fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
         let cached =
             config(&[&[("cache.size_kb", "64"), ("cache.write_back", "when_full")], settings].concat());
         let kb = if op == Write { 4 } else { 0 };
-        let flagged = Command { modifiers, ..command(10, op, 32, kb) };
+        let flagged = DeviceCommand { modifiers, ..command(10, op, 32, kb) };
         responses_us(&run(&cached, &[command(0, Write, 0, 4), flagged]).1)[1]
     };
     let reliable = [("controller.reliable_write_us", "300")];
     let (without, plain) =
         ([("features.reliable_write", "false"), reliable[0]], [("features.barrier", "false")]);
     // The previous write stays in the cache, unless a flush writes it too; one plane programs one page at a time.
-    assert_eq!(last_us(&reliable, Write, Modifiers::RELIABLE), 1300.0);
-    assert_eq!(last_us(&without, Write, Modifiers::RELIABLE), 2000.0);
-    assert_eq!(last_us(&without, Write, Modifiers::FORCED), 1000.0);
-    assert_eq!(last_us(&[], Flush, Modifiers::BARRIER), 0.0);
-    assert_eq!(last_us(&plain, Flush, Modifiers::BARRIER), 1000.0);
+    assert_eq!(last_us(&reliable, Write, CommandFlags::RELIABLE), 1300.0);
+    assert_eq!(last_us(&without, Write, CommandFlags::RELIABLE), 2000.0);
+    assert_eq!(last_us(&without, Write, CommandFlags::FORCED), 1000.0);
+    assert_eq!(last_us(&[], Flush, CommandFlags::BARRIER), 0.0);
+    assert_eq!(last_us(&plain, Flush, CommandFlags::BARRIER), 1000.0);
 }
 
 #[test]
@@ -230,7 +231,7 @@ fn used(settings: &[(&str, &str)]) -> Device {
     // Pages that stay valid alternate with pages that are overwritten.
     for i in 0..20u64 {
         let page = if i % 4 == 0 { i / 4 + 1 } else { 0 };
-        device.submit(&command(0, Write, page * 4, 4), &mut Quiet).unwrap();
+        device.submit(&command(0, Write, page * 4, 4), &mut NullObserver).unwrap();
     }
     device
 }
@@ -242,7 +243,8 @@ fn idle_collection_is_interrupted_after_a_page_with_hpi_and_after_a_block_withou
         let before = device.idle_from().0;
         // Collection began 1,000 us earlier: it reads (100 us), programs (1,000 us) and erases (5,000 us).
         let at = Nanos(before + 2_000_000);
-        let done = device.submit(&Command::new(at, Op::Read, 56, 8), &mut Quiet).unwrap().unwrap();
+        let done =
+            device.submit(&DeviceCommand::new(at, Op::Read, 56, 8), &mut NullObserver).unwrap().unwrap();
         ((done - at).0 / 1000, device.counters().gc_interruptions)
     };
     let idle = ("gc.idle_after_us", "1000");
@@ -261,7 +263,7 @@ fn urgent_collection_does_not_wait_for_idle_time() {
     let collected = |settings: &[(&str, &str)]| {
         let mut device = used(settings);
         let at = Nanos(device.idle_from().0 + 1);
-        device.submit(&Command::new(at, Op::Read, 56, 8), &mut Quiet).unwrap();
+        device.submit(&DeviceCommand::new(at, Op::Read, 56, 8), &mut NullObserver).unwrap();
         device.counters().gc_count
     };
     assert_eq!(collected(&[("gc.idle_after_us", "1000")]), 0);
@@ -276,7 +278,7 @@ fn the_device_stays_awake_while_it_collects() {
         let mut device = used(&all);
         let before = device.counters().asleep_ns;
         let at = Nanos(device.idle_from().0 + 1_000_000_000);
-        device.submit(&Command::new(at, Op::Read, 56, 8), &mut Quiet).unwrap();
+        device.submit(&DeviceCommand::new(at, Op::Read, 56, 8), &mut NullObserver).unwrap();
         device.counters().asleep_ns - before
     };
     assert_eq!(asleep(&[]), 999_990_000);
@@ -324,7 +326,7 @@ fn an_slc_region_holds_the_first_addresses_at_half_the_pages() {
 
 #[test]
 fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
-    let writes = |gap_us: i64| -> Vec<Command> {
+    let writes = |gap_us: i64| -> Vec<DeviceCommand> {
         (0..24).map(|i| command(i64::from(i) * gap_us, Write, u64::from(i as u32) * 4, 4)).collect()
     };
     let folding = slc(&[("slc.mode", "cache"), ("slc.fold_after_us", "100000")]);
@@ -346,7 +348,7 @@ fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
 
 #[test]
 fn flushes_of_an_empty_cache_are_free() {
-    let (_, events) = run(&config(&[("cache.size_kb", "64")]), &[Command::new(Nanos(0), Flush, 0, 0)]);
+    let (_, events) = run(&config(&[("cache.size_kb", "64")]), &[DeviceCommand::new(Nanos(0), Flush, 0, 0)]);
     assert_eq!(responses_us(&events), [0.0]);
 }
 
@@ -374,7 +376,7 @@ fn flushes_with_data_are_those_that_the_host_asks_for_and_that_find_written_data
             command(30_000, Flush, 0, 0),
             command(40_000, Write, 0, 4),
             // Its preflush finds the previous write.
-            Command { modifiers: Modifiers::PREFLUSH, ..command(50_000, Write, 4, 4) },
+            DeviceCommand { modifiers: CommandFlags::PREFLUSH, ..command(50_000, Write, 4, 4) },
         ];
         for one in &commands {
             device.submit(one, &mut told).unwrap();

@@ -1,8 +1,8 @@
 //! The wear, spares and background work that a device reports.
 
-use emmclab_base::Health;
+use emmclab_base::DeviceHealth;
 use emmclab_base::{Nanos, Op};
-use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
 
 use crate::common::config;
 
@@ -26,17 +26,20 @@ fn written(config: &DeviceConfig, writes: u64) -> Device {
         let sector = write * 7 % units * u64::from(device.geometry().unit_sectors);
         let sectors = device.geometry().unit_sectors;
         device
-            .submit(&Command::new(Nanos(write as i64 * 1_000), Op::Write, sector, sectors), &mut Quiet)
+            .submit(
+                &DeviceCommand::new(Nanos(write as i64 * 1_000), Op::Write, sector, sectors),
+                &mut NullObserver,
+            )
             .unwrap();
     }
-    device.settle(&mut Quiet);
+    device.settle(&mut NullObserver);
     device
 }
 
 #[test]
 fn the_life_used_is_the_erases_over_those_that_the_blocks_endure() {
     let config = worn(&[]);
-    let new = Health { life_used: Some(0.0), ..Health::default() };
+    let new = DeviceHealth { life_used: Some(0.0), ..DeviceHealth::default() };
     assert_eq!(Device::new(&config).health(config.settings()), new);
     let device = written(&config, 2_000);
     let erases: Vec<_> = device.blocks().map(|block| block.erases).collect();
@@ -45,7 +48,7 @@ fn the_life_used_is_the_erases_over_those_that_the_blocks_endure() {
     let used = device.health(config.settings()).life_used.unwrap();
     assert!((used - mean / f64::from(LIMIT)).abs() < 1e-12);
     let endless = worn(&[("geometry.block_groups.0.erase_limit", "0")]);
-    assert_eq!(Device::new(&endless).health(endless.settings()), Health::default());
+    assert_eq!(Device::new(&endless).health(endless.settings()), DeviceHealth::default());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::common::model::{little_memory, on_demand};
 use crate::common::{command, config};
 use emmclab_base::Op::{Read, Write};
-use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
 use proptest::prelude::*;
 
 fn collecting() -> DeviceConfig {
@@ -14,14 +14,14 @@ fn collecting() -> DeviceConfig {
     ])
 }
 
-fn requests() -> impl Iterator<Item = Command> {
+fn requests() -> impl Iterator<Item = DeviceCommand> {
     (0u64..200).map(|i| command(i as i64 * 3000, Write, i * 37 % 36 * 4, 4))
 }
 
 fn used(config: &DeviceConfig) -> Device {
     let mut device = Device::new(config);
     for request in requests() {
-        device.submit(&request, &mut Quiet).unwrap();
+        device.submit(&request, &mut NullObserver).unwrap();
     }
     assert!(device.stop().is_none() && device.counters().gc_count > 0);
     device
@@ -80,9 +80,9 @@ proptest! {
         image[at] = value;
         if let Ok(mut device) = Device::from_image(&config, &image) {
             for request in requests() {
-                device.submit(&request, &mut Quiet).unwrap();
+                device.submit(&request, &mut NullObserver).unwrap();
             }
-            device.submit(&command(10_000_000, Read, 0, 4), &mut Quiet).unwrap();
+            device.submit(&command(10_000_000, Read, 0, 4), &mut NullObserver).unwrap();
         }
     }
 }

@@ -3,8 +3,8 @@
 use crate::common::{Completions, command, config, run};
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Discard, Read, Write};
-use emmclab_device::checker::Checker;
-use emmclab_device::{Cause, Command, Counters, Device, DeviceConfig, Quiet};
+use emmclab_device::checker::DeviceChecker;
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, DeviceCounters, NullObserver, OperationCause};
 
 const BLOCK_MAPPED: &[&str] = &["block", "bast", "fast", "superblock"];
 
@@ -21,13 +21,13 @@ fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
 }
 
 /// Fills the device sequentially, then writes the given pages; returns the counters of the second part.
-fn overwrite(config: &DeviceConfig, pages: impl Iterator<Item = u64>) -> Counters {
+fn overwrite(config: &DeviceConfig, pages: impl Iterator<Item = u64>) -> DeviceCounters {
     let mut device = Device::new(config);
     let logical = u64::from(device.geometry().logical_units);
     let write = |device: &mut Device, page: u64| {
         let arrival = Nanos(device.idle_from().0.max(0));
-        let command = Command::new(arrival, Write, page * 8, 8);
-        device.submit(&command, &mut Quiet).unwrap();
+        let command = DeviceCommand::new(arrival, Write, page * 8, 8);
+        device.submit(&command, &mut NullObserver).unwrap();
         assert_eq!(device.stop(), None);
     };
     (0..logical).for_each(|page| write(&mut device, page));
@@ -48,7 +48,7 @@ fn random(count: u64) -> impl Iterator<Item = u64> {
 fn a_sequential_overwrite_is_switched_and_copies_nothing() {
     for &scheme in BLOCK_MAPPED {
         let counters = overwrite(&device(scheme, &[]), 0..640);
-        assert_eq!(counters.page_programs[Cause::Gc as usize], 0, "{scheme}");
+        assert_eq!(counters.page_programs[OperationCause::Gc as usize], 0, "{scheme}");
         assert_eq!((counters.partial_merges, counters.full_merges), (0, 0), "{scheme}");
         assert!(counters.switch_merges >= 30, "{scheme}: {} switch merges", counters.switch_merges);
     }
@@ -98,7 +98,7 @@ fn a_part_of_a_page_is_read_modified_and_written() {
         &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)],
     );
     assert_eq!(device.counters().read_modify_writes, 1);
-    assert_eq!(device.counters().page_programs[Cause::Host as usize], 3);
+    assert_eq!(device.counters().page_programs[OperationCause::Host as usize], 3);
     let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
     assert_eq!(took, [1000, 1100, 1000]);
 }
@@ -107,7 +107,8 @@ fn a_part_of_a_page_is_read_modified_and_written() {
 fn a_page_map_that_is_not_in_memory_is_read_first() {
     let config = device("bast", &[("mapping.cached_maps", "2")]);
     let at = |us: i64, page: u64| command(us, Read, page * 4, 4);
-    let mut commands: Vec<Command> = (0..4).map(|i| command(i * 20_000, Write, i as u64 * 64, 64)).collect();
+    let mut commands: Vec<DeviceCommand> =
+        (0..4).map(|i| command(i * 20_000, Write, i as u64 * 64, 64)).collect();
     // Blocks 3 and 2 were written last.
     commands.extend([at(200_000, 48), at(210_000, 32), at(220_000, 0), at(230_000, 1), at(240_000, 48)]);
     let (device, told) = run(&config, &commands);
@@ -142,10 +143,10 @@ fn a_map_on_demand_pays_for_what_is_not_in_memory() {
     let (few, all) = (overwrite(&small, random(2000)), overwrite(&large, random(2000)));
     // All 640 entries are in one page of the map: when an entry is evicted, the other three dirty entries are written back with it.
     assert!(
-        few.map_misses > 1900 && (450..=550).contains(&few.page_programs[Cause::Map as usize]),
+        few.map_misses > 1900 && (450..=550).contains(&few.page_programs[OperationCause::Map as usize]),
         "{few:?}"
     );
-    assert!(all.map_misses == 0 && all.page_programs[Cause::Map as usize] == 0, "{all:?}");
+    assert!(all.map_misses == 0 && all.page_programs[OperationCause::Map as usize] == 0, "{all:?}");
     assert!(few.waf() > all.waf());
     let ram = |config: &DeviceConfig| Device::new(config).map_ram_bytes();
     assert_eq!((ram(&small), ram(&large), ram(&device("page", &[]))), (4 * 8 + 4, 640 * 8 + 4, 640 * 4));
@@ -154,7 +155,7 @@ fn a_map_on_demand_pays_for_what_is_not_in_memory() {
 /// Times of reads of pages, in us, after writes that were executed one by one, each of a number of pages.
 fn reads(config: &DeviceConfig, writes: &[(u64, u32)], reads: &[u64]) -> (Device, Vec<i64>) {
     let writes = (0..).zip(writes).map(|(i, (page, pages))| command(i * 100_000, Write, page * 4, pages * 4));
-    let mut commands: Vec<Command> = writes.collect();
+    let mut commands: Vec<DeviceCommand> = writes.collect();
     let count = commands.len();
     let from = 100_000 * count as i64;
     commands.extend((0..).zip(reads).map(|(i, page)| command(from + i * 10_000, Read, page * 4, 4)));
@@ -250,7 +251,7 @@ fn discarded_data_is_not_merged() {
         // A scheme without this setting has one log block.
         let _ = config.set("mapping.log_blocks", "2");
         let mut device = Device::new(&config);
-        let mut checker = Checker::of(&device);
+        let mut checker = DeviceChecker::of(&device);
         let mut at = 0;
         let mut submit = |device: &mut Device, op, kb: u64, length: u32| {
             at += 100_000;
@@ -265,7 +266,7 @@ fn discarded_data_is_not_merged() {
             submit(&mut device, Write, page * 4, 4);
         }
         // At most what was written since; with the discarded data it would be fifteen pages for each merge.
-        let copied = device.counters().page_programs[Cause::Gc as usize];
+        let copied = device.counters().page_programs[OperationCause::Gc as usize];
         assert!(copied <= 6, "{scheme}: {copied} pages copied");
     }
 }
@@ -286,7 +287,7 @@ fn worn_blocks_end_the_life_of_every_scheme() {
                 break;
             }
         }
-        assert_eq!(device.stop(), Some(emmclab_device::Stop::WornOut), "{scheme}");
+        assert_eq!(device.stop(), Some(emmclab_device::StopReason::WornOut), "{scheme}");
         assert_eq!(device.counters().bad_blocks, 3, "{scheme}");
     }
 }

@@ -4,10 +4,10 @@ use crate::common::contract::Contract;
 use crate::common::facts::Facts;
 use crate::common::{Completions, command, config};
 use emmclab_base::{Nanos, Op};
-use emmclab_device::checker::Checker;
-use emmclab_device::contract::{Broken, Content, Rules};
-use emmclab_device::persistence::Persistence;
-use emmclab_device::{Command, Device, DeviceConfig, Lie, Modifiers, Quiet, RECENT_MS};
+use emmclab_device::checker::DeviceChecker;
+use emmclab_device::contract::{BrokenPromise, ContractRules, SectorContent};
+use emmclab_device::persistence::PersistenceTracker;
+use emmclab_device::{CacheLie, CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver, RECENT_MS};
 use proptest::prelude::*;
 
 fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
@@ -17,9 +17,9 @@ fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
 }
 
 /// Executes commands on a new device; returns the completion of each.
-fn run(config: &DeviceConfig, commands: &[Command]) -> (Persistence, Vec<Nanos>) {
+fn run(config: &DeviceConfig, commands: &[DeviceCommand]) -> (PersistenceTracker, Vec<Nanos>) {
     let mut device = Device::new(config);
-    let mut persistence = Persistence::of(&device);
+    let mut persistence = PersistenceTracker::of(&device);
     let mut completions = Vec::new();
     for command in commands {
         persistence.expect(command);
@@ -28,8 +28,8 @@ fn run(config: &DeviceConfig, commands: &[Command]) -> (Persistence, Vec<Nanos>)
     (persistence, completions)
 }
 
-fn with(modifiers: Modifiers, command: Command) -> Command {
-    Command { modifiers, ..command }
+fn with(modifiers: CommandFlags, command: DeviceCommand) -> DeviceCommand {
+    DeviceCommand { modifiers, ..command }
 }
 
 const MOMENT: Nanos = Nanos(1);
@@ -55,7 +55,7 @@ fn without_a_cache_completion_is_the_promise() {
 
 #[test]
 fn a_flush_promises_what_was_complete_when_it_came() {
-    let flush = Command::new(Nanos::from_micros(50), Op::Flush, 0, 0);
+    let flush = DeviceCommand::new(Nanos::from_micros(50), Op::Flush, 0, 0);
     let (persistence, done) = run(&cached(&[]), &[command(0, Op::Write, 0, 4), flush]);
     assert_eq!(persistence.promised(0, done[1] - MOMENT), 0);
     assert_eq!((persistence.promised(0, done[1]), persistence.survives(0, done[1])), (1, 1));
@@ -64,7 +64,7 @@ fn a_flush_promises_what_was_complete_when_it_came() {
 
 #[test]
 fn reliable_and_forced_writes_are_durable_on_completion_and_plain_ones_around_them_not() {
-    for modifiers in [Modifiers::RELIABLE, Modifiers::FORCED] {
+    for modifiers in [CommandFlags::RELIABLE, CommandFlags::FORCED] {
         let commands = [
             command(0, Op::Write, 0, 4),
             with(modifiers, command(10, Op::Write, 4, 4)),
@@ -82,7 +82,7 @@ fn reliable_and_forced_writes_are_durable_on_completion_and_plain_ones_around_th
 
 #[test]
 fn a_barrier_keeps_order_without_waiting() {
-    let barrier = with(Modifiers::BARRIER, Command::new(Nanos::from_micros(10), Op::Flush, 0, 0));
+    let barrier = with(CommandFlags::BARRIER, DeviceCommand::new(Nanos::from_micros(10), Op::Flush, 0, 0));
     let mut commands = vec![command(0, Op::Write, 0, 16), barrier];
     // 64 KB more than fit into the cache: some data has to leave.
     commands.extend((0u32..16).map(|i| command(20 + i64::from(i), Op::Write, 32 + u64::from(i) * 4, 4)));
@@ -109,7 +109,7 @@ fn data_that_is_written_again_leaves_a_fifo_cache_before_its_successor_comes() {
     // A cache that keeps no order writes the data at its old position.
     let (persistence, _) = run(&fifo(&[("cache.lies", "barrier")]), &writes);
     assert_eq!([0, 8].map(|sector| persistence.survives(sector, Nanos::MAX)), [3, 0]);
-    let broken = Broken { first: 8, end: 16, found: 0, promised: 2 };
+    let broken = BrokenPromise { first: 8, end: 16, actual: 0, promised: 2 };
     assert_eq!(persistence.broken(Nanos::MAX), Some(broken));
 }
 
@@ -119,9 +119,9 @@ fn data_behind_the_last_in_its_page_joins_it_in_a_fifo_cache() {
     let programs = |places: &[u64]| {
         let mut device = Device::new(&fifo(&settings));
         for kb in places {
-            device.submit(&command(0, Op::Write, *kb, 2), &mut Quiet).unwrap();
+            device.submit(&command(0, Op::Write, *kb, 2), &mut NullObserver).unwrap();
         }
-        device.power_off(&mut Quiet);
+        device.power_off(&mut NullObserver);
         device.counters().all_page_programs()
     };
     assert_eq!(programs(&[0, 2, 4, 6]), 1);
@@ -143,7 +143,7 @@ fn sectors_below_the_last_in_a_unit_wait_in_a_fifo_cache() {
 
 #[test]
 fn a_reliable_write_goes_after_what_a_fifo_cache_holds() {
-    let writes = [command(0, Op::Write, 0, 4), with(Modifiers::RELIABLE, command(1, Op::Write, 8, 4))];
+    let writes = [command(0, Op::Write, 0, 4), with(CommandFlags::RELIABLE, command(1, Op::Write, 8, 4))];
     let (persistence, done) = run(&fifo(&[]), &writes);
     assert_eq!([0, 16].map(|sector| persistence.survives(sector, done[1])), [1, 2]);
     assert_eq!([0, 16].map(|sector| persistence.promised(sector, done[1])), [0, 2]);
@@ -152,13 +152,13 @@ fn a_reliable_write_goes_after_what_a_fifo_cache_holds() {
 
 #[test]
 fn a_barrier_is_nothing_to_a_fifo_cache() {
-    let barrier = with(Modifiers::BARRIER, Command::new(Nanos::from_micros(1), Op::Flush, 0, 0));
+    let barrier = with(CommandFlags::BARRIER, DeviceCommand::new(Nanos::from_micros(1), Op::Flush, 0, 0));
     let writes = [0, 4, 8, 12].map(|kb| command(2, Op::Write, kb, 4));
     let plain = run(&fifo(&[]), &writes).1;
     let (_, done) = run(
         &fifo(&[]),
         &[writes[0], barrier, writes[1], barrier, writes[2], writes[3]]
-            .map(|command| Command { arrival: Nanos::from_micros(2), ..command }),
+            .map(|command| DeviceCommand { arrival: Nanos::from_micros(2), ..command }),
     );
     assert_eq!([done[0], done[2], done[4], done[5]], plain[..]);
     assert_eq!(done[1], barrier.arrival + Nanos::from_micros(1));
@@ -168,10 +168,10 @@ fn a_barrier_is_nothing_to_a_fifo_cache() {
 fn no_older_version_returns_after_a_secure_erase() {
     for settings in [cached(&[]), config(&[]), fifo(&[])] {
         let commands = [
-            with(Modifiers::RELIABLE, command(0, Op::Write, 0, 8)),
+            with(CommandFlags::RELIABLE, command(0, Op::Write, 0, 8)),
             command(3000, Op::Write, 0, 8),
             // One and a half units: the half is not erased.
-            Command::new(Nanos::from_micros(3001), Op::SecureErase, 0, 12),
+            DeviceCommand::new(Nanos::from_micros(3001), Op::SecureErase, 0, 12),
         ];
         let (persistence, done) = run(&settings, &commands);
         assert_eq!(
@@ -183,10 +183,10 @@ fn no_older_version_returns_after_a_secure_erase() {
         }
         assert!((0..8).all(|sector| persistence.survives(sector, Nanos::MAX) == 0));
         // A flash that still has the old version would be detected.
-        let mut left = persistence.left(done[2]);
-        left.set(0, 8, Content::Data(1));
+        let mut left = persistence.contents_after_cut(done[2]);
+        left.set(0, 8, SectorContent::Data(1));
         let broken = persistence.promises(done[2]).broken(&left).unwrap();
-        assert_eq!((broken.first, broken.found, broken.promised), (0, 1, 3));
+        assert_eq!((broken.first, broken.actual, broken.promised), (0, 1, 3));
     }
 }
 
@@ -199,10 +199,10 @@ fn a_gigabyte_that_is_discarded_costs_a_few_ranges() {
     let mut device = Device::new(&large);
     let sectors = device.geometry().sectors() as u32;
     assert_eq!(sectors, 2 << 20, "1 GB");
-    let mut persistence = Persistence::of(&device);
+    let mut persistence = PersistenceTracker::of(&device);
     let commands = [
         command(0, Op::Write, 0, 64),
-        Command::new(Nanos::from_millis(50), Op::Discard, 0, sectors),
+        DeviceCommand::new(Nanos::from_millis(50), Op::Discard, 0, sectors),
         command(51_000, Op::Write, 8, 4),
     ];
     for command in commands {
@@ -219,12 +219,12 @@ fn a_gigabyte_that_is_discarded_costs_a_few_ranges() {
 fn what_is_kept_follows_what_no_flush_made_durable() {
     let mut device =
         Device::new(&cached(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "100")]));
-    let mut persistence = Persistence::of(&device);
+    let mut persistence = PersistenceTracker::of(&device);
     let mut most = 0;
     for i in 0..2000i64 {
         let at = 5000 * i;
         let write = command(at, Op::Write, (i as u64 * 20) % 60, 4);
-        let flush = Command::new(Nanos::from_micros(at), Op::Flush, 0, 0);
+        let flush = DeviceCommand::new(Nanos::from_micros(at), Op::Flush, 0, 0);
         let command = if i % 10 == 9 { flush } else { write };
         persistence.expect(&command);
         device.submit(&command, &mut persistence).unwrap();
@@ -246,7 +246,7 @@ fn the_cache_hides_the_program_and_the_flush_pays_it() {
 /// Gap in us, operation, address, length in sectors, modifiers.
 pub type Step = (u16, u8, u16, u8, u8);
 
-pub fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
+pub fn stream(steps: &[Step], sectors: u64) -> Vec<DeviceCommand> {
     let mut now = 0;
     steps
         .iter()
@@ -262,14 +262,14 @@ pub fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
             let length = u64::from(*length % 40 + 1).min(sectors);
             let sector = u64::from(*place) % (sectors - length + 1);
             let modifiers = match (op, modifiers) {
-                (Op::Write, 0..=20) => Modifiers::RELIABLE,
-                (Op::Write, 21..=40) => Modifiers::FORCED,
-                (Op::Write, 41..=60) => Modifiers::PREFLUSH,
-                (Op::Flush, 0..=120) => Modifiers::BARRIER,
-                _ => Modifiers::empty(),
+                (Op::Write, 0..=20) => CommandFlags::RELIABLE,
+                (Op::Write, 21..=40) => CommandFlags::FORCED,
+                (Op::Write, 41..=60) => CommandFlags::PREFLUSH,
+                (Op::Flush, 0..=120) => CommandFlags::BARRIER,
+                _ => CommandFlags::empty(),
             };
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
-            Command { modifiers, ..Command::new(Nanos(now), op, sector, length) }
+            DeviceCommand { modifiers, ..DeviceCommand::new(Nanos(now), op, sector, length) }
         })
         .collect()
 }
@@ -278,11 +278,11 @@ pub fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
 pub struct Rig {
     device: Device,
     pub sectors: u64,
-    persistence: Persistence,
-    retired: Persistence,
+    persistence: PersistenceTracker,
+    retired: PersistenceTracker,
     contract: Contract,
     facts: Facts,
-    checker: Checker,
+    checker: DeviceChecker,
     completions: Completions,
     /// Whether the device keeps all its promises.
     honest: bool,
@@ -293,20 +293,20 @@ impl Rig {
     pub fn new(config: &DeviceConfig, honest: bool) -> Self {
         let device = Device::new(config);
         let mut facts = Facts::of(&device);
-        let rules = Rules::of(&device);
-        if config.settings().cache.lies == Lie::Recent {
+        let rules = ContractRules::of(&device);
+        if config.settings().cache.lies == CacheLie::Recent {
             facts.counts_after = Nanos::from_millis(RECENT_MS);
         }
-        if rules.fifo && !matches!(config.settings().cache.lies, Lie::Barrier | Lie::Reorder) {
+        if rules.fifo && !matches!(config.settings().cache.lies, CacheLie::Barrier | CacheLie::Reorder) {
             facts.in_order = Some(Nanos::MIN);
         }
         Self {
             sectors: device.geometry().sectors(),
-            persistence: Persistence::of(&device),
-            retired: Persistence::of(&device),
+            persistence: PersistenceTracker::of(&device),
+            retired: PersistenceTracker::of(&device),
             contract: Contract::new(rules),
             facts,
-            checker: Checker::of(&device),
+            checker: DeviceChecker::of(&device),
             completions: Completions::default(),
             honest,
             orders_packs: device.promises_on_completion(),
@@ -314,7 +314,7 @@ impl Rig {
         }
     }
 
-    pub fn submit(&mut self, pack: &[Command], retire: bool) -> Result<(), TestCaseError> {
+    pub fn submit(&mut self, pack: &[DeviceCommand], retire: bool) -> Result<(), TestCaseError> {
         let [first, ..] = pack else { return Ok(()) };
         if retire {
             self.retired.retire(first.arrival - MOMENT);
@@ -351,10 +351,10 @@ impl Rig {
     /// Cuts power at `at`: all implementations must agree about every sector.
     fn cut(&self, at: Nanos) -> Result<(), TestCaseError> {
         let left: Vec<_> = (0..self.sectors).map(|sector| self.facts.left(sector, at)).collect();
-        let (promises, in_ranges) = (self.persistence.promises(at), self.persistence.left(at));
+        let (promises, in_ranges) = (self.persistence.promises(at), self.persistence.contents_after_cut(at));
         for (sector, content) in (0..).zip(&left) {
             prop_assert_eq!(in_ranges.get(sector), content.as_ref(), "sector {} at {}", sector, at);
-            let survives = if let Some(Content::Data(version)) = content { *version } else { 0 };
+            let survives = if let Some(SectorContent::Data(version)) = content { *version } else { 0 };
             prop_assert_eq!(self.persistence.survives(sector, at), survives);
             prop_assert_eq!(
                 promises.promised(sector),
@@ -367,7 +367,7 @@ impl Rig {
         let (broken, retired) = (self.persistence.broken(at), self.retired.broken(at));
         prop_assert_eq!(broken.map(|broken| broken.first), self.contract.broken(&left, at), "at {}", at);
         // More than one promise about a sector may be broken, and versions that were forgotten are not found.
-        let first = |broken: Broken| broken.first;
+        let first = |broken: BrokenPromise| broken.first;
         prop_assert_eq!(broken.map(first), retired.map(first), "at {}", at);
         Ok(())
     }
@@ -438,11 +438,11 @@ proptest! {
         let (commands, mut at) = (stream(&steps, rig.sectors), 0);
         for size in sizes.iter().cycle() {
             let Some(head) = commands.get(at) else { break };
-            let packable = |command: &&Command| command.op == Op::Write && command.modifiers.is_empty();
+            let packable = |command: &&DeviceCommand| command.op == Op::Write && command.modifiers.is_empty();
             let count = commands[at..].iter().take(*size).take_while(packable).count().max(1);
             let pack = &commands[at..at + count];
             let arrival = pack[count - 1].arrival.max(head.arrival);
-            let pack: Vec<_> = pack.iter().map(|command| Command { arrival, ..*command }).collect();
+            let pack: Vec<_> = pack.iter().map(|command| DeviceCommand { arrival, ..*command }).collect();
             at += count;
             rig.submit(&pack, size % 4 == 0)?;
         }
@@ -492,7 +492,7 @@ proptest! {
 }
 
 /// Whether the contract is broken at any time of a run, on a device with this lie.
-fn is_caught(lie: &str, commands: &[Command]) -> bool {
+fn is_caught(lie: &str, commands: &[DeviceCommand]) -> bool {
     let (persistence, done) = run(&cached(&[("cache.lies", lie)]), commands);
     let cuts = done.iter().copied().chain(persistence.moments());
     cuts.into_iter().any(|at| persistence.broken(at).is_some())
@@ -500,14 +500,14 @@ fn is_caught(lie: &str, commands: &[Command]) -> bool {
 
 #[test]
 fn a_device_that_lies_breaks_the_contract() {
-    let flush = |modifiers| with(modifiers, Command::new(Nanos::from_micros(10), Op::Flush, 0, 0));
+    let flush = |modifiers| with(modifiers, DeviceCommand::new(Nanos::from_micros(10), Op::Flush, 0, 0));
     let plain = command(0, Op::Write, 0, 16);
-    let flushed = [plain, flush(Modifiers::empty())];
+    let flushed = [plain, flush(CommandFlags::empty())];
     assert!(is_caught("flush", &flushed) && !is_caught("none", &flushed));
-    let reliable = [with(Modifiers::RELIABLE, plain)];
+    let reliable = [with(CommandFlags::RELIABLE, plain)];
     assert!(is_caught("fua", &reliable) && !is_caught("none", &reliable));
-    let mut ordered = vec![plain, flush(Modifiers::BARRIER)];
-    ordered.push(with(Modifiers::RELIABLE, command(20, Op::Write, 32, 4)));
+    let mut ordered = vec![plain, flush(CommandFlags::BARRIER)];
+    ordered.push(with(CommandFlags::RELIABLE, command(20, Op::Write, 32, 4)));
     assert!(is_caught("barrier", &ordered) && !is_caught("none", &ordered));
     for lie in ["reorder", "recent"] {
         assert!(is_caught(lie, &flushed), "{lie}");
@@ -520,7 +520,7 @@ fn a_device_that_lies_breaks_the_contract() {
 fn the_checker_sees_that_discarded_data_stayed() {
     for (lie, is_seen) in [("none", false), ("trim", true)] {
         let mut device = Device::new(&config(&[("cache.lies", lie)]));
-        let mut checker = Checker::of(&device);
+        let mut checker = DeviceChecker::of(&device);
         for command in [command(0, Op::Write, 0, 16), command(9000, Op::Discard, 0, 16)] {
             checker.expect(&command);
             device.submit(&command, &mut checker).unwrap();
@@ -531,16 +531,16 @@ fn the_checker_sees_that_discarded_data_stayed() {
 
 #[test]
 fn a_flush_before_the_first_write_spoils_later_ones_until_the_power_is_off() {
-    let flush = |us| Command::new(Nanos::from_micros(us), Op::Flush, 0, 0);
+    let flush = |us| DeviceCommand::new(Nanos::from_micros(us), Op::Flush, 0, 0);
     let flushed = [command(0, Op::Write, 0, 16), flush(10)];
     let early = [vec![flush(0)], flushed.to_vec()].concat();
     assert!(is_caught("early_flush", &early) && !is_caught("none", &early));
     assert!(!is_caught("early_flush", &flushed), "the first command is a write");
     let config = cached(&[("cache.lies", "early_flush")]);
     let mut device = Device::new(&config);
-    device.submit(&flush(0), &mut Quiet).unwrap();
+    device.submit(&flush(0), &mut NullObserver).unwrap();
     device.rewind();
-    let mut persistence = Persistence::of(&device);
+    let mut persistence = PersistenceTracker::of(&device);
     for command in flushed {
         persistence.expect(&command);
         device.submit(&command, &mut persistence).unwrap();
@@ -550,7 +550,8 @@ fn a_flush_before_the_first_write_spoils_later_ones_until_the_power_is_off() {
 
 #[test]
 fn what_was_programmed_in_the_last_milliseconds_is_lost_and_older_data_is_not() {
-    let commands = [command(0, Op::Write, 0, 16), Command::new(Nanos::from_micros(10), Op::Flush, 0, 0)];
+    let commands =
+        [command(0, Op::Write, 0, 16), DeviceCommand::new(Nanos::from_micros(10), Op::Flush, 0, 0)];
     let (persistence, done) = run(&cached(&[("cache.lies", "recent")]), &commands);
     assert!(persistence.broken(done[1]).is_some());
     assert_eq!(persistence.broken(done[1] + Nanos::from_millis(RECENT_MS)), None);

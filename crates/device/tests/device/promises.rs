@@ -4,46 +4,51 @@ use std::collections::BTreeSet;
 
 use crate::common::command;
 use crate::common::contract::Contract;
-use emmclab_base::{Nanos, Op, Ranges};
-use emmclab_device::contract::{Broken, Content, Order, Promises, Rules, Version};
-use emmclab_device::{Command, InterfaceKind, Modifiers};
+use emmclab_base::{Nanos, Op, SectorRangeMap};
+use emmclab_device::contract::{
+    BrokenPromise, ContractRules, DurabilityOrder, DurabilityPromises, SectorContent, Version,
+};
+use emmclab_device::{CommandFlags, DeviceCommand, InterfaceKind};
 use proptest::prelude::*;
 
-const CACHED: Rules =
-    Rules { write_through: false, fifo: false, interface: InterfaceKind::Emmc, unit_sectors: 8 };
+const CACHED: ContractRules =
+    ContractRules { write_through: false, fifo: false, interface: InterfaceKind::Emmc, unit_sectors: 8 };
 
-fn flush(at_us: i64, modifiers: Modifiers) -> Command {
-    Command { modifiers, ..Command::new(Nanos::from_micros(at_us), Op::Flush, 0, 0) }
+fn flush(at_us: i64, modifiers: CommandFlags) -> DeviceCommand {
+    DeviceCommand { modifiers, ..DeviceCommand::new(Nanos::from_micros(at_us), Op::Flush, 0, 0) }
 }
 
 /// A command that is complete on arrival.
-fn done(promises: &mut Promises, command: &Command) -> Version {
+fn done(promises: &mut DurabilityPromises, command: &DeviceCommand) -> Version {
     let version = promises.arrived(command);
     promises.completed(version, command.arrival);
     version
 }
 
-fn left(runs: &[(u64, u64, Content)]) -> Ranges<Content> {
-    let mut left = Ranges::default();
+fn left(runs: &[(u64, u64, SectorContent)]) -> SectorRangeMap<SectorContent> {
+    let mut left = SectorRangeMap::default();
     for (first, end, content) in runs {
         left.set(*first, *end, *content);
     }
     left
 }
 
-fn held(runs: &[(u64, u64, Version)]) -> Ranges<Content> {
+fn held(runs: &[(u64, u64, Version)]) -> SectorRangeMap<SectorContent> {
     left(
-        &runs.iter().map(|(first, end, version)| (*first, *end, Content::Data(*version))).collect::<Vec<_>>(),
+        &runs
+            .iter()
+            .map(|(first, end, version)| (*first, *end, SectorContent::Data(*version)))
+            .collect::<Vec<_>>(),
     )
 }
 
 #[test]
 fn a_flush_promises_what_was_complete_when_it_came_and_not_when_it_ended() {
-    let mut promises = Promises::new(CACHED);
+    let mut promises = DurabilityPromises::new(CACHED);
     let early = promises.arrived(&command(0, Op::Write, 0, 4));
     let late = promises.arrived(&command(1, Op::Write, 4, 4));
     promises.completed(early, Nanos::from_micros(10));
-    let flush = promises.arrived(&flush(10, Modifiers::empty()));
+    let flush = promises.arrived(&flush(10, CommandFlags::empty()));
     promises.completed(late, Nanos::from_micros(11));
     assert_eq!(promises.promised(0), 0);
     promises.completed(flush, Nanos::from_micros(20));
@@ -56,24 +61,27 @@ fn a_flush_promises_what_was_complete_when_it_came_and_not_when_it_ended() {
 
 #[test]
 fn a_gigabyte_that_is_discarded_is_one_range() {
-    let mut promises = Promises::new(CACHED);
+    let mut promises = DurabilityPromises::new(CACHED);
     for i in 0..64 {
         done(&mut promises, &command(i, Op::Write, i as u64 * 8, 4));
     }
-    done(&mut promises, &flush(100, Modifiers::empty()));
+    done(&mut promises, &flush(100, CommandFlags::empty()));
     assert_eq!(promises.extents().count(), 64);
     done(&mut promises, &command(101, Op::Discard, 0, 1 << 20));
     assert_eq!((promises.extents().count(), promises.pending().count()), (0, 1));
     assert_eq!((promises.promised(0), promises.base(0)), (0, 1));
-    assert_eq!(promises.broken(&Ranges::default()), None);
+    assert_eq!(promises.broken(&SectorRangeMap::default()), None);
 }
 
 #[test]
 fn a_write_that_nothing_flushed_stays_pending_until_a_newer_one_is_promised() {
-    let mut promises = Promises::new(CACHED);
+    let mut promises = DurabilityPromises::new(CACHED);
     for i in 0..1000 {
         done(&mut promises, &command(i, Op::Write, 0, 4));
-        done(&mut promises, &Command { modifiers: Modifiers::RELIABLE, ..command(i, Op::Write, 0, 8) });
+        done(
+            &mut promises,
+            &DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(i, Op::Write, 0, 8) },
+        );
     }
     assert_eq!(promises.pending().count(), 0);
     assert_eq!(promises.extents().collect::<Vec<_>>(), [(0, 16, 2000)]);
@@ -81,24 +89,24 @@ fn a_write_that_nothing_flushed_stays_pending_until_a_newer_one_is_promised() {
 
 #[test]
 fn a_barrier_holds_what_was_complete_before_it_once_something_later_is_there() {
-    let mut promises = Promises::new(CACHED);
+    let mut promises = DurabilityPromises::new(CACHED);
     let before = done(&mut promises, &command(0, Op::Write, 0, 4));
-    done(&mut promises, &flush(1, Modifiers::BARRIER));
+    done(&mut promises, &flush(1, CommandFlags::BARRIER));
     // A second barrier orders nothing more.
-    done(&mut promises, &flush(2, Modifiers::BARRIER));
+    done(&mut promises, &flush(2, CommandFlags::BARRIER));
     assert_eq!(promises.orders().count(), 1);
     let after = done(&mut promises, &command(3, Op::Write, 4, 4));
     assert_eq!(promises.broken(&held(&[(0, 8, before)])), None);
     assert_eq!(promises.broken(&held(&[(0, 8, before), (8, 16, after)])), None);
-    let broken = Broken { first: 4, end: 8, found: 0, promised: before };
+    let broken = BrokenPromise { first: 4, end: 8, actual: 0, promised: before };
     assert_eq!(promises.broken(&held(&[(0, 4, before), (8, 16, after)])), Some(broken));
-    done(&mut promises, &flush(4, Modifiers::empty()));
+    done(&mut promises, &flush(4, CommandFlags::empty()));
     assert_eq!(promises.orders().count(), 0);
 }
 
 #[test]
 fn what_a_fifo_cache_leaves_is_a_prefix_of_complete_writes() {
-    let mut promises = Promises::new(Rules { fifo: true, ..CACHED });
+    let mut promises = DurabilityPromises::new(ContractRules { fifo: true, ..CACHED });
     for (at, kb) in [(0, 0), (1, 4), (2, 0)] {
         done(&mut promises, &command(at, Op::Write, kb, 4));
     }
@@ -112,21 +120,24 @@ fn what_a_fifo_cache_leaves_is_a_prefix_of_complete_writes() {
 #[test]
 fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
     for (op, returns) in [(Op::Discard, true), (Op::SecureErase, false)] {
-        let mut promises = Promises::new(CACHED);
-        done(&mut promises, &Command { modifiers: Modifiers::RELIABLE, ..command(0, Op::Write, 0, 8) });
-        let erase = promises.arrived(&Command::new(Nanos::from_micros(1), op, 4, 12));
+        let mut promises = DurabilityPromises::new(CACHED);
+        done(
+            &mut promises,
+            &DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(0, Op::Write, 0, 8) },
+        );
+        let erase = promises.arrived(&DeviceCommand::new(Nanos::from_micros(1), op, 4, 12));
         let old = held(&[(0, 16, 1)]);
         assert_eq!(promises.broken(&old), None, "it may not have begun");
         assert_eq!(
-            promises.broken(&left(&[(0, 8, Content::Data(1)), (8, 16, Content::Nothing(erase))])),
+            promises.broken(&left(&[(0, 8, SectorContent::Data(1)), (8, 16, SectorContent::Nothing(erase))])),
             None,
             "or be at work"
         );
         promises.completed(erase, Nanos::from_micros(2));
-        let broken = Broken { first: 8, end: 16, found: 1, promised: erase };
+        let broken = BrokenPromise { first: 8, end: 16, actual: 1, promised: erase };
         assert_eq!(promises.broken(&old), (!returns).then_some(broken), "{op:?}");
         assert_eq!(
-            promises.broken(&left(&[(0, 8, Content::Data(1)), (8, 16, Content::Nothing(erase))])),
+            promises.broken(&left(&[(0, 8, SectorContent::Data(1)), (8, 16, SectorContent::Nothing(erase))])),
             None
         );
         let newer = done(&mut promises, &command(3, Op::Write, 4, 4));
@@ -137,23 +148,26 @@ fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
 const SECTORS: usize = 48;
 
 /// Sectors with the versions that orders require there.
-fn owed(promises: &Promises, orders: impl Iterator<Item = Order>) -> BTreeSet<(u64, Version)> {
-    let extents = orders.flat_map(|order| promises.owed_by(&order).collect::<Vec<_>>());
+fn owed(
+    promises: &DurabilityPromises,
+    orders: impl Iterator<Item = DurabilityOrder>,
+) -> BTreeSet<(u64, Version)> {
+    let extents = orders.flat_map(|order| promises.required_sectors(&order).collect::<Vec<_>>());
     extents.flat_map(|(first, end, version)| (first..end).map(move |sector| (sector, version))).collect()
 }
 
 #[test]
 fn undefined_data_is_left_by_plain_and_forced_writes_until_they_are_complete_and_by_nothing_else() {
-    let mut promises = Promises::new(CACHED);
-    let with = |op, modifiers| Command { modifiers, ..command(0, op, 0, 4) };
+    let mut promises = DurabilityPromises::new(CACHED);
+    let with = |op, modifiers| DeviceCommand { modifiers, ..command(0, op, 0, 4) };
     for (command, undefined) in [
-        (with(Op::Write, Modifiers::empty()), true),
-        (with(Op::Write, Modifiers::FORCED), true),
-        (with(Op::Write, Modifiers::PREFLUSH), true),
-        (with(Op::Write, Modifiers::RELIABLE), false),
-        (with(Op::Discard, Modifiers::empty()), false),
-        (with(Op::SecureErase, Modifiers::empty()), false),
-        (with(Op::Read, Modifiers::empty()), false),
+        (with(Op::Write, CommandFlags::empty()), true),
+        (with(Op::Write, CommandFlags::FORCED), true),
+        (with(Op::Write, CommandFlags::PREFLUSH), true),
+        (with(Op::Write, CommandFlags::RELIABLE), false),
+        (with(Op::Discard, CommandFlags::empty()), false),
+        (with(Op::SecureErase, CommandFlags::empty()), false),
+        (with(Op::Read, CommandFlags::empty()), false),
     ] {
         let version = promises.arrived(&command);
         assert_eq!(promises.leaves_undefined(version), undefined, "{command:?}");
@@ -180,9 +194,9 @@ proptest! {
         steps in prop::collection::vec((any::<u8>(), 0..SECTORS as u64, 1u64..20, any::<u8>(), any::<u8>()), 1..60),
         states in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), SECTORS), 60),
     ) {
-        let rules = Rules { write_through, fifo, interface, unit_sectors };
+        let rules = ContractRules { write_through, fifo, interface, unit_sectors };
         let ufs = interface == InterfaceKind::Ufs;
-        let mut promises = Promises::new(rules);
+        let mut promises = DurabilityPromises::new(rules);
         let mut model = Contract::new(rules);
         let mut in_flight: Vec<Version> = Vec::new();
         let mut now = 0;
@@ -196,15 +210,15 @@ proptest! {
                 let op = [Op::Write, Op::Write, Op::Write, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::Read]
                     [usize::from(kind) % 8];
                 let modifiers = match (op, modifiers % 8) {
-                    (Op::Write, 0) => Modifiers::RELIABLE,
-                    (Op::Write, 1) => Modifiers::PREFLUSH,
-                    (Op::Flush, 0..=4) if !ufs => Modifiers::BARRIER,
-                    _ => Modifiers::empty(),
+                    (Op::Write, 0) => CommandFlags::RELIABLE,
+                    (Op::Write, 1) => CommandFlags::PREFLUSH,
+                    (Op::Flush, 0..=4) if !ufs => CommandFlags::BARRIER,
+                    _ => CommandFlags::empty(),
                 };
                 let length = length.min(SECTORS as u64 - place) as u32;
                 let ranged = ufs && later % 2 == 0;
                 let (sector, length) = if op == Op::Flush && !ranged { (0, 0) } else { (place, length) };
-                let command = Command { modifiers, ..Command::new(Nanos(now), op, sector, length) };
+                let command = DeviceCommand { modifiers, ..DeviceCommand::new(Nanos(now), op, sector, length) };
                 let packed = write_through && !ufs && op == Op::Write && later % 4 == 0;
                 let entries = if packed { vec![command; 3] } else { vec![command] };
                 let versions = if packed {
@@ -249,11 +263,11 @@ proptest! {
             for versions in [&versions, &promised] {
                 let content = |version: &Version| match *version {
                     0 => None,
-                    version if model.erases(version) => Some(Content::Nothing(version)),
-                    version => Some(Content::Data(version)),
+                    version if model.erases(version) => Some(SectorContent::Nothing(version)),
+                    version => Some(SectorContent::Data(version)),
                 };
                 let sectors: Vec<_> = versions.iter().map(content).collect();
-                let mut left = Ranges::default();
+                let mut left = SectorRangeMap::default();
                 for (sector, content) in (0..).zip(&sectors) {
                     left.update(sector, sector + 1, |_| *content);
                 }

@@ -1,8 +1,8 @@
 //! Settings that change in a device in use: their effects, and what must not change.
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::checker::Checker;
-use emmclab_device::{CHANGEABLE, Command, Device, DeviceConfig, Lpn, Quiet, is_changeable};
+use emmclab_device::checker::DeviceChecker;
+use emmclab_device::{CHANGEABLE, Device, DeviceCommand, DeviceConfig, Lpn, NullObserver, is_changeable};
 use proptest::prelude::*;
 
 fn config(settings: &[(&str, &str)]) -> DeviceConfig {
@@ -30,7 +30,7 @@ fn config(settings: &[(&str, &str)]) -> DeviceConfig {
 
 /// Response time of a command that arrives at an idle device.
 fn response(device: &mut Device, op: Op, sector: u64, at: Nanos) -> Nanos {
-    let done = device.submit(&Command::new(at, op, sector, 16), &mut Quiet).unwrap();
+    let done = device.submit(&DeviceCommand::new(at, op, sector, 16), &mut NullObserver).unwrap();
     done.unwrap() - at
 }
 
@@ -43,7 +43,7 @@ fn commands_from_then_on_take_the_times_of_the_new_settings() {
     let mut device = Device::new(&slow);
     assert_eq!(response(&mut device, Op::Write, 0, Nanos(0)), Nanos(1_000_000));
     let at = Nanos::from_secs(1);
-    device.advance(at, &mut Quiet);
+    device.advance(at, &mut NullObserver);
     let changes = device.reconfigure(&slow, &fast, at).unwrap();
     let keys: Vec<_> = changes.iter().map(|change| (change.key.as_str(), change.from.as_str())).collect();
     let wanted =
@@ -62,10 +62,10 @@ fn a_cache_that_begins_to_write_back_does_so_from_then_on() {
     let mut device = Device::new(&lazy);
     response(&mut device, Op::Write, 0, Nanos(0));
     let at = Nanos::from_secs(5);
-    device.advance(at, &mut Quiet);
+    device.advance(at, &mut NullObserver);
     assert_eq!(device.lookup(Lpn(0)), None);
     device.reconfigure(&lazy, &eager, at).unwrap();
-    device.advance(at + Nanos(1), &mut Quiet);
+    device.advance(at + Nanos(1), &mut NullObserver);
     assert!(device.lookup(Lpn(0)).is_some());
     assert_eq!(device.idle_from(), at + Nanos::from_millis(1), "it programs after the change, not before");
 }
@@ -77,10 +77,10 @@ fn a_flush_lies_from_then_on() {
     let mut device = Device::new(&honest);
     device.reconfigure(&honest, &liar, Nanos(0)).unwrap();
     response(&mut device, Op::Write, 0, Nanos(0));
-    device.submit(&Command::new(Nanos::from_secs(1), Op::Flush, 0, 0), &mut Quiet).unwrap();
+    device.submit(&DeviceCommand::new(Nanos::from_secs(1), Op::Flush, 0, 0), &mut NullObserver).unwrap();
     assert_eq!(device.lookup(Lpn(0)), None);
     device.reconfigure(&liar, &honest, Nanos::from_secs(2)).unwrap();
-    device.submit(&Command::new(Nanos::from_secs(2), Op::Flush, 0, 0), &mut Quiet).unwrap();
+    device.submit(&DeviceCommand::new(Nanos::from_secs(2), Op::Flush, 0, 0), &mut NullObserver).unwrap();
     assert!(device.lookup(Lpn(0)).is_some());
 }
 
@@ -139,7 +139,7 @@ proptest! {
         ];
         let mut now_config = config(&[]);
         let mut device = Device::new(&now_config);
-        let mut checker = Checker::of(&device);
+        let mut checker = DeviceChecker::of(&device);
         let (mut now, mut written) = (Nanos(0), std::collections::BTreeSet::new());
         let sectors = device.geometry().sectors();
         for (place, length, wait, choice) in steps {
@@ -157,7 +157,7 @@ proptest! {
                 now_config = next;
             }
             let sector = u64::from(place) % (sectors - 64) / 8 * 8;
-            let command = Command::new(now, Op::Write, sector, length);
+            let command = DeviceCommand::new(now, Op::Write, sector, length);
             checker.expect(&command);
             device.submit(&command, &mut checker).unwrap();
             written.extend(sector / 8..(sector + u64::from(length)).div_ceil(8));

@@ -3,7 +3,7 @@
 use crate::common::{command, config, responses_us, run};
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Flush, Read, Write};
-use emmclab_device::{BlockId, Command, DeviceConfig};
+use emmclab_device::{BlockId, DeviceCommand, DeviceConfig};
 
 #[test]
 fn one_request_takes_its_array_time() {
@@ -211,7 +211,7 @@ fn cached_pages_leave_the_register_in_order() {
     config.set_all(&[("timing.cache_read", "true"), ("timing.bus_ns_per_byte", "5")]).unwrap();
     // The 8 KB of one chip use the bus from 100 to 140.96 us. The 4 KB of the other chip do not fit before that. The 512 bytes after these
     // would fit, but the register is not free for them.
-    let small = Command::new(Nanos::from_micros(91), Read, 4, 1);
+    let small = DeviceCommand::new(Nanos::from_micros(91), Read, 4, 1);
     let (_, events) = run(&config, &[command(0, Read, 8, 8), command(90, Read, 0, 4), small]);
     assert_eq!(responses_us(&events), [140.96, 161.44 - 90.0, 164.0 - 91.0]);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{Completions, command, config};
 use emmclab_base::Op::Write;
-use emmclab_device::gc::{Choice, Order, VictimPolicy, View};
+use emmclab_device::gc::{FullBlockOrder, VictimChoice, VictimPolicy, VictimView};
 use emmclab_device::{Device, DeviceConfig};
 
 fn device(policy: &str) -> DeviceConfig {
@@ -31,18 +31,18 @@ fn write(device: &mut Device, from: u64) -> Completions {
 struct Oldest(Arc<AtomicU64>);
 
 impl VictimPolicy for Oldest {
-    fn order(&self) -> Order {
-        Order::Age
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Age
     }
 
-    fn choose(&self, view: &View) -> Choice {
+    fn choose(&self, view: &VictimView) -> VictimChoice {
         self.0.fetch_add(1, Ordering::Relaxed);
         let ages: Vec<_> = view.by_age().map(|block| view.age(block)).collect();
         assert!(ages.is_sorted_by(|older, younger| older > younger), "{ages:?}");
         let mut by_age: Vec<_> = view.by_age().collect();
         by_age.sort_unstable();
         assert!(by_age.into_iter().eq(view.full_blocks()));
-        view.by_age().next().map_or(Choice::Nothing, Choice::Collect)
+        view.by_age().next().map_or(VictimChoice::Nothing, VictimChoice::Collect)
     }
 }
 
@@ -50,10 +50,10 @@ impl VictimPolicy for Oldest {
 struct Emptiest;
 
 impl VictimPolicy for Emptiest {
-    fn choose(&self, view: &View) -> Choice {
+    fn choose(&self, view: &VictimView) -> VictimChoice {
         let least = view.full_blocks().map(|block| view.valid(block)).min();
         assert_eq!(view.least_valid().map(|block| view.valid(block)), least);
-        view.least_valid().map_or(Choice::Nothing, Choice::Collect)
+        view.least_valid().map_or(VictimChoice::Nothing, VictimChoice::Collect)
     }
 }
 

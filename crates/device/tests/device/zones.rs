@@ -1,11 +1,11 @@
 //! Zones: commands that the device rejects, states of zones, and what a power cut leaves, compared with a simple model of zones.
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::checker::Checker;
-use emmclab_device::persistence::Persistence;
+use emmclab_device::checker::DeviceChecker;
+use emmclab_device::persistence::PersistenceTracker;
 use emmclab_device::{
-    BlockErased, BlockId, Cause, Command, Device, DeviceConfig, Geometry, Modifiers, Observer,
-    PageProgrammed, Quiet, UndoLog, Zone, ZoneAction, ZoneState,
+    BlockErased, BlockId, CommandFlags, Device, DeviceCommand, DeviceConfig, Geometry, NullObserver,
+    Observer, OperationCause, PageProgrammed, UndoLog, ZoneAction, ZoneDescriptor, ZoneState,
 };
 use proptest::prelude::*;
 
@@ -38,13 +38,13 @@ fn zoned(settings: &[(&str, &str)]) -> DeviceConfig {
     ufs(&[&ZONED, settings].concat())
 }
 
-fn zones(device: &Device) -> Vec<Zone> {
+fn zones(device: &Device) -> Vec<ZoneDescriptor> {
     device.zones().collect()
 }
 
 fn write(device: &mut Device, at_us: i64, sector: u64, sectors: u32) -> Result<(), String> {
-    let command = Command::new(Nanos::from_micros(at_us), Op::Write, sector, sectors);
-    device.submit(&command, &mut Quiet).map(|_| ()).map_err(|error| error.to_string())
+    let command = DeviceCommand::new(Nanos::from_micros(at_us), Op::Write, sector, sectors);
+    device.submit(&command, &mut NullObserver).map(|_| ()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -54,7 +54,10 @@ fn a_zone_is_all_that_its_blocks_hold_and_conventional_ones_come_first() {
     assert_eq!(zones.len(), 8);
     for (zone, found) in (1_u64..).zip(&zones) {
         let start = zone * 384;
-        assert_eq!(*found, Zone { state: ZoneState::Empty, start, sectors: 384, write_pointer: start });
+        assert_eq!(
+            *found,
+            ZoneDescriptor { state: ZoneState::Empty, start, sectors: 384, write_pointer: start }
+        );
     }
     assert_eq!(device.geometry().sectors(), 9 * 384);
 }
@@ -77,8 +80,14 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
     write(&mut device, 2, start + 64, 320).unwrap();
     assert_eq!(zones(&device)[2].state, ZoneState::Full);
     assert!(write(&mut device, 3, start + 64, 8).unwrap_err().contains("zone 3 is full"));
-    let discard = Command::new(Nanos::from_micros(4), Op::Discard, start, 8);
-    assert!(device.submit(&discard, &mut Quiet).unwrap_err().to_string().contains("all 384 sectors of each"));
+    let discard = DeviceCommand::new(Nanos::from_micros(4), Op::Discard, start, 8);
+    assert!(
+        device
+            .submit(&discard, &mut NullObserver)
+            .unwrap_err()
+            .to_string()
+            .contains("all 384 sectors of each")
+    );
     // Conventional zones are written at any address, also in parts of a block.
     write(&mut device, 5, 100, 3).unwrap();
     write(&mut device, 6, 8, 8).unwrap();
@@ -96,7 +105,7 @@ fn a_zone_without_a_write_buffer_takes_that_of_the_zone_written_longest_ago() {
                 write(&mut device, turn * 100_000 + zone * 10_000, start + turn as u64 * 8, 8).unwrap();
             }
         }
-        device.power_off(&mut Quiet);
+        device.power_off(&mut NullObserver);
         let counters = device.counters();
         (counters.zones.buffer_conflicts, counters.zones.premature_flushes, counters.group_programs.clone())
     };
@@ -114,13 +123,20 @@ fn a_zone_without_a_write_buffer_takes_that_of_the_zone_written_longest_ago() {
 #[test]
 fn a_reset_makes_a_zone_empty_and_erases_its_blocks() {
     let mut device = Device::new(&zoned(&[]));
-    let Zone { start, sectors, .. } = zones(&device)[0];
+    let ZoneDescriptor { start, sectors, .. } = zones(&device)[0];
     write(&mut device, 0, start, sectors as u32).unwrap();
-    device.power_off(&mut Quiet);
-    assert_eq!(device.counters().bytes_programmed[Cause::Host as usize], sectors * 512, "every page once");
-    let reset = Command::new(Nanos::from_micros(100_000), Op::Discard, start, sectors as u32);
-    device.submit(&reset, &mut Quiet).unwrap();
-    assert_eq!(zones(&device)[0], Zone { state: ZoneState::Empty, start, sectors, write_pointer: start });
+    device.power_off(&mut NullObserver);
+    assert_eq!(
+        device.counters().bytes_programmed[OperationCause::Host as usize],
+        sectors * 512,
+        "every page once"
+    );
+    let reset = DeviceCommand::new(Nanos::from_micros(100_000), Op::Discard, start, sectors as u32);
+    device.submit(&reset, &mut NullObserver).unwrap();
+    assert_eq!(
+        zones(&device)[0],
+        ZoneDescriptor { state: ZoneState::Empty, start, sectors, write_pointer: start }
+    );
     assert_eq!((device.counters().block_erases(), device.counters().zones.resets), (2, 1));
     write(&mut device, 100_001, start, 8).unwrap();
 }
@@ -141,20 +157,26 @@ fn open_and_active_zones_have_limits() {
     assert_eq!(states(&device), [Closed, Implicit, Implicit, Empty], "the one opened first gives way");
     let error = write(&mut device, 4, starts[3], 8).unwrap_err();
     assert!(error.contains("zone 4 cannot be opened: 3 zones are active"), "{error}");
-    device.manage_zone(0, ZoneAction::Open, &mut Quiet).unwrap();
-    device.manage_zone(2, ZoneAction::Open, &mut Quiet).unwrap();
+    device.manage_zone(0, ZoneAction::Open, &mut NullObserver).unwrap();
+    device.manage_zone(2, ZoneAction::Open, &mut NullObserver).unwrap();
     assert_eq!(states(&device), [Explicit, Closed, Explicit, Empty]);
     let error = at(&mut device, 5, 1).unwrap_err();
     assert!(error.contains("zone 2 cannot be written: 2 zones were opened by command"), "{error}");
-    device.manage_zone(2, ZoneAction::Close, &mut Quiet).unwrap();
+    device.manage_zone(2, ZoneAction::Close, &mut NullObserver).unwrap();
     at(&mut device, 6, 1).unwrap();
-    device.manage_zone(1, ZoneAction::Finish, &mut Quiet).unwrap();
+    device.manage_zone(1, ZoneAction::Finish, &mut NullObserver).unwrap();
     at(&mut device, 7, 3).unwrap();
     assert_eq!(states(&device), [Explicit, Full, Closed, Implicit]);
     assert!(at(&mut device, 8, 1).is_err());
-    device.manage_zone(4, ZoneAction::Close, &mut Quiet).unwrap();
-    assert!(device.manage_zone(4, ZoneAction::Open, &mut Quiet).is_err(), "it would be the fourth");
-    assert!(device.manage_zone(8, ZoneAction::Open, &mut Quiet).unwrap_err().to_string().contains("8 zones"));
+    device.manage_zone(4, ZoneAction::Close, &mut NullObserver).unwrap();
+    assert!(device.manage_zone(4, ZoneAction::Open, &mut NullObserver).is_err(), "it would be the fourth");
+    assert!(
+        device
+            .manage_zone(8, ZoneAction::Open, &mut NullObserver)
+            .unwrap_err()
+            .to_string()
+            .contains("8 zones")
+    );
     let counts = device.counters().zones;
     assert_eq!((counts.most_open, counts.most_active, counts.filled), (2, 3, 1));
 }
@@ -164,7 +186,9 @@ fn a_page_cut_short_by_a_flush_is_programmed_whole_in_the_end() {
     let mut device = Device::new(&zoned(&[]));
     let start = zones(&device)[0].start;
     let flush = |device: &mut Device, at| {
-        device.submit(&Command::new(Nanos::from_micros(at), Op::Flush, 0, 0), &mut Quiet).unwrap();
+        device
+            .submit(&DeviceCommand::new(Nanos::from_micros(at), Op::Flush, 0, 0), &mut NullObserver)
+            .unwrap();
     };
     for part in 0..3 {
         write(&mut device, part * 10_000, start + part as u64 * 8, 8).unwrap();
@@ -175,7 +199,7 @@ fn a_page_cut_short_by_a_flush_is_programmed_whole_in_the_end() {
     write(&mut device, 40_000, start + 24, 8).unwrap();
     flush(&mut device, 40_001);
     assert_eq!(programs(&device), [1, 3]);
-    assert_eq!(device.counters().page_reads[Cause::ReadModifyWrite as usize], 3);
+    assert_eq!(device.counters().page_reads[OperationCause::ReadModifyWrite as usize], 3);
 }
 
 /// The block of the last program.
@@ -193,7 +217,7 @@ fn a_cut_before_a_page_is_programmed_loses_none_of_its_flushed_units_though_thei
     let mut device = Device::new(&zoned(&[]));
     let start = zones(&device)[0].start;
     let (mut undo, mut last) = (UndoLog::of(&device), LastBlock::default());
-    let at = |us, op, sector, sectors| Command::new(Nanos::from_micros(us), op, sector, sectors);
+    let at = |us, op, sector, sectors| DeviceCommand::new(Nanos::from_micros(us), op, sector, sectors);
     device.submit(&at(0, Op::Write, start, 24), &mut undo).unwrap();
     device.submit(&at(1, Op::Flush, 0, 0), &mut (&mut undo, &mut last)).unwrap();
     let partial = last.0.expect("three units of a page were programmed");
@@ -339,24 +363,24 @@ proptest! {
         let (count, size) = (zones(&device).len(), zones(&device)[0].sectors);
         let none = Model { state: ZoneState::Empty, written: 0, kept: 0, opened: 0 };
         let mut model = Zones { all: vec![none; count], max_open: limit(limits.0), max_active: limit(limits.1), clock: 0 };
-        let (mut persistence, mut undo) = (Persistence::of(&device), UndoLog::of(&device));
-        let mut checker = Checker::of(&device);
+        let (mut persistence, mut undo) = (PersistenceTracker::of(&device), UndoLog::of(&device));
+        let mut checker = DeviceChecker::of(&device);
         let mut now = Nanos::ZERO;
         for (gap, kind, zone, length, cut) in steps {
             now += Nanos::from_micros(i64::from(gap));
             let zone = usize::from(zone) % count;
-            let Zone { start, .. } = zones(&device)[zone];
+            let ZoneDescriptor { start, .. } = zones(&device)[zone];
             let written = model.all[zone].written;
             let length = u64::from(length % 24 + 1) * SECTORS;
-            let new = |op, sector, sectors: u64| Command::new(now, op, sector, sectors as u32);
+            let new = |op, sector, sectors: u64| DeviceCommand::new(now, op, sector, sectors as u32);
             let (command, allowed) = match kind {
                 // Most writes are at the write pointer, few elsewhere or of part of a block.
                 0..=150 => {
                     let offset = if kind < 8 { length } else { written }.min(size - SECTORS);
                     let length = if kind < 140 { length.min(size.saturating_sub(offset)).max(SECTORS) } else { length };
                     let length = if kind == 140 { 3 } else { length };
-                    let modifiers = if kind % 16 == 9 { Modifiers::RELIABLE } else { Modifiers::empty() };
-                    let command = Command { modifiers, ..new(Op::Write, start + offset, length) };
+                    let modifiers = if kind % 16 == 9 { CommandFlags::RELIABLE } else { CommandFlags::empty() };
+                    let command = DeviceCommand { modifiers, ..new(Op::Write, start + offset, length) };
                     (command, model.write(zone, offset, length, size))
                 }
                 151..=170 => (new(Op::Read, start, size), true),
@@ -375,7 +399,7 @@ proptest! {
                 _ => {
                     let action = [ZoneAction::Open, ZoneAction::Close, ZoneAction::Finish][usize::from(kind) % 3];
                     let allowed = model.manage(zone, action);
-                    prop_assert_eq!(device.manage_zone(zone as u32, action, &mut Quiet).is_ok(), allowed);
+                    prop_assert_eq!(device.manage_zone(zone as u32, action, &mut NullObserver).is_ok(), allowed);
                     continue;
                 }
             };
@@ -405,7 +429,7 @@ proptest! {
                 })
                 .collect();
             device.cut(now, &mut undo);
-            checker = Checker::of(&device);
+            checker = DeviceChecker::of(&device);
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
             for ((zone, model), promised) in zones(&device).iter().zip(&mut model.all).zip(promised) {
                 let finished = model.state == ZoneState::Full && model.written < size;
@@ -432,7 +456,7 @@ proptest! {
                 prop_assert_eq!(zone.state, model.state);
             }
             // For the contract, the device is a new one after the cut.
-            persistence = Persistence::of(&device);
+            persistence = PersistenceTracker::of(&device);
         }
         device.power_off(&mut (&mut persistence, &mut checker));
         checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -465,8 +489,9 @@ fn a_scaled_zoned_device_has_zones_enough_and_conventional_ones_in_slc_mode() {
         let conventional = u64::from(zones.first_unit) * unit_bytes;
         assert!(conventional >= (capacity >> 30) * 2_100_000, "{mb} MB: {conventional}");
         let mut device = Device::new(&config);
-        let write = Command::new(Nanos(1), Op::Write, u64::from(zones.first_unit) * SECTORS, SECTORS as u32);
-        assert!(device.submit(&write, &mut Quiet).is_ok(), "{mb} MB");
+        let write =
+            DeviceCommand::new(Nanos(1), Op::Write, u64::from(zones.first_unit) * SECTORS, SECTORS as u32);
+        assert!(device.submit(&write, &mut NullObserver).is_ok(), "{mb} MB");
     }
 }
 
@@ -475,7 +500,7 @@ fn finishing_a_full_zone_changes_nothing_so_that_a_cut_may_take_its_data() {
     let mut device = Device::new(&zoned(&[("cache.size_kb", "256"), ("cache.write_back", "when_full")]));
     let mut undo = UndoLog::of(&device);
     let zone = zones(&device)[4];
-    let all = Command::new(Nanos::ZERO, Op::Write, zone.start, zone.sectors as u32);
+    let all = DeviceCommand::new(Nanos::ZERO, Op::Write, zone.start, zone.sectors as u32);
     device.submit(&all, &mut undo).unwrap();
     device.manage_zone(4, ZoneAction::Finish, &mut undo).unwrap();
     assert_eq!(zones(&device)[4].state, ZoneState::Full);
@@ -487,11 +512,11 @@ fn finishing_a_full_zone_changes_nothing_so_that_a_cut_may_take_its_data() {
 #[test]
 fn without_a_cache_what_is_complete_in_a_conventional_zone_is_there_while_zones_are_written() {
     let mut device = Device::new(&zoned(&[("cache.size_kb", "0")]));
-    let mut persistence = Persistence::of(&device);
+    let mut persistence = PersistenceTracker::of(&device);
     let start = zones(&device)[5].start;
     for command in [
-        Command::new(Nanos::ZERO, Op::Write, start, 144),
-        Command::new(Nanos::from_micros(10), Op::Write, 205, 1),
+        DeviceCommand::new(Nanos::ZERO, Op::Write, start, 144),
+        DeviceCommand::new(Nanos::from_micros(10), Op::Write, 205, 1),
     ] {
         persistence.expect(&command);
         let done = device.submit(&command, &mut persistence).unwrap().unwrap();

@@ -1,16 +1,16 @@
 //! Initialises an annotator from the contents of a disk.
 
-use emmclab_base::{Kind as ErrorKind, Result, Role};
+use emmclab_base::{BlockRole, ErrorClass as ErrorKind, Result};
 
-use super::layout::{self, Layout};
-use super::places::At;
-use super::status::Status;
-use super::{Annotator, Whereabouts, directories};
-use crate::blocks::Blocks;
-use crate::files::{Filesystem, Group};
-use crate::journal::{Location, Recovery};
-use crate::structure::Structure;
-use crate::superblock::{BYTES, Compat, Incompat, OFFSET, Superblock};
+use super::block_runs::BlockLookup;
+use super::metadata_layout::{self, MetadataLayout};
+use super::status::AnnotatorStatus;
+use super::{Annotator, JournalPlacement, directories};
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
+use crate::files::{Ext4Filesystem, GroupDescriptor};
+use crate::journal::{JournalLocation, JournalRecovery};
+use crate::superblock::{BYTES, Compat, Ext4Superblock, Incompat, OFFSET};
 
 impl Annotator {
     /// Forgets everything and reads the file system that is on a disk; a disk without one is not an error. Reads the group
@@ -19,8 +19,8 @@ impl Annotator {
     /// # Errors
     ///
     /// If the disk cannot be read. Damaged structures are not an error: they are not followed, and [`Self::status`] reports them.
-    pub fn attach(&mut self, disk: &dyn Blocks) -> Result<()> {
-        let mut recovery = Recovery::new();
+    pub fn attach(&mut self, disk: &dyn DiskReader) -> Result<()> {
+        let mut recovery = JournalRecovery::new();
         match recovery.replay(disk) {
             Ok(replayed) => {
                 let end = replayed.replay().end;
@@ -40,8 +40,8 @@ impl Annotator {
     /// # Errors
     ///
     /// If a device cannot be read, or `journal` is not the journal of this file system.
-    pub fn attach_external(&mut self, disk: &dyn Blocks, journal: &dyn Blocks) -> Result<()> {
-        let mut recovery = Recovery::new();
+    pub fn attach_external(&mut self, disk: &dyn DiskReader, journal: &dyn DiskReader) -> Result<()> {
+        let mut recovery = JournalRecovery::new();
         let end = match recovery.replay_external(disk, journal) {
             Ok(replayed) => {
                 self.learn_disk(&replayed)?;
@@ -55,37 +55,37 @@ impl Annotator {
         };
         let Some(layout) = &mut self.layout else { return Ok(()) };
         layout.take_journal_moved();
-        self.whereabouts = Whereabouts::Elsewhere;
-        let location = Location::external(journal, layout.superblock())?;
+        self.journal_placement = JournalPlacement::Elsewhere;
+        let location = JournalLocation::external(journal, layout.superblock())?;
         self.set_external(&location);
         self.read_log(journal, &location, end)
     }
 
     /// Reads the layout of a file system after the replay of its journal, as far as possible.
-    fn learn_disk(&mut self, disk: &dyn Blocks) -> Result<()> {
+    fn learn_disk(&mut self, disk: &dyn DiskReader) -> Result<()> {
         *self = Self::new();
         if disk.size().is_ok_and(|size| size < OFFSET + BYTES as u64) {
             return Ok(());
         }
-        Structure::Superblock.read(disk, OFFSET, &mut self.superblock[..])?;
+        DiskStructure::Superblock.read(disk, OFFSET, &mut self.superblock[..])?;
         let size = disk.size().unwrap_or(u64::MAX);
-        let superblock = Superblock::read(disk).and_then(|superblock| {
-            layout::check(&superblock, size)?;
+        let superblock = Ext4Superblock::read(disk).and_then(|superblock| {
+            metadata_layout::check(&superblock, size)?;
             Ok(superblock)
         });
         let superblock = match superblock {
             Ok(superblock) => superblock,
             Err(error) if error.kind() == ErrorKind::Io => return Err(error),
             Err(error) => {
-                self.refused = Status::of_superblock(&self.superblock[..], &error);
+                self.refused = AnnotatorStatus::of_superblock(&self.superblock[..], &error);
                 return Ok(());
             }
         };
         self.journal.reset(superblock.block_size as usize, 0);
-        let mut layout = Layout::new(superblock.clone());
-        let filesystem = Filesystem::with(disk, superblock);
+        let mut layout = MetadataLayout::new(superblock.clone());
+        let filesystem = Ext4Filesystem::with_superblock(disk, superblock);
         let groups = filesystem.superblock().groups() as u32;
-        let known: Vec<(u32, Group)> =
+        let known: Vec<(u32, GroupDescriptor)> =
             (0..groups).filter_map(|number| Some((number, filesystem.group(number).ok()?))).collect();
         for (number, group) in &known {
             layout.set_group(*number, group);
@@ -98,28 +98,28 @@ impl Annotator {
     }
 
     /// Locates the journal inside a known file system, and reads its log up to transaction `end`.
-    fn learn_journal(&mut self, disk: &dyn Blocks, end: Option<u32>) -> Result<()> {
+    fn learn_journal(&mut self, disk: &dyn DiskReader, end: Option<u32>) -> Result<()> {
         let Some(layout) = &mut self.layout else { return Ok(()) };
         layout.take_journal_moved();
         let superblock = layout.superblock().clone();
         if superblock.compat.contains(Compat::HAS_JOURNAL) && superblock.journal_inode == 0 {
-            self.whereabouts = Whereabouts::Elsewhere;
+            self.journal_placement = JournalPlacement::Elsewhere;
             return Ok(());
         }
-        match Location::inside(&Filesystem::with(disk, superblock)) {
+        match JournalLocation::inside(&Ext4Filesystem::with_superblock(disk, superblock)) {
             Ok(Some(location)) => {
                 layout.set_journal(location.runs());
                 self.journal.relocate(location.superblock_block() as u32);
-                self.whereabouts = Whereabouts::Inside;
+                self.journal_placement = JournalPlacement::Inside;
                 self.read_log(disk, &location, end)
             }
             Ok(None) => {
-                self.whereabouts = Whereabouts::None;
+                self.journal_placement = JournalPlacement::None;
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Io => Err(error),
             Err(error) => {
-                self.whereabouts = Whereabouts::Inside;
+                self.journal_placement = JournalPlacement::Inside;
                 self.journal.set_fault(error);
                 Ok(())
             }
@@ -128,7 +128,12 @@ impl Annotator {
 
     /// Reads the log that is still to be replayed, up to transaction `end`: these are the copies that a replay writes to their home
     /// blocks.
-    fn read_log(&mut self, disk: &dyn Blocks, location: &Location, end: Option<u32>) -> Result<()> {
+    fn read_log(
+        &mut self,
+        disk: &dyn DiskReader,
+        location: &JournalLocation,
+        end: Option<u32>,
+    ) -> Result<()> {
         let superblock = match location.superblock(disk) {
             Ok(superblock) => superblock,
             Err(error) if error.kind() == ErrorKind::Io => return Err(error),
@@ -148,9 +153,10 @@ impl Annotator {
         let mut block = start;
         for _ in 0..blocks {
             let Some(offset) = location.offset(u64::from(block)) else { break };
-            Structure::JournalBlock(u64::from(block)).read(disk, offset, &mut bytes)?;
+            DiskStructure::JournalBlock(u64::from(block)).read(disk, offset, &mut bytes)?;
             let note = self.journal.write(block, 0, &bytes, layout);
-            if note.role == Role::Commit && note.transaction.is_some_and(|of| of.wrapping_add(1) == end) {
+            if note.role == BlockRole::Commit && note.transaction.is_some_and(|of| of.wrapping_add(1) == end)
+            {
                 break;
             }
             block = self.journal.after(block);
@@ -161,7 +167,11 @@ impl Annotator {
 }
 
 /// Reads the layout from the inodes of a group that are in use.
-fn learn_inodes<B: Blocks>(layout: &mut Layout, filesystem: &Filesystem<B>, group: &Group) -> Result<()> {
+fn learn_inodes<B: DiskReader>(
+    layout: &mut MetadataLayout,
+    filesystem: &Ext4Filesystem<B>,
+    group: &GroupDescriptor,
+) -> Result<()> {
     // If the bitmap is damaged, all inodes are read.
     let used = match filesystem.inode_bitmap(group) {
         Ok(None) => return Ok(()),
@@ -180,9 +190,9 @@ fn learn_inodes<B: Blocks>(layout: &mut Layout, filesystem: &Filesystem<B>, grou
             continue;
         }
         let block = group.inode_table + u64::from(at);
-        let At::Place(place) = layout.at(block) else { continue };
+        let BlockLookup::Place(place) = layout.at(block) else { continue };
         let first = group.first_inode(superblock) + at * per_block;
-        Structure::Inode(first).read(filesystem.disk(), block * size as u64, &mut bytes)?;
+        DiskStructure::Inode(first).read(filesystem.disk(), block * size as u64, &mut bytes)?;
         layout.learn(place, block, 0, &bytes, None);
         for (slot, bytes) in (0..).zip(bytes.chunks_exact(usize::from(superblock.inode_size))) {
             if !directories::runs_of(bytes).is_some_and(|runs| runs.is_deep) {

@@ -2,9 +2,9 @@
 //!
 //! Source: Linux `Documentation/filesystems/ext4/directory.rst` and `ifork.rst`.
 
-use crate::bytes::{le16, le32, wide};
+use crate::byte_fields::{le16, le32, wide};
 use crate::files::{
-    EXTENT_BYTES, EXTENT_MAGIC, FileKind, InodeFlags, MAP_AT, MAP_BYTES, extent_length, record_length,
+    EXTENT_BYTES, EXTENT_MAGIC, Ext4FileKind, InodeFlags, MAP_AT, MAP_BYTES, extent_length, record_length,
 };
 
 /// Maximum number of runs of blocks in an inode: 4 extents, or 12 direct blocks.
@@ -12,14 +12,14 @@ const MOST_RUNS: usize = 12;
 
 /// The blocks of a directory to which its inode refers directly, as runs: first block, and block after the last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Runs {
+pub(super) struct DirectoryRuns {
     blocks: [(u64, u64); MOST_RUNS],
     count: usize,
     /// Whether other blocks of the disk refer to further blocks of the directory.
     pub is_deep: bool,
 }
 
-impl Runs {
+impl DirectoryRuns {
     pub fn as_slice(&self) -> &[(u64, u64)] {
         &self.blocks[..self.count]
     }
@@ -33,13 +33,13 @@ impl Runs {
 }
 
 /// Returns the blocks of the directory of an inode; `None` if the inode is not a directory, or was deleted.
-pub(super) fn runs_of(inode: &[u8]) -> Option<Runs> {
+pub(super) fn runs_of(inode: &[u8]) -> Option<DirectoryRuns> {
     let links = le16(inode, 0x1A);
-    if FileKind::of_mode(le16(inode, 0)) != FileKind::Directory || links == 0 {
+    if Ext4FileKind::of_mode(le16(inode, 0)) != Ext4FileKind::Directory || links == 0 {
         return None;
     }
     let flags = InodeFlags::from_bits_retain(le32(inode, 0x20));
-    let mut out = Runs::default();
+    let mut out = DirectoryRuns::default();
     if flags.contains(InodeFlags::INLINE_DATA) {
         return Some(out);
     }

@@ -6,18 +6,18 @@
 //! block that starts with the magic number is never a logged block, because these are escaped. A logged block whose descriptor was
 //! not seen is kept as a copy without a home until the descriptor of this transaction or of the next one refers to it.
 
-use emmclab_base::{BlockNote, Error, Role, SECTOR_BYTES, SectorSet};
+use emmclab_base::{BlockNote, BlockRole, Error, SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
 
-use super::copies::{Copies, early};
-use super::layout::Layout;
-use super::parts::Parts;
-use crate::bytes::le32;
+use super::logged_copies::{LoggedCopies, early};
+use super::metadata_layout::MetadataLayout;
+use super::partial_blocks::PartialBlocks;
+use crate::byte_fields::le32;
+use crate::disk_structure::DiskStructure;
 use crate::journal::{
-    FastCommitRecords, FastCommitTag, Header, HeaderKind, JournalFeatures, JournalSuperblock, LogFormat,
-    RecordKind, TagFlags, is_before,
+    FastCommitRecords, FastCommitTag, HeaderKind, JournalBlockHeader, JournalFeatures, JournalRecordKind,
+    JournalSuperblock, JournalTagFlags, LogFormat, is_before,
 };
-use crate::structure::Structure;
 
 /// Bytes of the journal's superblock that are used.
 const SUPERBLOCK_BYTES: usize = 1024;
@@ -25,7 +25,7 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// A logged block to which a descriptor refers.
 #[derive(Clone, Copy)]
-struct Expected {
+struct ExpectedBlock {
     /// Its home, as a block; `None` outside of the file system.
     home: Option<u64>,
     transaction: u32,
@@ -33,30 +33,30 @@ struct Expected {
 }
 
 /// The fields of the journal's superblock.
-struct Log {
+struct LogParameters {
     superblock: JournalSuperblock,
     format: LogFormat,
 }
 
 /// The journal, as a stream of writes.
 #[derive(Default)]
-pub(super) struct Journal {
-    log: Option<Log>,
+pub(super) struct JournalFollower {
+    log: Option<LogParameters>,
     /// The reason why the superblock cannot be used.
     fault: Option<Error>,
     /// The block that holds the superblock.
     superblock_block: u32,
     block_bytes: usize,
-    copies: Copies,
-    parts: Parts,
+    copies: LoggedCopies,
+    parts: PartialBlocks,
     /// Logged blocks that descriptors have announced, by their block in the journal.
-    expected: FxHashMap<u32, Expected>,
+    expected: FxHashMap<u32, ExpectedBlock>,
     /// Copies without a home, by their block in the journal; each with the number of commits when it was written.
     early: FxHashMap<u32, u32>,
     commits: u32,
 }
 
-impl Journal {
+impl JournalFollower {
     /// Forgets everything; the journal has blocks of this size from now on.
     pub fn reset(&mut self, block_bytes: usize, superblock_block: u32) {
         *self = Self { superblock_block, block_bytes, ..Self::default() };
@@ -83,11 +83,11 @@ impl Journal {
     /// of the copy, and whether the locations to which the block refers are known.
     pub fn compare(&self, home: u64, within: usize, bytes: &[u8]) -> Option<(SectorSet, u32, bool)> {
         let (changed, copy) = self.copies.compare(home, within, bytes, true)?;
-        Some((changed, copy.transaction, copy.learned))
+        Some((changed, copy.transaction, copy.locations_known))
     }
 
-    pub fn set_learned(&mut self, home: u64) {
-        self.copies.set_learned(home);
+    pub fn set_locations_known(&mut self, home: u64) {
+        self.copies.set_locations_known(home);
     }
 
     /// Drops the copy of a home block that is free.
@@ -96,46 +96,52 @@ impl Journal {
     }
 
     /// Handles a write to sectors of a block of the journal, from its sector `within` on; returns their note.
-    pub fn write(&mut self, block: u32, within: usize, bytes: &[u8], layout: &mut Layout) -> BlockNote {
+    pub fn write(
+        &mut self,
+        block: u32,
+        within: usize,
+        bytes: &[u8],
+        layout: &mut MetadataLayout,
+    ) -> BlockNote {
         if bytes.len() == self.block_bytes {
             self.parts.take(block);
-            return self.whole(block, bytes, layout);
+            return self.whole_block(block, bytes, layout);
         }
         let part = self.parts.add(block, within, bytes, self.block_bytes);
-        let header = part.head().and_then(Header::parse);
+        let header = part.head().and_then(JournalBlockHeader::parse);
         if part.is_whole()
             && let Some(part) = self.parts.take(block)
         {
-            let note = self.whole(block, &part.bytes, layout);
+            let note = self.whole_block(block, &part.bytes, layout);
             return cut(note, within, bytes);
         }
-        self.part(block, within, bytes, header)
+        self.partial_block(block, within, bytes, header)
     }
 
     /// Classifies a whole block and updates the state of the journal from it.
-    fn whole(&mut self, block: u32, bytes: &[u8], layout: &mut Layout) -> BlockNote {
+    fn whole_block(&mut self, block: u32, bytes: &[u8], layout: &mut MetadataLayout) -> BlockNote {
         if block == self.superblock_block {
             return self.superblock_written(bytes);
         }
-        let Some(log) = &self.log else { return BlockNote::new(Role::Data, sectors_of(bytes)) };
+        let Some(log) = &self.log else { return BlockNote::new(BlockRole::Data, sectors_of(bytes)) };
         if self.is_fast_commit(block) {
             return fast_commit(bytes);
         }
         let format = log.format;
-        let Some(header) = Header::parse(bytes) else { return self.logged(block, bytes, layout) };
+        let Some(header) = JournalBlockHeader::parse(bytes) else { return self.logged(block, bytes, layout) };
         self.expected.remove(&block);
         let Some(record) = format.record(bytes) else { return record_note(header, bytes) };
         match record.kind {
-            RecordKind::Descriptor(tags) => {
+            JournalRecordKind::Descriptor(tags) => {
                 let mut at = block;
                 for tag in tags {
                     at = self.after(at);
                     let home = Some(tag.block).filter(|home| *home < layout.superblock().blocks);
-                    let escaped = tag.flags.contains(TagFlags::ESCAPE);
-                    self.expect(at, Expected { home, transaction: record.sequence, escaped }, layout);
+                    let escaped = tag.flags.contains(JournalTagFlags::ESCAPE);
+                    self.expect(at, ExpectedBlock { home, transaction: record.sequence, escaped }, layout);
                 }
             }
-            RecordKind::Revoke(revoked) => {
+            JournalRecordKind::Revoke(revoked) => {
                 for home in revoked {
                     let newer = |transaction| is_before(record.sequence, transaction);
                     if !self.copies.get(home).is_some_and(|copy| newer(copy.transaction)) {
@@ -144,7 +150,7 @@ impl Journal {
                     }
                 }
             }
-            RecordKind::Commit(_) => {
+            JournalRecordKind::Commit(_) => {
                 self.commits = self.commits.wrapping_add(1);
                 self.drop_early();
             }
@@ -153,21 +159,27 @@ impl Journal {
     }
 
     /// Classifies sectors of a block that is not complete yet. For a superblock, the first 1,024 bytes are enough.
-    fn part(&mut self, block: u32, within: usize, bytes: &[u8], header: Option<Header>) -> BlockNote {
+    fn partial_block(
+        &mut self,
+        block: u32,
+        within: usize,
+        bytes: &[u8],
+        header: Option<JournalBlockHeader>,
+    ) -> BlockNote {
         if block == self.superblock_block {
             if within == 0 && bytes.len() >= SUPERBLOCK_BYTES {
                 return self.superblock_written(bytes);
             }
             let changed = Some(not_zero(bytes));
-            return BlockNote { changed, ..BlockNote::new(Role::JournalSuperblock, sectors_of(bytes)) };
+            return BlockNote { changed, ..BlockNote::new(BlockRole::JournalSuperblock, sectors_of(bytes)) };
         }
-        let plain = BlockNote::new(Role::Logged, sectors_of(bytes));
+        let plain = BlockNote::new(BlockRole::Logged, sectors_of(bytes));
         if self.log.is_none() {
-            return BlockNote { role: Role::Data, ..plain };
+            return BlockNote { role: BlockRole::Data, ..plain };
         }
         if self.is_fast_commit(block) {
             let changed = Some(not_zero(bytes));
-            return BlockNote { role: Role::FastCommit, changed, ..plain };
+            return BlockNote { role: BlockRole::FastCommit, changed, ..plain };
         }
         if let Some(header) = header {
             return record_note(header, bytes);
@@ -186,7 +198,7 @@ impl Journal {
     fn superblock_written(&mut self, bytes: &[u8]) -> BlockNote {
         let mut note = BlockNote {
             changed: Some(not_zero(bytes)),
-            ..BlockNote::new(Role::JournalSuperblock, sectors_of(bytes))
+            ..BlockNote::new(BlockRole::JournalSuperblock, sectors_of(bytes))
         };
         match JournalSuperblock::parse(bytes, 0) {
             Ok(superblock) if superblock.block_size as usize == self.block_bytes => {
@@ -197,7 +209,7 @@ impl Journal {
             }
             Ok(superblock) => {
                 let problem = format!("blocks of {} bytes", superblock.block_size);
-                self.set_fault(Structure::JournalSuperblock.fault(0xC, problem));
+                self.set_fault(DiskStructure::JournalSuperblock.fault(0xC, problem));
             }
             Err(fault) => self.set_fault(fault),
         }
@@ -214,7 +226,7 @@ impl Journal {
             self.forget_transactions();
         }
         self.fault = None;
-        self.log = Some(Log { format: LogFormat::new(&superblock), superblock });
+        self.log = Some(LogParameters { format: LogFormat::new(&superblock), superblock });
     }
 
     pub fn set_fault(&mut self, fault: Error) {
@@ -233,7 +245,7 @@ impl Journal {
     }
 
     /// Handles a logged block to which a descriptor refers; the block may have been written already.
-    fn expect(&mut self, block: u32, expected: Expected, layout: &mut Layout) {
+    fn expect(&mut self, block: u32, expected: ExpectedBlock, layout: &mut MetadataLayout) {
         if self.early.remove(&block).is_none() {
             self.expected.insert(block, expected);
             return;
@@ -241,18 +253,18 @@ impl Journal {
         match expected.home {
             Some(home) => {
                 self.copies.claim(early(block), home, expected.transaction, expected.escaped);
-                layout.logged_unseen(home);
+                layout.logged_unread(home);
             }
             None => self.copies.remove(early(block)),
         }
     }
 
-    fn logged(&mut self, block: u32, bytes: &[u8], layout: &mut Layout) -> BlockNote {
-        let plain = BlockNote::new(Role::Logged, sectors_of(bytes));
-        let Some(Expected { home, transaction, escaped }) = self.expected.remove(&block) else {
+    fn logged(&mut self, block: u32, bytes: &[u8], layout: &mut MetadataLayout) -> BlockNote {
+        let plain = BlockNote::new(BlockRole::Logged, sectors_of(bytes));
+        let Some(ExpectedBlock { home, transaction, escaped }) = self.expected.remove(&block) else {
             if self.superblock().is_none_or(|superblock| superblock.start == 0) {
                 // The log is empty: mkfs is clearing it, or the write does not belong to the journal.
-                return BlockNote { role: Role::Data, ..plain };
+                return BlockNote { role: BlockRole::Data, ..plain };
             }
             self.put_copy(early(block), 0, false, bytes, layout);
             self.early.insert(block, self.commits);
@@ -273,7 +285,7 @@ impl Journal {
         transaction: u32,
         escaped: bool,
         bytes: &[u8],
-        layout: &mut Layout,
+        layout: &mut MetadataLayout,
     ) -> Option<SectorSet> {
         let updated = self.copies.update(key, transaction, escaped, true, bytes);
         if let Some(dropped) = updated.dropped {
@@ -318,14 +330,14 @@ fn not_zero(bytes: &[u8]) -> SectorSet {
 }
 
 /// The note of sectors of a block that starts with a header.
-fn record_note(header: Header, bytes: &[u8]) -> BlockNote {
+fn record_note(header: JournalBlockHeader, bytes: &[u8]) -> BlockNote {
     let role = match header.kind {
-        HeaderKind::Descriptor => Role::Descriptor,
-        HeaderKind::Revoke => Role::Revoke,
-        HeaderKind::Commit => Role::Commit,
-        HeaderKind::SuperblockV1 | HeaderKind::SuperblockV2 | HeaderKind::Unknown => Role::Logged,
+        HeaderKind::Descriptor => BlockRole::Descriptor,
+        HeaderKind::Revoke => BlockRole::Revoke,
+        HeaderKind::Commit => BlockRole::Commit,
+        HeaderKind::SuperblockV1 | HeaderKind::SuperblockV2 | HeaderKind::Unknown => BlockRole::Logged,
     };
-    let transaction = (role != Role::Logged).then_some(header.sequence);
+    let transaction = (role != BlockRole::Logged).then_some(header.sequence);
     BlockNote { transaction, changed: Some(not_zero(bytes)), ..BlockNote::new(role, sectors_of(bytes)) }
 }
 
@@ -335,7 +347,7 @@ fn fast_commit(bytes: &[u8]) -> BlockNote {
     BlockNote {
         transaction: tail.map(|tail| le32(tail.value, 0)),
         changed: Some(not_zero(bytes)),
-        ..BlockNote::new(Role::FastCommit, sectors_of(bytes))
+        ..BlockNote::new(BlockRole::FastCommit, sectors_of(bytes))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Classifies the writes of an ext4 file system, by looking at the writes alone.
 //!
-//! An [`Annotator`] knows the locations of metadata ([`layout`]) and follows the log as it is written ([`journal`]). Locations are
+//! An [`Annotator`] knows the locations of metadata ([`metadata_layout`]) and follows the log as it is written ([`journal`]). Locations are
 //! read from the metadata itself: first from a disk ([`Annotator::attach`]) or from the writes of mkfs, later from what is logged
 //! or written. A logged block at an unknown location is classified as a directory if it consists of directory entries, otherwise as
 //! other metadata. It keeps this class until it is revoked, discarded, or found in a deleted directory. With `data=journal`,
@@ -11,27 +11,27 @@
 //! the superblock is the first block that is written, so that all later blocks are classified.
 
 mod attach;
-mod copies;
+mod block_runs;
 mod directories;
 mod journal;
-mod layout;
-mod parts;
-mod places;
-mod recent;
+mod logged_copies;
+mod metadata_layout;
+mod partial_blocks;
+mod recent_writes;
 mod status;
 
-use emmclab_base::{BlockNote, Kind as ErrorKind, Role, SECTOR_BYTES};
+use emmclab_base::{BlockNote, BlockRole, ErrorClass as ErrorKind, SECTOR_BYTES};
 
-pub use status::Status;
+pub use status::AnnotatorStatus;
 
-use crate::files::Filesystem;
-use crate::journal::{JOURNAL_MAGIC, Location};
-use crate::structure::Structure;
-use crate::superblock::{BYTES, Compat, Incompat, OFFSET, Superblock};
-use journal::Journal;
-use layout::Layout;
-use places::{At, Kind};
-use recent::Recent;
+use crate::disk_structure::DiskStructure;
+use crate::files::Ext4Filesystem;
+use crate::journal::{JOURNAL_MAGIC, JournalLocation};
+use crate::superblock::{BYTES, Compat, Ext4Superblock, Incompat, OFFSET};
+use block_runs::{BlockLookup, BlockRunKind};
+use journal::JournalFollower;
+use metadata_layout::MetadataLayout;
+use recent_writes::RecentWrites;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 /// The sectors of the superblock.
@@ -40,7 +40,7 @@ const OWN: std::ops::Range<u64> = OFFSET / SECTOR_BYTES..(OFFSET + BYTES as u64)
 const LEAST_BLOCK: usize = 1024;
 
 /// Location of the journal, as far as it is known.
-enum Whereabouts {
+enum JournalPlacement {
     /// Not known yet.
     Unknown,
     /// The file system has no journal.
@@ -66,17 +66,17 @@ enum Whereabouts {
 /// assert_eq!(annotator.status(), Status::NoFilesystem);
 /// ```
 pub struct Annotator {
-    layout: Option<Layout>,
-    journal: Journal,
-    whereabouts: Whereabouts,
+    layout: Option<MetadataLayout>,
+    journal: JournalFollower,
+    journal_placement: JournalPlacement,
     /// The bytes of the superblock, which may be written in parts.
     superblock: Box<[u8; BYTES]>,
     /// The reason why there is no layout.
-    refused: Status,
+    refused: AnnotatorStatus,
     /// Whether transactions of an earlier mount wait for their replay.
     recovering: bool,
-    recent: Recent,
-    recent_journal: Recent,
+    recent: RecentWrites,
+    recent_journal: RecentWrites,
 }
 
 impl Default for Annotator {
@@ -90,13 +90,13 @@ impl Annotator {
     pub fn new() -> Self {
         Self {
             layout: None,
-            journal: Journal::default(),
-            whereabouts: Whereabouts::Unknown,
+            journal: JournalFollower::default(),
+            journal_placement: JournalPlacement::Unknown,
             superblock: Box::new([0; BYTES]),
-            refused: Status::NoFilesystem,
+            refused: AnnotatorStatus::NoFilesystem,
             recovering: false,
-            recent: Recent::default(),
-            recent_journal: Recent::default(),
+            recent: RecentWrites::default(),
+            recent_journal: RecentWrites::default(),
         }
     }
 
@@ -113,24 +113,24 @@ impl Annotator {
         }
         let mut at = sector;
         while at < end {
-            if self.layout.as_mut().is_some_and(Layout::take_journal_moved) {
+            if self.layout.as_mut().is_some_and(MetadataLayout::take_journal_moved) {
                 self.locate_journal();
             }
             let rest = &data[(at - sector) as usize * SECTOR..];
             let note = self.next_note(at, &rest[..rest.len() / SECTOR * SECTOR]);
             at += u64::from(note.sectors);
             match notes.last_mut() {
-                Some(last) if note.role == Role::Data && last.role == Role::Data => {
+                Some(last) if note.role == BlockRole::Data && last.role == BlockRole::Data => {
                     last.sectors += note.sectors;
                 }
                 _ => notes.push(note),
             }
         }
-        if self.layout.as_mut().is_some_and(Layout::take_journal_moved) {
+        if self.layout.as_mut().is_some_and(MetadataLayout::take_journal_moved) {
             self.locate_journal();
         }
-        let is_due = |recent: &mut Recent| has_magic(data) && recent.is_due();
-        if matches!(self.whereabouts, Whereabouts::Unknown) && is_due(&mut self.recent) {
+        let is_due = |recent: &mut RecentWrites| has_magic(data) && recent.is_due();
+        if matches!(self.journal_placement, JournalPlacement::Unknown) && is_due(&mut self.recent) {
             self.locate_journal();
         }
     }
@@ -138,13 +138,14 @@ impl Annotator {
     /// Like [`Self::write`], for a write of whole sectors to the device of an external journal.
     pub fn write_journal(&mut self, sector: u64, data: &[u8], notes: &mut Vec<BlockNote>) {
         notes.clear();
-        if matches!(self.whereabouts, Whereabouts::Unknown | Whereabouts::Elsewhere) {
+        if matches!(self.journal_placement, JournalPlacement::Unknown | JournalPlacement::Elsewhere) {
             self.recent_journal.write(sector.saturating_mul(SECTOR_BYTES), data);
             if has_magic(data) && self.recent_journal.is_due() {
                 self.locate_external();
             }
         }
-        let (Some(layout), &Whereabouts::External(blocks)) = (&mut self.layout, &self.whereabouts) else {
+        let (Some(layout), &JournalPlacement::External(blocks)) = (&mut self.layout, &self.journal_placement)
+        else {
             push_data(notes, (data.len() / SECTOR) as u64);
             return;
         };
@@ -160,7 +161,7 @@ impl Annotator {
                 let note = self.journal.write(block as u32, within as usize, part, layout);
                 notes.push(note);
             } else if block == first {
-                notes.push(BlockNote::new(Role::Superblock, length as u32));
+                notes.push(BlockNote::new(BlockRole::Superblock, length as u32));
             } else {
                 push_data(notes, length);
             }
@@ -176,7 +177,7 @@ impl Annotator {
         self.recent.discard(sector.saturating_mul(SECTOR_BYTES), end.saturating_mul(SECTOR_BYTES));
         if sector <= OWN.start && end >= OWN.end {
             self.superblock.fill(0);
-            self.refuse(Status::NoFilesystem);
+            self.refuse(AnnotatorStatus::NoFilesystem);
         }
         let Some(layout) = &mut self.layout else { return };
         let size = u64::from(layout.superblock().block_size) / SECTOR_BYTES;
@@ -184,59 +185,59 @@ impl Annotator {
     }
 
     /// The status of the annotation: whether a file system is known, and why writes are not classified.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> AnnotatorStatus {
         if self.layout.is_none() {
             return self.refused;
         }
-        match (&self.whereabouts, self.journal.fault()) {
-            (Whereabouts::Unknown, _) => Status::JournalUnknown,
-            (Whereabouts::None, _) => Status::NoJournal,
-            (Whereabouts::Elsewhere, _) => Status::JournalElsewhere,
-            (_, Some(fault)) if fault.kind() == ErrorKind::Unsupported => Status::JournalUnsupported,
-            (_, Some(_)) => Status::JournalDamaged,
-            _ if self.journal.superblock().is_none() => Status::JournalUnknown,
-            _ if self.recovering => Status::Recovering,
-            _ => Status::Following,
+        match (&self.journal_placement, self.journal.fault()) {
+            (JournalPlacement::Unknown, _) => AnnotatorStatus::JournalUnknown,
+            (JournalPlacement::None, _) => AnnotatorStatus::NoJournal,
+            (JournalPlacement::Elsewhere, _) => AnnotatorStatus::JournalElsewhere,
+            (_, Some(fault)) if fault.kind() == ErrorKind::Unsupported => AnnotatorStatus::JournalUnsupported,
+            (_, Some(_)) => AnnotatorStatus::JournalDamaged,
+            _ if self.journal.superblock().is_none() => AnnotatorStatus::JournalUnknown,
+            _ if self.recovering => AnnotatorStatus::Recovering,
+            _ => AnnotatorStatus::Following,
         }
     }
 
     /// Whether writes are kept because the file system or its journal is still unknown.
     fn is_looking(&self) -> bool {
-        matches!(self.whereabouts, Whereabouts::Unknown)
+        matches!(self.journal_placement, JournalPlacement::Unknown)
     }
 
     /// Returns the note of the first sectors of a write.
     fn next_note(&mut self, sector: u64, data: &[u8]) -> BlockNote {
         let sectors = (data.len() / SECTOR) as u64;
-        let Some(layout) = &mut self.layout else { return BlockNote::new(Role::Data, sectors as u32) };
+        let Some(layout) = &mut self.layout else { return BlockNote::new(BlockRole::Data, sectors as u32) };
         let size = u64::from(layout.superblock().block_size) / SECTOR_BYTES;
         let (block, within) = (sector / size, sector % size);
         let place = match layout.at(block) {
-            At::Gap(until) => {
+            BlockLookup::Gap(until) => {
                 let sectors = until.saturating_mul(size).saturating_sub(sector).min(sectors);
-                return BlockNote::new(Role::Data, sectors as u32);
+                return BlockNote::new(BlockRole::Data, sectors as u32);
             }
-            At::Place(place) => place,
+            BlockLookup::Place(place) => place,
         };
         let sectors = (size - within).min(sectors) as usize;
         let bytes = &data[..sectors * SECTOR];
         let role = match place.kind {
-            Kind::Journal => {
+            BlockRunKind::Journal => {
                 let block = place.number(block) as u32;
                 let note = self.journal.write(block, within as usize, bytes, layout);
                 self.recovering &= self.journal.superblock().is_none_or(|superblock| superblock.start != 0);
                 return note;
             }
-            Kind::Descriptors => Role::GroupDescriptors,
-            Kind::Inodes => Role::InodeTable,
-            Kind::Fixed(role) | Kind::Learned(role) => role,
+            BlockRunKind::Descriptors => BlockRole::GroupDescriptors,
+            BlockRunKind::Inodes => BlockRole::InodeTable,
+            BlockRunKind::Fixed(role) | BlockRunKind::Learned(role) => role,
         };
         let compared = self.journal.compare(block, within as usize, bytes);
         let changed = compared.map(|(changed, ..)| changed);
         // If the block was logged, its locations were read at that time.
         if compared.is_none_or(|(changed, _, learned)| !changed.is_empty() || !learned) {
             layout.learn(place, block, within as usize, bytes, None);
-            self.journal.set_learned(block);
+            self.journal.set_locations_known(block);
         }
         BlockNote {
             transaction: compared.map(|(_, transaction, _)| transaction),
@@ -253,34 +254,34 @@ impl Annotator {
                 self.superblock[place * SECTOR..(place + 1) * SECTOR].copy_from_slice(bytes);
             }
         }
-        let parsed = Superblock::parse(&self.superblock[..], Structure::Superblock, OFFSET);
+        let parsed = Ext4Superblock::parse(&self.superblock[..], DiskStructure::Superblock, OFFSET);
         let parsed = parsed.and_then(|superblock| {
-            layout::check(&superblock, u64::MAX)?;
+            metadata_layout::check(&superblock, u64::MAX)?;
             Ok(superblock)
         });
         match parsed {
             Ok(superblock) if superblock.incompat.contains(Incompat::JOURNAL_DEV) => {
-                self.refuse(Status::NoFilesystem);
+                self.refuse(AnnotatorStatus::NoFilesystem);
             }
             Ok(superblock) => self.set_superblock(superblock),
             Err(error) => {
-                let is_other = |layout: &Layout| {
-                    crate::bytes::uuid(&self.superblock[..], 0x68) != layout.superblock().uuid
+                let is_other = |layout: &MetadataLayout| {
+                    crate::byte_fields::uuid(&self.superblock[..], 0x68) != layout.superblock().uuid
                 };
                 // This may be one half of a superblock that is written with two requests.
                 if self.layout.as_ref().is_none_or(is_other) {
-                    self.refuse(Status::of_superblock(&self.superblock[..], &error));
+                    self.refuse(AnnotatorStatus::of_superblock(&self.superblock[..], &error));
                 }
             }
         }
     }
 
-    fn set_superblock(&mut self, superblock: Superblock) {
+    fn set_superblock(&mut self, superblock: Ext4Superblock) {
         let same = self.layout.as_ref().is_some_and(|layout| layout.superblock().uuid == superblock.uuid);
         let block_bytes = superblock.block_size as usize;
         let kept = self.layout.as_mut().is_some_and(|layout| layout.update(superblock.clone()));
         if !kept {
-            self.layout = Some(Layout::new(superblock));
+            self.layout = Some(MetadataLayout::new(superblock));
         } else if !same && let Some(layout) = &mut self.layout {
             layout.forget_learned();
         }
@@ -288,29 +289,29 @@ impl Annotator {
             return;
         }
         self.journal.reset(block_bytes, 0);
-        self.whereabouts = Whereabouts::Unknown;
+        self.journal_placement = JournalPlacement::Unknown;
         self.recovering = false;
-        self.look_back();
+        self.examine_recent();
     }
 
-    fn refuse(&mut self, why: Status) {
+    fn refuse(&mut self, why: AnnotatorStatus) {
         self.layout = None;
         self.refused = why;
         self.journal.reset(0, 0);
-        self.whereabouts = Whereabouts::Unknown;
+        self.journal_placement = JournalPlacement::Unknown;
         self.recovering = false;
     }
 
     /// Reads the blocks that were written before the superblock: first descriptors, then the inodes to which they refer.
-    fn look_back(&mut self) {
+    fn examine_recent(&mut self) {
         let Some(layout) = &mut self.layout else { return };
         let size = layout.superblock().block_size as usize;
-        for kind in [Kind::Descriptors, Kind::Inodes] {
+        for kind in [BlockRunKind::Descriptors, BlockRunKind::Inodes] {
             for (offset, chunk) in self.recent.chunks() {
                 for (ahead, bytes) in chunk.chunks(size).enumerate() {
                     let offset = offset + (ahead * size) as u64;
                     let (block, within) = (offset / size as u64, offset as usize % size / SECTOR);
-                    if let At::Place(place) = layout.at(block)
+                    if let BlockLookup::Place(place) = layout.at(block)
                         && place.kind == kind
                     {
                         layout.learn(place, block, within, bytes, None);
@@ -324,25 +325,25 @@ impl Annotator {
     fn locate_journal(&mut self) {
         let Some(layout) = &mut self.layout else { return };
         let superblock = layout.superblock().clone();
-        self.whereabouts = Whereabouts::Unknown;
+        self.journal_placement = JournalPlacement::Unknown;
         if !superblock.compat.contains(Compat::HAS_JOURNAL) {
             layout.set_journal(&[]);
-            self.whereabouts = Whereabouts::None;
+            self.journal_placement = JournalPlacement::None;
             self.recent.clear();
             return;
         }
         if superblock.journal_inode == 0 {
             layout.set_journal(&[]);
-            self.whereabouts = Whereabouts::Elsewhere;
+            self.journal_placement = JournalPlacement::Elsewhere;
             self.recent.clear();
             self.locate_external();
             return;
         }
         let number = superblock.journal_inode;
-        let filesystem = Filesystem::with(&self.recent, superblock);
+        let filesystem = Ext4Filesystem::with_superblock(&self.recent, superblock);
         let found = layout.journal_inode().map(|bytes| {
             let inode = filesystem.parse_inode(number, bytes, 0)?;
-            Location::of_inode(&filesystem, &inode)
+            JournalLocation::of_inode(&filesystem, &inode)
         });
         let Some(Ok(location)) = found else { return };
         // The inode may also be written again for other reasons.
@@ -352,17 +353,19 @@ impl Annotator {
                 self.journal.set_superblock(superblock);
             }
         }
-        self.whereabouts = Whereabouts::Inside;
+        self.journal_placement = JournalPlacement::Inside;
         self.recent.clear();
     }
 
     /// Locates an external journal, if enough of it was written.
     fn locate_external(&mut self) {
         let Some(layout) = &self.layout else { return };
-        if !matches!(self.whereabouts, Whereabouts::Elsewhere) {
+        if !matches!(self.journal_placement, JournalPlacement::Elsewhere) {
             return;
         }
-        let Ok(location) = Location::external(&self.recent_journal, layout.superblock()) else { return };
+        let Ok(location) = JournalLocation::external(&self.recent_journal, layout.superblock()) else {
+            return;
+        };
         let superblock = location.superblock(&self.recent_journal);
         self.set_external(&location);
         if let Ok(superblock) = superblock {
@@ -371,9 +374,9 @@ impl Annotator {
         self.recent_journal.clear();
     }
 
-    fn set_external(&mut self, location: &Location) {
+    fn set_external(&mut self, location: &JournalLocation) {
         self.journal.relocate(location.superblock_block() as u32);
-        self.whereabouts = Whereabouts::External(location.blocks());
+        self.journal_placement = JournalPlacement::External(location.blocks());
     }
 }
 
@@ -384,8 +387,8 @@ fn has_magic(data: &[u8]) -> bool {
 
 fn push_data(notes: &mut Vec<BlockNote>, sectors: u64) {
     match notes.last_mut() {
-        Some(last) if last.role == Role::Data => last.sectors += sectors as u32,
+        Some(last) if last.role == BlockRole::Data => last.sectors += sectors as u32,
         _ if sectors == 0 => {}
-        _ => notes.push(BlockNote::new(Role::Data, sectors as u32)),
+        _ => notes.push(BlockNote::new(BlockRole::Data, sectors as u32)),
     }
 }

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use emmclab_base::{Error, Kind};
+use emmclab_base::{Error, ErrorClass};
 
-use crate::bytes::le16;
+use crate::byte_fields::le16;
 use crate::superblock::MAGIC;
 
 /// How much an [`crate::Annotator`] knows about the file system, and why writes are not classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Status {
+pub enum AnnotatorStatus {
     /// No superblock of ext4 was seen; all writes count as data.
     NoFilesystem,
     /// The superblock is damaged; all writes count as data.
@@ -33,7 +33,7 @@ pub enum Status {
     Following,
 }
 
-impl Status {
+impl AnnotatorStatus {
     /// Whether the blocks of the journal are classified.
     pub const fn names_journal(self) -> bool {
         matches!(self, Self::Recovering | Self::Following)
@@ -43,13 +43,13 @@ impl Status {
     pub(super) fn of_superblock(bytes: &[u8], error: &Error) -> Self {
         match error.kind() {
             _ if le16(bytes, 0x38) != MAGIC => Self::NoFilesystem,
-            Kind::Unsupported => Self::Unsupported,
+            ErrorClass::Unsupported => Self::Unsupported,
             _ => Self::Damaged,
         }
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for AnnotatorStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoFilesystem => "no ext4 file system",

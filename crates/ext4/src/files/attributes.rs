@@ -5,10 +5,10 @@
 use emmclab_base::Result;
 
 use super::inode::PLAIN_BYTES;
-use super::{Filesystem, Inode};
-use crate::blocks::Blocks;
-use crate::bytes::{le16, le32};
-use crate::structure::Structure;
+use super::{Ext4Filesystem, Inode};
+use crate::byte_fields::{le16, le32};
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
 
 const MAGIC: u32 = 0xEA02_0000;
 /// Bytes of the header of a block of attributes.
@@ -31,14 +31,14 @@ const PREFIXES: [&str; 9] = [
 /// An extended attribute: its full name, and its value.
 pub type Attribute = (Vec<u8>, Vec<u8>);
 
-impl<B: Blocks> Filesystem<B> {
+impl<B: DiskReader> Ext4Filesystem<B> {
     /// Returns the extended attributes of an inode, those in the inode first.
     ///
     /// # Errors
     ///
     /// Entries beyond the end of their block; values in a separate inode, which are not supported.
     pub fn attributes(&self, inode: &Inode) -> Result<Vec<Attribute>> {
-        let structure = Structure::Attributes(inode.number());
+        let structure = DiskStructure::Attributes(inode.number());
         let mut out = Vec::new();
         let mut bytes = vec![0; usize::from(self.superblock().inode_size)];
         structure.read(self.disk(), inode.offset, &mut bytes)?;
@@ -65,7 +65,7 @@ impl<B: Blocks> Filesystem<B> {
 
     /// Reads entries from `at` on. Offsets of values count from the start of `bytes`, which are at byte `offset` of the disk.
     fn read_attributes(
-        structure: Structure,
+        structure: DiskStructure,
         bytes: &[u8],
         mut at: usize,
         offset: u64,

@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 use emmclab_base::Result;
 
 use super::inode::MAP_BYTES;
-use super::{Filesystem, Inode, InodeFlags};
-use crate::blocks::Blocks;
-use crate::bytes::{le16, le32};
+use super::{Ext4Filesystem, Inode, InodeFlags};
+use crate::byte_fields::{le16, le32};
 use crate::checksum::crc32c;
-use crate::structure::Structure;
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
 use crate::superblock::Incompat;
 
 /// Bytes of an entry before its name.
@@ -22,7 +22,7 @@ const TAIL_TYPE: u8 = 0xDE;
 
 /// Kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FileKind {
+pub enum Ext4FileKind {
     /// Not recorded in the directory, or an unknown number.
     Unknown,
     /// A regular file.
@@ -41,7 +41,7 @@ pub enum FileKind {
     Symlink,
 }
 
-impl FileKind {
+impl Ext4FileKind {
     pub(crate) fn of_mode(mode: u16) -> Self {
         match mode >> 12 {
             0x1 => Self::Fifo,
@@ -85,16 +85,16 @@ impl FileKind {
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct DirectoryEntry<'a> {
     /// The name: bytes without `/`, rarely not UTF-8.
     pub name: &'a [u8],
     /// The inode to which it refers.
     pub inode: u32,
     /// The kind of file, as recorded in the directory entry.
-    pub kind: FileKind,
+    pub kind: Ext4FileKind,
 }
 
-impl<B: Blocks> Filesystem<B> {
+impl<B: DiskReader> Ext4Filesystem<B> {
     /// Calls `visit` with each name of a directory in the order of the disk, including `.` and `..`, until it breaks.
     ///
     /// # Errors
@@ -103,10 +103,10 @@ impl<B: Blocks> Filesystem<B> {
     pub fn entries(
         &self,
         directory: &Inode,
-        mut visit: impl FnMut(Entry<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let structure = Structure::Directory(directory.number());
-        if directory.kind() != FileKind::Directory {
+        let structure = DiskStructure::Directory(directory.number());
+        if directory.kind() != Ext4FileKind::Directory {
             return Err(structure.fault(directory.offset, "not a directory"));
         }
         if directory.flags().contains(InodeFlags::ENCRYPT) {
@@ -144,7 +144,7 @@ impl<B: Blocks> Filesystem<B> {
     /// # Errors
     ///
     /// As for [`Self::entries`].
-    pub fn list(&self, directory: &Inode) -> Result<Vec<(Vec<u8>, u32, FileKind)>> {
+    pub fn list(&self, directory: &Inode) -> Result<Vec<(Vec<u8>, u32, Ext4FileKind)>> {
         let mut out = Vec::new();
         self.entries(directory, |entry| {
             out.push((entry.name.to_vec(), entry.inode, entry.kind));
@@ -165,7 +165,7 @@ impl<B: Blocks> Filesystem<B> {
         })?;
         if found.is_none() && directory.flags().contains(InodeFlags::CASEFOLD) {
             let problem = "the directory ignores case, and names are compared byte by byte here";
-            return Err(Structure::Directory(directory.number()).unsupported(directory.offset, problem));
+            return Err(DiskStructure::Directory(directory.number()).unsupported(directory.offset, problem));
         }
         Ok(found)
     }
@@ -174,13 +174,13 @@ impl<B: Blocks> Filesystem<B> {
         &self,
         directory: &Inode,
         bytes: &[u8],
-        visit: &mut impl FnMut(Entry<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let structure = Structure::Directory(directory.number());
-        let kind = FileKind::Directory;
+        let structure = DiskStructure::Directory(directory.number());
+        let kind = Ext4FileKind::Directory;
         let own = [(&b"."[..], directory.number()), (b"..", le32(bytes, 0))];
         for (name, inode) in own {
-            if visit(Entry { name, inode, kind }).is_break() {
+            if visit(DirectoryEntry { name, inode, kind }).is_break() {
                 return Ok(());
             }
         }
@@ -197,9 +197,9 @@ impl<B: Blocks> Filesystem<B> {
     fn block_entries(
         &self,
         bytes: &[u8],
-        structure: Structure,
+        structure: DiskStructure,
         offset: u64,
-        visit: &mut impl FnMut(Entry<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let has_types = self.superblock().incompat.contains(Incompat::FILETYPE);
         let mut at = 0;
@@ -226,8 +226,8 @@ impl<B: Blocks> Filesystem<B> {
             }
             let inode = le32(rest, 0);
             if inode != 0 && name_length > 0 {
-                let kind = if has_types { FileKind::of_entry(rest[7]) } else { FileKind::Unknown };
-                if visit(Entry { name: &rest[HEAD..used], inode, kind }).is_break() {
+                let kind = if has_types { Ext4FileKind::of_entry(rest[7]) } else { Ext4FileKind::Unknown };
+                if visit(DirectoryEntry { name: &rest[HEAD..used], inode, kind }).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -246,7 +246,7 @@ impl<B: Blocks> Filesystem<B> {
         if !self.superblock().has_checksums() {
             return Ok(());
         }
-        let structure = Structure::Directory(directory.number());
+        let structure = DiskStructure::Directory(directory.number());
         let seed = self.seed_of(directory);
         let size = bytes.len();
         let whole = record_length(le16(bytes, 4), size as u32) == size && le32(bytes, 0) == 0;

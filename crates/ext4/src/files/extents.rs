@@ -4,11 +4,11 @@
 
 use emmclab_base::Result;
 
-use super::runs::{Mapper, Run};
-use crate::blocks::Blocks;
-use crate::bytes::{le16, le32, wide};
+use super::file_blocks::{BlockMapper, FileBlockRun};
+use crate::byte_fields::{le16, le32, wide};
 use crate::checksum::crc32c;
-use crate::structure::Structure;
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
 
 /// The magic number at the start of a node of an extent tree.
 pub(crate) const EXTENT_MAGIC: u16 = 0xF30A;
@@ -20,13 +20,13 @@ const MAX_LENGTH: u16 = 32768;
 /// Blocks of a file are counted with 32 bits.
 pub(super) const END: u64 = 1 << 32;
 
-struct Header {
+struct ExtentHeader {
     entries: usize,
     depth: u16,
 }
 
-pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<Run> {
-    let structure = Structure::Inode(mapper.inode.number());
+pub(super) fn at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logical: u64) -> Result<FileBlockRun> {
+    let structure = DiskStructure::Inode(mapper.inode.number());
     let mut header = check(&mapper.inode.map, structure, mapper.inode.offset + 0x28, None)?;
     let mut hole_end = END;
     let mut level = 0;
@@ -53,11 +53,11 @@ pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<
                 return hole(mapper, logical, hole_end);
             }
             let physical = wide(le16(entry, 6), le32(entry, 8));
-            let structure = Structure::ExtentBlock(mapper.inode.number());
+            let structure = DiskStructure::ExtentBlock(mapper.inode.number());
             mapper.filesystem.offset_of(physical, structure)?;
             mapper.filesystem.offset_of(physical + u64::from(blocks) - 1, structure)?;
             let physical = Some(physical + logical - first);
-            return Ok(Run { logical, blocks: end - logical, physical, unwritten });
+            return Ok(FileBlockRun { logical, blocks: end - logical, physical, unwritten });
         }
         let block = wide(le16(entry, 8), le32(entry, 4));
         header = descend(mapper, level, block, header.depth - 1)?;
@@ -70,13 +70,13 @@ pub(crate) fn extent_length(stored: u16) -> (u16, bool) {
     if stored > MAX_LENGTH { (stored - MAX_LENGTH, true) } else { (stored, false) }
 }
 
-fn hole<B: Blocks>(mapper: &Mapper<'_, B>, logical: u64, end: u64) -> Result<Run> {
+fn hole<B: DiskReader>(mapper: &BlockMapper<'_, B>, logical: u64, end: u64) -> Result<FileBlockRun> {
     if logical >= end {
         let problem =
             format!("block {logical} of the file is beyond what extents can map, or keys are not in order");
-        return Err(Structure::Inode(mapper.inode.number()).fault(mapper.inode.offset, problem));
+        return Err(DiskStructure::Inode(mapper.inode.number()).fault(mapper.inode.offset, problem));
     }
-    Ok(Run { logical, blocks: end - logical, physical: None, unwritten: false })
+    Ok(FileBlockRun { logical, blocks: end - logical, physical: None, unwritten: false })
 }
 
 /// Returns how many entries satisfy the condition; these must be the first ones.
@@ -90,22 +90,30 @@ fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
 }
 
 /// Reads and checks the block below `level`, unless it is the block that was read last at that level.
-fn descend<B: Blocks>(mapper: &mut Mapper<'_, B>, level: usize, block: u64, depth: u16) -> Result<Header> {
-    let structure = Structure::ExtentBlock(mapper.inode.number());
+fn descend<B: DiskReader>(
+    mapper: &mut BlockMapper<'_, B>,
+    level: usize,
+    block: u64,
+    depth: u16,
+) -> Result<ExtentHeader> {
+    let structure = DiskStructure::ExtentBlock(mapper.inode.number());
     let offset = mapper.filesystem.offset_of(block, structure)?;
     if mapper.levels.len() == level {
-        mapper.levels.push(super::runs::Level::default());
+        mapper.levels.push(super::file_blocks::MapLevel::default());
     }
     let known = &mut mapper.levels[level];
     if known.block == Some(block) {
-        return Ok(Header { entries: usize::from(le16(&known.bytes, 2)), depth: le16(&known.bytes, 6) })
-            .and_then(|header| {
-                if header.depth == depth {
-                    Ok(header)
-                } else {
-                    Err(wrong_depth(structure, offset, header.depth, depth))
-                }
-            });
+        return Ok(ExtentHeader {
+            entries: usize::from(le16(&known.bytes, 2)),
+            depth: le16(&known.bytes, 6),
+        })
+        .and_then(|header| {
+            if header.depth == depth {
+                Ok(header)
+            } else {
+                Err(wrong_depth(structure, offset, header.depth, depth))
+            }
+        });
     }
     known.block = None;
     known.bytes.resize(mapper.filesystem.superblock().block_size as usize, 0);
@@ -124,15 +132,15 @@ fn descend<B: Blocks>(mapper: &mut Mapper<'_, B>, level: usize, block: u64, dept
     Ok(header)
 }
 
-fn wrong_depth(structure: Structure, offset: u64, depth: u16, wanted: u16) -> emmclab_base::Error {
+fn wrong_depth(structure: DiskStructure, offset: u64, depth: u16, wanted: u16) -> emmclab_base::Error {
     structure.fault(offset + 6, format!("depth {depth} of the extent tree, {wanted} expected"))
 }
 
 /// Checks a whole node: its keys must be in order and without overlaps.
-fn check(bytes: &[u8], structure: Structure, offset: u64, depth: Option<u16>) -> Result<Header> {
+fn check(bytes: &[u8], structure: DiskStructure, offset: u64, depth: Option<u16>) -> Result<ExtentHeader> {
     let fault = |at: usize, problem: String| Err(structure.fault(offset + at as u64, problem));
     let (magic, entries, most) = (le16(bytes, 0), le16(bytes, 2), le16(bytes, 4));
-    let header = Header { entries: usize::from(entries), depth: le16(bytes, 6) };
+    let header = ExtentHeader { entries: usize::from(entries), depth: le16(bytes, 6) };
     if magic != EXTENT_MAGIC {
         return fault(0, format!("magic number {magic:#06x} of an extent tree is not {EXTENT_MAGIC:#06x}"));
     }

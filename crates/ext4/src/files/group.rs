@@ -5,12 +5,12 @@
 use bitflags::bitflags;
 use emmclab_base::Result;
 
-use super::Filesystem;
-use crate::blocks::Blocks;
-use crate::bytes::{le16, le32, wide};
+use super::Ext4Filesystem;
+use crate::byte_fields::{le16, le32, wide};
 use crate::checksum::{CRC16, crc32c};
-use crate::structure::Structure;
-use crate::superblock::{RoCompat, Superblock};
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
+use crate::superblock::{Ext4Superblock, RoCompat};
 
 const CHECKSUM_AT: usize = 0x1E;
 const MAX_BYTES: usize = 1024;
@@ -26,7 +26,7 @@ bitflags! {
 }
 
 /// The locations of the parts of a block group, as blocks.
-pub(crate) struct Group {
+pub(crate) struct GroupDescriptor {
     number: u32,
     pub inode_table: u64,
     pub block_bitmap: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Group {
     wide: bool,
 }
 
-impl Group {
+impl GroupDescriptor {
     /// Parses a descriptor; its checksum is not checked.
     pub fn parse(number: u32, bytes: &[u8]) -> Self {
         let is_wide = bytes.len() >= 64;
@@ -56,26 +56,26 @@ impl Group {
     }
 
     /// The number of the first inode of the group.
-    pub fn first_inode(&self, superblock: &Superblock) -> u32 {
+    pub fn first_inode(&self, superblock: &Ext4Superblock) -> u32 {
         self.number * superblock.inodes_per_group + 1
     }
 }
 
-impl<B: Blocks> Filesystem<B> {
-    pub(crate) fn group(&self, number: u32) -> Result<Group> {
+impl<B: DiskReader> Ext4Filesystem<B> {
+    pub(crate) fn group(&self, number: u32) -> Result<GroupDescriptor> {
         let superblock = self.superblock();
         let offset = superblock.descriptor_offset(number);
         let size = usize::from(superblock.descriptor_size);
         let mut buffer = [0; MAX_BYTES];
         let bytes = &mut buffer[..size];
-        Structure::Group(number).read(&self.disk, offset, bytes)?;
+        DiskStructure::Group(number).read(&self.disk, offset, bytes)?;
         let stored = le16(bytes, CHECKSUM_AT);
         let computed = self.descriptor_checksum(number, bytes);
         if computed.is_some_and(|computed| computed != stored) {
             let computed = u32::from(computed.unwrap_or_default());
-            return Err(Structure::Group(number).bad_checksum(offset, u32::from(stored), computed));
+            return Err(DiskStructure::Group(number).bad_checksum(offset, u32::from(stored), computed));
         }
-        Ok(Group::parse(number, bytes))
+        Ok(GroupDescriptor::parse(number, bytes))
     }
 
     pub(crate) fn descriptor_checksum(&self, number: u32, bytes: &[u8]) -> Option<u16> {
@@ -98,14 +98,14 @@ impl<B: Blocks> Filesystem<B> {
 
     /// The bitmap of used clusters of a group; the first cluster is the lowest bit of the first byte. `None` if it was never
     /// written; then only metadata of the group is in use.
-    pub(super) fn block_bitmap(&self, group: &Group) -> Result<Option<Vec<u8>>> {
+    pub(super) fn block_bitmap(&self, group: &GroupDescriptor) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::BLOCK_UNINIT) {
             return Ok(None);
         }
         let bits = self.superblock().blocks_per_group / self.superblock().blocks_per_cluster;
         self.bitmap(
             group,
-            Structure::BlockBitmap(group.number),
+            DiskStructure::BlockBitmap(group.number),
             group.block_bitmap,
             bits,
             group.block_checksum,
@@ -114,14 +114,14 @@ impl<B: Blocks> Filesystem<B> {
     }
 
     /// The bitmap of used inodes of a group; `None` if it was never written; then no inode is in use.
-    pub(crate) fn inode_bitmap(&self, group: &Group) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn inode_bitmap(&self, group: &GroupDescriptor) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::INODE_UNINIT) {
             return Ok(None);
         }
         let bits = self.superblock().inodes_per_group;
         self.bitmap(
             group,
-            Structure::InodeBitmap(group.number),
+            DiskStructure::InodeBitmap(group.number),
             group.inode_bitmap,
             bits,
             group.inode_checksum,
@@ -131,8 +131,8 @@ impl<B: Blocks> Filesystem<B> {
 
     fn bitmap(
         &self,
-        group: &Group,
-        structure: Structure,
+        group: &GroupDescriptor,
+        structure: DiskStructure,
         block: u64,
         bits: u32,
         stored: u32,

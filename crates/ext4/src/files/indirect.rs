@@ -4,23 +4,23 @@
 
 use emmclab_base::Result;
 
-use super::runs::{Level, Mapper, Run};
-use crate::blocks::Blocks;
-use crate::bytes::le32;
-use crate::structure::Structure;
+use super::file_blocks::{BlockMapper, FileBlockRun, MapLevel};
+use crate::byte_fields::le32;
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
 
 const DIRECT: u64 = 12;
 const LEVELS: u32 = 3;
 
-pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<Run> {
-    let structure = Structure::IndirectBlock(mapper.inode.number());
+pub(super) fn at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logical: u64) -> Result<FileBlockRun> {
+    let structure = DiskStructure::IndirectBlock(mapper.inode.number());
     let each = u64::from(mapper.filesystem.superblock().block_size / 4);
-    let run = |blocks: u64, block: u32| -> Result<Run> {
+    let run = |blocks: u64, block: u32| -> Result<FileBlockRun> {
         let physical = (block != 0).then_some(u64::from(block));
         if let Some(block) = physical {
             mapper.filesystem.offset_of(block, structure)?;
         }
-        Ok(Run { logical, blocks, physical, unwritten: false })
+        Ok(FileBlockRun { logical, blocks, physical, unwritten: false })
     };
     if logical < DIRECT {
         return run(1, le32(&mapper.inode.map, 4 * logical as usize));
@@ -32,7 +32,7 @@ pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<
         depth += 1;
         if depth > LEVELS {
             let problem = format!("block {logical} of the file is beyond what indirect blocks can map");
-            return Err(Structure::Inode(mapper.inode.number()).fault(mapper.inode.offset, problem));
+            return Err(DiskStructure::Inode(mapper.inode.number()).fault(mapper.inode.offset, problem));
         }
     }
     let mut block = le32(&mapper.inode.map, 4 * (DIRECT as usize + depth as usize - 1));
@@ -41,11 +41,16 @@ pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<
         let below = each.pow(depth - 1 - level as u32);
         if block == 0 {
             let span = below * each;
-            return Ok(Run { logical, blocks: span - within % span, physical: None, unwritten: false });
+            return Ok(FileBlockRun {
+                logical,
+                blocks: span - within % span,
+                physical: None,
+                unwritten: false,
+            });
         }
         let offset = mapper.filesystem.offset_of(u64::from(block), structure)?;
         if mapper.levels.len() == level {
-            mapper.levels.push(Level::default());
+            mapper.levels.push(MapLevel::default());
         }
         let known = &mut mapper.levels[level];
         if known.block != Some(u64::from(block)) {
@@ -60,5 +65,5 @@ pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<
     if let Some(block) = physical {
         mapper.filesystem.offset_of(block, structure)?;
     }
-    Ok(Run { logical, blocks: 1, physical, unwritten: false })
+    Ok(FileBlockRun { logical, blocks: 1, physical, unwritten: false })
 }

@@ -3,7 +3,7 @@
 //! Source: Linux `Documentation/filesystems/ext4/inlinedata.rst` and `attributes.rst`; `fs/ext4/inline.c`.
 
 use super::inode::MAP_BYTES;
-use crate::bytes::{le16, le32};
+use crate::byte_fields::{le16, le32};
 
 const ATTRIBUTE_MAGIC: u32 = 0xEA02_0000;
 const ENTRY_BYTES: usize = 16;

@@ -7,12 +7,12 @@ use std::ops::Range;
 use bitflags::bitflags;
 use emmclab_base::Result;
 
-use super::directory::FileKind;
-use super::{Filesystem, inline};
-use crate::blocks::Blocks;
-use crate::bytes::{le16, le32, wide};
+use super::directory::Ext4FileKind;
+use super::{Ext4Filesystem, inline};
+use crate::byte_fields::{le16, le32, wide};
 use crate::checksum::crc32c;
-use crate::structure::Structure;
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
 use crate::superblock::Incompat;
 
 /// Bytes of the words in the inode that map blocks or hold a short symbolic link.
@@ -72,8 +72,8 @@ impl Inode {
     }
 
     /// The kind of file.
-    pub fn kind(&self) -> FileKind {
-        FileKind::of_mode(self.mode)
+    pub fn kind(&self) -> Ext4FileKind {
+        Ext4FileKind::of_mode(self.mode)
     }
 
     /// Size of the contents in bytes.
@@ -109,7 +109,7 @@ impl Inode {
     /// The target of a symbolic link, if it is stored in the inode.
     pub(super) fn short_link(&self) -> Option<&[u8]> {
         let elsewhere = self.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA);
-        if elsewhere || self.kind() != FileKind::Symlink {
+        if elsewhere || self.kind() != Ext4FileKind::Symlink {
             return None;
         }
         self.map[..MAP_BYTES - 1].get(..usize::try_from(self.size).ok()?)
@@ -117,7 +117,7 @@ impl Inode {
 
     /// Whether the words of the inode map blocks: false for devices, pipes and short symbolic links.
     pub(super) fn has_map(&self) -> bool {
-        let kinds = [FileKind::Regular, FileKind::Directory, FileKind::Symlink];
+        let kinds = [Ext4FileKind::Regular, Ext4FileKind::Directory, Ext4FileKind::Symlink];
         kinds.contains(&self.kind()) && self.inline.is_none() && self.short_link().is_none()
     }
 }
@@ -140,7 +140,7 @@ impl InodeTable {
     }
 }
 
-impl<B: Blocks> Filesystem<B> {
+impl<B: DiskReader> Ext4Filesystem<B> {
     /// Returns the locations of the inodes, group by group.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl<B: Blocks> Filesystem<B> {
     ///
     /// A number that the file system does not have; a bad checksum of the inode or of its group descriptor.
     pub fn inode(&self, number: u32) -> Result<Inode> {
-        let structure = Structure::Inode(number);
+        let structure = DiskStructure::Inode(number);
         let superblock = self.superblock();
         let size = usize::from(superblock.inode_size);
         let offset = self.inode_place(number)?;
@@ -183,7 +183,7 @@ impl<B: Blocks> Filesystem<B> {
 
     /// The location of an inode, in bytes.
     pub(crate) fn inode_place(&self, number: u32) -> Result<u64> {
-        let structure = Structure::Inode(number);
+        let structure = DiskStructure::Inode(number);
         let superblock = self.superblock();
         let Some(index) = number.checked_sub(1).filter(|_| number <= superblock.inodes) else {
             return Err(structure.fault(0, format!("the file system has inodes 1 to {}", superblock.inodes)));
@@ -212,7 +212,7 @@ impl<B: Blocks> Filesystem<B> {
 
     /// Parses the inode in these bytes, which are at byte `offset` of the disk.
     pub(crate) fn parse_inode(&self, number: u32, bytes: &[u8], offset: u64) -> Result<Inode> {
-        let structure = Structure::Inode(number);
+        let structure = DiskStructure::Inode(number);
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(bytes, 0x80)) } else { 0 };
         if PLAIN_BYTES + extra > bytes.len() || !extra.is_multiple_of(4) {
             return Err(structure.fault(offset + 0x80, format!("{extra} bytes of extra fields")));
@@ -228,7 +228,7 @@ impl<B: Blocks> Filesystem<B> {
             }
         }
         let mode = le16(bytes, 0x0);
-        let has_high_size = FileKind::of_mode(mode) == FileKind::Regular
+        let has_high_size = Ext4FileKind::of_mode(mode) == Ext4FileKind::Regular
             || self.superblock().incompat.contains(Incompat::LARGEDIR);
         let size = wide(if has_high_size { le32(bytes, 0x6C) } else { 0 }, le32(bytes, 0x4));
         // Two bits of the extra field extend the seconds beyond 2038.

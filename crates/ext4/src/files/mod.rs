@@ -3,60 +3,60 @@
 mod attributes;
 mod directory;
 mod extents;
+mod file_blocks;
 mod group;
 mod indirect;
 mod inline;
 mod inode;
-mod runs;
 mod tree;
 mod walk;
 
 pub use attributes::Attribute;
 pub(crate) use directory::record_length;
-pub use directory::{Entry, FileKind};
+pub use directory::{DirectoryEntry, Ext4FileKind};
 pub(crate) use extents::{EXTENT_BYTES, EXTENT_MAGIC, extent_length};
-pub(crate) use group::Group;
+pub use file_blocks::FileBlockRun;
+pub(crate) use group::GroupDescriptor;
 pub use inode::{Inode, InodeFlags, InodeTable};
 pub(crate) use inode::{MAP_AT, MAP_BYTES};
-pub use runs::Run;
-pub use tree::Node;
-pub use walk::Walk;
+pub use tree::TreeNode;
+pub use walk::WalkSummary;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use crate::blocks::Blocks;
 use crate::checksum::crc32c;
-use crate::structure::Structure;
-use crate::superblock::Superblock;
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
+use crate::superblock::Ext4Superblock;
 
 /// The inode number of the root directory.
 pub const ROOT: u32 = 2;
 
 /// A file system on a disk, without changes that are only in its journal. To see these, open it on the result of
-/// [`crate::Recovery`].
-pub struct Filesystem<B> {
+/// [`crate::JournalRecovery`].
+pub struct Ext4Filesystem<B> {
     disk: B,
-    superblock: Superblock,
+    superblock: Ext4Superblock,
 }
 
-impl<B: Blocks> Filesystem<B> {
+impl<B: DiskReader> Ext4Filesystem<B> {
     /// Reads and checks the superblock.
     ///
     /// # Errors
     ///
-    /// As for [`Superblock::read`].
+    /// As for [`Ext4Superblock::read`].
     pub fn open(disk: B) -> Result<Self> {
-        let superblock = Superblock::read(&disk)?;
+        let superblock = Ext4Superblock::read(&disk)?;
         Ok(Self { disk, superblock })
     }
 
     /// A file system whose superblock was already read and checked.
-    pub(crate) fn with(disk: B, superblock: Superblock) -> Self {
+    pub(crate) fn with_superblock(disk: B, superblock: Ext4Superblock) -> Self {
         Self { disk, superblock }
     }
 
     /// The fields of the superblock.
-    pub fn superblock(&self) -> &Superblock {
+    pub fn superblock(&self) -> &Ext4Superblock {
         &self.superblock
     }
 
@@ -81,11 +81,11 @@ impl<B: Blocks> Filesystem<B> {
     pub fn lookup(&self, path: impl AsRef<[u8]>) -> Result<Option<Inode>> {
         let mut at = self.inode(ROOT)?;
         for name in path.as_ref().split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            if at.kind() == FileKind::Symlink {
+            if at.kind() == Ext4FileKind::Symlink {
                 let problem = format!("inode {} is a symbolic link, which is not followed", at.number());
-                return Err(Error::new(Kind::Unsupported, problem));
+                return Err(Error::new(ErrorClass::Unsupported, problem));
             }
-            if at.kind() != FileKind::Directory {
+            if at.kind() != Ext4FileKind::Directory {
                 return Ok(None);
             }
             match self.find(&at, name)? {
@@ -103,8 +103,10 @@ impl<B: Blocks> Filesystem<B> {
     ///
     /// Damaged mappings; files without contents (devices, pipes); encrypted files.
     pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        if inode.flags().contains(InodeFlags::ENCRYPT) && inode.kind() == FileKind::Regular {
-            return Err(Structure::Data(inode.number()).unsupported(inode.offset, "the file is encrypted"));
+        if inode.flags().contains(InodeFlags::ENCRYPT) && inode.kind() == Ext4FileKind::Regular {
+            return Err(
+                DiskStructure::Data(inode.number()).unsupported(inode.offset, "the file is encrypted")
+            );
         }
         let left = usize::try_from(inode.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = buffer.len().min(left);
@@ -119,7 +121,7 @@ impl<B: Blocks> Filesystem<B> {
         }
         if !inode.has_map() {
             let problem = format!("a file of mode {:o} has no contents to read", inode.mode());
-            return Err(Structure::Data(inode.number()).unsupported(inode.offset, problem));
+            return Err(DiskStructure::Data(inode.number()).unsupported(inode.offset, problem));
         }
         let mut rest = buffer;
         let mut at = offset;
@@ -133,7 +135,7 @@ impl<B: Blocks> Filesystem<B> {
             match run.physical {
                 Some(block) if !run.unwritten => {
                     let from = block * block_size + (at - run.logical * block_size);
-                    Structure::Data(inode.number()).read(&self.disk, from, part)?;
+                    DiskStructure::Data(inode.number()).read(&self.disk, from, part)?;
                 }
                 _ => part.fill(0),
             }
@@ -152,7 +154,7 @@ impl<B: Blocks> Filesystem<B> {
         let length =
             usize::try_from(inode.size()).ok().filter(|length| *length <= limit).ok_or_else(|| {
                 let problem = format!("the file has {} bytes, more than the limit of {limit}", inode.size());
-                Structure::Data(inode.number()).fault(inode.offset, problem)
+                DiskStructure::Data(inode.number()).fault(inode.offset, problem)
             })?;
         let mut out = vec![0; length];
         self.read(inode, 0, &mut out)?;
@@ -165,8 +167,8 @@ impl<B: Blocks> Filesystem<B> {
     ///
     /// Not a symbolic link, one longer than a block, or an encrypted one; damaged mappings.
     pub fn link(&self, inode: &Inode) -> Result<Vec<u8>> {
-        let structure = Structure::Data(inode.number());
-        if inode.kind() != FileKind::Symlink {
+        let structure = DiskStructure::Data(inode.number());
+        if inode.kind() != Ext4FileKind::Symlink {
             return Err(structure.fault(inode.offset, "not a symbolic link"));
         }
         if inode.flags().contains(InodeFlags::ENCRYPT) {
@@ -185,7 +187,7 @@ impl<B: Blocks> Filesystem<B> {
     }
 
     /// The location of a block of the file system, in bytes; a block outside of it is reported as an error of `structure`.
-    pub(crate) fn offset_of(&self, block: u64, structure: Structure) -> Result<u64> {
+    pub(crate) fn offset_of(&self, block: u64, structure: DiskStructure) -> Result<u64> {
         let offset = block.saturating_mul(u64::from(self.superblock.block_size));
         if block < u64::from(self.superblock.first_block) || block >= self.superblock.blocks {
             let problem =

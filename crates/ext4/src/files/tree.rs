@@ -5,17 +5,17 @@ use std::ops::ControlFlow;
 use emmclab_base::Result;
 
 use super::attributes::Attribute;
-use super::{FileKind, Filesystem};
-use crate::blocks::Blocks;
-use crate::structure::Structure;
+use super::{Ext4FileKind, Ext4Filesystem};
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
 
 /// A file, folder or link below a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct TreeNode {
     /// Its path from that folder, without a leading slash.
     pub path: Vec<u8>,
     /// Its kind.
-    pub kind: FileKind,
+    pub kind: Ext4FileKind,
     /// Its inode; equal for two names of the same file.
     pub inode: u32,
     /// Number of names that refer to it.
@@ -26,18 +26,18 @@ pub struct Node {
     pub attributes: Vec<Attribute>,
 }
 
-impl<B: Blocks> Filesystem<B> {
+impl<B: DiskReader> Ext4Filesystem<B> {
     /// Returns everything below a folder, sorted by path; `None` if there is no such folder. `limit` is the maximum size of each
     /// file in bytes, and `most` the maximum number of nodes.
     ///
     /// # Errors
     ///
     /// Damaged structures; more nodes than `most`.
-    pub fn tree(&self, folder: &str, limit: usize, most: usize) -> Result<Option<Vec<Node>>> {
-        let Some(top) = self.lookup(folder)?.filter(|top| top.kind() == FileKind::Directory) else {
+    pub fn tree(&self, folder: &str, limit: usize, most: usize) -> Result<Option<Vec<TreeNode>>> {
+        let Some(top) = self.lookup(folder)?.filter(|top| top.kind() == Ext4FileKind::Directory) else {
             return Ok(None);
         };
-        let mut out: Vec<Node> = Vec::new();
+        let mut out: Vec<TreeNode> = Vec::new();
         let mut left = vec![(Vec::new(), top)];
         while let Some((path, directory)) = left.pop() {
             let mut names = Vec::new();
@@ -48,7 +48,7 @@ impl<B: Blocks> Filesystem<B> {
                 ControlFlow::Continue(())
             })?;
             if out.len() + names.len() > most {
-                let structure = Structure::Directory(directory.number());
+                let structure = DiskStructure::Directory(directory.number());
                 return Err(
                     structure.fault(directory.offset, format!("more than {most} files below a folder"))
                 );
@@ -58,17 +58,17 @@ impl<B: Blocks> Filesystem<B> {
                 let separator: &[u8] = if path.is_empty() { b"" } else { b"/" };
                 let path = [&path[..], separator, &name].concat();
                 let data = match inode.kind() {
-                    FileKind::Regular => self.contents(&inode, limit)?,
-                    FileKind::Symlink => self.link(&inode)?,
+                    Ext4FileKind::Regular => self.contents(&inode, limit)?,
+                    Ext4FileKind::Symlink => self.link(&inode)?,
                     _ => Vec::new(),
                 };
                 let mut attributes = self.attributes(&inode)?;
                 attributes.sort();
                 let (kind, inode_number, links) = (inode.kind(), inode.number(), inode.links());
-                if kind == FileKind::Directory {
+                if kind == Ext4FileKind::Directory {
                     left.push((path.clone(), inode));
                 }
-                out.push(Node { path, kind, inode: inode_number, links, data, attributes });
+                out.push(TreeNode { path, kind, inode: inode_number, links, data, attributes });
             }
         }
         out.sort_by(|a, b| a.path.cmp(&b.path));

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use emmclab_base::{Error, Result};
 use rustc_hash::FxHashMap;
 
-use super::group::Group;
-use super::{FileKind, Filesystem, Inode, ROOT};
-use crate::blocks::Blocks;
-use crate::structure::Structure;
+use super::group::GroupDescriptor;
+use super::{Ext4FileKind, Ext4Filesystem, Inode, ROOT};
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
 
 /// The link count of a directory with more links than the field can hold.
 const MANY_LINKS: u16 = 1;
@@ -17,7 +17,7 @@ const MANY_LINKS: u16 = 1;
 /// The counts of a walk, and the faults that it found.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Walk {
+pub struct WalkSummary {
     /// Inodes to which a name refers.
     pub inodes: u64,
     /// Directories among them.
@@ -29,68 +29,68 @@ pub struct Walk {
 }
 
 /// What the walk knows about an inode so far.
-struct Known {
+struct VisitedInode {
     names: u32,
     links: u16,
-    kind: FileKind,
+    kind: Ext4FileKind,
     offset: u64,
 }
 
-struct Walker<'a, B> {
-    filesystem: &'a Filesystem<B>,
+struct FilesystemWalker<'a, B> {
+    filesystem: &'a Ext4Filesystem<B>,
     limit: usize,
-    out: Walk,
-    inodes: FxHashMap<u32, Known>,
-    groups: FxHashMap<u32, Bitmaps>,
+    summary: WalkSummary,
+    inodes: FxHashMap<u32, VisitedInode>,
+    groups: FxHashMap<u32, GroupBitmaps>,
     /// One bit for each block that is part of a file.
     claimed: Vec<u64>,
     /// Directories still to be read, each with its parent directory.
-    left: Vec<(u32, u32)>,
+    pending: Vec<(u32, u32)>,
 }
 
 /// The bitmaps of a group; `None` if they were never written.
 #[derive(Default)]
-struct Bitmaps {
+struct GroupBitmaps {
     blocks: Option<Vec<u8>>,
     inodes: Option<Vec<u8>>,
 }
 
-impl<B: Blocks> Filesystem<B> {
+impl<B: DiskReader> Ext4Filesystem<B> {
     /// Walks through every directory from the root and checks the file system, up to `limit` faults.
     ///
     /// Each inode and directory must be readable, be marked as used, and have as many links as names. Blocks must be inside the
     /// file system, be marked as used, and belong to one file only. Each directory must have one parent, and refer to it.
-    pub fn walk(&self, limit: usize) -> Walk {
+    pub fn walk(&self, limit: usize) -> WalkSummary {
         let words = self.superblock().blocks.div_ceil(64);
-        let mut walker = Walker {
+        let mut walker = FilesystemWalker {
             filesystem: self,
             limit,
-            out: Walk::default(),
+            summary: WalkSummary::default(),
             inodes: FxHashMap::default(),
             groups: FxHashMap::default(),
             claimed: vec![0; usize::try_from(words).unwrap_or_default()],
-            left: Vec::new(),
+            pending: Vec::new(),
         };
         walker.reach(ROOT, ROOT);
-        while let Some((directory, parent)) = walker.left.pop() {
+        while let Some((directory, parent)) = walker.pending.pop() {
             if walker.is_full() {
                 break;
             }
             walker.directory(directory, parent);
         }
         walker.check_links();
-        walker.out
+        walker.summary
     }
 }
 
-impl<B: Blocks> Walker<'_, B> {
+impl<B: DiskReader> FilesystemWalker<'_, B> {
     fn is_full(&self) -> bool {
-        self.out.faults.len() >= self.limit
+        self.summary.faults.len() >= self.limit
     }
 
     fn fault(&mut self, error: Error) {
         if !self.is_full() {
-            self.out.faults.push(error);
+            self.summary.faults.push(error);
         }
     }
 
@@ -102,27 +102,28 @@ impl<B: Blocks> Walker<'_, B> {
     fn reach(&mut self, number: u32, parent: u32) {
         if let Some(known) = self.inodes.get_mut(&number) {
             known.names += 1;
-            if known.kind == FileKind::Directory {
-                let fault = Structure::Inode(number).fault(known.offset, "a directory with two parents");
+            if known.kind == Ext4FileKind::Directory {
+                let fault = DiskStructure::Inode(number).fault(known.offset, "a directory with two parents");
                 self.fault(fault);
             }
             return;
         }
         let Some(inode) = self.count(self.filesystem.inode(number)) else { return };
         let kind = inode.kind();
-        self.inodes.insert(number, Known { names: 1, links: inode.links(), kind, offset: inode.offset });
-        self.out.inodes += 1;
+        self.inodes
+            .insert(number, VisitedInode { names: 1, links: inode.links(), kind, offset: inode.offset });
+        self.summary.inodes += 1;
         self.check_marked(&inode);
         self.blocks(&inode);
-        if kind == FileKind::Directory {
-            self.out.directories += 1;
-            self.left.push((number, parent));
+        if kind == Ext4FileKind::Directory {
+            self.summary.directories += 1;
+            self.pending.push((number, parent));
         }
     }
 
     fn directory(&mut self, number: u32, parent: u32) {
         let Some(inode) = self.count(self.filesystem.inode(number)) else { return };
-        let structure = Structure::Directory(number);
+        let structure = DiskStructure::Directory(number);
         let (mut own, mut up) = (None, None);
         let done = self.filesystem.entries(&inode, |entry| {
             match entry.name {
@@ -155,13 +156,13 @@ impl<B: Blocks> Walker<'_, B> {
             .inodes
             .iter()
             .filter(|(_, known)| u32::from(known.links) != known.names)
-            .filter(|(_, known)| known.kind != FileKind::Directory || known.links != MANY_LINKS)
+            .filter(|(_, known)| known.kind != Ext4FileKind::Directory || known.links != MANY_LINKS)
             .map(|(number, known)| (*number, known.offset, known.names, known.links))
             .collect();
         wrong.sort_unstable();
         for (number, offset, names, links) in wrong {
             let problem = format!("{links} links, and {names} names lead to it");
-            self.fault(Structure::Inode(number).fault(offset, problem));
+            self.fault(DiskStructure::Inode(number).fault(offset, problem));
         }
     }
 
@@ -169,7 +170,8 @@ impl<B: Blocks> Walker<'_, B> {
         let each = self.filesystem.superblock().inodes_per_group;
         let (group, within) = ((inode.number() - 1) / each, (inode.number() - 1) % each);
         if !has_bit(self.bitmaps(group).inodes.as_deref(), u64::from(within)) {
-            let fault = Structure::Inode(inode.number()).fault(inode.offset, "in use, and marked as free");
+            let fault =
+                DiskStructure::Inode(inode.number()).fault(inode.offset, "in use, and marked as free");
             self.fault(fault);
         }
     }
@@ -203,7 +205,7 @@ impl<B: Blocks> Walker<'_, B> {
 
     fn claim(&mut self, inode: &Inode, block: u64) {
         let superblock = self.filesystem.superblock();
-        let structure = Structure::Data(inode.number());
+        let structure = DiskStructure::Data(inode.number());
         let offset = match self.filesystem.offset_of(block, structure) {
             Ok(offset) => offset,
             Err(fault) => return self.fault(fault),
@@ -211,7 +213,7 @@ impl<B: Blocks> Walker<'_, B> {
         let from_first = block - u64::from(superblock.first_block);
         let each = u64::from(superblock.blocks_per_group);
         let bit = from_first % each / u64::from(superblock.blocks_per_cluster);
-        self.out.blocks += 1;
+        self.summary.blocks += 1;
         if !has_bit(self.bitmaps((from_first / each) as u32).blocks.as_deref(), bit) {
             self.fault(structure.fault(offset, format!("block {block} is in use, and marked as free")));
         }
@@ -227,11 +229,11 @@ impl<B: Blocks> Walker<'_, B> {
         }
     }
 
-    fn bitmaps(&mut self, group: u32) -> &Bitmaps {
+    fn bitmaps(&mut self, group: u32) -> &GroupBitmaps {
         if !self.groups.contains_key(&group) {
-            let found = self.filesystem.group(group).and_then(|group: Group| {
+            let found = self.filesystem.group(group).and_then(|group: GroupDescriptor| {
                 let blocks = self.filesystem.block_bitmap(&group)?;
-                Ok(Bitmaps { blocks, inodes: self.filesystem.inode_bitmap(&group)? })
+                Ok(GroupBitmaps { blocks, inodes: self.filesystem.inode_bitmap(&group)? })
             });
             let found = self.count(found).unwrap_or_default();
             self.groups.insert(group, found);

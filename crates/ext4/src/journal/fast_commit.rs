@@ -2,7 +2,7 @@
 //!
 //! Source: Linux `fs/ext4/fast_commit.h` and `ext4_fc_replay_scan` in `fast_commit.c`. Little-endian.
 
-use crate::bytes::le16;
+use crate::byte_fields::le16;
 
 /// Bytes before the value of a record.
 pub(crate) const HEAD: usize = 4;

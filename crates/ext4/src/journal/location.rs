@@ -3,28 +3,28 @@
 use emmclab_base::Result;
 
 use super::superblock::{BYTES, JournalSuperblock};
-use crate::blocks::Blocks;
-use crate::files::{FileKind, Filesystem, Inode, InodeFlags, Run};
-use crate::structure::Structure;
-use crate::superblock::{Compat, Incompat, OFFSET, Superblock};
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
+use crate::files::{Ext4FileKind, Ext4Filesystem, FileBlockRun, Inode, InodeFlags};
+use crate::superblock::{Compat, Ext4Superblock, Incompat, OFFSET};
 
 /// The location of the blocks of a journal on the disk that holds it.
 #[derive(Clone, Debug, Default)]
-pub struct Location {
-    runs: Vec<Run>,
+pub struct JournalLocation {
+    runs: Vec<FileBlockRun>,
     block_size: u64,
     blocks: u64,
     /// The block of the journal that holds its superblock.
     superblock: u64,
 }
 
-impl Location {
+impl JournalLocation {
     /// Locates the journal inside a file system; `None` if it has no journal, or one on another device.
     ///
     /// # Errors
     ///
     /// A damaged inode of the journal, or one with holes.
-    pub fn inside<B: Blocks>(filesystem: &Filesystem<B>) -> Result<Option<Self>> {
+    pub fn inside<B: DiskReader>(filesystem: &Ext4Filesystem<B>) -> Result<Option<Self>> {
         let superblock = filesystem.superblock();
         if !superblock.compat.contains(Compat::HAS_JOURNAL) || superblock.journal_inode == 0 {
             return Ok(None);
@@ -33,12 +33,12 @@ impl Location {
     }
 
     /// Locates the journal that is stored in an inode.
-    pub(crate) fn of_inode<B: Blocks>(filesystem: &Filesystem<B>, inode: &Inode) -> Result<Self> {
+    pub(crate) fn of_inode<B: DiskReader>(filesystem: &Ext4Filesystem<B>, inode: &Inode) -> Result<Self> {
         let superblock = filesystem.superblock();
-        let structure = Structure::Inode(inode.number());
+        let structure = DiskStructure::Inode(inode.number());
         let fault = |problem: &str| structure.fault(inode.offset, problem);
         if inode.links() == 0
-            || inode.kind() != FileKind::Regular
+            || inode.kind() != Ext4FileKind::Regular
             || inode.flags().contains(InodeFlags::ENCRYPT)
         {
             return Err(fault("not a journal: deleted, encrypted or not a regular file"));
@@ -48,7 +48,7 @@ impl Location {
         if blocks > superblock.blocks {
             return Err(fault("the journal is longer than the file system"));
         }
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<FileBlockRun> = Vec::new();
         for run in filesystem.map(inode) {
             let run = run?;
             let Some(start) = run.physical else {
@@ -69,11 +69,11 @@ impl Location {
     /// # Errors
     ///
     /// Not a journal device, or the journal of another file system.
-    pub fn external(device: &dyn Blocks, filesystem: &Superblock) -> Result<Self> {
-        let structure = Structure::JournalDevice;
+    pub fn external(device: &dyn DiskReader, filesystem: &Ext4Superblock) -> Result<Self> {
+        let structure = DiskStructure::JournalDevice;
         let mut bytes = [0; crate::superblock::BYTES];
         structure.read(device, OFFSET, &mut bytes)?;
-        let superblock = Superblock::parse(&bytes, structure, OFFSET)?;
+        let superblock = Ext4Superblock::parse(&bytes, structure, OFFSET)?;
         if !superblock.incompat.contains(Incompat::JOURNAL_DEV) {
             return Err(structure.fault(OFFSET + 0x60, "not a journal device"));
         }
@@ -91,12 +91,12 @@ impl Location {
         let block_size = u64::from(superblock.block_size);
         // Blocks of the journal are numbered as blocks of the device; its superblock follows the block that holds byte 1,024.
         let blocks = superblock.blocks;
-        let run = Run { logical: 0, blocks, physical: Some(0), unwritten: false };
+        let run = FileBlockRun { logical: 0, blocks, physical: Some(0), unwritten: false };
         Ok(Self { runs: vec![run], block_size, blocks, superblock: OFFSET / block_size + 1 })
     }
 
     /// Its runs of blocks, in order.
-    pub(crate) fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[FileBlockRun] {
         &self.runs
     }
 
@@ -121,8 +121,9 @@ impl Location {
     /// The block of the journal that holds a byte of the disk; `None` outside of the journal.
     pub fn block_at(&self, offset: u64) -> Option<u64> {
         let block = offset / self.block_size.max(1);
-        let holds =
-            |run: &&Run| run.physical.is_some_and(|start| (start..start + run.blocks).contains(&block));
+        let holds = |run: &&FileBlockRun| {
+            run.physical.is_some_and(|start| (start..start + run.blocks).contains(&block))
+        };
         let run = self.runs.iter().find(holds)?;
         Some(run.logical + block - run.physical?)
     }
@@ -132,8 +133,8 @@ impl Location {
     /// # Errors
     ///
     /// As for [`JournalSuperblock::parse`]; also sizes that differ from those of the file system.
-    pub fn superblock(&self, disk: &dyn Blocks) -> Result<JournalSuperblock> {
-        let structure = Structure::JournalSuperblock;
+    pub fn superblock(&self, disk: &dyn DiskReader) -> Result<JournalSuperblock> {
+        let structure = DiskStructure::JournalSuperblock;
         let offset =
             self.offset(self.superblock).ok_or_else(|| structure.fault(0, "the journal is empty"))?;
         let mut bytes = [0; BYTES];

@@ -16,22 +16,22 @@
 use emmclab_base::{Error, Result};
 use rustc_hash::FxHashMap;
 
-use super::location::Location;
-use super::records::{COMMIT_CHECKSUM_AT, LogFormat, RecordKind, TAIL, TagFlags};
-use super::replayed::{Copy, Overlay, Replay, Replayed};
-use super::superblock::{Checksums, JournalFeatures, JournalSuperblock};
-use super::verified::{Verified, logged_state};
-use crate::blocks::Blocks;
+use super::checksum_cache::{ChecksumCache, logged_state};
+use super::location::JournalLocation;
+use super::records::{COMMIT_CHECKSUM_AT, JournalRecordKind, JournalTagFlags, LogFormat, TAIL};
+use super::replayed_disk::{JournalCopy, JournalReplaySummary, ReplayOverlay, ReplayedDisk};
+use super::superblock::{JournalChecksums, JournalFeatures, JournalSuperblock};
 use crate::checksum::CRC32_BE;
-use crate::fast::{self, Found, Scan};
-use crate::files::Filesystem;
-use crate::structure::Structure;
+use crate::disk_reader::DiskReader;
+use crate::disk_structure::DiskStructure;
+use crate::fast_commits::{self, FastCommitScan, FastCommitScanner};
+use crate::files::Ext4Filesystem;
 use crate::superblock::Incompat;
 
 /// Replays journals in memory. If it is reused for several disks, it reuses its memory and the known checksums.
-pub struct Recovery {
-    verified: Verified,
-    overlay: Overlay,
+pub struct JournalRecovery {
+    verified: ChecksumCache,
+    overlay: ReplayOverlay,
     /// Blocks that must not be replayed, each with the last transaction that revokes it.
     revoked: FxHashMap<u64, u32>,
     /// Descriptors and revoke blocks of the log, in order.
@@ -48,9 +48,9 @@ struct LogBlock {
 }
 
 /// A journal and its location.
-struct Log<'a> {
-    disk: &'a dyn Blocks,
-    location: &'a Location,
+struct RecoveryLog<'a> {
+    disk: &'a dyn DiskReader,
+    location: &'a JournalLocation,
     superblock: JournalSuperblock,
     format: LogFormat,
     /// Number of blocks of the disk that holds the file system.
@@ -58,23 +58,23 @@ struct Log<'a> {
 }
 
 /// The results of the SCAN pass.
-struct Scanned {
+struct LogScan {
     end: u32,
     failed_commit: Option<(u32, u64)>,
 }
 
-impl Default for Recovery {
+impl Default for JournalRecovery {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Recovery {
+impl JournalRecovery {
     /// A replayer that knows no checksums yet.
     pub fn new() -> Self {
         Self {
-            verified: Verified::new(),
-            overlay: Overlay::default(),
+            verified: ChecksumCache::new(),
+            overlay: ReplayOverlay::default(),
             revoked: FxHashMap::default(),
             blocks: Vec::new(),
             buffer: Vec::new(),
@@ -88,20 +88,25 @@ impl Recovery {
     ///
     /// If Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, a damaged log; fast
     /// commits of which none is complete; unsupported features; a journal on another device.
-    pub fn replay<'a>(&'a mut self, disk: &'a dyn Blocks) -> Result<Replayed<'a>> {
-        let filesystem = Filesystem::open(disk)?;
-        if let Some(location) = Location::inside(&filesystem)? {
+    pub fn replay<'a>(&'a mut self, disk: &'a dyn DiskReader) -> Result<ReplayedDisk<'a>> {
+        let filesystem = Ext4Filesystem::open(disk)?;
+        if let Some(location) = JournalLocation::inside(&filesystem)? {
             return self.replay_log(disk, disk, &location, &filesystem);
         }
         if filesystem.superblock().journal_uuid != [0; 16] {
             let problem = "the journal is on another device";
             let hint = "name the journal device";
-            return Err(Structure::Superblock
+            return Err(DiskStructure::Superblock
                 .unsupported(crate::superblock::OFFSET + 0xD0, problem)
                 .hint(hint));
         }
         self.clear(filesystem.superblock().block_size as usize);
-        Ok(Replayed { disk, journal: disk, overlay: &self.overlay, replay: Replay::default() })
+        Ok(ReplayedDisk {
+            disk,
+            journal: disk,
+            overlay: &self.overlay,
+            replay: JournalReplaySummary::default(),
+        })
     }
 
     /// Like [`Self::replay`], for a journal on a separate device.
@@ -111,11 +116,11 @@ impl Recovery {
     /// As for [`Self::replay`]; not a journal device, or the journal of another file system.
     pub fn replay_external<'a>(
         &'a mut self,
-        disk: &'a dyn Blocks,
-        journal: &'a dyn Blocks,
-    ) -> Result<Replayed<'a>> {
-        let filesystem = Filesystem::open(disk)?;
-        let location = Location::external(journal, filesystem.superblock())?;
+        disk: &'a dyn DiskReader,
+        journal: &'a dyn DiskReader,
+    ) -> Result<ReplayedDisk<'a>> {
+        let filesystem = Ext4Filesystem::open(disk)?;
+        let location = JournalLocation::external(journal, filesystem.superblock())?;
         self.replay_log(disk, journal, &location, &filesystem)
     }
 
@@ -134,44 +139,53 @@ impl Recovery {
         self.verified.set_block_size(block_size);
     }
 
-    fn replay_log<'a, B: Blocks>(
+    fn replay_log<'a, B: DiskReader>(
         &'a mut self,
-        disk: &'a dyn Blocks,
-        journal: &'a dyn Blocks,
-        location: &Location,
-        filesystem: &Filesystem<B>,
-    ) -> Result<Replayed<'a>> {
+        disk: &'a dyn DiskReader,
+        journal: &'a dyn DiskReader,
+        location: &JournalLocation,
+        filesystem: &Ext4Filesystem<B>,
+    ) -> Result<ReplayedDisk<'a>> {
         let superblock = location.superblock(journal)?;
         self.clear(superblock.block_size as usize);
-        let mut replay = Replay { first: superblock.sequence, end: superblock.sequence, ..Replay::default() };
+        let mut replay = JournalReplaySummary {
+            first: superblock.sequence,
+            end: superblock.sequence,
+            ..JournalReplaySummary::default()
+        };
         if superblock.start != 0 && filesystem.superblock().incompat.contains(Incompat::RECOVER) {
             let format = LogFormat::new(&superblock);
             let home_blocks = filesystem.superblock().disk_blocks;
-            let log = Log { disk: journal, location, superblock, format, home_blocks };
+            let log = RecoveryLog { disk: journal, location, superblock, format, home_blocks };
             let scanned = self.scan(&log)?;
             replay.end = scanned.end;
             let fast = self.scan_fast_commits(&log, scanned.end, filesystem.superblock().inode_size)?;
             self.collect_revokes(&log, scanned.end, &mut replay)?;
             replay.refused = scanned.failed_commit.map(|(sequence, block)| {
                 let problem = format!("the commit block of transaction {sequence} has a bad checksum, and the log ends before it");
-                Structure::JournalBlock(block).fault(location.offset(block).unwrap_or_default(), problem)
+                DiskStructure::JournalBlock(block).fault(location.offset(block).unwrap_or_default(), problem)
             });
             self.take_blocks(&log, scanned.end, &mut replay)?;
             if replay.refused.is_none() && fast.commits > 0 {
                 replay.fast_commits = fast.commits;
-                let logged = Replayed { disk, journal, overlay: &self.overlay, replay: Replay::default() };
-                let (edits, refused) = fast::replay(&logged, fast)?;
+                let logged = ReplayedDisk {
+                    disk,
+                    journal,
+                    overlay: &self.overlay,
+                    replay: JournalReplaySummary::default(),
+                };
+                let (edits, refused) = fast_commits::replay(&logged, fast)?;
                 self.overlay.edits = edits;
                 replay.refused = refused;
             }
         }
-        Ok(Replayed { disk, journal, overlay: &self.overlay, replay })
+        Ok(ReplayedDisk { disk, journal, overlay: &self.overlay, replay })
     }
 
     /// The SCAN pass: finds the end of the log, and its descriptors and revoke blocks.
-    fn scan(&mut self, log: &Log<'_>) -> Result<Scanned> {
+    fn scan(&mut self, log: &RecoveryLog<'_>) -> Result<LogScan> {
         let first = log.superblock.sequence;
-        let has_v1 = log.superblock.checksums == Checksums::V1;
+        let has_v1 = log.superblock.checksums == JournalChecksums::V1;
         let is_async = log.superblock.features.contains(JournalFeatures::ASYNC_COMMIT);
         let (mut next, mut block) = (first, u64::from(log.superblock.start));
         // As in Linux, 0 means no end: a bad commit of transaction 0 does not end the log.
@@ -188,15 +202,15 @@ impl Recovery {
             block = log.after(block, 1);
             let Some(record) = log.format.record(&self.buffer).filter(|record| record.sequence == next)
             else {
-                return Ok(Scanned { end: if end == 0 { next } else { end }, failed_commit });
+                return Ok(LogScan { end: if end == 0 { next } else { end }, failed_commit });
             };
-            let holds = |verified: &mut Verified, block: &[u8], at: usize| {
+            let holds = |verified: &mut ChecksumCache, block: &[u8], at: usize| {
                 let seed = log.format.checksums.per_block().then_some(log.format.seed);
                 let holds = |seed| Ok(verified.seal_holds(log.disk, log.offset(here)?, block, at, seed));
                 seed.map_or(Ok(true), holds)
             };
             match record.kind {
-                RecordKind::Descriptor(tags) => {
+                JournalRecordKind::Descriptor(tags) => {
                     if !holds(&mut self.verified, &self.buffer, self.buffer.len() - TAIL)? {
                         suspect = suspect.or(Some(here));
                     }
@@ -213,21 +227,21 @@ impl Recovery {
                         block = log.after(block, count);
                     }
                 }
-                RecordKind::Revoke(_) => {
+                JournalRecordKind::Revoke(_) => {
                     if !holds(&mut self.verified, &self.buffer, self.buffer.len() - TAIL)? {
                         suspect = suspect.or(Some(here));
                     }
                     self.blocks.push(LogBlock { block: here, sequence: next, is_revoke: true });
                 }
-                RecordKind::Commit(commit) => {
+                JournalRecordKind::Commit(commit) => {
                     let is_leftover = commit.seconds < last_commit;
                     if let Some(bad) = suspect {
                         if is_leftover {
-                            return Ok(Scanned { end: if end == 0 { next } else { end }, failed_commit });
+                            return Ok(LogScan { end: if end == 0 { next } else { end }, failed_commit });
                         }
                         let problem = format!("bad checksum in transaction {next}, which was committed");
                         let offset = log.location.offset(bad).unwrap_or_default();
-                        return Err(Structure::JournalBlock(bad).fault(offset, problem));
+                        return Err(DiskStructure::JournalBlock(bad).fault(offset, problem));
                     }
                     let holds = if has_v1 {
                         if end != 0 {
@@ -245,7 +259,7 @@ impl Recovery {
                     };
                     if !holds {
                         if is_leftover {
-                            return Ok(Scanned { end: if end == 0 { next } else { end }, failed_commit });
+                            return Ok(LogScan { end: if end == 0 { next } else { end }, failed_commit });
                         }
                         end = next;
                         if !is_async {
@@ -260,17 +274,22 @@ impl Recovery {
         }
         let offset = log.location.offset(u64::from(log.superblock.start)).unwrap_or_default();
         let problem = format!("the log of transaction {next} has no end");
-        Err(Structure::JournalBlock(u64::from(log.superblock.start)).fault(offset, problem))
+        Err(DiskStructure::JournalBlock(u64::from(log.superblock.start)).fault(offset, problem))
     }
 
     /// Finds the fast commits on top of the log.
-    fn scan_fast_commits(&mut self, log: &Log<'_>, end: u32, inode_size: u16) -> Result<Found> {
+    fn scan_fast_commits(
+        &mut self,
+        log: &RecoveryLog<'_>,
+        end: u32,
+        inode_size: u16,
+    ) -> Result<FastCommitScan> {
         if !log.superblock.features.contains(JournalFeatures::FAST_COMMIT) {
-            return Ok(Found::default());
+            return Ok(FastCommitScan::default());
         }
         // One block between the log and the fast commits is unused.
         let first = u64::from(log.superblock.end) + 1;
-        let mut scan = Scan::new(end, inode_size);
+        let mut scan = FastCommitScanner::new(end, inode_size);
         for block in first..u64::from(log.superblock.blocks) {
             log.read(block, &mut self.buffer)?;
             if scan.block(&self.buffer, block, log.offset(block)?, block == first)? {
@@ -280,18 +299,23 @@ impl Recovery {
         // As in Linux 6.18: its loop over the blocks of fast commits runs one block too far.
         let problem =
             "fast commits fill all of their blocks, and Linux, which reads one more, does not mount this";
-        Err(Structure::FastCommit(u64::from(log.superblock.blocks)).fault(0, problem))
+        Err(DiskStructure::FastCommit(u64::from(log.superblock.blocks)).fault(0, problem))
     }
 
     /// The REVOKE pass: collects the revoked blocks.
-    fn collect_revokes(&mut self, log: &Log<'_>, end: u32, replay: &mut Replay) -> Result<()> {
+    fn collect_revokes(
+        &mut self,
+        log: &RecoveryLog<'_>,
+        end: u32,
+        replay: &mut JournalReplaySummary,
+    ) -> Result<()> {
         for at in self.blocks.iter().filter(|at| at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
             let revoked = log.format.revoked(&self.buffer);
             if revoked.is_overlong() {
                 let offset = log.location.offset(at.block).unwrap_or_default();
                 let problem = "the revoke block states that it uses more bytes than it has";
-                return Err(Structure::JournalBlock(at.block).fault(offset + 12, problem));
+                return Err(DiskStructure::JournalBlock(at.block).fault(offset + 12, problem));
             }
             for block in revoked {
                 replay.revokes += 1;
@@ -305,7 +329,12 @@ impl Recovery {
     }
 
     /// The REPLAY pass: notes the newest copy of each home block.
-    fn take_blocks(&mut self, log: &Log<'_>, end: u32, replay: &mut Replay) -> Result<()> {
+    fn take_blocks(
+        &mut self,
+        log: &RecoveryLog<'_>,
+        end: u32,
+        replay: &mut JournalReplaySummary,
+    ) -> Result<()> {
         for at in self.blocks.iter().filter(|at| !at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
             let state = logged_state(&log.format, at.sequence);
@@ -314,7 +343,7 @@ impl Recovery {
             for tag in log.format.tags(&self.buffer) {
                 let block = next;
                 next = log.after(next, 1);
-                let structure = Structure::JournalBlock(block);
+                let structure = DiskStructure::JournalBlock(block);
                 let offset = log.offset(block)?;
                 if self.revoked.get(&tag.block).is_some_and(|last| !is_before(*last, at.sequence)) {
                     replay.revoked += 1;
@@ -338,8 +367,8 @@ impl Recovery {
                     replay.refused = Some(structure.fault(offset, problem));
                     return Ok(());
                 }
-                let escaped = tag.flags.contains(TagFlags::ESCAPE);
-                self.overlay.copies.insert(tag.block, Copy { offset, escaped });
+                let escaped = tag.flags.contains(JournalTagFlags::ESCAPE);
+                self.overlay.copies.insert(tag.block, JournalCopy { offset, escaped });
                 replay.blocks += 1;
             }
         }
@@ -352,7 +381,7 @@ pub(crate) fn is_before(sequence: u32, other: u32) -> bool {
     sequence.wrapping_sub(other).cast_signed() < 0
 }
 
-impl Log<'_> {
+impl RecoveryLog<'_> {
     fn offset(&self, block: u64) -> Result<u64> {
         let inside = Some(block).filter(|block| *block < u64::from(self.superblock.blocks));
         inside.and_then(|block| self.location.offset(block)).ok_or_else(|| self.outside(block))
@@ -363,11 +392,11 @@ impl Log<'_> {
             "a transaction refers to a block after the end of the journal of {} blocks",
             self.superblock.blocks
         );
-        Structure::JournalBlock(block).fault(0, problem)
+        DiskStructure::JournalBlock(block).fault(0, problem)
     }
 
     fn read(&self, block: u64, buffer: &mut [u8]) -> Result<()> {
-        Structure::JournalBlock(block).read(self.disk, self.offset(block)?, buffer)
+        DiskStructure::JournalBlock(block).read(self.disk, self.offset(block)?, buffer)
     }
 
     /// The block that is `count` blocks after another one; the log wraps at most once.

@@ -3,11 +3,11 @@
 use bitflags::bitflags;
 use emmclab_base::Result;
 
-use crate::bytes::{be32, uuid};
+use crate::byte_fields::{be32, uuid};
 use crate::checksum::crc32c;
-use crate::structure::Structure;
+use crate::disk_structure::DiskStructure;
 
-use super::records::{Header, Kind};
+use super::records::{JournalBlockHeader, JournalBlockKind};
 
 /// Number of bytes that the checksum covers.
 pub(super) const BYTES: usize = 1024;
@@ -39,7 +39,7 @@ bitflags! {
 
 /// The kind of checksums in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checksums {
+pub enum JournalChecksums {
     /// Blocks have no checksum.
     None,
     /// One for each transaction, in the commit block: CRC-32 of its descriptors and logged blocks.
@@ -50,7 +50,7 @@ pub enum Checksums {
     V3,
 }
 
-impl Checksums {
+impl JournalChecksums {
     /// Whether descriptor, revoke and commit blocks have checksums of their own.
     pub(super) fn per_block(self) -> bool {
         matches!(self, Self::V2 | Self::V3)
@@ -78,7 +78,7 @@ pub struct JournalSuperblock {
     /// Features that a reader must support.
     pub features: JournalFeatures,
     /// The kind of checksums in the log.
-    pub checksums: Checksums,
+    pub checksums: JournalChecksums,
     /// UUID of the journal; checksums start with it.
     pub uuid: [u8; 16],
     pub(super) seed: u32,
@@ -91,11 +91,11 @@ impl JournalSuperblock {
     ///
     /// Journals that Linux refuses to mount: a bad magic number, checksum, size or start; unsupported features, which are named.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
-        let structure = Structure::JournalSuperblock;
+        let structure = DiskStructure::JournalSuperblock;
         let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));
-        let version = match Header::parse(bytes).map(|header| header.kind) {
-            Some(Kind::SuperblockV1) => 1,
-            Some(Kind::SuperblockV2) => 2,
+        let version = match JournalBlockHeader::parse(bytes).map(|header| header.kind) {
+            Some(JournalBlockKind::SuperblockV1) => 1,
+            Some(JournalBlockKind::SuperblockV2) => 2,
             _ => return fault(0, "no journal superblock: wrong magic number or type".to_owned()),
         };
         let feature_word = |at| if version == 2 { be32(bytes, at) } else { 0 };
@@ -113,10 +113,10 @@ impl JournalSuperblock {
             features.contains(JournalFeatures::CSUM_V2),
             features.contains(JournalFeatures::CSUM_V3),
         ) {
-            (false, false) if v1 => Checksums::V1,
-            (false, false) => Checksums::None,
-            (true, false) if !v1 => Checksums::V2,
-            (false, true) if !v1 => Checksums::V3,
+            (false, false) if v1 => JournalChecksums::V1,
+            (false, false) => JournalChecksums::None,
+            (true, false) if !v1 => JournalChecksums::V2,
+            (false, true) if !v1 => JournalChecksums::V3,
             _ => return fault(0x28, "more than one version of checksums".to_owned()),
         };
         if checksums.per_block() {

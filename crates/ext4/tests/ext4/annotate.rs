@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use crate::support::journal::{Fault, Fill, Form, Part, Transaction, Writer, Wrote, form, journal_blocks};
 use crate::support::{Images, can_run};
-use emmclab_base::{BlockNote, Role, SectorSet};
-use emmclab_ext4::{Annotator, Status};
+use emmclab_base::{BlockNote, BlockRole, SectorSet};
+use emmclab_ext4::{Annotator, AnnotatorStatus};
 use proptest::prelude::*;
 
 const SECTOR: usize = 512;
@@ -52,7 +52,7 @@ impl Dice {
 /// What is expected of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Expected {
-    role: Role,
+    role: BlockRole,
     home: Option<u64>,
     transaction: Option<u32>,
     changed: Option<bool>,
@@ -102,10 +102,10 @@ impl Model {
     /// What each sector of a block of the journal has to be called where blocks come in order.
     fn of_journal(&self, wrote: &Wrote) -> Vec<Expected> {
         let (role, home) = match wrote.part {
-            Part::Descriptor => (Role::Descriptor, None),
-            Part::Revoke => (Role::Revoke, None),
-            Part::Commit => (Role::Commit, None),
-            Part::Logged(home, _) => (Role::Logged, Some(home)),
+            Part::Descriptor => (BlockRole::Descriptor, None),
+            Part::Revoke => (BlockRole::Revoke, None),
+            Part::Commit => (BlockRole::Commit, None),
+            Part::Logged(home, _) => (BlockRole::Logged, Some(home)),
         };
         let copy = home.and_then(|home| self.copies.get(&home));
         let sectors = wrote.bytes.chunks(SECTOR).enumerate();
@@ -178,7 +178,10 @@ impl Model {
             for (at, found) in (sector..).zip(self.write(sector, &bytes)) {
                 let wanted = &expected[&at];
                 if mix {
-                    assert!(found.role == wanted.role || found.role == Role::Logged, "{found:?}, {wanted:?}");
+                    assert!(
+                        found.role == wanted.role || found.role == BlockRole::Logged,
+                        "{found:?}, {wanted:?}"
+                    );
                     assert!(found.home.is_none() || found.home == wanted.home, "{found:?}, {wanted:?}");
                 } else {
                     assert_eq!(found, *wanted, "sector {at}");
@@ -201,7 +204,7 @@ impl Model {
                 let range = within * SECTOR..(within + 1) * SECTOR;
                 let copy = self.copies.get(&home);
                 let wanted = Expected {
-                    role: if copy.is_some() { Role::Metadata } else { Role::Data },
+                    role: if copy.is_some() { BlockRole::Metadata } else { BlockRole::Data },
                     home: None,
                     transaction: copy.map(|copy| copy.transaction),
                     changed: copy.map(|copy| {
@@ -254,7 +257,7 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
     };
     let mut annotator = Annotator::new();
     annotator.attach(&base.bytes).unwrap();
-    assert_eq!(annotator.status(), Status::Following);
+    assert_eq!(annotator.status(), AnnotatorStatus::Following);
     let mut model = Model {
         annotator,
         notes: Vec::new(),
@@ -265,7 +268,7 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
     let superblock = journal_superblock(&new(sequence, start).finish());
     let first = base.map[0] as u64 * model.sectors();
     let found = model.write(first, &superblock);
-    assert_eq!((found[0].role, found[0].transaction), (Role::JournalSuperblock, Some(sequence)));
+    assert_eq!((found[0].role, found[0].transaction), (BlockRole::JournalSuperblock, Some(sequence)));
     let mut writer = new(sequence, start);
     for (transaction, homes) in rounds {
         let homes_of = |home: &u64| base.home(*home);
@@ -300,7 +303,7 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
             writer.move_tail();
         }
     }
-    assert_eq!(model.annotator.status(), Status::Following);
+    assert_eq!(model.annotator.status(), AnnotatorStatus::Following);
 }
 
 proptest! {

@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::support::{Images, can_run, run, text, tree, try_run};
-use emmclab_base::{BlockNote, Role, SectorSet};
-use emmclab_ext4::{Annotator, Filesystem, Location, Status};
+use emmclab_base::{BlockNote, BlockRole, SectorSet};
+use emmclab_ext4::{Annotator, AnnotatorStatus, Ext4Filesystem, JournalLocation};
 use emmclab_serve::{
-    Action, BlockDevice, BlockRequest, Completions, Extent, FileSystem, FuseFile, HostDisk, Limits,
-    LoopOptions, MemoryDevice, Mkfs, MountOptions,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, FuseFile, HostDisk,
+    LinuxFileSystem, LinuxMountOptions, LoopOptions, MemoryDevice, MkfsOptions, ServedRequest,
 };
 
 const SECTOR: usize = 512;
 const BYTES: usize = 64 << 20;
 
 /// Requests to all disks of a test, in order, each with the number of its disk.
-type Requests = Arc<Mutex<Vec<(usize, BlockRequest)>>>;
+type Requests = Arc<Mutex<Vec<(usize, ServedRequest)>>>;
 
 /// A device that keeps every request that changes it.
 struct Recorder {
@@ -26,17 +26,17 @@ struct Recorder {
 }
 
 impl BlockDevice for Recorder {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.memory.limits()
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
-        let kept = requests.iter().filter(|request| request.action != Action::Read);
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
+        let kept = requests.iter().filter(|request| request.action != BlockAction::Read);
         self.requests.lock().unwrap().extend(kept.map(|request| (self.number, request.clone())));
         self.memory.submit(requests, completions);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         self.memory.extents(sector, sectors, most, found);
     }
 }
@@ -71,7 +71,7 @@ impl Session {
             };
             let chunks = bytes.chunks(1 << 20).zip((0..).step_by((1 << 20) / SECTOR));
             let mut load = chunks.map(|(chunk, sector)| fill(chunk, sector)).collect();
-            device.memory.submit(&mut load, &(Arc::new(Ignored) as Arc<dyn Completions>));
+            device.memory.submit(&mut load, &(Arc::new(Ignored) as Arc<dyn CompletionReceiver>));
             let file = FuseFile::start(Arc::new(device)).unwrap();
             HostDisk::on_loop(file, &LoopOptions::default()).unwrap()
         };
@@ -83,14 +83,14 @@ impl Session {
 
     fn mkfs(&mut self, disk: usize, options: &[&str]) {
         let options = options.iter().map(Into::into).collect();
-        let mkfs = Mkfs { options, overwrite: true, ..Mkfs::new(FileSystem::Ext4) };
+        let mkfs = MkfsOptions { options, overwrite: true, ..MkfsOptions::new(LinuxFileSystem::Ext4) };
         self.disks[disk].mkfs(&mkfs).unwrap();
     }
 
     fn mount(&mut self, options: &str) -> PathBuf {
         let point = self.images.path("mounted");
         let options = Some(options.to_owned()).filter(|options| !options.is_empty());
-        self.disks[0].mount(&MountOptions { options, ..MountOptions::at(&point) }).unwrap();
+        self.disks[0].mount(&LinuxMountOptions { options, ..LinuxMountOptions::at(&point) }).unwrap();
         point
     }
 
@@ -107,16 +107,16 @@ impl Session {
             let at = request.sector as usize * SECTOR;
             let bytes = request.sectors as usize * SECTOR;
             let data = match &request.action {
-                Action::Write(data) => data.clone(),
-                Action::WriteZeroes { .. } => vec![0; bytes],
-                Action::Discard { .. } => {
+                BlockAction::Write(data) => data.clone(),
+                BlockAction::WriteZeroes { .. } => vec![0; bytes],
+                BlockAction::Discard { .. } => {
                     self.contents[*disk][at..at + bytes].fill(0);
                     if *disk == 0 {
                         self.annotator.discard(request.sector, request.sectors.into());
                     }
                     continue;
                 }
-                Action::Read | Action::Flush => continue,
+                BlockAction::Read | BlockAction::Flush => continue,
             };
             self.contents[*disk][at..at + bytes].copy_from_slice(&data);
             if *disk == 0 {
@@ -144,16 +144,16 @@ impl Session {
     }
 }
 
-fn fill(chunk: &[u8], sector: u64) -> BlockRequest {
+fn fill(chunk: &[u8], sector: u64) -> ServedRequest {
     let sectors = (chunk.len() / SECTOR) as u32;
-    let modifiers = emmclab_base::Modifiers::default();
-    BlockRequest { tag: sector, action: Action::Write(chunk.to_vec()), sector, sectors, modifiers }
+    let modifiers = emmclab_base::CommandFlags::default();
+    ServedRequest { tag: sector, action: BlockAction::Write(chunk.to_vec()), sector, sectors, modifiers }
 }
 
 struct Ignored;
 
-impl Completions for Ignored {
-    fn complete(&self, completed: &mut Vec<emmclab_serve::Completion>) {
+impl CompletionReceiver for Ignored {
+    fn complete(&self, completed: &mut Vec<emmclab_serve::ServedCompletion>) {
         completed.clear();
     }
 }
@@ -166,7 +166,7 @@ fn number(line: &str, before: &str) -> Option<u64> {
 
 /// What debugfs finds in the log: by journal block the home block and transaction of logged blocks, and how many blocks of
 /// each other role there are.
-fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, BTreeMap<Role, usize>) {
+fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, BTreeMap<BlockRole, usize>) {
     let command = match journal {
         Some(journal) => format!("logdump -a -f {}", text(journal)),
         None => "logdump -a".to_owned(),
@@ -179,9 +179,9 @@ fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, 
         if line.starts_with("Found expected sequence") {
             transaction = number(line, "sequence ").unwrap() as u32;
             let role = match number(line, "type ") {
-                Some(1) => Role::Descriptor,
-                Some(2) => Role::Commit,
-                Some(5) => Role::Revoke,
+                Some(1) => BlockRole::Descriptor,
+                Some(2) => BlockRole::Commit,
+                Some(5) => BlockRole::Revoke,
                 other => panic!("type {other:?}"),
             };
             *others.entry(role).or_default() += 1;
@@ -194,16 +194,16 @@ fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, 
 }
 
 /// The roles of blocks that have fixed places, by dumpe2fs, and of directories by debugfs.
-fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, Role> {
+fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, BlockRole> {
     let said = run("dumpe2fs", &[text(image)]);
     let mut out = HashMap::new();
     let kinds = [
-        ("superblock at ", Role::Superblock),
-        ("Group descriptors at ", Role::GroupDescriptors),
-        ("Group descriptor at ", Role::GroupDescriptors),
-        ("Block bitmap at ", Role::BlockBitmap),
-        ("Inode bitmap at ", Role::InodeBitmap),
-        ("Inode table at ", Role::InodeTable),
+        ("superblock at ", BlockRole::Superblock),
+        ("Group descriptors at ", BlockRole::GroupDescriptors),
+        ("Group descriptor at ", BlockRole::GroupDescriptors),
+        ("Block bitmap at ", BlockRole::BlockBitmap),
+        ("Inode bitmap at ", BlockRole::InodeBitmap),
+        ("Inode table at ", BlockRole::InodeTable),
     ];
     for line in said.lines() {
         for (before, role) in kinds {
@@ -218,7 +218,7 @@ fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, Role> {
     for directory in directories {
         let said = run("debugfs", &["-R", &format!("blocks {directory}"), text(image)]);
         for block in said.split_whitespace() {
-            out.insert(block.parse().unwrap(), Role::Directory);
+            out.insert(block.parse().unwrap(), BlockRole::Directory);
         }
     }
     out
@@ -234,17 +234,21 @@ fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
     };
     for Written { sector, bytes, note } in written {
         assert!(
-            note.sectors == sectors as u32 || note.role == Role::Data,
+            note.sectors == sectors as u32 || note.role == BlockRole::Data,
             "no block came in parts: {note:?}"
         );
         let home = match note.role {
-            Role::Revoke => {
+            BlockRole::Revoke => {
                 revokes += 1;
                 continue;
             }
-            Role::Logged => note.home.unwrap(),
+            BlockRole::Logged => note.home.unwrap(),
             role if role.at_home() => *sector,
-            Role::Data | Role::FastCommit | Role::JournalSuperblock | Role::Descriptor | Role::Commit => {
+            BlockRole::Data
+            | BlockRole::FastCommit
+            | BlockRole::JournalSuperblock
+            | BlockRole::Descriptor
+            | BlockRole::Commit => {
                 continue;
             }
             role => panic!("{role:?}"),
@@ -253,12 +257,12 @@ fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
             (Some((copy, transaction, _)), Some(changed)) => {
                 // Escaped blocks are not to be expected here.
                 assert_eq!(changed, differ(copy, bytes), "{note:?}");
-                assert!(note.role == Role::Logged || note.transaction == Some(*transaction), "{note:?}");
+                assert!(note.role == BlockRole::Logged || note.transaction == Some(*transaction), "{note:?}");
             }
             (Some((.., before)), None) => assert!(*before < revokes, "{note:?}"),
             (None, changed) => assert_eq!(changed, None, "{note:?}"),
         }
-        if note.role == Role::Logged {
+        if note.role == BlockRole::Logged {
             logged += 1;
             copies.insert(home, (bytes.clone(), note.transaction.unwrap(), revokes));
         } else {
@@ -274,28 +278,32 @@ fn check_log(session: &Session, from: usize, block: usize, external: bool) -> us
     let image = session.image(0);
     let journal = external.then(|| session.image(1));
     let (logged, others) = logdump(&image, journal.as_deref());
-    let filesystem = Filesystem::open(session.contents[0].as_slice()).unwrap();
+    let filesystem = Ext4Filesystem::open(session.contents[0].as_slice()).unwrap();
     let location = if external {
-        Location::external(&session.contents[1], filesystem.superblock()).unwrap()
+        JournalLocation::external(&session.contents[1], filesystem.superblock()).unwrap()
     } else {
-        Location::inside(&filesystem).unwrap().unwrap()
+        JournalLocation::inside(&filesystem).unwrap().unwrap()
     };
     // Only the last write of a block is on the disk. Sectors of two disks do not meet: one has roles of the journal only.
     let in_journal = session.written[from..].iter().filter(|written| written.note.role.in_journal());
     let last: HashMap<u64, &BlockNote> = in_journal.map(|written| (written.sector, &written.note)).collect();
-    let mut found: BTreeMap<Role, usize> = BTreeMap::new();
+    let mut found: BTreeMap<BlockRole, usize> = BTreeMap::new();
     let Some(first) = logged.values().map(|(_, transaction)| *transaction).min() else { return 0 };
     for note in last.values().filter(|note| note.transaction.is_some_and(|number| number >= first)) {
         *found.entry(note.role).or_default() += 1;
     }
     for (place, (home, transaction)) in &logged {
         let note = last[&(location.offset(*place).unwrap() / SECTOR as u64)];
-        assert_eq!((note.role, note.home), (Role::Logged, Some(home * sectors)), "journal block {place}");
+        assert_eq!(
+            (note.role, note.home),
+            (BlockRole::Logged, Some(home * sectors)),
+            "journal block {place}"
+        );
         assert_eq!(note.transaction, Some(*transaction), "journal block {place}");
     }
-    assert_eq!(found.remove(&Role::Logged), Some(logged.len()));
-    found.remove(&Role::JournalSuperblock);
-    found.remove(&Role::FastCommit);
+    assert_eq!(found.remove(&BlockRole::Logged), Some(logged.len()));
+    found.remove(&BlockRole::JournalSuperblock);
+    found.remove(&BlockRole::FastCommit);
     assert_eq!(found, others);
     logged.len()
 }
@@ -304,19 +312,20 @@ fn check_log(session: &Session, from: usize, block: usize, external: bool) -> us
 fn check_homes(session: &Session, from: usize, block: usize, directories: &[&str]) {
     let sectors = (block / SECTOR) as u64;
     let wanted = homes(&session.image(0), directories);
-    let mut seen: BTreeMap<Role, usize> = BTreeMap::new();
+    let mut seen: BTreeMap<BlockRole, usize> = BTreeMap::new();
     for Written { sector, note, .. } in &session.written[from..] {
         for block in sector / sectors..(sector + u64::from(note.sectors)).div_ceil(sectors) {
             if let Some(role) = wanted.get(&block).filter(|_| !note.role.in_journal()) {
                 // A block may have been data before it was a directory's.
-                if *role != Role::Directory || note.role != Role::Data {
+                if *role != BlockRole::Directory || note.role != BlockRole::Data {
                     assert_eq!(note.role, *role, "block {block}");
                 }
                 *seen.entry(note.role).or_default() += 1;
             }
         }
     }
-    for role in [Role::BlockBitmap, Role::InodeBitmap, Role::InodeTable, Role::Directory] {
+    for role in [BlockRole::BlockBitmap, BlockRole::InodeBitmap, BlockRole::InodeTable, BlockRole::Directory]
+    {
         assert!(seen.contains_key(&role), "no {role:?} among {seen:?}");
     }
 }
@@ -329,7 +338,7 @@ fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> 
     let size = block.to_string();
     session.mkfs(0, &[&["-b", &size], options].concat());
     session.play();
-    assert_eq!(session.annotator.status(), Status::Following, "{about}");
+    assert_eq!(session.annotator.status(), AnnotatorStatus::Following, "{about}");
     let point = session.mount(mount);
     let from = session.written.len();
     for number in 0..6 {
@@ -350,13 +359,13 @@ fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> 
     }
     session.disks[0].unmount().unwrap();
     session.play();
-    assert_eq!(session.annotator.status(), Status::Following, "{about}");
+    assert_eq!(session.annotator.status(), AnnotatorStatus::Following, "{about}");
     check_homes(session, from, block, &DIRECTORIES);
     let (logged, home_blocks) = check_changes(&session.written[from..], (block / SECTOR) as u64);
     assert!(logged >= in_log, "{about}");
     if !mount.contains("data=journal") {
         // The blocks of the file are data, whatever they were before.
-        let files = Filesystem::open(session.contents[0].as_slice()).unwrap();
+        let files = Ext4Filesystem::open(session.contents[0].as_slice()).unwrap();
         let log = files.lookup("/log").unwrap().unwrap();
         let sectors = (block / SECTOR) as u64;
         for run in files.map(&log).map(Result::unwrap) {
@@ -366,7 +375,7 @@ fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> 
                 written.sector < end && written.sector + u64::from(written.note.sectors) > at
             };
             let last = session.written.iter().rfind(holds).unwrap();
-            assert_eq!(last.note.role, Role::Data, "{about}");
+            assert_eq!(last.note.role, BlockRole::Data, "{about}");
         }
     }
     (in_log, home_blocks)
@@ -413,17 +422,17 @@ fn the_tail_of_a_fast_commit_names_its_transaction() {
     }
     session.disks[0].unmount().unwrap();
     session.play();
-    assert_eq!(session.annotator.status(), Status::Following);
+    assert_eq!(session.annotator.status(), AnnotatorStatus::Following);
     let fast: Vec<&Written> =
-        session.written.iter().filter(|written| written.note.role == Role::FastCommit).collect();
+        session.written.iter().filter(|written| written.note.role == BlockRole::FastCommit).collect();
     let sum = |role| session.written.iter().filter(|written| written.note.role == role).count();
-    assert!(fast.len() >= 30, "{} fast commits, {} commits", fast.len(), sum(Role::Commit));
+    assert!(fast.len() >= 30, "{} fast commits, {} commits", fast.len(), sum(BlockRole::Commit));
     // Each of these fits into a block, which so holds the tail; it goes on top of the last commit.
     let mut last = None;
     for Written { note, .. } in &session.written {
         match note.role {
-            Role::Commit => last = note.transaction,
-            Role::FastCommit => {
+            BlockRole::Commit => last = note.transaction,
+            BlockRole::FastCommit => {
                 assert_eq!(note.transaction, last.map(|last| last.wrapping_add(1)));
                 assert!(!note.changed.unwrap().is_empty());
             }
@@ -444,10 +453,10 @@ fn notes_of_an_external_journal_agree_with_debugfs() {
         let device = format!("device={}", session.path(1));
         session.mkfs(0, &["-b", &size, "-J", &device]);
         session.play();
-        assert_eq!(session.annotator.status(), Status::Following);
+        assert_eq!(session.annotator.status(), AnnotatorStatus::Following);
         if attached {
             session.annotator.attach(&session.contents[0]).unwrap();
-            assert_eq!(session.annotator.status(), Status::JournalElsewhere);
+            assert_eq!(session.annotator.status(), AnnotatorStatus::JournalElsewhere);
             session.annotator.attach_external(&session.contents[0], &session.contents[1]).unwrap();
             let error = session.annotator.attach_external(&session.contents[0], &session.contents[0]);
             assert!(error.unwrap_err().to_string().contains("not a journal device"));
@@ -459,7 +468,7 @@ fn notes_of_an_external_journal_agree_with_debugfs() {
         assert!(check_log(&session, from, block, true) > 20);
         session.disks[0].unmount().unwrap();
         session.play();
-        assert_eq!(session.annotator.status(), Status::Following);
+        assert_eq!(session.annotator.status(), AnnotatorStatus::Following);
         check_homes(&session, from, block, &["/", "/gone", "/round-0"]);
         let (logged, home_blocks) = check_changes(&session.written[from..], (block / SECTOR) as u64);
         assert!(logged > 20 && home_blocks > 5, "{logged}, {home_blocks}");
@@ -474,7 +483,7 @@ fn a_file_system_without_a_journal_is_named_by_its_places() {
     let mut session = Session::on(vec![vec![0; BYTES]]);
     session.mkfs(0, &["-b", "4096", "-O", "^has_journal"]);
     let from = session.play();
-    assert_eq!(session.annotator.status(), Status::NoJournal);
+    assert_eq!(session.annotator.status(), AnnotatorStatus::NoJournal);
     let point = session.mount("");
     tree::work(&point, 0);
     session.disks[0].unmount().unwrap();
@@ -498,7 +507,7 @@ fn groups_that_come_by_resizing_are_named() {
         let point = session.mount("");
         tree::work(&point, 0);
         let from = session.play();
-        assert_eq!(session.annotator.status(), Status::Following);
+        assert_eq!(session.annotator.status(), AnnotatorStatus::Following);
         assert!(check_log(&session, from, 1024, false) > 20);
         // The kernel grows it where the host lets it; else resize2fs does, while it is not mounted.
         if !try_run("resize2fs", &[session.path(0)]).status.success() {
@@ -520,7 +529,7 @@ fn groups_that_come_by_resizing_are_named() {
         check_homes(&session, from, 1024, &["/", "/round-1", "/round-2", "/round-3"]);
         let beyond = (20 << 20) / SECTOR as u64;
         let new = session.written[from..].iter().filter(|written| written.sector > beyond);
-        assert!(new.filter(|written| written.note.role == Role::BlockBitmap).count() > 1);
+        assert!(new.filter(|written| written.note.role == BlockRole::BlockBitmap).count() > 1);
     }
 }
 
@@ -539,11 +548,12 @@ fn home_blocks_of_a_replay_are_those_of_the_log() {
     drop(session);
     let mut session = Session::on(vec![image]);
     session.annotator.attach(&session.contents[0]).unwrap();
-    assert_eq!(session.annotator.status(), Status::Recovering);
+    assert_eq!(session.annotator.status(), AnnotatorStatus::Recovering);
     session.mount("");
     session.play();
-    assert_eq!(session.annotator.status(), Status::Following);
-    let cleared = session.written.iter().position(|written| written.note.role == Role::JournalSuperblock);
+    assert_eq!(session.annotator.status(), AnnotatorStatus::Following);
+    let cleared =
+        session.written.iter().position(|written| written.note.role == BlockRole::JournalSuperblock);
     let replayed = &session.written[..cleared.unwrap()];
     let same = |written: &&Written| {
         written.note.role.at_home()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::support::tree::{self, Tree};
 use crate::support::{Images, can_run, repair, run, text, try_run};
-use emmclab_ext4::{Blocks, Filesystem, Recovery};
+use emmclab_ext4::{DiskReader, Ext4Filesystem, JournalRecovery};
 use fs_ext4::block_io::FileDevice;
 
 /// A mounted image, which is unmounted at the end.
@@ -41,10 +41,10 @@ pub fn attach(image: &Path) -> String {
 
 fn ours(image: &Path) -> (Tree, u32, u64) {
     let file = File::open(image).unwrap();
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&file).unwrap();
     assert!(replayed.replay().refused.is_none(), "{:?}", replayed.replay());
-    let files = Filesystem::open(&replayed).unwrap();
+    let files = Ext4Filesystem::open(&replayed).unwrap();
     let walk = files.walk(10);
     assert!(walk.faults.is_empty(), "{}", walk.faults[0]);
     (tree::of_filesystem(&files), replayed.replay().end - replayed.replay().first, replayed.replay().revokes)
@@ -160,20 +160,20 @@ fn an_external_journal_is_replayed() {
         fs::copy(&journal, &journal_copy).unwrap();
         drop(mounted);
         let (disk, log) = (File::open(&copy).unwrap(), File::open(&journal_copy).unwrap());
-        let mut recovery = Recovery::new();
+        let mut recovery = JournalRecovery::new();
         let said = recovery.replay(&disk).err().unwrap().to_string();
         assert!(said.contains("another device"), "{said}");
         let said = recovery.replay_external(&disk, &disk).err().unwrap().to_string();
         assert!(said.contains("not a journal device"), "{said}");
         let replayed = recovery.replay_external(&disk, &log).unwrap();
         assert!(replayed.replay().blocks > 20);
-        let files = Filesystem::open(&replayed).unwrap();
+        let files = Ext4Filesystem::open(&replayed).unwrap();
         assert!(files.walk(10).faults.is_empty());
         let tree = tree::of_filesystem(&files);
         assert!(replayed.size().unwrap() == 32 << 20);
         let output = try_run("e2fsck", &["-fy", "-j", text(&journal_copy), text(&copy)]);
         assert!(matches!(output.status.code(), Some(0..=3)), "{}", String::from_utf8_lossy(&output.stdout));
         let disk = File::open(&copy).unwrap();
-        tree::assert_same(&tree, &tree::of_filesystem(&Filesystem::open(&disk).unwrap()), size);
+        tree::assert_same(&tree, &tree::of_filesystem(&Ext4Filesystem::open(&disk).unwrap()), size);
     }
 }

@@ -9,7 +9,7 @@ use crate::crash_images::{Mounted, attach};
 use crate::support::journal::{crc32c, journal_blocks, set_recovery};
 use crate::support::tree::{self, Tree};
 use crate::support::{Images, can_run, text, try_run};
-use emmclab_ext4::{Filesystem, Recovery};
+use emmclab_ext4::{Ext4Filesystem, JournalRecovery};
 use emmclab_testing::cases;
 use rustix::fs::XattrFlags;
 
@@ -72,12 +72,12 @@ fn change(numbers: &mut Numbers, folder: &Path) {
 /// The tree without the times of directories, which the replay of the kernel sets to its own.
 fn ours(image: &Path) -> Result<(Tree, u64), String> {
     let file = File::open(image).unwrap();
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&file).map_err(|error| error.to_string())?;
     if let Some(refused) = &replayed.replay().refused {
         return Err(refused.to_string());
     }
-    let files = Filesystem::open(&replayed).unwrap();
+    let files = Ext4Filesystem::open(&replayed).unwrap();
     let faults = files.walk(10).faults;
     // Linux counts no links of directories in fast commits.
     let others: Vec<_> =
@@ -103,7 +103,7 @@ fn by_linux(image: &Path, point: &Path) -> Option<Tree> {
 /// Replayed in this crate and written out, the image is one that e2fsck does not find damaged beyond counts.
 fn written_out(image: &Path) {
     let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
-    let (mut recovery, mut blocks) = (Recovery::new(), Vec::new());
+    let (mut recovery, mut blocks) = (JournalRecovery::new(), Vec::new());
     let replayed = recovery.replay(&file).unwrap();
     replayed
         .write_to(|at, bytes| {
@@ -264,7 +264,7 @@ fn each_kind_of_record_changes_what_it_names() {
         return;
     }
     let written = Written::new();
-    let plain = Filesystem::open(written.image.as_slice()).unwrap();
+    let plain = Ext4Filesystem::open(written.image.as_slice()).unwrap();
     let (two, root) = (plain.lookup("two").unwrap().unwrap(), 2);
     let name = |inode: u32, text: &str| [words(&[root, inode]), text.as_bytes().to_vec()].concat();
     let mut inode = vec![0; 160];
@@ -281,10 +281,10 @@ fn each_kind_of_record_changes_what_it_names() {
         (5, name(two.number(), "two")),
         (2, words(&[two.number(), 0, 1])),
     ]);
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&image).unwrap();
     assert!(replayed.replay().refused.is_none() && replayed.replay().fast_commits == 1);
-    let files = Filesystem::open(&replayed).unwrap();
+    let files = Ext4Filesystem::open(&replayed).unwrap();
     let read = |path: &str| files.lookup(path).unwrap().map(|inode| files.contents(&inode, 1 << 20).unwrap());
     assert_eq!(read("created").unwrap(), [2; 10]);
     assert_eq!(read("linked").unwrap(), [vec![0; 1024], vec![2; 1976]].concat());
@@ -331,10 +331,10 @@ fn records_of_any_contents_are_replayed_or_refused_and_never_a_panic() {
             })
             .collect();
         let image = written.with(&records);
-        let mut recovery = Recovery::new();
+        let mut recovery = JournalRecovery::new();
         let Ok(replayed) = recovery.replay(&image) else { continue };
         replayed.write_to(|_, _| Ok(())).unwrap();
-        let files = Filesystem::open(&replayed).unwrap();
+        let files = Ext4Filesystem::open(&replayed).unwrap();
         files.walk(3);
         let _ = files.tree("/", 1 << 20, 100);
     }

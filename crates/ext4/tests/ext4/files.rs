@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use crate::support::tree::{self, Tree};
 use crate::support::{Images, can_run, repair, run, text, try_run};
-use emmclab_base::Kind;
-use emmclab_ext4::{FileKind, Filesystem, ROOT, Recovery};
+use emmclab_base::ErrorClass;
+use emmclab_ext4::{Ext4FileKind, Ext4Filesystem, JournalRecovery, ROOT};
 use tempfile::TempDir;
 
 /// The folder that every image is made of, and what is in it.
@@ -24,9 +24,9 @@ fn planted() -> (&'static Path, &'static Tree) {
 
 fn check(image: &Path, about: &str) {
     let file = File::open(image).unwrap();
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&file).unwrap();
-    let files = Filesystem::open(&replayed).unwrap();
+    let files = Ext4Filesystem::open(&replayed).unwrap();
     tree::assert_same(&tree::of_filesystem(&files), planted().1, about);
     let walk = files.walk(10);
     assert!(walk.faults.is_empty(), "{about}: {}", walk.faults[0]);
@@ -108,7 +108,7 @@ fn an_unwritten_extent_and_a_hole_read_as_zeros() {
     std::fs::write(&script, format!("{put}fallocate file 8 11\nset_inode_field file size 65536\n")).unwrap();
     run("debugfs", &["-w", "-f", text(&script), text(&image)]);
     repair(&image);
-    let files = Filesystem::open(File::open(&image).unwrap()).unwrap();
+    let files = Ext4Filesystem::open(File::open(&image).unwrap()).unwrap();
     let inode = files.lookup("file").unwrap().unwrap();
     let runs: Vec<_> = files.map(&inode).collect::<Result<_, _>>().unwrap();
     assert_eq!(
@@ -134,7 +134,7 @@ fn paths_lead_where_linux_leads_them() {
     }
     let images = Images::new();
     let image = make(&images, 192 << 20, &["-b", "4096"]);
-    let files = Filesystem::open(File::open(&image).unwrap()).unwrap();
+    let files = Ext4Filesystem::open(File::open(&image).unwrap()).unwrap();
     let number = |path: &str| files.lookup(path).unwrap().map(|inode| inode.number());
     assert_eq!(number(""), Some(ROOT));
     assert_eq!(number("/.."), Some(ROOT));
@@ -142,7 +142,7 @@ fn paths_lead_where_linux_leads_them() {
     assert_eq!(number("/a/none"), None);
     assert_eq!(number("/a/short/below"), None);
     assert!(number("short-link").is_some());
-    assert_eq!(files.lookup("short-link/below").unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(files.lookup("short-link/below").unwrap_err().kind(), ErrorClass::Unsupported);
     let inode = files.lookup("/a/short").unwrap().unwrap();
     assert!(files.contents(&inode, 3).unwrap_err().to_string().contains("limit of 3"));
     assert!(files.link(&inode).is_err());
@@ -159,7 +159,7 @@ fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
     let images = Images::new();
     let image = make(&images, 192 << 20, &["-b", "1024"]);
     let bytes = std::fs::read(&image).unwrap();
-    let files = Filesystem::open(bytes.as_slice()).unwrap();
+    let files = Ext4Filesystem::open(bytes.as_slice()).unwrap();
     let stat = |path: &str| run("debugfs", &["-R", &format!("imap {path}"), text(&image)]);
     let inode_at = |path: &str| {
         let said = stat(path);
@@ -188,7 +188,7 @@ fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
         let mut changed = bytes.clone();
         changed[at] ^= 0x40;
         let said = (|| {
-            let files = Filesystem::open(changed.as_slice())?;
+            let files = Ext4Filesystem::open(changed.as_slice())?;
             let inode = files.lookup("/many/file-000-")?;
             files.list(&files.lookup("/many")?.unwrap())?;
             let holes = files.lookup("/holes")?.unwrap();
@@ -216,7 +216,7 @@ fn a_walk_names_what_is_marked_or_linked_wrongly() {
         let copy = images.path("copy");
         std::fs::copy(&image, &copy).unwrap();
         run("debugfs", &["-w", "-R", command, text(&copy)]);
-        let files = Filesystem::open(File::open(&copy).unwrap()).unwrap();
+        let files = Ext4Filesystem::open(File::open(&copy).unwrap()).unwrap();
         let walk = files.walk(5);
         assert!(!walk.faults.is_empty(), "{command}");
         let faults: Vec<String> = walk.faults.iter().map(ToString::to_string).collect();
@@ -235,16 +235,16 @@ fn what_is_not_understood_is_refused_by_name() {
     let refused = |at: usize, value: u8| {
         let mut changed = bytes.clone();
         changed[at] |= value;
-        Filesystem::open(changed.as_slice()).err().unwrap()
+        Ext4Filesystem::open(changed.as_slice()).err().unwrap()
     };
     let compressed = refused(1024 + 0x60, 1);
-    assert_eq!(compressed.kind(), Kind::Unsupported);
+    assert_eq!(compressed.kind(), ErrorClass::Unsupported);
     assert!(compressed.to_string().contains("compression"), "{compressed}");
     assert!(refused(1024 + 0x63, 0x80).to_string().contains("0x80000000"));
     assert!(refused(1024 + 0x60, 8).to_string().contains("journal device"));
-    let short = Filesystem::open(&bytes[..bytes.len() - 4096]).err().unwrap().to_string();
+    let short = Ext4Filesystem::open(&bytes[..bytes.len() - 4096]).err().unwrap().to_string();
     assert!(short.contains("do not fit"), "{short}");
-    assert_eq!(Filesystem::open(&bytes[..100]).err().unwrap().kind(), Kind::Truncated);
+    assert_eq!(Ext4Filesystem::open(&bytes[..100]).err().unwrap().kind(), ErrorClass::Truncated);
 }
 
 #[test]
@@ -266,16 +266,16 @@ fn a_folder_is_read_with_all_below_it_and_extended_attributes_in_inode_and_block
         for (key, value) in [("user.small", "1"), ("user.large", large.as_str()), ("trusted.t", "")] {
             run("debugfs", &["-w", "-R", &format!("ea_set /top/file {key} \"{value}\""), text(&image)]);
         }
-        let files = Filesystem::open(File::open(&image).unwrap()).unwrap();
+        let files = Ext4Filesystem::open(File::open(&image).unwrap()).unwrap();
         let nodes = files.tree("/top", 1 << 20, 100).unwrap().unwrap();
         let paths: Vec<_> = nodes.iter().map(|node| String::from_utf8(node.path.clone()).unwrap()).collect();
         assert_eq!(paths, ["file", "inner", "inner/same", "link"], "{inode_bytes}");
         let [file, inner, same, link] = &nodes[..] else { panic!("{nodes:?}") };
-        assert_eq!((file.kind, &file.data[..], file.links), (FileKind::Regular, &b"contents"[..], 2));
+        assert_eq!((file.kind, &file.data[..], file.links), (Ext4FileKind::Regular, &b"contents"[..], 2));
         assert_eq!((file.inode, &file.attributes), (same.inode, &same.attributes));
         assert_eq!(
             (inner.kind, link.kind, &link.data[..]),
-            (FileKind::Directory, FileKind::Symlink, &b"file"[..])
+            (Ext4FileKind::Directory, Ext4FileKind::Symlink, &b"file"[..])
         );
         let found: Vec<_> = file.attributes.iter().map(|(key, value)| (&key[..], value.len())).collect();
         assert_eq!(

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use crate::support::journal::{Fault, Fill, Form, Transaction, Writer, form, journal_blocks};
 use crate::support::{Images, can_run, run, text, try_run};
-use emmclab_ext4::{Blocks, Recovery};
+use emmclab_ext4::{DiskReader, JournalRecovery};
 use proptest::prelude::*;
 
 /// Home blocks of the tests: the last of the image, which are free.
@@ -59,7 +59,7 @@ fn homes(base: &Base, image: &[u8]) -> Vec<u8> {
 
 /// The home blocks that this crate shows; those of the disk where it refuses. And what refused.
 fn by_this_crate(base: &Base, image: &[u8]) -> (Vec<u8>, Option<String>) {
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let mut out = homes(base, image);
     let refused = match recovery.replay(&image) {
         Ok(replayed) => {
@@ -86,7 +86,7 @@ struct Named<'a> {
     block_size: usize,
 }
 
-impl Blocks for Named<'_> {
+impl DiskReader for Named<'_> {
     fn size(&self) -> io::Result<u64> {
         self.image.size()
     }
@@ -104,7 +104,7 @@ impl Blocks for Named<'_> {
 }
 
 thread_local! {
-    static KEPT: RefCell<Recovery> = RefCell::new(Recovery::new());
+    static KEPT: RefCell<JournalRecovery> = RefCell::new(JournalRecovery::new());
 }
 
 /// The home blocks by a recovery that saw all the disks before this one, and knows the checksums of blocks of theirs.
@@ -244,7 +244,7 @@ fn a_log_that_fills_the_journal_and_wraps_is_replayed_to_its_end() {
         writer.transaction(&plain(base, &[0, last % HOMES], last as u8));
     }
     let image = writer.finish();
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&image).unwrap();
     assert_eq!(replayed.replay().blocks, 2 * last);
     assert_eq!(replayed.replay().end, (u32::MAX - 100).wrapping_add(last as u32));
@@ -264,7 +264,7 @@ fn a_log_with_fast_commits_wraps_before_them() {
     writer.transaction(&plain(base, &[1], 0x11));
     writer.transaction(&plain(base, &[1], 0x22));
     let image = writer.finish();
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&image).unwrap();
     assert_eq!((replayed.replay().end, replayed.replay().blocks), (7, 2));
     let mut block = vec![0; base.block_size];
@@ -287,7 +287,7 @@ fn a_fast_commit_that_is_not_whole_is_refused_as_by_linux_and_older_ones_are_ign
         let mut head = vec![9, 0, 8, 0, 0, 0, 0, 0];
         head.extend(sequence.to_le_bytes());
         image[at..at + head.len()].copy_from_slice(&head);
-        match Recovery::new().replay(&image) {
+        match JournalRecovery::new().replay(&image) {
             Err(error) => {
                 assert!(refused, "{error}");
                 assert!(error.to_string().contains("no fast commit is complete"), "{error}");
@@ -314,7 +314,7 @@ fn linux_refuses_what_has_a_bad_checksum_and_the_rest_is_still_shown() {
         writer.finish()
     };
     let shown = |image: &[u8]| {
-        let mut recovery = Recovery::new();
+        let mut recovery = JournalRecovery::new();
         let replayed = recovery.replay(&image).unwrap();
         let refused = replayed.replay().refused.as_ref().map(ToString::to_string);
         (replayed.home_blocks().len(), replayed.replay().bad_blocks, refused.unwrap_or_default())
@@ -327,7 +327,7 @@ fn linux_refuses_what_has_a_bad_checksum_and_the_rest_is_still_shown() {
     assert_eq!(blocks, 2);
     assert!(refused.contains("commit block of transaction 10"), "{refused}");
     let damaged = with(Fault::Descriptor);
-    let error = Recovery::new().replay(&damaged).err().unwrap().to_string();
+    let error = JournalRecovery::new().replay(&damaged).err().unwrap().to_string();
     assert!(error.contains("transaction 10"), "{error}");
 }
 
@@ -345,7 +345,7 @@ fn with_async_commit_a_later_bad_commit_moves_the_end_of_the_log() {
             writer.transaction(&Transaction { fault, ..plain(base, &[number], number as u8) });
         }
         let image = writer.finish();
-        let mut recovery = Recovery::new();
+        let mut recovery = JournalRecovery::new();
         let blocks = recovery.replay(&image).unwrap().replay().blocks;
         assert_eq!(blocks, replayed, "version {checksums}");
         assert!(by_this_crate(base, &image).0 == by_e2fsck(base, &image), "version {checksums}");
@@ -365,7 +365,7 @@ fn a_log_without_end_is_an_error() {
         writer.raw(5);
     }
     let image = writer.finish();
-    let error = Recovery::new().replay(&image).err().unwrap().to_string();
+    let error = JournalRecovery::new().replay(&image).err().unwrap().to_string();
     assert!(error.contains("no end"), "{error}");
 }
 
@@ -384,7 +384,7 @@ fn a_revoke_holds_for_its_own_transaction_and_those_before() {
     // The sequence number starts again at 0 here.
     writer.transaction(&plain(base, &[3], 0x33));
     let image = writer.finish();
-    let mut recovery = Recovery::new();
+    let mut recovery = JournalRecovery::new();
     let replayed = recovery.replay(&image).unwrap();
     assert_eq!(replayed.home_blocks(), [base.home(3), base.home(2)]);
     assert_eq!((replayed.replay().revokes, replayed.replay().revoked), (2, 3));

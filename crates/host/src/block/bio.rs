@@ -1,9 +1,9 @@
 //! A bio: a run of sectors that is submitted as one, and the state for its completion.
 
-use emmclab_base::{BlockNote, Flags, Op, Role};
+use emmclab_base::{BlockNote, BlockRole, Op, RequestFlags};
 
 use crate::operation::FileClass;
-use crate::request::Cause;
+use crate::request::IoCause;
 use crate::task::TaskId;
 
 /// Marks a missing index.
@@ -23,7 +23,7 @@ impl BioId {
 
 /// The kind of a bio's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum BioContents {
     /// Pages of a file, starting with `page`.
     Pages { inode: u32, page: u32 },
     /// Blocks of the file system, which itself checks whether they are complete.
@@ -34,40 +34,44 @@ pub(crate) enum Content {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BioRequest {
     pub op: Op,
-    pub flags: Flags,
+    pub flags: RequestFlags,
     /// First sector, relative to the mount.
     pub sector: u64,
     pub sectors: u32,
     pub mount: u16,
     pub class: FileClass,
-    pub cause: Cause,
-    pub content: Content,
+    pub cause: IoCause,
+    pub content: BioContents,
     /// The roles of a write's sectors.
     pub note: Option<BlockNote>,
 }
 
 impl BioRequest {
     /// A read of blocks of the file system.
-    pub fn read(mount: u16, sector: u64, sectors: u32, cause: Cause) -> Self {
+    pub fn read(mount: u16, sector: u64, sectors: u32, cause: IoCause) -> Self {
         Self {
             op: Op::Read,
-            flags: Flags::SYNC | Flags::META,
+            flags: RequestFlags::SYNC | RequestFlags::META,
             sector,
             sectors,
             mount,
             class: FileClass::Metadata,
             cause,
-            content: Content::Blocks,
+            content: BioContents::Blocks,
             note: None,
         }
     }
 
     /// A write of blocks of the file system.
-    pub fn write(mount: u16, sector: u64, sectors: u32, role: Role, cause: Cause) -> Self {
+    pub fn write(mount: u16, sector: u64, sectors: u32, role: BlockRole, cause: IoCause) -> Self {
         let class = if role.in_journal() { FileClass::FilesystemJournal } else { FileClass::Metadata };
         Self {
             op: Op::Write,
-            flags: if role.in_journal() { Flags::SYNC | Flags::META | Flags::JOURNAL } else { Flags::META },
+            flags: if role.in_journal() {
+                RequestFlags::SYNC | RequestFlags::META | RequestFlags::JOURNAL
+            } else {
+                RequestFlags::META
+            },
             class,
             note: Some(BlockNote::new(role, sectors)),
             ..Self::read(mount, sector, sectors, cause)
@@ -75,22 +79,22 @@ impl BioRequest {
     }
 
     /// A flush of the device's cache.
-    pub fn flush(mount: u16, cause: Cause) -> Self {
+    pub fn flush(mount: u16, cause: IoCause) -> Self {
         let read = Self::read(mount, 0, 0, cause);
-        Self { op: Op::Flush, flags: Flags::SYNC, ..read }
+        Self { op: Op::Flush, flags: RequestFlags::SYNC, ..read }
     }
 
     /// Discards sectors that are no longer needed.
-    pub fn discard(mount: u16, sector: u64, sectors: u32, cause: Cause) -> Self {
+    pub fn discard(mount: u16, sector: u64, sectors: u32, cause: IoCause) -> Self {
         let read = Self::read(mount, sector, sectors, cause);
-        Self { op: Op::Discard, flags: Flags::empty(), ..read }
+        Self { op: Op::Discard, flags: RequestFlags::empty(), ..read }
     }
 }
 
 /// A bio in progress.
 #[derive(Debug)]
 pub(super) struct Bio {
-    pub asked: BioRequest,
+    pub submitted: BioRequest,
     pub generation: u32,
     /// Tasks that wait for it.
     pub waiters: Vec<TaskId>,

@@ -1,7 +1,7 @@
 //! The elevator: the order in which waiting requests are issued to the device. There are few requests (`nr_requests`), so a linear search
 //! is used.
 
-use crate::config::Elevator as Kind;
+use crate::config::ElevatorKind as Kind;
 use crate::request::BlockRequestId;
 
 /// Maximum number of requests of one kind in a row while requests of the other kind wait.
@@ -11,7 +11,7 @@ const STARVED: u32 = 2;
 
 /// A waiting request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingRequest {
     pub request: u32,
     pub id: BlockRequestId,
     pub sector: u64,
@@ -22,9 +22,9 @@ pub(super) struct Waiting {
 
 /// The waiting requests, and the position after the last issued one.
 #[derive(Debug)]
-pub(super) struct Elevator {
+pub(super) struct ElevatorQueue {
     kind: Kind,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingRequest>,
     /// End of the last issued request, for the order by address.
     position: u64,
     /// Whether the current batch is one of preferred requests, and how many more it may issue.
@@ -34,7 +34,7 @@ pub(super) struct Elevator {
     starving: u32,
 }
 
-impl Elevator {
+impl ElevatorQueue {
     pub fn new(kind: Kind) -> Self {
         Self { kind, waiting: Vec::new(), position: 0, preferred: true, left: 0, starving: 0 }
     }
@@ -43,13 +43,13 @@ impl Elevator {
         self.waiting.is_empty()
     }
 
-    pub fn insert(&mut self, waiting: Waiting) {
+    pub fn insert(&mut self, waiting: WaitingRequest) {
         self.waiting.push(waiting);
     }
 
     /// Finds a waiting request that `accepts` allows and that is adjacent to a run: the run is after it (true) or before it.
     pub fn adjacent(&self, sector: u64, end: u64, accepts: impl Fn(u32) -> bool) -> Option<(u32, bool)> {
-        let near = |one: &&Waiting| (one.end == sector || one.sector == end) && accepts(one.request);
+        let near = |one: &&WaitingRequest| (one.end == sector || one.sector == end) && accepts(one.request);
         self.waiting.iter().find(near).map(|one| (one.request, one.end == sector))
     }
 
@@ -60,7 +60,7 @@ impl Elevator {
         }
     }
 
-    fn is_preferred(&self, one: &Waiting) -> bool {
+    fn is_preferred(&self, one: &WaitingRequest) -> bool {
         match self.kind {
             Kind::None => true,
             Kind::Deadline => one.read,
@@ -109,16 +109,16 @@ mod tests {
     use super::*;
 
     /// An elevator with `others` asynchronous requests, numbered from 0.
-    fn elevator(kind: Kind, others: u32) -> Elevator {
-        let mut elevator = Elevator::new(kind);
+    fn elevator(kind: Kind, others: u32) -> ElevatorQueue {
+        let mut elevator = ElevatorQueue::new(kind);
         (0..others).for_each(|request| elevator.insert(waiting(request, false)));
         elevator
     }
 
-    fn waiting(request: u32, sync: bool) -> Waiting {
+    fn waiting(request: u32, sync: bool) -> WaitingRequest {
         let sector = u64::from(request) * 8;
         let id = BlockRequestId(request.into());
-        Waiting { request, id, sector, end: sector + 8, read: sync, sync }
+        WaitingRequest { request, id, sector, end: sector + 8, read: sync, sync }
     }
 
     #[test]

@@ -8,23 +8,23 @@ mod elevator;
 
 use std::collections::VecDeque;
 
-use emmclab_base::{Flags, Nanos, Op, Request, Sector};
+use emmclab_base::{Nanos, Op, Request, RequestFlags, Sector};
 
-use crate::config::{Barrier, HostConfig};
+use crate::config::{BarrierMode, HostConfig};
 use crate::operation::MountId;
-use crate::request::{BlockRequest, BlockRequestId, BlockRequests};
-use crate::task::{TaskId, Tasks};
+use crate::request::{BlockRequestId, HostBlockRequest, HostBlockRequests};
+use crate::task::{TaskId, TaskTable};
 
-pub(crate) use bio::{BioId, BioRequest, Content, NONE};
+pub(crate) use bio::{BioContents, BioId, BioRequest, NONE};
 
 use bio::Bio;
-use elevator::{Elevator, Waiting};
+use elevator::{ElevatorQueue, WaitingRequest};
 
 /// Number of requests of a plug that a bio is compared with.
 const PLUG_SEARCH: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BlockRequestState {
     /// In the plug, or held back by `nr_requests`.
     Held,
     /// In the elevator, or after a barrier that is not complete.
@@ -35,16 +35,16 @@ enum State {
 
 /// A request: a chain of bios with contiguous sectors.
 #[derive(Debug)]
-struct Entry {
+struct QueueEntry {
     id: BlockRequestId,
     first: u32,
     last: u32,
     op: Op,
-    flags: Flags,
+    flags: RequestFlags,
     sector: u64,
     sectors: u32,
     arrival: Nanos,
-    state: State,
+    state: BlockRequestState,
     /// Its pool: 0 for synchronous requests, 1 for others.
     pool: u8,
     /// Whether it is issued alone: after all earlier requests are complete, and before all later ones.
@@ -52,7 +52,7 @@ struct Entry {
 }
 
 /// A request that is complete.
-pub(crate) struct Completed {
+pub(crate) struct CompletedRequest {
     /// Its number; `None` if it was not sent to the device.
     id: Option<BlockRequestId>,
     bio: u32,
@@ -60,19 +60,19 @@ pub(crate) struct Completed {
 
 /// The block layer of the device.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct BlockLayer {
     bios: Vec<Bio>,
     free_bios: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<QueueEntry>,
     free_entries: Vec<u32>,
     plug: Vec<u32>,
     /// Requests held back by the limit, by pool.
-    held: [VecDeque<u32>; 2],
+    held_back: [VecDeque<u32>; 2],
     /// Number of requests that are admitted and not complete, by pool.
     admitted: [u32; 2],
-    elevator: Elevator,
+    elevator: ElevatorQueue,
     /// Waiting barriers, and the requests that arrived after the first of them.
-    behind: VecDeque<u32>,
+    behind_barrier: VecDeque<u32>,
     draining: bool,
     /// Numbers of the requests at the device, each with its index in `entries`.
     issued: Vec<(BlockRequestId, u32)>,
@@ -80,7 +80,7 @@ pub(crate) struct Queue {
     limit: u32,
     depth: usize,
     max_sectors: u32,
-    barrier: Barrier,
+    barrier: BarrierMode,
     /// First sector of each mount.
     bases: Vec<u64>,
     /// Tasks that wait for room for background requests.
@@ -93,7 +93,7 @@ pub(crate) struct Queue {
     written_for: Nanos,
 }
 
-impl Queue {
+impl BlockLayer {
     pub fn new(config: &HostConfig, bases: Vec<u64>) -> Self {
         Self {
             bios: Vec::new(),
@@ -101,10 +101,10 @@ impl Queue {
             entries: Vec::new(),
             free_entries: Vec::new(),
             plug: Vec::new(),
-            held: Default::default(),
+            held_back: Default::default(),
             admitted: [0; 2],
-            elevator: Elevator::new(config.elevator),
-            behind: VecDeque::new(),
+            elevator: ElevatorQueue::new(config.elevator),
+            behind_barrier: VecDeque::new(),
             draining: false,
             issued: Vec::new(),
             next_id: 0,
@@ -136,17 +136,23 @@ impl Queue {
         if asked.op != Op::Flush {
             asked.sector = self.device_sector(asked.mount, asked.sector);
         }
-        let drain = self.barrier == Barrier::Drain
-            && (asked.op == Op::Flush || asked.flags.contains(Flags::PREFLUSH));
-        if self.barrier == Barrier::Drain {
-            asked.flags -= Flags::PREFLUSH | Flags::FUA;
+        let drain = self.barrier == BarrierMode::Drain
+            && (asked.op == Op::Flush || asked.flags.contains(RequestFlags::PREFLUSH));
+        if self.barrier == BarrierMode::Drain {
+            asked.flags -= RequestFlags::PREFLUSH | RequestFlags::FUA;
         }
         let slot = self.free_bios.pop().unwrap_or_else(|| {
-            self.bios.push(Bio { asked, generation: 0, waiters: Vec::new(), request: NONE, next: NONE });
+            self.bios.push(Bio {
+                submitted: asked,
+                generation: 0,
+                waiters: Vec::new(),
+                request: NONE,
+                next: NONE,
+            });
             self.bios.len() as u32 - 1
         });
         let bio = &mut self.bios[slot as usize];
-        (bio.asked, bio.next) = (asked, NONE);
+        (bio.submitted, bio.next) = (asked, NONE);
         let id = BioId { slot, generation: bio.generation };
         if !drain {
             for at in self.plug.len().saturating_sub(PLUG_SEARCH)..self.plug.len() {
@@ -156,7 +162,7 @@ impl Queue {
             }
         }
         let (op, flags, sector, sectors) = (asked.op, asked.flags, asked.sector, asked.sectors);
-        let entry = Entry {
+        let entry = QueueEntry {
             id: BlockRequestId(0),
             first: slot,
             last: slot,
@@ -165,8 +171,8 @@ impl Queue {
             sector,
             sectors,
             arrival: now,
-            state: State::Held,
-            pool: u8::from(op != Op::Read && !flags.contains(Flags::SYNC)),
+            state: BlockRequestState::Held,
+            pool: u8::from(op != Op::Read && !flags.contains(RequestFlags::SYNC)),
             drain,
         };
         let request = if let Some(free) = self.free_entries.pop() {
@@ -187,32 +193,32 @@ impl Queue {
     }
 
     /// Makes a task wait for a bio if that is still in progress; returns whether it is.
-    pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut Tasks) -> bool {
+    pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut TaskTable) -> bool {
         if !self.in_flight(id) {
             return false;
         }
         let bio = &mut self.bios[id.slot as usize];
         bio.waiters.push(task);
-        tasks.await_one(task, self.entries[bio.request as usize].state == State::Held);
+        tasks.await_completion(task, self.entries[bio.request as usize].state == BlockRequestState::Held);
         true
     }
 
     /// Returns whether there is room for background requests. If not, the task waits until an eighth of their pool is free.
-    pub fn await_room(&mut self, task: TaskId, tasks: &mut Tasks) -> bool {
-        if self.admitted[1] + (self.held[1].len() + self.plug.len()) as u32 >= self.limit {
+    pub fn await_room(&mut self, task: TaskId, tasks: &mut TaskTable) -> bool {
+        if self.admitted[1] + (self.held_back[1].len() + self.plug.len()) as u32 >= self.limit {
             self.background.push(task);
-            tasks.await_one(task, false);
+            tasks.await_completion(task, false);
             return false;
         }
         true
     }
 
     /// Ends a step: moves the requests of the plug to the elevator, as far as the limit allows. Returns their number.
-    pub fn unplug(&mut self, tasks: &mut Tasks, now: Nanos) -> u64 {
+    pub fn unplug(&mut self, tasks: &mut TaskTable, now: Nanos) -> u64 {
         let requests = self.plug.len() as u64;
         let mut plug = std::mem::take(&mut self.plug);
         for request in plug.drain(..) {
-            self.held[usize::from(self.entries[request as usize].pool)].push_back(request);
+            self.held_back[usize::from(self.entries[request as usize].pool)].push_back(request);
         }
         self.plug = plug;
         if requests > 0 {
@@ -221,30 +227,30 @@ impl Queue {
         requests
     }
 
-    fn admit(&mut self, tasks: &mut Tasks, now: Nanos) {
+    fn admit(&mut self, tasks: &mut TaskTable, now: Nanos) {
         for pool in 0..2 {
-            while let Some(&request) = self.held[pool].front() {
+            while let Some(&request) = self.held_back[pool].front() {
                 // A merged request does not count for the limit.
-                if self.behind.is_empty()
+                if self.behind_barrier.is_empty()
                     && !self.entries[request as usize].drain
                     && self.merge(request, tasks, now)
                 {
-                    self.held[pool].pop_front();
+                    self.held_back[pool].pop_front();
                     continue;
                 }
                 if self.admitted[pool] >= self.limit {
                     break;
                 }
-                self.held[pool].pop_front();
+                self.held_back[pool].pop_front();
                 self.admitted[pool] += 1;
                 let entry = &mut self.entries[request as usize];
                 entry.id = BlockRequestId(self.next_id);
                 self.next_id += 1;
-                entry.state = State::Waiting;
+                entry.state = BlockRequestState::Waiting;
                 let (first, drain) = (entry.first, entry.drain);
                 self.tell_admitted(first, tasks, now);
-                if drain || !self.behind.is_empty() || self.draining {
-                    self.behind.push_back(request);
+                if drain || !self.behind_barrier.is_empty() || self.draining {
+                    self.behind_barrier.push_back(request);
                 } else {
                     self.enter(request);
                 }
@@ -254,12 +260,12 @@ impl Queue {
     }
 
     /// Notifies the tasks that wait for a chain of bios that the limit no longer holds it back.
-    fn tell_admitted(&self, first: u32, tasks: &mut Tasks, now: Nanos) {
+    fn tell_admitted(&self, first: u32, tasks: &mut TaskTable, now: Nanos) {
         let mut at = first;
         while at != NONE {
             let bio = &self.bios[at as usize];
             for task in &bio.waiters {
-                tasks.admitted(*task, now);
+                tasks.request_admitted(*task, now);
             }
             at = bio.next;
         }
@@ -268,8 +274,8 @@ impl Queue {
     fn enter(&mut self, request: u32) {
         let entry = &self.entries[request as usize];
         let (sector, end) = (entry.sector, entry.sector + u64::from(entry.sectors));
-        let waits_for = entry.op == Op::Read || entry.flags.contains(Flags::SYNC);
-        self.elevator.insert(Waiting {
+        let waits_for = entry.op == Op::Read || entry.flags.contains(RequestFlags::SYNC);
+        self.elevator.insert(WaitingRequest {
             request,
             id: entry.id,
             sector,
@@ -285,16 +291,16 @@ impl Queue {
             if self.draining {
                 return;
             }
-            let Some(&request) = self.behind.front() else { return };
+            let Some(&request) = self.behind_barrier.front() else { return };
             if !self.entries[request as usize].drain {
-                self.behind.pop_front();
+                self.behind_barrier.pop_front();
                 self.enter(request);
                 continue;
             }
             if !self.elevator.is_empty() || !self.issued.is_empty() {
                 return;
             }
-            self.behind.pop_front();
+            self.behind_barrier.pop_front();
             self.draining = true;
             if self.entries[request as usize].op == Op::Flush {
                 self.drained.push(request);
@@ -307,18 +313,18 @@ impl Queue {
     fn mergeable(&self, one: u32, other: u32) -> bool {
         let (one, other) = (&self.entries[one as usize], &self.entries[other as usize]);
         one.op == other.op
-            && self.fits(one, &self.bios[other.first as usize].asked, other.sectors)
+            && self.fits(one, &self.bios[other.first as usize].submitted, other.sectors)
             && !other.drain
     }
 
     /// Whether a run of sectors can become part of the request: equal operation, mount and class, no flags that demand an order, and not
     /// too long.
-    fn fits(&self, entry: &Entry, asked: &BioRequest, sectors: u32) -> bool {
-        let first = &self.bios[entry.first as usize].asked;
+    fn fits(&self, entry: &QueueEntry, asked: &BioRequest, sectors: u32) -> bool {
+        let first = &self.bios[entry.first as usize].submitted;
         entry.op == asked.op
             && entry.op.has_data()
             && !entry.drain
-            && !(entry.flags | asked.flags).intersects(Flags::FUA | Flags::PREFLUSH)
+            && !(entry.flags | asked.flags).intersects(RequestFlags::FUA | RequestFlags::PREFLUSH)
             && entry.sectors + sectors <= self.max_sectors
             && first.mount == asked.mount
             && first.class == asked.class
@@ -326,7 +332,7 @@ impl Queue {
 
     /// Merges a bio into a request in the plug, if possible; returns whether it did.
     fn merge_bio(&mut self, request: u32, bio: u32) -> bool {
-        let asked = self.bios[bio as usize].asked;
+        let asked = self.bios[bio as usize].submitted;
         let entry = &self.entries[request as usize];
         if !self.fits(entry, &asked, asked.sectors) {
             return false;
@@ -343,15 +349,15 @@ impl Queue {
             return false;
         }
         entry.sectors += asked.sectors;
-        entry.flags |= asked.flags & Flags::SYNC;
+        entry.flags |= asked.flags & RequestFlags::SYNC;
         self.bios[bio as usize].request = request;
         true
     }
 
     /// Merges a request into one in the elevator, if possible; returns whether it did.
-    fn merge(&mut self, request: u32, tasks: &mut Tasks, now: Nanos) -> bool {
+    fn merge(&mut self, request: u32, tasks: &mut TaskTable, now: Nanos) -> bool {
         let entry = &self.entries[request as usize];
-        if !entry.op.has_data() || entry.flags.intersects(Flags::FUA | Flags::PREFLUSH) {
+        if !entry.op.has_data() || entry.flags.intersects(RequestFlags::FUA | RequestFlags::PREFLUSH) {
             return false;
         }
         let (sector, end) = (entry.sector, entry.sector + u64::from(entry.sectors));
@@ -361,7 +367,7 @@ impl Queue {
             return false;
         };
         let (first, last, sectors, sync) =
-            (entry.first, entry.last, entry.sectors, entry.flags & Flags::SYNC);
+            (entry.first, entry.last, entry.sectors, entry.flags & RequestFlags::SYNC);
         self.tell_admitted(first, tasks, now);
         let mut at = first;
         while at != NONE {
@@ -387,12 +393,12 @@ impl Queue {
     }
 
     /// Appends the requests that are issued to the device now.
-    pub fn dispatch(&mut self, now: Nanos, out: &mut BlockRequests) {
+    pub fn dispatch(&mut self, now: Nanos, out: &mut HostBlockRequests) {
         while self.issued.len() < self.depth
             && let Some(request) = self.elevator.take()
         {
             let entry = &mut self.entries[request as usize];
-            entry.state = State::Issued;
+            entry.state = BlockRequestState::Issued;
             self.issued.push((entry.id, request));
             if entry.op == Op::Write {
                 if self.writes == 0 {
@@ -400,7 +406,7 @@ impl Queue {
                 }
                 self.writes += 1;
             }
-            let asked = &self.bios[entry.first as usize].asked;
+            let asked = &self.bios[entry.first as usize].submitted;
             let mut command = Request::new(entry.arrival, entry.op, Sector(entry.sector), entry.sectors);
             command.flags = entry.flags;
             command.issue = Some(now);
@@ -408,10 +414,10 @@ impl Queue {
             let mut at = entry.first;
             while at != NONE {
                 let bio = &self.bios[at as usize];
-                out.notes.extend(bio.asked.note);
+                out.notes.extend(bio.submitted.note);
                 at = bio.next;
             }
-            out.requests.push(BlockRequest {
+            out.requests.push(HostBlockRequest {
                 id: entry.id,
                 request: command,
                 mount: MountId(asked.mount),
@@ -423,7 +429,12 @@ impl Queue {
     }
 
     /// Removes a completed request from the device; `None` if it is not there.
-    pub fn complete(&mut self, id: BlockRequestId, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
+    pub fn complete(
+        &mut self,
+        id: BlockRequestId,
+        tasks: &mut TaskTable,
+        now: Nanos,
+    ) -> Option<CompletedRequest> {
         let at = self.issued.iter().position(|(issued, _)| *issued == id)?;
         let (_, request) = self.issued.swap_remove(at);
         if self.entries[request as usize].op == Op::Write {
@@ -441,12 +452,12 @@ impl Queue {
     }
 
     /// Removes and returns a flush barrier that is complete, if there is one.
-    pub fn drained(&mut self, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
+    pub fn finish_drained_barrier(&mut self, tasks: &mut TaskTable, now: Nanos) -> Option<CompletedRequest> {
         let request = self.drained.pop()?;
-        Some(Completed { id: None, ..self.take_off(request, tasks, now) })
+        Some(CompletedRequest { id: None, ..self.take_off(request, tasks, now) })
     }
 
-    fn take_off(&mut self, request: u32, tasks: &mut Tasks, now: Nanos) -> Completed {
+    fn take_off(&mut self, request: u32, tasks: &mut TaskTable, now: Nanos) -> CompletedRequest {
         let entry = &self.entries[request as usize];
         let (id, bio, drain) = (entry.id, entry.first, entry.drain);
         self.admitted[usize::from(entry.pool)] -= 1;
@@ -455,16 +466,20 @@ impl Queue {
             self.draining = false;
         }
         self.admit(tasks, now);
-        if self.admitted[1] + self.held[1].len() as u32 <= self.limit - self.limit.div_ceil(8) {
+        if self.admitted[1] + self.held_back[1].len() as u32 <= self.limit - self.limit.div_ceil(8) {
             for task in self.background.drain(..) {
-                tasks.arrived(task, None);
+                tasks.completion_arrived(task, None);
             }
         }
-        Completed { id: Some(id), bio }
+        CompletedRequest { id: Some(id), bio }
     }
 
     /// Returns the next bio of a completed request, and wakes the tasks that wait for it; `None` after the last one.
-    pub fn next_bio(&mut self, completed: &mut Completed, tasks: &mut Tasks) -> Option<BioRequest> {
+    pub fn next_bio(
+        &mut self,
+        completed: &mut CompletedRequest,
+        tasks: &mut TaskTable,
+    ) -> Option<BioRequest> {
         if completed.bio == NONE {
             return None;
         }
@@ -473,9 +488,9 @@ impl Queue {
         completed.bio = bio.next;
         bio.generation = bio.generation.wrapping_add(1);
         for task in bio.waiters.drain(..) {
-            tasks.arrived(task, completed.id);
+            tasks.completion_arrived(task, completed.id);
         }
         self.free_bios.push(slot);
-        Some(bio.asked)
+        Some(bio.submitted)
     }
 }

@@ -11,9 +11,9 @@ use crate::block::{BioId, NONE};
 use crate::operation::{FileClass, FolderId};
 use crate::task::TaskId;
 
-pub(crate) use readahead::ReadAhead;
+pub(crate) use readahead::FileReadAhead;
 
-use tree::{PageTree, Tag};
+use tree::{PageTag, PageTree};
 
 /// Sectors per page.
 pub(crate) const PAGE_SECTORS: u64 = 8;
@@ -31,7 +31,7 @@ const MARKER: u8 = 1 << 4;
 const BUSY: u8 = DIRTY | WRITEBACK | READING;
 
 #[derive(Debug)]
-struct Page {
+struct CachedPage {
     inode: u32,
     index: u32,
     previous: u32,
@@ -42,7 +42,7 @@ struct Page {
 
 /// A file in the cache.
 #[derive(Debug)]
-pub(crate) struct Inode {
+pub(crate) struct CachedInode {
     pub mount: u16,
     pub folder: FolderId,
     pub class: FileClass,
@@ -59,7 +59,7 @@ pub(crate) struct Inode {
     pub making: bool,
     /// The task that holds the lock for changes.
     pub lock: Option<TaskId>,
-    pub ahead: ReadAhead,
+    pub ahead: FileReadAhead,
     pages: PageTree,
     dirty: u32,
     writeback: u32,
@@ -68,7 +68,7 @@ pub(crate) struct Inode {
 
 /// The result of looking up a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum PageLookup {
     Missing,
     Reading(BioId),
     /// In memory; true if its use starts the read of the next window.
@@ -77,10 +77,10 @@ pub(crate) enum Found {
 
 /// The page cache.
 #[derive(Debug)]
-pub(crate) struct Cache {
-    pages: Vec<Page>,
+pub(crate) struct PageCache {
+    pages: Vec<CachedPage>,
     free: Vec<u32>,
-    inodes: Vec<Inode>,
+    inodes: Vec<CachedInode>,
     free_inodes: Vec<u32>,
     /// Ends of the list of clean pages: the most recently used one, and the next one to evict.
     newest: u32,
@@ -95,7 +95,7 @@ pub(crate) struct Cache {
     writing_inodes: BTreeSet<u32>,
 }
 
-impl Cache {
+impl PageCache {
     pub fn new(capacity: u64) -> Self {
         Self {
             pages: Vec::new(),
@@ -115,7 +115,7 @@ impl Cache {
 
     /// Adds a new file; returns its number.
     pub fn add_inode(&mut self, mount: u16, folder: FolderId, class: FileClass) -> u32 {
-        let inode = Inode {
+        let inode = CachedInode {
             mount,
             folder,
             class,
@@ -126,7 +126,7 @@ impl Cache {
             linked: true,
             making: false,
             lock: None,
-            ahead: ReadAhead::default(),
+            ahead: FileReadAhead::default(),
             pages: PageTree::default(),
             dirty: 0,
             writeback: 0,
@@ -145,11 +145,11 @@ impl Cache {
         self.free_inodes.push(inode);
     }
 
-    pub fn inode(&self, inode: u32) -> &Inode {
+    pub fn inode(&self, inode: u32) -> &CachedInode {
         &self.inodes[inode as usize]
     }
 
-    pub fn inode_mut(&mut self, inode: u32) -> &mut Inode {
+    pub fn inode_mut(&mut self, inode: u32) -> &mut CachedInode {
         &mut self.inodes[inode as usize]
     }
 
@@ -180,11 +180,11 @@ impl Cache {
     }
 
     /// Looks up a page, and marks it as most recently used.
-    pub fn find(&mut self, inode: u32, index: u32) -> Found {
-        let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return Found::Missing };
+    pub fn find(&mut self, inode: u32, index: u32) -> PageLookup {
+        let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return PageLookup::Missing };
         let page = &mut self.pages[slot as usize];
         if page.state & READING != 0 {
-            return Found::Reading(page.bio);
+            return PageLookup::Reading(page.bio);
         }
         let marker = page.state & MARKER != 0;
         page.state &= !MARKER;
@@ -192,7 +192,7 @@ impl Cache {
             self.unlink(slot);
             self.link(slot);
         }
-        Found::Present(marker)
+        PageLookup::Present(marker)
     }
 
     /// Whether a page is in memory or being read.
@@ -214,7 +214,7 @@ impl Cache {
         self.resident += 1;
         let state = if reading.is_some() { READING } else { 0 };
         let bio = reading.unwrap_or(BioId::NONE);
-        let page = Page { inode, index, previous: NONE, next: NONE, state, bio };
+        let page = CachedPage { inode, index, previous: NONE, next: NONE, state, bio };
         let slot = if let Some(free) = self.free.pop() {
             self.pages[free as usize] = page;
             free
@@ -248,7 +248,7 @@ impl Cache {
         if state & DIRTY == 0 {
             self.dirty += 1;
             let file = &mut self.inodes[inode as usize];
-            file.pages.tag(index, Tag::Dirty, true);
+            file.pages.tag(index, PageTag::Dirty, true);
             if file.dirty == 0 {
                 file.dirtied = now;
                 self.dirty_inodes.insert((now, inode));
@@ -261,7 +261,7 @@ impl Cache {
     /// The first dirty page with at least this index.
     pub fn next_dirty(&self, inode: u32, from: u32) -> Option<u32> {
         let file = &self.inodes[inode as usize];
-        if file.dirty == 0 { None } else { file.pages.next_tagged(from, Tag::Dirty) }
+        if file.dirty == 0 { None } else { file.pages.next_tagged(from, PageTag::Dirty) }
     }
 
     /// The first dirty page without an allocated block on the device.
@@ -291,8 +291,8 @@ impl Cache {
         self.dirty -= 1;
         self.writeback += 1;
         let file = &mut self.inodes[inode as usize];
-        file.pages.tag(index, Tag::Dirty, false);
-        file.pages.tag(index, Tag::Writing, true);
+        file.pages.tag(index, PageTag::Dirty, false);
+        file.pages.tag(index, PageTag::Writing, true);
         if file.writeback == 0 {
             self.writing_inodes.insert(inode);
         }
@@ -317,7 +317,7 @@ impl Cache {
                 if file.writeback == 0 {
                     self.writing_inodes.remove(&inode);
                 }
-                file.pages.tag(index, Tag::Writing, false);
+                file.pages.tag(index, PageTag::Writing, false);
             }
             if page.state & BUSY == 0 {
                 self.link(slot);
@@ -347,7 +347,7 @@ impl Cache {
             return;
         }
         let (mut at, mut last) = (0, BioId::NONE);
-        while let Some(index) = file.pages.next_tagged(at, Tag::Writing) {
+        while let Some(index) = file.pages.next_tagged(at, PageTag::Writing) {
             if let Some(slot) = file.pages.get(index)
                 && self.pages[slot as usize].bio != last
             {
@@ -387,7 +387,7 @@ impl Cache {
     }
 
     fn drop_page(&mut self, slot: u32) {
-        let Page { inode, index, .. } = self.pages[slot as usize];
+        let CachedPage { inode, index, .. } = self.pages[slot as usize];
         self.inodes[inode as usize].pages.remove(index);
         self.free.push(slot);
         self.resident -= 1;
@@ -406,7 +406,7 @@ impl Cache {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Page { previous, next, .. } = self.pages[slot as usize];
+        let CachedPage { previous, next, .. } = self.pages[slot as usize];
         if previous == NONE {
             self.newest = next;
         } else {

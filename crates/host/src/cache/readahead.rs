@@ -2,7 +2,7 @@
 
 /// The window of pages that are read ahead of use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReadAhead {
+pub(crate) struct FileReadAhead {
     start: u64,
     size: u64,
     /// The next window is read when this many pages of the window are left.
@@ -12,17 +12,17 @@ pub(crate) struct ReadAhead {
 
 /// A run of pages to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct ReadAheadWindow {
     pub first: u64,
     pub pages: u64,
     /// The page whose use starts the read of the next window.
     pub marker: Option<u64>,
 }
 
-impl ReadAhead {
+impl FileReadAhead {
     /// Returns the window to read for a missing page. `asked` pages are wanted from there, `history` pages directly before it are in
     /// memory, and `most` is the largest window in pages.
-    pub fn missing(&mut self, page: u64, asked: u64, history: u64, most: u64) -> Window {
+    pub fn window_for_missing(&mut self, page: u64, asked: u64, history: u64, most: u64) -> ReadAheadWindow {
         let sequential =
             page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
         let expected =
@@ -33,7 +33,7 @@ impl ReadAhead {
         if !sequential && asked <= most {
             if history <= asked {
                 // A random page: nothing is known about the following ones.
-                return Window { first: page, pages: asked.max(1), marker: None };
+                return ReadAheadWindow { first: page, pages: asked.max(1), marker: None };
             }
             // The pages before it are in memory, which suggests a sequential reader; if they start at the beginning of the file, they count
             // twice.
@@ -49,7 +49,7 @@ impl ReadAhead {
 
     /// Returns the next window after a marked page was used. If the mark belongs to an older window, as with interleaved readers, the
     /// window starts at `missing`, the first missing page after it.
-    pub fn marked(&mut self, page: u64, missing: u64, most: u64) -> Window {
+    pub fn window_for_marked(&mut self, page: u64, missing: u64, most: u64) -> ReadAheadWindow {
         if page == self.start + self.size - self.left {
             return self.next(most);
         }
@@ -58,7 +58,7 @@ impl ReadAhead {
         self.window()
     }
 
-    fn next(&mut self, most: u64) -> Window {
+    fn next(&mut self, most: u64) -> ReadAheadWindow {
         self.start += self.size;
         self.size = grown(self.size, most);
         self.left = self.size;
@@ -66,13 +66,13 @@ impl ReadAhead {
     }
 
     /// Records the use of a page.
-    pub fn used(&mut self, page: u64) {
+    pub fn record_use(&mut self, page: u64) {
         self.previous = Some(page);
     }
 
-    fn window(&self) -> Window {
+    fn window(&self) -> ReadAheadWindow {
         let marker = (self.left > 0).then(|| self.start + self.size - self.left);
-        Window { first: self.start, pages: self.size, marker }
+        ReadAheadWindow { first: self.start, pages: self.size, marker }
     }
 }
 
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn windows_of_a_sequential_reader_grow_from_16_kb_to_the_largest() {
-        let mut ahead = ReadAhead::default();
-        let first = ahead.missing(0, 1, 0, 32);
-        assert_eq!(first, Window { first: 0, pages: 4, marker: Some(1) });
+        let mut ahead = FileReadAhead::default();
+        let first = ahead.window_for_missing(0, 1, 0, 32);
+        assert_eq!(first, ReadAheadWindow { first: 0, pages: 4, marker: Some(1) });
         let (mut sizes, mut marker) = (Vec::new(), first.marker);
         for _ in 0..5 {
-            let window = ahead.marked(marker.unwrap(), 0, 32);
+            let window = ahead.window_for_marked(marker.unwrap(), 0, 32);
             sizes.push(window.pages);
             marker = window.marker;
         }
@@ -118,31 +118,40 @@ mod tests {
 
     #[test]
     fn a_page_at_random_is_read_alone() {
-        let mut ahead = ReadAhead::default();
-        ahead.used(3);
-        assert_eq!(ahead.missing(100, 2, 2, 32), Window { first: 100, pages: 2, marker: None });
+        let mut ahead = FileReadAhead::default();
+        ahead.record_use(3);
+        assert_eq!(
+            ahead.window_for_missing(100, 2, 2, 32),
+            ReadAheadWindow { first: 100, pages: 2, marker: None }
+        );
     }
 
     #[test]
     fn a_page_behind_others_in_memory_is_read_with_as_many_more() {
-        let mut ahead = ReadAhead::default();
-        ahead.used(3);
-        assert_eq!(ahead.missing(100, 1, 2, 32), Window { first: 100, pages: 3, marker: Some(102) });
-        ahead.used(500);
-        assert_eq!(ahead.missing(8, 1, 8, 32).pages, 17);
+        let mut ahead = FileReadAhead::default();
+        ahead.record_use(3);
+        assert_eq!(
+            ahead.window_for_missing(100, 1, 2, 32),
+            ReadAheadWindow { first: 100, pages: 3, marker: Some(102) }
+        );
+        ahead.record_use(500);
+        assert_eq!(ahead.window_for_missing(8, 1, 8, 32).pages, 17);
     }
 
     #[test]
     fn a_mark_of_an_older_window_reads_on_behind_what_is_in_memory() {
-        let mut ahead = ReadAhead::default();
-        ahead.missing(0, 1, 0, 32);
-        assert_eq!(ahead.marked(100, 103, 32), Window { first: 103, pages: 8, marker: Some(103) });
+        let mut ahead = FileReadAhead::default();
+        ahead.window_for_missing(0, 1, 0, 32);
+        assert_eq!(
+            ahead.window_for_marked(100, 103, 32),
+            ReadAheadWindow { first: 103, pages: 8, marker: Some(103) }
+        );
     }
 
     #[test]
     fn without_read_ahead_a_window_has_what_was_asked() {
-        let mut ahead = ReadAhead::default();
-        assert_eq!(ahead.missing(0, 1, 0, 0).pages, 1);
-        assert_eq!(ahead.missing(9, 1, 0, 0).pages, 1);
+        let mut ahead = FileReadAhead::default();
+        assert_eq!(ahead.window_for_missing(0, 1, 0, 0).pages, 1);
+        assert_eq!(ahead.window_for_missing(9, 1, 0, 0).pages, 1);
     }
 }

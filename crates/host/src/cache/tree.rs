@@ -5,14 +5,14 @@ use crate::block::NONE;
 const CHUNK: usize = 512;
 
 #[derive(Debug)]
-struct Chunk {
+struct PageChunk {
     slots: [u32; CHUNK],
     bits: [[u64; CHUNK / 64]; 2],
 }
 
 /// The tags of a page.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Tag {
+pub(super) enum PageTag {
     Dirty,
     Writing,
 }
@@ -20,7 +20,7 @@ pub(super) enum Tag {
 /// The cached pages of a file.
 #[derive(Debug, Default)]
 pub(crate) struct PageTree {
-    chunks: Vec<Option<Box<Chunk>>>,
+    chunks: Vec<Option<Box<PageChunk>>>,
 }
 
 fn split(page: u32) -> (usize, usize) {
@@ -42,7 +42,7 @@ impl PageTree {
         if chunk >= self.chunks.len() {
             self.chunks.resize_with(chunk + 1, || None);
         }
-        let new = || Box::new(Chunk { slots: [NONE; CHUNK], bits: [[0; CHUNK / 64]; 2] });
+        let new = || Box::new(PageChunk { slots: [NONE; CHUNK], bits: [[0; CHUNK / 64]; 2] });
         self.chunks[chunk].get_or_insert_with(new).slots[at] = slot;
     }
 
@@ -58,7 +58,7 @@ impl PageTree {
     }
 
     /// Sets or clears the tag of a page.
-    pub fn tag(&mut self, page: u32, tag: Tag, set: bool) {
+    pub fn tag(&mut self, page: u32, tag: PageTag, set: bool) {
         let (chunk, at) = split(page);
         if let Some(Some(chunk)) = self.chunks.get_mut(chunk) {
             let bit = 1 << (at % 64);
@@ -68,7 +68,7 @@ impl PageTree {
     }
 
     /// The first page with this tag, at or after `from`.
-    pub fn next_tagged(&self, from: u32, tag: Tag) -> Option<u32> {
+    pub fn next_tagged(&self, from: u32, tag: PageTag) -> Option<u32> {
         let (first, mut at) = split(from);
         for (number, chunk) in self.chunks.iter().enumerate().skip(first) {
             if let Some(chunk) = chunk {

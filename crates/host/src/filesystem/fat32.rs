@@ -8,19 +8,19 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use emmclab_base::{Error, Kind, Nanos, Ranges, Result, Role};
+use emmclab_base::{BlockRole, Error, ErrorClass, Nanos, Result, SectorRangeMap};
 
 use crate::block::{BioId, BioRequest};
-use crate::core::Core;
-use crate::finished::Wait;
+use crate::core::HostCore;
+use crate::finished_operation::WaitReason;
 use crate::mount::Mount;
 use crate::operation::FolderId;
-use crate::request::Cause;
-use crate::task::{Job, Step, TaskId};
+use crate::request::IoCause;
+use crate::task::{FilesystemJob, StepOutcome, TaskId};
 
-use super::Filesystem;
-use super::buffers::Buffers;
-use super::free::FreeBlocks;
+use super::FilesystemModel;
+use super::buffers::MetadataBufferTable;
+use super::free_blocks::FreeBlocks;
 
 /// Sectors before the first table.
 const RESERVED: u64 = 32;
@@ -34,9 +34,9 @@ const NAMES: u64 = 5;
 const MARGIN: u64 = 16;
 
 #[derive(Debug, Default)]
-struct File {
+struct Fat32File {
     /// Extents by page; the value is the page of the partition minus the page of the file.
-    extents: Ranges<i64>,
+    extents: SectorRangeMap<i64>,
     /// Number of its pages; all of them are allocated.
     pages: u64,
     /// The sector with its name.
@@ -46,7 +46,7 @@ struct File {
 }
 
 #[derive(Debug, Default)]
-struct Folder {
+struct Fat32Folder {
     /// First sectors of its clusters.
     clusters: Vec<u64>,
     names: u64,
@@ -69,18 +69,18 @@ pub(super) struct Fat32 {
     /// The cluster after the last allocated one.
     next: u64,
     reserved: u64,
-    files: Vec<File>,
+    files: Vec<Fat32File>,
     /// Files whose entries are out of date, and since when.
     changed: BTreeMap<u32, Nanos>,
-    folders: Vec<Folder>,
-    buffers: Buffers,
+    folders: Vec<Fat32Folder>,
+    buffers: MetadataBufferTable,
 }
 
 impl Fat32 {
     pub fn new(number: u16, mount: &Mount) -> Result<Self> {
         let kb = mount.options.cluster_kb.unwrap_or(default_cluster(mount.sectors));
         if !kb.is_power_of_two() || !(4..=64).contains(&kb) {
-            return Err(Error::new(Kind::Config, "not a cluster size of this model of FAT32")
+            return Err(Error::new(ErrorClass::Config, "not a cluster size of this model of FAT32")
                 .of_field("cluster_kb", 0, kb.to_string().as_bytes())
                 .hint("use 4, 8, 16, 32 or 64"));
         }
@@ -90,7 +90,7 @@ impl Fat32 {
         let data = (RESERVED + 2 * table).div_ceil(8).next_multiple_of(cluster);
         let clusters = pages.saturating_sub(data) / cluster;
         if clusters < 2 * MARGIN {
-            return Err(Error::new(Kind::Config, "too small for FAT32")
+            return Err(Error::new(ErrorClass::Config, "too small for FAT32")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {} sectors or more", (data + 4 * MARGIN * cluster) * 8)));
         }
@@ -110,7 +110,7 @@ impl Fat32 {
             files: Vec::new(),
             changed: BTreeMap::new(),
             folders: Vec::new(),
-            buffers: Buffers::new(number, 1),
+            buffers: MetadataBufferTable::new(number, 1),
         };
         fs.open_folder(FolderId(0));
         Ok(fs)
@@ -120,9 +120,9 @@ impl Fat32 {
         self.data + cluster * self.cluster
     }
 
-    fn file(&mut self, inode: u32) -> &mut File {
+    fn file(&mut self, inode: u32) -> &mut Fat32File {
         if self.files.len() <= inode as usize {
-            self.files.resize_with(inode as usize + 1, File::default);
+            self.files.resize_with(inode as usize + 1, Fat32File::default);
         }
         &mut self.files[inode as usize]
     }
@@ -131,7 +131,7 @@ impl Fat32 {
     fn open_folder(&mut self, id: FolderId) {
         let at = id.0 as usize;
         if self.folders.len() <= at {
-            self.folders.resize_with(at + 1, Folder::default);
+            self.folders.resize_with(at + 1, Fat32Folder::default);
         }
         if self.folders[at].clusters.is_empty()
             && let Some(cluster) = self.take_cluster()
@@ -153,10 +153,10 @@ impl Fat32 {
     fn change_table(&mut self, now: Nanos, clusters: Range<u64>) {
         for sector in clusters.start / ENTRIES..=(clusters.end - 1) / ENTRIES {
             for table in 0..2 {
-                self.buffers.change(RESERVED + table * self.table + sector, Role::Metadata, now);
+                self.buffers.change(RESERVED + table * self.table + sector, BlockRole::Metadata, now);
             }
         }
-        self.buffers.change(INFO, Role::Superblock, now);
+        self.buffers.change(INFO, BlockRole::Superblock, now);
     }
 
     /// Allocates clusters for a file until it has this many pages.
@@ -182,7 +182,7 @@ impl Fat32 {
     }
 
     /// Frees the clusters of a file beyond this many pages.
-    fn shorten(&mut self, core: &mut Core, inode: u32, pages: u64) {
+    fn shorten(&mut self, core: &mut HostCore, inode: u32, pages: u64) {
         let from = pages.next_multiple_of(self.cluster);
         let file = &mut self.files[inode as usize];
         let cluster = |page: u64, delta: i64| ((page as i64 + delta) as u64 - self.data) / self.cluster;
@@ -197,7 +197,7 @@ impl Fat32 {
             self.change_table(core.now, from..to);
             if self.discard {
                 let (sector, sectors) = (self.page_of(from) * 8, ((to - from) * self.cluster * 8) as u32);
-                let bio = core.submit(BioRequest::discard(self.mount, sector, sectors, Cause::WriteBack));
+                let bio = core.submit(BioRequest::discard(self.mount, sector, sectors, IoCause::WriteBack));
                 self.discarding.push((from, to, bio));
             } else {
                 self.free.give(from, to);
@@ -206,7 +206,7 @@ impl Fat32 {
     }
 
     /// Frees the clusters whose discard is complete.
-    fn reclaim(&mut self, core: &Core) {
+    fn reclaim(&mut self, core: &HostCore) {
         let free = &mut self.free;
         self.discarding.retain(|(from, to, bio)| {
             let waits = core.queue.in_flight(*bio);
@@ -230,7 +230,7 @@ impl Fat32 {
         let file = &mut self.files[inode as usize];
         if file.changed.take().is_some() {
             let name = file.name;
-            self.buffers.change(name, Role::Directory, now);
+            self.buffers.change(name, BlockRole::Directory, now);
         }
     }
 
@@ -251,7 +251,7 @@ impl Fat32 {
             if let Some(now) = logged {
                 self.change_table(now, new..new + 1);
                 for sector in first..first + sectors {
-                    self.buffers.change(sector, Role::Directory, now);
+                    self.buffers.change(sector, BlockRole::Directory, now);
                 }
             }
         }
@@ -261,7 +261,7 @@ impl Fat32 {
         folder.clusters[cluster.min(last)] + sector
     }
 
-    fn ready(&mut self, core: &mut Core, task: TaskId, blocks: &[u64]) -> bool {
+    fn ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
         let mut ready = true;
         for block in blocks {
             ready &= self.buffers.make_ready(core, task, *block);
@@ -274,15 +274,15 @@ impl Fat32 {
         RESERVED + self.next / ENTRIES
     }
 
-    fn flush(&mut self, core: &mut Core, task: TaskId) -> Step {
+    fn flush(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         if self.barrier {
             core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
         }
-        Step::Wait(Wait::SyncCommit)
+        StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
     /// Writes the dirty sectors of the tables and the sector `entry`, or all dirty sectors if `entry` is `None`; then flushes.
-    fn sync(&mut self, core: &mut Core, task: TaskId, entry: Option<u64>) -> Step {
+    fn sync(&mut self, core: &mut HostCore, task: TaskId, entry: Option<u64>) -> StepOutcome {
         core.tasks[task].part += 1;
         match core.tasks[task].part {
             1 => {
@@ -294,103 +294,103 @@ impl Fat32 {
                 } else {
                     self.buffers.write_all(core, core.now, cause, Some(task));
                 }
-                Step::Wait(Wait::SyncData)
+                StepOutcome::Wait(WaitReason::SyncData)
             }
             2 => self.flush(core, task),
-            _ => Step::Done,
+            _ => StepOutcome::Done,
         }
     }
 }
 
-impl Filesystem for Fat32 {
-    fn preload(&mut self, core: &mut Core, inode: u32, pages: u64) -> bool {
+impl FilesystemModel for Fat32 {
+    fn preload(&mut self, core: &mut HostCore, inode: u32, pages: u64) -> bool {
         if self.free_pages() < pages {
             return false;
         }
         let folder = core.cache.inode(inode).folder;
-        *self.file(inode) = File::default();
+        *self.file(inode) = Fat32File::default();
         self.files[inode as usize].name = self.place_name(folder, None);
         self.lengthen(inode, pages, None);
         true
     }
 
-    fn lookup(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn lookup(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let name = self.files[inode as usize].name;
-        if self.ready(core, task, &[name]) { Step::Done } else { Step::Wait(Wait::Read) }
+        if self.ready(core, task, &[name]) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
     }
 
-    fn create(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn create(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let folder = core.cache.inode(inode).folder;
         self.open_folder(folder);
         let first = self.folders[folder.0 as usize].clusters[0];
         if !self.ready(core, task, &[first]) {
-            return Step::Wait(Wait::Read);
+            return StepOutcome::Wait(WaitReason::Read);
         }
-        *self.file(inode) = File::default();
+        *self.file(inode) = Fat32File::default();
         let name = self.place_name(folder, Some(core.now));
         self.files[inode as usize].name = name;
-        self.buffers.change(name, Role::Directory, core.now);
-        Step::Done
+        self.buffers.change(name, BlockRole::Directory, core.now);
+        StepOutcome::Done
     }
 
-    fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn unlink(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         self.reclaim(core);
         let name = self.files[inode as usize].name;
         if !self.ready(core, task, &[name]) {
-            return Step::Wait(Wait::Read);
+            return StepOutcome::Wait(WaitReason::Read);
         }
-        self.buffers.change(name, Role::Directory, core.now);
+        self.buffers.change(name, BlockRole::Directory, core.now);
         let folder = &mut self.folders[core.cache.inode(inode).folder.0 as usize];
         folder.names = folder.names.saturating_sub(1);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn free(&mut self, core: &mut Core, _: TaskId, inode: u32) -> Step {
+    fn free(&mut self, core: &mut HostCore, _: TaskId, inode: u32) -> StepOutcome {
         self.shorten(core, inode, 0);
         self.changed.remove(&inode);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn truncate(&mut self, core: &mut Core, _: TaskId, inode: u32, pages: u64) -> Step {
+    fn truncate(&mut self, core: &mut HostCore, _: TaskId, inode: u32, pages: u64) -> StepOutcome {
         self.shorten(core, inode, pages);
         self.note_change(inode, core.now, true);
-        Step::Done
+        StepOutcome::Done
     }
 
     fn rename(
         &mut self,
-        core: &mut Core,
+        core: &mut HostCore,
         task: TaskId,
         inode: u32,
         to: FolderId,
         replaced: Option<u32>,
-    ) -> Step {
+    ) -> StepOutcome {
         let old = self.files[inode as usize].name;
         if !self.ready(core, task, &[old]) {
-            return Step::Wait(Wait::Read);
+            return StepOutcome::Wait(WaitReason::Read);
         }
         let from = core.cache.inode(inode).folder.0 as usize;
         self.folders[from].names = self.folders[from].names.saturating_sub(1);
-        self.buffers.change(old, Role::Directory, core.now);
+        self.buffers.change(old, BlockRole::Directory, core.now);
         // The entry of a replaced file is reused.
         let new = replaced.map(|replaced| self.files[replaced as usize].name);
         let new = new.unwrap_or_else(|| self.place_name(to, Some(core.now)));
-        self.buffers.change(new, Role::Directory, core.now);
+        self.buffers.change(new, BlockRole::Directory, core.now);
         self.files[inode as usize].name = new;
-        Step::Done
+        StepOutcome::Done
     }
 
     fn has_holes(&self) -> bool {
         false
     }
 
-    fn begin_write(&mut self, core: &mut Core, task: TaskId, _: u32) -> Step {
+    fn begin_write(&mut self, core: &mut HostCore, task: TaskId, _: u32) -> StepOutcome {
         self.reclaim(core);
         let entry = self.next_entry();
-        if self.ready(core, task, &[entry]) { Step::Done } else { Step::Wait(Wait::Read) }
+        if self.ready(core, task, &[entry]) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
     }
 
-    fn wrote(&mut self, core: &mut Core, inode: u32, _: Range<u64>, grew: bool) {
+    fn wrote(&mut self, core: &mut HostCore, inode: u32, _: Range<u64>, grew: bool) {
         self.note_change(inode, core.now, grew);
     }
 
@@ -399,23 +399,23 @@ impl Filesystem for Fat32 {
         (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
     }
 
-    fn place_at_once(&mut self, core: &mut Core, inode: u32, page: u64) -> bool {
+    fn place_at_once(&mut self, core: &mut HostCore, inode: u32, page: u64) -> bool {
         self.lengthen(inode, page + 1, Some(core.now));
         self.reserved = self.reserved.saturating_sub(1);
         true
     }
 
-    fn prepare(&mut self, _: &mut Core, _: TaskId, _: u32) -> Step {
-        Step::Done
+    fn prepare(&mut self, _: &mut HostCore, _: TaskId, _: u32) -> StepOutcome {
+        StepOutcome::Done
     }
 
-    fn place(&mut self, _: &mut Core, inode: u32, page: u64, count: u64) -> (u64, u64) {
+    fn place(&mut self, _: &mut HostCore, inode: u32, page: u64, count: u64) -> (u64, u64) {
         let place = self.map(inode, page);
         assert!(place.is_some(), "clusters are taken when a page is written in memory");
         place.map_or((0, count), |(sector, run)| (sector, run.min(count)))
     }
 
-    fn sync_file(&mut self, core: &mut Core, task: TaskId, inode: u32, data_only: bool) -> Step {
+    fn sync_file(&mut self, core: &mut HostCore, task: TaskId, inode: u32, data_only: bool) -> StepOutcome {
         if core.tasks[task].part == 0
             && let Some((_, length)) = self.files[inode as usize].changed
             && (length || !data_only)
@@ -426,12 +426,12 @@ impl Filesystem for Fat32 {
         self.sync(core, task, Some(entry))
     }
 
-    fn sync_folder(&mut self, core: &mut Core, task: TaskId, folder: FolderId) -> Step {
+    fn sync_folder(&mut self, core: &mut HostCore, task: TaskId, folder: FolderId) -> StepOutcome {
         self.open_folder(folder);
         self.sync(core, task, None)
     }
 
-    fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
+    fn sync_all(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         if core.tasks[task].part == 0 {
             while let Some((&inode, _)) = self.changed.first_key_value() {
                 self.write_entry(inode, core.now);
@@ -448,21 +448,21 @@ impl Filesystem for Fat32 {
         self.reserved = self.reserved.saturating_add_signed(pages);
     }
 
-    fn step(&mut self, _: &mut Core, _: TaskId, _: Job) -> Step {
-        Step::Done
+    fn step(&mut self, _: &mut HostCore, _: TaskId, _: FilesystemJob) -> StepOutcome {
+        StepOutcome::Done
     }
 
     fn oldest_dirty(&self) -> Option<Nanos> {
         self.buffers.oldest().into_iter().chain(self.changed.values().min().copied()).min()
     }
 
-    fn write_back(&mut self, core: &mut Core, until: Nanos) {
+    fn write_back(&mut self, core: &mut HostCore, until: Nanos) {
         let old: Vec<u32> =
             self.changed.iter().filter(|(_, since)| **since <= until).map(|(inode, _)| *inode).collect();
         for inode in old {
             self.write_entry(inode, core.now);
         }
-        self.buffers.write_all(core, until, Cause::WriteBack, None);
+        self.buffers.write_all(core, until, IoCause::WriteBack, None);
     }
 }
 

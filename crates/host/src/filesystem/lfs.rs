@@ -9,18 +9,18 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use emmclab_base::{BlockNote, Error, Flags, Kind, Nanos, Result, Role};
+use emmclab_base::{BlockNote, BlockRole, Error, ErrorClass, Nanos, RequestFlags, Result};
 
 use crate::block::BioRequest;
 use crate::cache::PAGE_SECTORS;
-use crate::core::Core;
-use crate::finished::Wait;
+use crate::core::HostCore;
+use crate::finished_operation::WaitReason;
 use crate::mount::Mount;
 use crate::operation::FolderId;
-use crate::task::{Job, Step, TaskId, Work};
+use crate::task::{FilesystemJob, StepOutcome, TaskId, TaskWork};
 
-use super::Filesystem;
-use super::segments::{Head, OWN, Segments, place_counted};
+use super::FilesystemModel;
+use super::segment_log::{LogHead, OWN, SegmentLog, place_counted};
 
 /// Addresses of pages in an inode, and in any other node block.
 const INODE_PLACES: u64 = 923;
@@ -42,7 +42,7 @@ const INTERVAL: Nanos = Nanos::from_secs(60);
 pub(super) struct Lfs {
     mount: u16,
     barrier: bool,
-    log: Segments,
+    log: SegmentLog,
     /// The first pages of the area of the packs, of the address table and of the segment table.
     packs: u64,
     addresses: u64,
@@ -74,7 +74,7 @@ impl Lfs {
     pub fn new(number: u16, mount: &Mount) -> Result<Self> {
         let kb = mount.options.segment_kb.unwrap_or(2048);
         if !kb.is_power_of_two() || !(64..=65_536).contains(&kb) {
-            return Err(Error::new(Kind::Config, "not a segment size")
+            return Err(Error::new(ErrorClass::Config, "not a segment size")
                 .of_field("segment_kb", 0, kb.to_string().as_bytes())
                 .hint("use a power of two from 64 to 65536"));
         }
@@ -87,7 +87,7 @@ impl Lfs {
         Ok(Self {
             mount: number,
             barrier: !mount.options.no_barrier,
-            log: Segments::new(number, mount, first, segment_pages)?,
+            log: SegmentLog::new(number, mount, first, segment_pages)?,
             packs,
             addresses,
             table,
@@ -140,13 +140,13 @@ impl Lfs {
         self.changed_segments.insert(sector / PAGE_SECTORS / self.segment_pages);
     }
 
-    fn write_node(&mut self, core: &mut Core, task: TaskId, object: u32, node: u32, head: Head) {
+    fn write_node(&mut self, core: &mut HostCore, task: TaskId, object: u32, node: u32, head: LogHead) {
         self.dirty_nodes.remove(&(object, node));
         let sector = self.log.place_node(head, object, node);
         self.note_segment(sector);
         self.changed_nodes.insert((object, node));
         let mut write = self.log.own_write(core, task, sector);
-        write.flags |= Flags::SYNC;
+        write.flags |= RequestFlags::SYNC;
         core.submit_for(write, task);
     }
 
@@ -154,52 +154,61 @@ impl Lfs {
         self.dirty_nodes.range((object, 0)..=(object, u32::MAX)).map(|(_, node)| *node).collect()
     }
 
-    fn flush(&mut self, core: &mut Core, task: TaskId) -> Step {
+    fn flush(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         if self.barrier {
             core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
         }
-        Step::Wait(Wait::SyncCommit)
+        StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
     /// Makes the task wait for the end of a checkpoint that begins now or later. Returns whether this call started the checkpoint.
-    fn await_checkpoint(&mut self, core: &mut Core, task: TaskId) -> bool {
+    fn await_checkpoint(&mut self, core: &mut HostCore, task: TaskId) -> bool {
         let (begun, _) = self.checkpoints;
         let own = self.request_checkpoint(core);
         self.waiting.push((begun + 1, task));
-        core.tasks.await_one(task, false);
+        core.tasks.await_completion(task, false);
         own
     }
 
-    fn request_checkpoint(&mut self, core: &mut Core) -> bool {
+    fn request_checkpoint(&mut self, core: &mut HostCore) -> bool {
         if self.checkpoint_task.is_some() {
             return false;
         }
-        self.checkpoint_task = Some(core.tasks.begin(Work::Filesystem(self.mount, Job::Commit), core.now));
+        self.checkpoint_task =
+            Some(core.tasks.begin(TaskWork::Filesystem(self.mount, FilesystemJob::Commit), core.now));
         true
     }
 
-    fn has_free(&mut self, core: &mut Core, task: TaskId) -> bool {
+    fn has_free(&mut self, core: &mut HostCore, task: TaskId) -> bool {
         if self.log.has_free(self.dirty_nodes.len() as u64 + self.dirty_names.len() as u64) {
             return true;
         }
         self.waiting_for_room.push(task);
-        core.tasks.await_one(task, false);
+        core.tasks.await_completion(task, false);
         if self.cleaner.is_none() {
-            self.cleaner = Some(core.tasks.begin(Work::Filesystem(self.mount, Job::Clean), core.now));
+            self.cleaner =
+                Some(core.tasks.begin(TaskWork::Filesystem(self.mount, FilesystemJob::Clean), core.now));
         }
         false
     }
 
     /// Writes a block of a table or of the pack, by page of the partition.
-    fn write_page(&mut self, core: &mut Core, task: TaskId, page: u64, role: Role, flags: Flags) {
+    fn write_page(
+        &mut self,
+        core: &mut HostCore,
+        task: TaskId,
+        page: u64,
+        role: BlockRole,
+        flags: RequestFlags,
+    ) {
         let mut write =
             BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
-        write.flags |= Flags::SYNC | flags;
+        write.flags |= RequestFlags::SYNC | flags;
         write.note = Some(BlockNote::new(role, PAGE_SECTORS as u32));
         core.submit_for(write, task);
     }
 
-    fn checkpoint_step(&mut self, core: &mut Core, task: TaskId) -> Step {
+    fn checkpoint_step(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         let part = core.tasks[task].part;
         core.tasks[task].part += 1;
         match part {
@@ -207,14 +216,14 @@ impl Lfs {
                 core.tasks[task].requests.clear();
                 self.checkpoints.0 += 1;
                 for (object, block) in std::mem::take(&mut self.dirty_names) {
-                    let (sector, _) = self.log.place(Head::Data, object, u64::from(block), 1);
+                    let (sector, _) = self.log.place(LogHead::Data, object, u64::from(block), 1);
                     self.note_segment(sector);
                     let mut write = self.log.own_write(core, task, sector);
-                    write.note = Some(BlockNote::new(Role::Directory, PAGE_SECTORS as u32));
+                    write.note = Some(BlockNote::new(BlockRole::Directory, PAGE_SECTORS as u32));
                     core.submit_for(write, task);
                 }
                 for (object, node) in std::mem::take(&mut self.dirty_nodes) {
-                    self.write_node(core, task, object, node, Head::Node);
+                    self.write_node(core, task, object, node, LogHead::Node);
                 }
                 self.dirty_since = None;
                 self.moved.clear();
@@ -230,7 +239,13 @@ impl Lfs {
                     let size = (self.log.len() * self.segment_pages).div_ceil(ADDRESSES);
                     let blocks: BTreeSet<u64> = blocks.into_iter().map(|block| block % size).collect();
                     for block in blocks {
-                        self.write_page(core, task, self.addresses + block, Role::Metadata, Flags::empty());
+                        self.write_page(
+                            core,
+                            task,
+                            self.addresses + block,
+                            BlockRole::Metadata,
+                            RequestFlags::empty(),
+                        );
                     }
                     self.changed_nodes.clear();
                 }
@@ -239,19 +254,23 @@ impl Lfs {
                         self.changed_segments.iter().map(|at| at / SEGMENTS).collect();
                     for block in blocks {
                         let page = (self.table + block).min(self.addresses - 1);
-                        self.write_page(core, task, page, Role::Metadata, Flags::empty());
+                        self.write_page(core, task, page, BlockRole::Metadata, RequestFlags::empty());
                     }
                     self.changed_segments.clear();
                 }
                 let pack = self.packs + self.checkpoints.0 % 2 * PACK;
                 for block in 0..PACK - 1 {
-                    self.write_page(core, task, pack + block, Role::Superblock, Flags::empty());
+                    self.write_page(core, task, pack + block, BlockRole::Superblock, RequestFlags::empty());
                 }
             }
             2 => {
                 let last = self.packs + self.checkpoints.0 % 2 * PACK + PACK - 1;
-                let flags = if self.barrier { Flags::PREFLUSH | Flags::FUA } else { Flags::empty() };
-                self.write_page(core, task, last, Role::Superblock, flags);
+                let flags = if self.barrier {
+                    RequestFlags::PREFLUSH | RequestFlags::FUA
+                } else {
+                    RequestFlags::empty()
+                };
+                self.write_page(core, task, last, BlockRole::Superblock, flags);
             }
             _ => {
                 self.log.release();
@@ -261,22 +280,22 @@ impl Lfs {
                 waiting.retain(|(wanted, waiter)| {
                     if *wanted <= ended {
                         core.tasks.share_requests(task, *waiter);
-                        core.tasks.arrived(*waiter, None);
+                        core.tasks.completion_arrived(*waiter, None);
                     }
                     *wanted > ended
                 });
                 self.waiting = waiting;
                 if self.waiting.is_empty() {
                     self.checkpoint_task = None;
-                    return Step::Done;
+                    return StepOutcome::Done;
                 }
                 core.tasks[task].part = 0;
             }
         }
-        Step::Wait(Wait::SyncCommit)
+        StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
-    fn clean_step(&mut self, core: &mut Core, task: TaskId) -> Step {
+    fn clean_step(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         let part = core.tasks[task].part;
         core.tasks[task].part += 1;
         match part {
@@ -289,9 +308,9 @@ impl Lfs {
                 } else if self.log.has_free(nodes) || !self.log.begin_clean(core, task) {
                     self.cleaner = None;
                     for waiter in self.waiting_for_room.drain(..) {
-                        core.tasks.arrived(waiter, None);
+                        core.tasks.completion_arrived(waiter, None);
                     }
-                    return Step::Done;
+                    return StepOutcome::Done;
                 }
             }
             1 => {
@@ -304,21 +323,21 @@ impl Lfs {
             }
             _ => core.tasks[task].part = 0,
         }
-        Step::Wait(Wait::Journal)
+        StepOutcome::Wait(WaitReason::Journal)
     }
 }
 
-impl Filesystem for Lfs {
-    fn preload(&mut self, core: &mut Core, inode: u32, pages: u64) -> bool {
+impl FilesystemModel for Lfs {
+    fn preload(&mut self, core: &mut HostCore, inode: u32, pages: u64) -> bool {
         if self.free_pages() < pages + 1 {
             return false;
         }
         let mut page = 0;
         while page < pages {
-            page += self.log.place(Head::Data, inode, page, pages - page).1;
+            page += self.log.place(LogHead::Data, inode, page, pages - page).1;
         }
         for node in 0..=Self::node_of(pages.saturating_sub(1)) {
-            self.log.place_node(Head::Node, inode, node);
+            self.log.place_node(LogHead::Node, inode, node);
         }
         let folder = core.cache.inode(inode).folder.0 as usize;
         if self.names.len() <= folder {
@@ -329,37 +348,37 @@ impl Filesystem for Lfs {
         true
     }
 
-    fn lookup(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn lookup(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         // The first use of a file reads its inode.
         if self.unread.remove(&inode)
             && let Some(sector) = self.log.node(inode, 0)
         {
             let read = BioRequest::read(self.mount, sector, PAGE_SECTORS as u32, core.cause(task));
             core.submit_for(read, task);
-            return Step::Wait(Wait::Read);
+            return StepOutcome::Wait(WaitReason::Read);
         }
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn create(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn create(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         if !self.has_free(core, task) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
         self.dirty_node(core.now, inode, 0);
         self.change_name(core.now, core.cache.inode(inode).folder, true);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn unlink(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         if !self.has_free(core, task) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
         self.change_name(core.now, core.cache.inode(inode).folder, false);
         self.dirty_node(core.now, inode, 0);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn free(&mut self, _: &mut Core, _: TaskId, inode: u32) -> Step {
+    fn free(&mut self, _: &mut HostCore, _: TaskId, inode: u32) -> StepOutcome {
         self.log.remove(inode);
         for node in self.nodes_of(inode) {
             self.dirty_nodes.remove(&(inode, node));
@@ -367,39 +386,39 @@ impl Filesystem for Lfs {
         self.changed_nodes.insert((inode, 0));
         self.moved.remove(&inode);
         self.unread.remove(&inode);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn truncate(&mut self, core: &mut Core, _: TaskId, inode: u32, pages: u64) -> Step {
+    fn truncate(&mut self, core: &mut HostCore, _: TaskId, inode: u32, pages: u64) -> StepOutcome {
         self.log.truncate(inode, pages);
         self.dirty_node(core.now, inode, 0);
         self.dirty_node(core.now, inode, Self::node_of(pages));
-        Step::Done
+        StepOutcome::Done
     }
 
     fn rename(
         &mut self,
-        core: &mut Core,
+        core: &mut HostCore,
         task: TaskId,
         inode: u32,
         to: FolderId,
         replaced: Option<u32>,
-    ) -> Step {
+    ) -> StepOutcome {
         if !self.has_free(core, task) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
         self.change_name(core.now, core.cache.inode(inode).folder, false);
         self.change_name(core.now, to, replaced.is_none());
         self.dirty_node(core.now, inode, 0);
         self.moved.insert(inode);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn begin_write(&mut self, _: &mut Core, _: TaskId, _: u32) -> Step {
-        Step::Done
+    fn begin_write(&mut self, _: &mut HostCore, _: TaskId, _: u32) -> StepOutcome {
+        StepOutcome::Done
     }
 
-    fn wrote(&mut self, core: &mut Core, inode: u32, _: Range<u64>, _: bool) {
+    fn wrote(&mut self, core: &mut HostCore, inode: u32, _: Range<u64>, _: bool) {
         self.dirty_node(core.now, inode, 0);
     }
 
@@ -407,11 +426,11 @@ impl Filesystem for Lfs {
         self.log.map(inode, page)
     }
 
-    fn prepare(&mut self, core: &mut Core, task: TaskId, _: u32) -> Step {
-        if self.has_free(core, task) { Step::Done } else { Step::Wait(Wait::Journal) }
+    fn prepare(&mut self, core: &mut HostCore, task: TaskId, _: u32) -> StepOutcome {
+        if self.has_free(core, task) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Journal) }
     }
 
-    fn place(&mut self, core: &mut Core, inode: u32, page: u64, count: u64) -> (u64, u64) {
+    fn place(&mut self, core: &mut HostCore, inode: u32, page: u64, count: u64) -> (u64, u64) {
         let (sector, placed) = place_counted(&mut self.log, &mut self.reserved, inode, page, count);
         self.note_segment(sector);
         self.dirty_node(core.now, inode, Self::node_of(page));
@@ -419,37 +438,37 @@ impl Filesystem for Lfs {
         (sector, placed)
     }
 
-    fn sync_file(&mut self, core: &mut Core, task: TaskId, inode: u32, _: bool) -> Step {
+    fn sync_file(&mut self, core: &mut HostCore, task: TaskId, inode: u32, _: bool) -> StepOutcome {
         let part = core.tasks[task].part;
         core.tasks[task].part += 1;
         match part {
             0 if self.moved.contains(&inode) => {
                 core.tasks[task].part = 2;
                 let own = self.await_checkpoint(core, task);
-                Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
+                StepOutcome::Wait(if own { WaitReason::SyncCommit } else { WaitReason::SyncJoined })
             }
             0 => {
                 for node in self.nodes_of(inode) {
-                    self.write_node(core, task, inode, node, Head::Node);
+                    self.write_node(core, task, inode, node, LogHead::Node);
                 }
-                Step::Wait(Wait::SyncCommit)
+                StepOutcome::Wait(WaitReason::SyncCommit)
             }
             1 => self.flush(core, task),
-            _ => Step::Done,
+            _ => StepOutcome::Done,
         }
     }
 
-    fn sync_folder(&mut self, core: &mut Core, task: TaskId, _: FolderId) -> Step {
+    fn sync_folder(&mut self, core: &mut HostCore, task: TaskId, _: FolderId) -> StepOutcome {
         self.sync_all(core, task)
     }
 
-    fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
+    fn sync_all(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         if core.tasks[task].part > 0 {
-            return Step::Done;
+            return StepOutcome::Done;
         }
         core.tasks[task].part = 1;
         let own = self.await_checkpoint(core, task);
-        Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
+        StepOutcome::Wait(if own { WaitReason::SyncCommit } else { WaitReason::SyncJoined })
     }
 
     fn free_pages(&self) -> u64 {
@@ -466,19 +485,23 @@ impl Filesystem for Lfs {
         self.dirty_since.filter(|_| self.checkpoint_task.is_none()).map(|since| since + INTERVAL)
     }
 
-    fn advance(&mut self, core: &mut Core) {
+    fn advance(&mut self, core: &mut HostCore) {
         if self.next_event().is_some_and(|due| due <= core.now) {
             self.request_checkpoint(core);
         }
     }
 
-    fn step(&mut self, core: &mut Core, task: TaskId, job: Job) -> Step {
-        if job == Job::Clean { self.clean_step(core, task) } else { self.checkpoint_step(core, task) }
+    fn step(&mut self, core: &mut HostCore, task: TaskId, job: FilesystemJob) -> StepOutcome {
+        if job == FilesystemJob::Clean {
+            self.clean_step(core, task)
+        } else {
+            self.checkpoint_step(core, task)
+        }
     }
 
     fn oldest_dirty(&self) -> Option<Nanos> {
         None
     }
 
-    fn write_back(&mut self, _: &mut Core, _: Nanos) {}
+    fn write_back(&mut self, _: &mut HostCore, _: Nanos) {}
 }

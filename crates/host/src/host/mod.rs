@@ -1,49 +1,49 @@
 //! The host: executes operations of callers step by step, on the page cache, the file systems and the block layer.
 
 mod linking;
-mod names;
 mod operations;
 mod pages;
+mod paths;
 
-use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use rustc_hash::FxHashSet;
 
-use crate::block::Queue;
-use crate::cache::{Cache, PAGE_BYTES};
+use crate::block::BlockLayer;
+use crate::cache::{PAGE_BYTES, PageCache};
 use crate::config::HostConfig;
-use crate::core::Core;
-use crate::filesystem::{self, Filesystem};
-use crate::finished::{Finished, FinishedOps};
-use crate::mount::{Extent, Mount};
+use crate::core::HostCore;
+use crate::filesystem::{self, FilesystemModel};
+use crate::finished_operation::{FinishedOperation, FinishedOperations};
+use crate::mount::{FileExtent, Mount};
 use crate::operation::{CallerId, FileId, FileOp, FileSpec};
-use crate::request::{BlockRequestId, BlockRequests};
-use crate::task::{Step, TaskId, Tasks, Work};
+use crate::request::{BlockRequestId, HostBlockRequests};
+use crate::task::{StepOutcome, TaskId, TaskTable, TaskWork};
 use crate::writeback::Flusher;
 
-use names::Names;
+use paths::PathTable;
 
 /// The host above a block device, in simulated time.
 ///
-/// Its owner reports the operations of callers ([`Host::begin`]), the completions of requests ([`Host::completed`]) and the passage of time
-/// ([`Host::advance`]), in order of time. After each of these calls, the owner takes the requests for the device ([`Host::take_requests`])
-/// and the finished operations ([`Host::take_finished`]).
-pub struct Host {
-    core: Core,
-    mounts: Vec<Box<dyn Filesystem>>,
+/// Its owner reports the operations of callers ([`SimulatedHost::begin`]), the completions of requests ([`SimulatedHost::completed`]) and the passage of time
+/// ([`SimulatedHost::advance`]), in order of time. After each of these calls, the owner takes the requests for the device ([`SimulatedHost::take_requests`])
+/// and the finished operations ([`SimulatedHost::take_finished`]).
+pub struct SimulatedHost {
+    core: HostCore,
+    mounts: Vec<Box<dyn FilesystemModel>>,
     /// For each mount, whether syncs of its files return at once.
     unsynced_mounts: Vec<bool>,
-    names: Names,
+    names: PathTable,
     busy: FxHashSet<CallerId>,
     flusher: Flusher,
     /// Writers that wait until there are fewer dirty pages.
     throttled: Vec<TaskId>,
     /// Files and the tasks that wait for their locks, in order.
     lock_waiters: Vec<(u32, TaskId)>,
-    finished: FinishedOps,
+    finished: FinishedOperations,
     kernel_cpu_ns: u64,
 }
 
-impl Host {
+impl SimulatedHost {
     /// Creates a host with an empty page cache and new file systems.
     ///
     /// # Errors
@@ -53,19 +53,19 @@ impl Host {
         check_mounts(mounts)?;
         let built: Result<Vec<_>> =
             (0..).zip(mounts).map(|(number, mount)| filesystem::build(number, mount, &config)).collect();
-        let queue = Queue::new(&config, mounts.iter().map(|mount| mount.first_sector).collect());
-        let cache = Cache::new(config.cache_pages());
-        let core = Core { config, now: Nanos::ZERO, cache, queue, tasks: Tasks::default() };
+        let queue = BlockLayer::new(&config, mounts.iter().map(|mount| mount.first_sector).collect());
+        let cache = PageCache::new(config.cache_pages());
+        let core = HostCore { config, now: Nanos::ZERO, cache, queue, tasks: TaskTable::default() };
         Ok(Self {
             core,
             mounts: built?,
             unsynced_mounts: mounts.iter().map(|mount| mount.options.no_sync).collect(),
-            names: Names::default(),
+            names: PathTable::default(),
             busy: FxHashSet::default(),
             flusher: Flusher::default(),
             throttled: Vec::new(),
             lock_waiters: Vec::new(),
-            finished: FinishedOps::default(),
+            finished: FinishedOperations::default(),
             kernel_cpu_ns: 0,
         })
     }
@@ -85,7 +85,7 @@ impl Host {
     pub fn preload(&mut self, file: FileId, bytes: u64) -> Result<()> {
         let name = self.names.get(file)?;
         if name.inode.is_some() {
-            return Err(Error::new(Kind::Value, "the file exists").of_field(
+            return Err(Error::new(ErrorClass::Value, "the file exists").of_field(
                 "file",
                 0,
                 file.0.to_string().as_bytes(),
@@ -112,7 +112,7 @@ impl Host {
     }
 
     /// The location of a file: runs of its 4 KB pages that are allocated on the device, in order.
-    pub fn extents(&self, file: FileId) -> Vec<Extent> {
+    pub fn extents(&self, file: FileId) -> Vec<FileExtent> {
         let Ok(inode) = self.names.inode(file) else { return Vec::new() };
         let known = self.core.cache.inode(inode);
         let mount = usize::from(known.mount);
@@ -121,7 +121,7 @@ impl Host {
             if let Some((sector, run)) = self.mounts[mount].map(inode, page) {
                 let (sector, pages) =
                     (self.core.queue.device_sector(known.mount, sector), run.min(end - page));
-                found.push(Extent { page, sector, pages });
+                found.push(FileExtent { page, sector, pages });
                 page += pages;
             } else {
                 page += 1;
@@ -137,20 +137,20 @@ impl Host {
     /// nothing is changed.
     pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         if self.busy.contains(&caller) {
-            return Err(Error::new(Kind::Value, "the caller has an operation in progress")
+            return Err(Error::new(ErrorClass::Value, "the caller has an operation in progress")
                 .of_field("caller", 0, caller.0.to_string().as_bytes())
                 .hint("wait until it has finished"));
         }
         self.set_time(now);
         let prepared = self.check(operation)?;
         self.busy.insert(caller);
-        let task = self.core.tasks.begin(Work::Operation(caller, *operation), now);
+        let task = self.core.tasks.begin(TaskWork::Operation(caller, *operation), now);
         self.start(task, operation, prepared);
         self.run();
         Ok(())
     }
 
-    /// When [`Host::advance`] next has its own work: commit, write-back or expiry.
+    /// When [`SimulatedHost::advance`] next has its own work: commit, write-back or expiry.
     pub fn next_event(&self) -> Option<Nanos> {
         self.mounts.iter().filter_map(|fs| fs.next_event()).chain(self.flusher.next_event()).min()
     }
@@ -171,7 +171,7 @@ impl Host {
     }
 
     /// Appends the requests that are issued to the device now.
-    pub fn take_requests(&mut self, out: &mut BlockRequests) {
+    pub fn take_requests(&mut self, out: &mut HostBlockRequests) {
         self.core.queue.dispatch(self.core.now, out);
     }
 
@@ -190,7 +190,7 @@ impl Host {
     }
 
     /// Appends the finished operations.
-    pub fn take_finished(&mut self, out: &mut FinishedOps) {
+    pub fn take_finished(&mut self, out: &mut FinishedOperations) {
         let base = out.requests.len() as u32;
         out.requests.append(&mut self.finished.requests);
         out.operations.extend(self.finished.operations.drain(..).map(|mut one| {
@@ -225,14 +225,16 @@ impl Host {
             }
             let requests = self.core.queue.unplug(&mut self.core.tasks, self.core.now);
             self.kernel_cpu_ns += requests * self.core.config.cpu.request_ns;
-            while let Some(completed) = self.core.queue.drained(&mut self.core.tasks, self.core.now) {
+            while let Some(completed) =
+                self.core.queue.finish_drained_barrier(&mut self.core.tasks, self.core.now)
+            {
                 self.core.finish(completed);
             }
             if !self.throttled.is_empty()
                 && self.core.cache.unwritten() < self.core.config.dirty_pages() * 15 / 16
             {
                 for task in self.throttled.drain(..) {
-                    self.core.tasks.arrived(task, None);
+                    self.core.tasks.completion_arrived(task, None);
                 }
             }
             self.flusher.look(&mut self.core, &self.mounts);
@@ -245,22 +247,24 @@ impl Host {
     fn step(&mut self, task: TaskId) {
         let work = self.core.tasks[task].work;
         let step = match work {
-            Work::Operation(_, operation) => self.operation_step(task, &operation),
-            Work::Flusher => self.flusher.step(&mut self.core, task, &mut self.mounts),
-            Work::Filesystem(mount, job) => self.mounts[usize::from(mount)].step(&mut self.core, task, job),
-            Work::Idle => Step::Done,
+            TaskWork::Operation(_, operation) => self.operation_step(task, &operation),
+            TaskWork::Flusher => self.flusher.step(&mut self.core, task, &mut self.mounts),
+            TaskWork::Filesystem(mount, job) => {
+                self.mounts[usize::from(mount)].step(&mut self.core, task, job)
+            }
+            TaskWork::Idle => StepOutcome::Done,
         };
         let requests = self.core.queue.unplug(&mut self.core.tasks, self.core.now);
         let cpu_ns = requests * self.core.config.cpu.request_ns;
-        if matches!(work, Work::Operation(..)) {
+        if matches!(work, TaskWork::Operation(..)) {
             self.core.tasks[task].cpu_ns += cpu_ns;
         } else {
             self.kernel_cpu_ns += cpu_ns;
         }
         match step {
-            Step::Wait(wait) => self.core.tasks.wait(task, wait),
-            Step::Done => {
-                if let Work::Operation(caller, _) = work {
+            StepOutcome::Wait(wait) => self.core.tasks.wait(task, wait),
+            StepOutcome::Done => {
+                if let TaskWork::Operation(caller, _) = work {
                     self.finish(task, caller);
                 }
                 self.core.tasks.end(task);
@@ -275,13 +279,13 @@ impl Host {
         let from = self.finished.requests.len() as u32;
         self.finished.requests.extend_from_slice(&task.requests);
         let pages = task.bytes.div_ceil(PAGE_BYTES);
-        self.finished.operations.push(Finished {
+        self.finished.operations.push(FinishedOperation {
             caller,
             begun: task.begun,
             at: self.core.now,
             cpu_ns: task.cpu_ns + cpu.operation_ns + pages * cpu.page_ns,
             bytes: task.bytes,
-            waited: task.waited(),
+            waits: task.waits(),
             requests: from..self.finished.requests.len() as u32,
         });
     }
@@ -292,7 +296,7 @@ impl Host {
             return Ok(());
         }
         let problem = format!("no space: mount {mount} has no inode left");
-        Err(Error::new(Kind::Value, problem).hint("use a larger partition, or fewer files"))
+        Err(Error::new(ErrorClass::Value, problem).hint("use a larger partition, or fewer files"))
     }
 
     fn check_room(&self, mount: usize, pages: u64) -> Result<()> {
@@ -302,7 +306,7 @@ impl Host {
     fn full(&self, mount: usize, pages: u64) -> Error {
         let free = self.mounts[mount].free_pages() * 4;
         Error::new(
-            Kind::Value,
+            ErrorClass::Value,
             format!("no space: mount {mount} has {free} KB free, and {} KB are needed", pages * 4),
         )
         .hint("use a larger partition, or less data")
@@ -311,10 +315,12 @@ impl Host {
 
 fn check_mounts(mounts: &[Mount]) -> Result<()> {
     let fault = |field: &str, value: u64, problem: String, hint: &str| {
-        Err(Error::new(Kind::Config, problem).of_field(field, 0, value.to_string().as_bytes()).hint(hint))
+        Err(Error::new(ErrorClass::Config, problem)
+            .of_field(field, 0, value.to_string().as_bytes())
+            .hint(hint))
     };
     if mounts.is_empty() || mounts.len() > usize::from(u16::MAX) {
-        return Err(Error::new(Kind::Config, "a host needs a mount").hint("give one to 65,535 mounts"));
+        return Err(Error::new(ErrorClass::Config, "a host needs a mount").hint("give one to 65,535 mounts"));
     }
     for (number, mount) in mounts.iter().enumerate() {
         let first = mount.first_sector;

@@ -2,24 +2,24 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 use crate::block::NONE;
-use crate::cache::{Found, PAGE_BYTES};
-use crate::finished::Wait;
+use crate::cache::{PAGE_BYTES, PageLookup};
+use crate::finished_operation::WaitReason;
 use crate::operation::{FileId, FileOp};
-use crate::task::{Step, TaskId};
+use crate::task::{StepOutcome, TaskId};
 use crate::writeback::write_all;
 
-use super::Host;
-use super::names::check_folder;
+use super::SimulatedHost;
+use super::paths::check_folder;
 
 /// The longest file, in bytes.
 const LONGEST: u64 = 1 << 43;
 
-/// The results of [`Host::check`] that [`Host::start`] needs.
+/// The results of [`SimulatedHost::check`] that [`SimulatedHost::start`] needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Prepared {
+pub(super) struct CheckedOperation {
     inode: u32,
     /// The file that a rename replaces.
     replaced: u32,
@@ -29,16 +29,16 @@ pub(super) struct Prepared {
     makes: bool,
 }
 
-impl Prepared {
+impl CheckedOperation {
     fn of(inode: u32) -> Self {
         Self { inode, replaced: NONE, pages: 0, makes: false }
     }
 }
 
-impl Host {
+impl SimulatedHost {
     /// Checks whether an operation can begin; changes nothing.
-    pub(super) fn check(&self, operation: &FileOp) -> Result<Prepared> {
-        let of = Prepared::of;
+    pub(super) fn check(&self, operation: &FileOp) -> Result<CheckedOperation> {
+        let of = CheckedOperation::of;
         match *operation {
             FileOp::Open { file, create } => {
                 let name = self.names.get(file)?;
@@ -49,7 +49,7 @@ impl Host {
                     None if create => {
                         self.check_room(usize::from(name.spec.mount.0), 1)?;
                         self.check_files(usize::from(name.spec.mount.0))?;
-                        Ok(Prepared { makes: true, ..of(NONE) })
+                        Ok(CheckedOperation { makes: true, ..of(NONE) })
                     }
                     None => self.names.inode(file).map(of),
                 }
@@ -70,7 +70,7 @@ impl Host {
             FileOp::Fsync { file, .. } => self.usable(file).map(of),
             FileOp::Unlink { file } => {
                 let inode = self.usable(file)?;
-                if self.core.cache.inode(inode).linked { Ok(of(inode)) } else { Err(gone(file)) }
+                if self.core.cache.inode(inode).linked { Ok(of(inode)) } else { Err(removed_file(file)) }
             }
             FileOp::Close { file } => {
                 let inode = self.names.inode(file)?;
@@ -83,7 +83,7 @@ impl Host {
                 let inode = self.usable(from)?;
                 let (source, target) = (self.names.get(from)?, self.names.get(to)?);
                 if !self.core.cache.inode(inode).linked {
-                    return Err(gone(from));
+                    return Err(removed_file(from));
                 }
                 if source.spec.mount != target.spec.mount || from == to {
                     return Err(fault("the file cannot be renamed to this path", to)
@@ -97,10 +97,10 @@ impl Host {
                         );
                     }
                 }
-                Ok(Prepared { replaced: target.inode.unwrap_or(NONE), ..of(inode) })
+                Ok(CheckedOperation { replaced: target.inode.unwrap_or(NONE), ..of(inode) })
             }
             FileOp::FsyncFolder { mount, .. } if usize::from(mount.0) >= self.mounts.len() => {
-                Err(Error::new(Kind::Value, "there is no such mount").of_field(
+                Err(Error::new(ErrorClass::Value, "there is no such mount").of_field(
                     "mount",
                     0,
                     mount.0.to_string().as_bytes(),
@@ -120,7 +120,7 @@ impl Host {
         Ok(inode)
     }
 
-    fn check_write(&self, file: FileId, offset: u64, bytes: u64) -> Result<Prepared> {
+    fn check_write(&self, file: FileId, offset: u64, bytes: u64) -> Result<CheckedOperation> {
         let inode = self.usable(file)?;
         check_length(file, offset, bytes)?;
         let mount = usize::from(self.core.cache.inode(inode).mount);
@@ -143,11 +143,11 @@ impl Host {
             }
         }
         self.check_room(mount, pages)?;
-        Ok(Prepared { pages, ..Prepared::of(inode) })
+        Ok(CheckedOperation { pages, ..CheckedOperation::of(inode) })
     }
 
     /// Starts an operation: adds the file that an open creates, and reserves space. Other operations see this from now on.
-    pub(super) fn start(&mut self, task: TaskId, operation: &FileOp, prepared: Prepared) {
+    pub(super) fn start(&mut self, task: TaskId, operation: &FileOp, prepared: CheckedOperation) {
         let mut inode = prepared.inode;
         match *operation {
             FileOp::Open { file, .. } if prepared.makes => {
@@ -173,10 +173,10 @@ impl Host {
     }
 
     /// Executes the next step of an operation. At the end, files without a path or descriptor are freed.
-    pub(super) fn operation_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
+    pub(super) fn operation_step(&mut self, task: TaskId, operation: &FileOp) -> StepOutcome {
         if !self.core.tasks[task].ended {
             let step = self.own_step(task, operation);
-            if step != Step::Done {
+            if step != StepOutcome::Done {
                 return step;
             }
             self.core.tasks[task].ended = true;
@@ -188,18 +188,18 @@ impl Host {
             }
             let file = self.core.cache.inode(inode);
             if file.uses == 1 && file.opens == 0 && !file.linked {
-                if let Step::Wait(wait) = self.evict(task, inode) {
-                    return Step::Wait(wait);
+                if let StepOutcome::Wait(wait) = self.evict(task, inode) {
+                    return StepOutcome::Wait(wait);
                 }
             } else {
                 self.core.cache.inode_mut(inode).uses -= 1;
             }
             self.core.tasks[task].files[at] = NONE;
         }
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn own_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
+    fn own_step(&mut self, task: TaskId, operation: &FileOp) -> StepOutcome {
         let [inode, replaced] = self.core.tasks[task].files;
         match *operation {
             FileOp::Open { .. } => self.open_step(task, inode),
@@ -207,7 +207,7 @@ impl Host {
             FileOp::Write { offset, bytes, .. } => self.locked_write_step(task, inode, Some(offset), bytes),
             FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, None, bytes),
             FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } if !self.is_synced(operation, inode) => {
-                Step::Done
+                StepOutcome::Done
             }
             FileOp::Fsync { data_only, .. } => self.fsync_step(task, inode, data_only),
             FileOp::FsyncFolder { mount, folder } => {
@@ -229,7 +229,7 @@ impl Host {
             Some(owner) if owner == task => {}
             Some(_) => {
                 self.lock_waiters.push((inode, task));
-                self.core.tasks.await_one(task, false);
+                self.core.tasks.await_completion(task, false);
                 return false;
             }
         }
@@ -242,19 +242,19 @@ impl Host {
         let next = next.map(|at| self.lock_waiters.remove(at).1);
         self.core.cache.inode_mut(inode).lock = next;
         if let Some(task) = next {
-            self.core.tasks.arrived(task, None);
+            self.core.tasks.completion_arrived(task, None);
         }
     }
 
-    fn open_step(&mut self, task: TaskId, inode: u32) -> Step {
+    fn open_step(&mut self, task: TaskId, inode: u32) -> StepOutcome {
         if !self.lock(task, inode) {
-            return Step::Wait(Wait::File);
+            return StepOutcome::Wait(WaitReason::File);
         }
         let file = self.core.cache.inode(inode);
         if !file.linked {
             // The file was removed meanwhile.
             self.unlock(inode);
-            return Step::Done;
+            return StepOutcome::Done;
         }
         let (making, fs) = (file.making, &mut self.mounts[usize::from(file.mount)]);
         let step = if making {
@@ -262,7 +262,7 @@ impl Host {
         } else {
             fs.lookup(&mut self.core, task, inode)
         };
-        if step == Step::Done {
+        if step == StepOutcome::Done {
             let file = self.core.cache.inode_mut(inode);
             file.making = false;
             file.opens += 1;
@@ -272,14 +272,20 @@ impl Host {
     }
 
     /// Writes at an offset, or at the end of the file at the time of its lock if there is no offset.
-    fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: Option<u64>, bytes: u64) -> Step {
+    fn locked_write_step(
+        &mut self,
+        task: TaskId,
+        inode: u32,
+        offset: Option<u64>,
+        bytes: u64,
+    ) -> StepOutcome {
         if !self.lock(task, inode) {
-            return Step::Wait(Wait::File);
+            return StepOutcome::Wait(WaitReason::File);
         }
         let mount = usize::from(self.core.cache.inode(inode).mount);
         if self.core.tasks[task].stage == 0 && bytes > 0 {
-            if let Step::Wait(wait) = self.mounts[mount].begin_write(&mut self.core, task, inode) {
-                return Step::Wait(wait);
+            if let StepOutcome::Wait(wait) = self.mounts[mount].begin_write(&mut self.core, task, inode) {
+                return StepOutcome::Wait(wait);
             }
             let size = self.core.cache.inode(inode).size;
             let asked = offset.unwrap_or(size);
@@ -294,8 +300,8 @@ impl Host {
         if self.core.tasks[task].stage == 2 {
             return self.write_through_step(task, inode);
         }
-        let step = if bytes > 0 { self.write_step(task, inode, offset, end) } else { Step::Done };
-        if step == Step::Done {
+        let step = if bytes > 0 { self.write_step(task, inode, offset, end) } else { StepOutcome::Done };
+        if step == StepOutcome::Done {
             let file = self.core.cache.inode_mut(inode);
             let grew = bytes > 0 && end > file.size;
             if grew {
@@ -318,14 +324,14 @@ impl Host {
     }
 
     /// On a file system without write-back, waits until the written data is on the device.
-    fn write_through_step(&mut self, task: TaskId, inode: u32) -> Step {
+    fn write_through_step(&mut self, task: TaskId, inode: u32) -> StepOutcome {
         let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
         let again = write_all(&mut self.core, &mut **fs, inode, task);
-        if again == Some(false) && !self.core.tasks.awaits(task) {
+        if again == Some(false) && !self.core.tasks.is_waiting(task) {
             self.unlock(inode);
-            return Step::Done;
+            return StepOutcome::Done;
         }
-        Step::Wait(Wait::SyncData)
+        StepOutcome::Wait(WaitReason::SyncData)
     }
 
     /// Whether the sync of a file or folder is executed. A folder has the class of the first file that was declared in it.
@@ -336,23 +342,23 @@ impl Host {
             let file = self.core.cache.inode(inode);
             (file.mount, file.class)
         };
-        !self.unsynced_mounts[usize::from(mount)] && self.core.config.synced.takes(class)
+        !self.unsynced_mounts[usize::from(mount)] && self.core.config.synced.executes_sync(class)
     }
 
-    fn fsync_step(&mut self, task: TaskId, inode: u32, data_only: bool) -> Step {
+    fn fsync_step(&mut self, task: TaskId, inode: u32, data_only: bool) -> StepOutcome {
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &mut self.mounts[mount];
         if self.core.tasks[task].stage == 0 {
             let again = write_all(&mut self.core, &mut **fs, inode, task);
             self.core.tasks[task].stage = u32::from(again == Some(false));
-            return Step::Wait(Wait::SyncData);
+            return StepOutcome::Wait(WaitReason::SyncData);
         }
         fs.sync_file(&mut self.core, task, inode, data_only)
     }
 
-    fn truncate_step(&mut self, task: TaskId, inode: u32, bytes: u64) -> Step {
+    fn truncate_step(&mut self, task: TaskId, inode: u32, bytes: u64) -> StepOutcome {
         if !self.lock(task, inode) {
-            return Step::Wait(Wait::File);
+            return StepOutcome::Wait(WaitReason::File);
         }
         let pages = bytes.div_ceil(PAGE_BYTES);
         let last = bytes / PAGE_BYTES;
@@ -361,30 +367,30 @@ impl Host {
         if shrinks && last < pages && self.core.tasks[task].stage == 0 {
             // The rest of the last page is filled with zeros.
             match self.core.cache.find(inode, last as u32) {
-                Found::Reading(bio) => {
+                PageLookup::Reading(bio) => {
                     self.core.await_bio(bio, task);
-                    return Step::Wait(Wait::Read);
+                    return StepOutcome::Wait(WaitReason::Read);
                 }
-                Found::Missing if self.must_be_read(inode, last, false) => {
+                PageLookup::Missing if self.must_be_read(inode, last, false) => {
                     let cause = self.core.cause(task);
                     self.read_window(inode, last, 1, cause);
-                    return Step::Wait(Wait::Read);
+                    return StepOutcome::Wait(WaitReason::Read);
                 }
-                Found::Present(_) => {
+                PageLookup::Present(_) => {
                     let delayed = self.mounts[mount].map(inode, last).is_none();
                     if !delayed || self.core.cache.is_delayed(inode, last as u32) {
                         self.core.cache.dirty_page(inode, last as u32, delayed, self.core.now);
                     }
                 }
-                Found::Missing => {}
+                PageLookup::Missing => {}
             }
         }
         self.core.tasks[task].stage = 1;
         if shrinks && !self.drop_pages(task, inode, pages) {
-            return Step::Wait(Wait::File);
+            return StepOutcome::Wait(WaitReason::File);
         }
         let step = self.mounts[mount].truncate(&mut self.core, task, inode, pages);
-        if step == Step::Done {
+        if step == StepOutcome::Done {
             let file = self.core.cache.inode_mut(inode);
             (file.size, file.end) = (bytes, bytes);
             self.unlock(inode);
@@ -394,11 +400,11 @@ impl Host {
 
     /// Drops the pages of a file from `from` on; returns false if the task has to wait for pages in progress.
     fn drop_pages(&mut self, task: TaskId, inode: u32, from: u64) -> bool {
-        let crate::core::Core { cache, queue, tasks, .. } = &mut self.core;
+        let crate::core::HostCore { cache, queue, tasks, .. } = &mut self.core;
         cache.under_way(inode, from as u32, |bio| {
             queue.await_bio(bio, task, tasks);
         });
-        if self.core.tasks.awaits(task) {
+        if self.core.tasks.is_waiting(task) {
             return false;
         }
         let delayed = self.core.cache.truncate(inode, from as u32);
@@ -408,19 +414,19 @@ impl Host {
     }
 
     /// Frees a file that has neither a name nor users.
-    fn evict(&mut self, task: TaskId, inode: u32) -> Step {
+    fn evict(&mut self, task: TaskId, inode: u32) -> StepOutcome {
         if !self.drop_pages(task, inode, 0) {
-            return Step::Wait(Wait::File);
+            return StepOutcome::Wait(WaitReason::File);
         }
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let step = self.mounts[mount].free(&mut self.core, task, inode);
-        if step == Step::Done {
+        if step == StepOutcome::Done {
             self.core.cache.remove_inode(inode);
         }
         step
     }
 
-    fn sync_step(&mut self, task: TaskId) -> Step {
+    fn sync_step(&mut self, task: TaskId) -> StepOutcome {
         if self.core.tasks[task].stage == 0 {
             let mut files = VecDeque::new();
             self.core.cache.unwritten_files(&mut files);
@@ -428,30 +434,30 @@ impl Host {
             for inode in files {
                 let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
                 match write_all(&mut self.core, &mut **fs, inode, task) {
-                    None => return Step::Wait(Wait::SyncData),
+                    None => return StepOutcome::Wait(WaitReason::SyncData),
                     Some(once_more) => again |= once_more,
                 }
             }
             self.core.tasks[task].stage = u32::from(!again);
-            return Step::Wait(Wait::SyncData);
+            return StepOutcome::Wait(WaitReason::SyncData);
         }
         while (self.core.tasks[task].cursor as usize) < self.mounts.len() {
             let mount = self.core.tasks[task].cursor as usize;
-            if let Step::Wait(wait) = self.mounts[mount].sync_all(&mut self.core, task) {
-                return Step::Wait(wait);
+            if let StepOutcome::Wait(wait) = self.mounts[mount].sync_all(&mut self.core, task) {
+                return StepOutcome::Wait(wait);
             }
             let state = &mut self.core.tasks[task];
             (state.cursor, state.part) = (state.cursor + 1, 0);
         }
-        Step::Done
+        StepOutcome::Done
     }
 }
 
 fn fault(problem: &str, file: FileId) -> Error {
-    Error::new(Kind::Value, problem).of_field("file", 0, file.0.to_string().as_bytes())
+    Error::new(ErrorClass::Value, problem).of_field("file", 0, file.0.to_string().as_bytes())
 }
 
-fn gone(file: FileId) -> Error {
+fn removed_file(file: FileId) -> Error {
     fault("the file was removed", file).hint("create it first")
 }
 

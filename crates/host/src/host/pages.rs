@@ -1,17 +1,17 @@
 //! Reads and writes of pages.
 
-use emmclab_base::{Flags, Op};
+use emmclab_base::{Op, RequestFlags};
 
-use crate::cache::{Found, PAGE_BYTES, PAGE_SECTORS};
-use crate::finished::Wait;
-use crate::request::Cause;
-use crate::task::{Step, TaskId};
+use crate::cache::{PAGE_BYTES, PAGE_SECTORS, PageLookup};
+use crate::finished_operation::WaitReason;
+use crate::request::IoCause;
+use crate::task::{StepOutcome, TaskId};
 
-use super::Host;
+use super::SimulatedHost;
 
-impl Host {
+impl SimulatedHost {
     /// Reads pages until the task has to wait for one. The task's cursor is the next page; its part is 1 if it has waited for that page.
-    pub(super) fn read_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> Step {
+    pub(super) fn read_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> StepOutcome {
         let size = self.core.cache.inode(inode).size;
         let end = offset.saturating_add(bytes).min(size);
         if self.core.tasks[task].stage == 0 {
@@ -25,12 +25,12 @@ impl Host {
             let page = self.core.tasks[task].cursor;
             let awaited = self.core.tasks[task].part == 1;
             match self.core.cache.find(inode, page as u32) {
-                Found::Missing if !awaited => {
+                PageLookup::Missing if !awaited => {
                     let before = (0..page).rev().take(most as usize);
                     let history =
                         before.take_while(|one| self.core.cache.has(inode, *one as u32)).count() as u64;
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
-                    let window = ahead.missing(page, last - page, history, most);
+                    let window = ahead.window_for_missing(page, last - page, history, most);
                     let cause = self.core.cause(task);
                     // If the page was evicted, the expected next window may start after it.
                     if !(window.first..window.first + window.pages).contains(&page) {
@@ -42,16 +42,17 @@ impl Host {
                     }
                     continue;
                 }
-                Found::Reading(bio) if !awaited => {
+                PageLookup::Reading(bio) if !awaited => {
                     self.core.await_bio(bio, task);
                     self.core.tasks[task].part = 1;
-                    return Step::Wait(Wait::Read);
+                    return StepOutcome::Wait(WaitReason::Read);
                 }
-                Found::Present(true) => {
+                PageLookup::Present(true) => {
                     let missing = |at: &u64| !self.core.cache.has(inode, *at as u32);
                     if let Some(missing) = (page + 1..=page + most).find(missing) {
-                        let window = self.core.cache.inode_mut(inode).ahead.marked(page, missing, most);
-                        self.read_window(inode, window.first, window.pages, Cause::ReadAhead);
+                        let window =
+                            self.core.cache.inode_mut(inode).ahead.window_for_marked(page, missing, most);
+                        self.read_window(inode, window.first, window.pages, IoCause::ReadAhead);
                         if let Some(marker) = window.marker {
                             self.core.cache.mark(inode, marker as u32);
                         }
@@ -59,20 +60,20 @@ impl Host {
                 }
                 _ => {}
             }
-            self.core.cache.inode_mut(inode).ahead.used(page);
+            self.core.cache.inode_mut(inode).ahead.record_use(page);
             let state = &mut self.core.tasks[task];
             (state.part, state.cursor) = (0, page + 1);
         }
-        Step::Done
+        StepOutcome::Done
     }
 
     /// Reads the pages of a run that are not in memory.
-    pub(super) fn read_window(&mut self, inode: u32, first: u64, pages: u64, cause: Cause) {
+    pub(super) fn read_window(&mut self, inode: u32, first: u64, pages: u64, cause: IoCause) {
         let file = self.core.cache.inode(inode);
         let end = (first + pages).min(file.size.div_ceil(PAGE_BYTES));
         let mount = usize::from(file.mount);
         let most = u64::from(self.core.queue.max_sectors()) / PAGE_SECTORS;
-        let flags = if cause == Cause::ReadAhead { Flags::READAHEAD } else { Flags::SYNC };
+        let flags = if cause == IoCause::ReadAhead { RequestFlags::READAHEAD } else { RequestFlags::SYNC };
         let mut at = first;
         while at < end {
             if self.core.cache.has(inode, at as u32) {
@@ -98,29 +99,29 @@ impl Host {
     }
 
     /// Writes pages in memory until the task has to wait. The task's cursor is the next page.
-    pub(super) fn write_step(&mut self, task: TaskId, inode: u32, offset: u64, end: u64) -> Step {
+    pub(super) fn write_step(&mut self, task: TaskId, inode: u32, offset: u64, end: u64) -> StepOutcome {
         let last = end.div_ceil(PAGE_BYTES);
         let mount = usize::from(self.core.cache.inode(inode).mount);
         while self.core.tasks[task].cursor < last {
             let page = self.core.tasks[task].cursor;
             if self.core.cache.unwritten() >= self.core.config.dirty_pages() {
                 self.throttled.push(task);
-                self.core.tasks.await_one(task, false);
-                return Step::Wait(Wait::DirtyLimit);
+                self.core.tasks.await_completion(task, false);
+                return StepOutcome::Wait(WaitReason::DirtyLimit);
             }
             let whole = offset <= page * PAGE_BYTES && (page + 1) * PAGE_BYTES <= end;
             match self.core.cache.find(inode, page as u32) {
-                Found::Reading(bio) => {
+                PageLookup::Reading(bio) => {
                     self.core.await_bio(bio, task);
-                    return Step::Wait(Wait::Read);
+                    return StepOutcome::Wait(WaitReason::Read);
                 }
-                Found::Missing if self.must_be_read(inode, page, whole) => {
+                PageLookup::Missing if self.must_be_read(inode, page, whole) => {
                     let cause = self.core.cause(task);
                     self.read_window(inode, page, 1, cause);
                     continue;
                 }
-                Found::Missing => self.core.cache.insert(inode, page as u32, None),
-                Found::Present(_) => {}
+                PageLookup::Missing => self.core.cache.insert(inode, page as u32, None),
+                PageLookup::Present(_) => {}
             }
             let fs = &mut self.mounts[mount];
             let placed = fs.map(inode, page).is_some() || {
@@ -141,7 +142,7 @@ impl Host {
             }
             self.core.tasks[task].cursor = page + 1;
         }
-        Step::Done
+        StepOutcome::Done
     }
 
     /// Whether a write to a part of a page needs the page's data from the device.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::Nanos;
 use emmclab_host::{
-    CallerId, Elevator, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, Mount,
+    CallerId, ElevatorKind, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, Mount,
     MountId, MountOptions,
 };
 use proptest::prelude::*;
@@ -50,7 +50,8 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 fn config() -> impl Strategy<Value = HostConfig> {
-    let elevators = prop_oneof![Just(Elevator::None), Just(Elevator::Deadline), Just(Elevator::Cfq)];
+    let elevators =
+        prop_oneof![Just(ElevatorKind::None), Just(ElevatorKind::Deadline), Just(ElevatorKind::Cfq)];
     let era = prop_oneof![Just("linux-6"), Just("linux-2.6.35")];
     (era, 1..4_u64, elevators, prop_oneof![Just(1), Just(4), Just(128)], 1..12_u32, 0..3_u32).prop_map(
         |(era, page_cache_mb, elevator, nr_requests, device_depth, kind)| HostConfig {
@@ -303,7 +304,7 @@ impl Model {
 
 fn check(kind: FilesystemKind, config: &HostConfig, actions: &[Action]) {
     // A device without flushes keeps what is complete; so does raw flash.
-    let plain = kind == FilesystemKind::Yaffs2 || config.barrier == emmclab_host::Barrier::Drain;
+    let plain = kind == FilesystemKind::Yaffs2 || config.barrier == emmclab_host::BarrierMode::Drain;
     let mut logs = Vec::new();
     for _ in 0..2 {
         let mut model = Model::new(config.clone(), kind, plain);

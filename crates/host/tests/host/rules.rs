@@ -1,9 +1,9 @@
 //! What single operations send, and what they wait for.
 
-use emmclab_base::{Flags, Nanos, Op, Role};
+use emmclab_base::{BlockRole, Nanos, Op, RequestFlags};
 use emmclab_host::{
-    Barrier, CallerId, Cause, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, Host,
-    HostConfig, Mount, MountId, MountOptions, Synced, Wait, WaitGroup,
+    BarrierMode, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig,
+    IoCause, Mount, MountId, MountOptions, SimulatedHost, SyncedClasses, WaitCategory, WaitReason,
 };
 
 use crate::support::Bench;
@@ -16,7 +16,7 @@ fn mount(filesystem: FilesystemKind, mb: u64, options: MountOptions) -> Mount {
 }
 
 fn bench_with(config: HostConfig, mount: Mount) -> Bench {
-    let plain = mount.filesystem == FilesystemKind::Yaffs2 || config.barrier == Barrier::Drain;
+    let plain = mount.filesystem == FilesystemKind::Yaffs2 || config.barrier == BarrierMode::Drain;
     let mut bench = Bench::new(config, &[mount], plain);
     for file in 0..400 {
         let class = if file == 0 { FileClass::Database } else { FileClass::Other };
@@ -47,9 +47,9 @@ fn sent(bench: &mut Bench, operation: &FileOp) -> Vec<String> {
     let from = bench.device.log.len();
     bench.perform(operation);
     let name = |(_, op, _, sectors, flags): &(Nanos, Op, u64, u32, u16)| {
-        let flags = Flags(*flags);
-        let fua = if flags.contains(Flags::FUA) { "f" } else { "" };
-        let preflush = if flags.contains(Flags::PREFLUSH) { "p" } else { "" };
+        let flags = RequestFlags(*flags);
+        let fua = if flags.contains(RequestFlags::FUA) { "f" } else { "" };
+        let preflush = if flags.contains(RequestFlags::PREFLUSH) { "p" } else { "" };
         format!("{} {sectors}{preflush}{fua}", op.name())
     };
     bench.device.log[from..].iter().map(name).collect()
@@ -97,8 +97,11 @@ fn a_sync_joins_the_commit_that_another_began() {
     bench.drain();
     assert_eq!(bench.device.commits - commits, 1, "both files are in one transaction");
     let of = |caller| bench.finished.iter().rfind(|one| one.caller == CallerId(caller)).unwrap();
-    assert!(of(1).waited[Wait::SyncCommit] > Nanos::ZERO && of(2).waited[Wait::SyncJoined] > Nanos::ZERO);
-    assert_eq!(of(2).waited.group(WaitGroup::Fsync), of(2).waited.total());
+    assert!(
+        of(1).waits[WaitReason::SyncCommit] > Nanos::ZERO
+            && of(2).waits[WaitReason::SyncJoined] > Nanos::ZERO
+    );
+    assert_eq!(of(2).waits.group(WaitCategory::Fsync), of(2).waits.total());
     let requests =
         &bench.waited_for[bench.finished.iter().rposition(|one| one.caller == CallerId(2)).unwrap()];
     assert!(requests.len() >= 3, "those of the commit are among what it waited for: {requests:?}");
@@ -119,9 +122,9 @@ fn a_commit_comes_after_its_interval_and_data_after_its_own() {
         }
     }
     let first = |class| times.iter().find(|(.., one)| *one == class).map(|(at, cause, _)| (*at, *cause));
-    assert_eq!(first(FileClass::FilesystemJournal), Some((5, Cause::Commit)), "{times:?}");
+    assert_eq!(first(FileClass::FilesystemJournal), Some((5, IoCause::Commit)), "{times:?}");
     let data = first(FileClass::Database).unwrap();
-    assert!((30..=36).contains(&data.0) && data.1 == Cause::WriteBack, "{times:?}");
+    assert!((30..=36).contains(&data.0) && data.1 == IoCause::WriteBack, "{times:?}");
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn a_full_journal_is_checkpointed_before_it_forgets() {
         }
         assert!(bench.device.tails > round, "the device checked that all was home");
     }
-    let waited: Nanos = bench.finished.iter().map(|one| one.waited[Wait::Journal]).sum();
+    let waited: Nanos = bench.finished.iter().map(|one| one.waits[WaitReason::Journal]).sum();
     assert!(waited > Nanos::ZERO, "somebody waited for room");
 }
 
@@ -155,10 +158,10 @@ fn a_writer_waits_where_too_much_is_dirty_and_reads_go_on() {
     bench.begin(CallerId(1), &FileOp::Append { file: FILE, bytes: 6 << 20 }).unwrap();
     assert!(bench.is_busy(CallerId(1)));
     let read = bench.perform(&FileOp::Read { file: OTHER, offset: 0, bytes: 4096 });
-    assert_eq!(read.waited.group(WaitGroup::Read), read.waited.total());
+    assert_eq!(read.waits.group(WaitCategory::Read), read.waits.total());
     bench.drain();
     let write = bench.finished.iter().find(|one| one.caller == CallerId(1)).unwrap();
-    assert!(write.waited[Wait::DirtyLimit] > Nanos::ZERO && write.bytes == 6 << 20);
+    assert!(write.waits[WaitReason::DirtyLimit] > Nanos::ZERO && write.bytes == 6 << 20);
     assert_eq!(bench.host.size(FILE), Some(6 << 20));
 }
 
@@ -209,8 +212,10 @@ fn a_barrier_of_old_goes_alone_and_without_a_flush() {
             bench.begin(CallerId(2), &create(FileId(2 + alone as u32))).unwrap();
         }
         for one in &bench.device.under_way {
-            assert!(one.request.request.op != Op::Flush && !one.request.request.flags.contains(Flags::FUA));
-            if one.notes.iter().any(|note| note.role == Role::Commit) {
+            assert!(
+                one.request.request.op != Op::Flush && !one.request.request.flags.contains(RequestFlags::FUA)
+            );
+            if one.notes.iter().any(|note| note.role == BlockRole::Commit) {
                 assert_eq!(bench.device.under_way.len(), 1, "a barrier goes alone");
                 alone += 1;
             }
@@ -307,7 +312,9 @@ fn the_limit_of_requests_holds_a_sync_back_and_counts_as_such() {
     bench.perform(&create(FILE));
     bench.perform(&FileOp::Append { file: FILE, bytes: 40_960 });
     let done = bench.perform(&fsync(FILE));
-    assert!(done.waited[Wait::RequestLimit] > Nanos::ZERO && done.waited[Wait::SyncData] > Nanos::ZERO);
+    assert!(
+        done.waits[WaitReason::RequestLimit] > Nanos::ZERO && done.waits[WaitReason::SyncData] > Nanos::ZERO
+    );
 }
 
 #[test]
@@ -391,7 +398,7 @@ fn settings_and_mounts_that_cannot_be_are_refused_by_name() {
         ),
     ];
     for (config, mounts, words) in cases {
-        let error = Host::new(config, &mounts).err().unwrap();
+        let error = SimulatedHost::new(config, &mounts).err().unwrap();
         assert!(error.to_string().contains(words) && error.hint_text().is_some(), "{words}: {error}");
     }
     let error = HostConfig::era("linux-7").unwrap_err();
@@ -471,7 +478,7 @@ fn many_small_files_end_with_a_full_file_system_and_not_before() {
 #[test]
 fn a_sync_that_is_not_kept_returns_at_once_and_write_back_takes_the_data() {
     let era = HostConfig::era("linux-6").unwrap();
-    let no_databases = HostConfig { synced: Synced::only(&[FileClass::Other]), ..era.clone() };
+    let no_databases = HostConfig { synced: SyncedClasses::only(&[FileClass::Other]), ..era.clone() };
     let no_sync = MountOptions { no_sync: true, ..MountOptions::default() };
     for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs] {
         for (config, options) in [(no_databases.clone(), MountOptions::default()), (era.clone(), no_sync)] {
@@ -491,7 +498,7 @@ fn a_sync_that_is_not_kept_returns_at_once_and_write_back_takes_the_data() {
             assert!(written(&bench) >= 128, "{kind:?}: {} sectors", written(&bench));
         }
     }
-    let kept = HostConfig { synced: Synced::only(&[FileClass::Database]), ..era };
+    let kept = HostConfig { synced: SyncedClasses::only(&[FileClass::Database]), ..era };
     let mut bench = bench_with(kept, mount(FilesystemKind::Ext4, 1024, MountOptions::default()));
     bench.perform(&create(FILE));
     bench.perform(&FileOp::Append { file: FILE, bytes: 64 << 10 });

@@ -8,25 +8,25 @@
 use emmclab_base::Op;
 
 use super::Advil;
-use super::record::{Body, Point, Record, SECTOR};
-use crate::in_flight::InFlight;
-use crate::interval_map::Extent;
-use crate::layer::Background;
-use crate::plan::Plan;
+use super::record::{AdvilRecord, AdvilRecordBody, LogPoint, SECTOR};
+use crate::in_flight::InFlightRequests;
+use crate::interval_map::LoggedExtent;
+use crate::layer::BackgroundDecision;
+use crate::plan::CommandPlan;
 
 /// Bytes of a run in a checkpoint: sector (8), length (4), place (4).
 const RUN_BYTES: usize = 16;
 
 /// Identifies a checkpoint: its number, and the point of the log at which the map was copied.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mark {
+pub(super) struct CheckpointId {
     pub sequence: u64,
     pub generation: u64,
     pub log_next: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum CheckpointPhase {
     #[default]
     Idle,
     /// The map has been copied; requests up to this number must complete before the checkpoint is written.
@@ -37,19 +37,19 @@ enum Phase {
 
 /// State of checkpointing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Checkpoints {
+pub(super) struct AdvilCheckpointState {
     /// The newest checkpoint on disk.
-    newest: Mark,
+    newest: CheckpointId,
     /// The checkpoint in preparation: its mark, its header fields, and the runs of its map.
-    next: Mark,
-    point: Point,
+    next: CheckpointId,
+    point: LogPoint,
     runs: Vec<u8>,
-    phase: Phase,
+    phase: CheckpointPhase,
 }
 
-impl Checkpoints {
+impl AdvilCheckpointState {
     /// The state in which `newest` is the newest checkpoint on disk.
-    pub fn after(newest: Mark) -> Self {
+    pub fn after(newest: CheckpointId) -> Self {
         Self { newest, ..Self::default() }
     }
 
@@ -65,9 +65,9 @@ pub(super) fn sectors(runs: u32) -> u64 {
 }
 
 /// Parses the runs of a checkpoint.
-pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = Extent> {
+pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = LoggedExtent> {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-    bytes.chunks_exact(RUN_BYTES).take(runs as usize).map(move |run| Extent {
+    bytes.chunks_exact(RUN_BYTES).take(runs as usize).map(move |run| LoggedExtent {
         sector: number(&run[..8]),
         sectors: number(&run[8..12]) as u32,
         place: number(&run[12..]) as u32,
@@ -77,24 +77,28 @@ pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = Extent
 impl Advil {
     /// Whether a checkpoint must be made before anything else is moved.
     pub(super) fn checkpoint_due(&self) -> bool {
-        let Mark { generation, log_next, .. } = self.checkpoints.newest;
+        let CheckpointId { generation, log_next, .. } = self.checkpoints.newest;
         let section = &self.sections[self.current];
         self.shape.slot > 0
-            && (self.checkpoints.phase != Phase::Idle
+            && (self.checkpoints.phase != CheckpointPhase::Idle
                 || generation != section.generation
                 || section.log_next.saturating_sub(log_next) >= self.shape.interval)
     }
 
     /// Copies the map for the next checkpoint if none is in preparation; plans its write once the requests before it are complete.
-    pub(super) fn checkpoint(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
-        if self.checkpoints.phase == Phase::Idle {
+    pub(super) fn checkpoint(
+        &mut self,
+        in_flight: &InFlightRequests,
+        plan: &mut CommandPlan,
+    ) -> BackgroundDecision {
+        if self.checkpoints.phase == CheckpointPhase::Idle {
             self.draw_up();
-            self.checkpoints.phase = Phase::Settle(in_flight.newest());
+            self.checkpoints.phase = CheckpointPhase::Settle(in_flight.newest());
         }
-        if let Phase::Settle(Some(newest)) = self.checkpoints.phase
+        if let CheckpointPhase::Settle(Some(newest)) = self.checkpoints.phase
             && in_flight.oldest().is_some_and(|oldest| oldest <= newest)
         {
-            return Background::Later;
+            return BackgroundDecision::Later;
         }
         let disk = self.shape.reserved.disk;
         plan.bare(0, Op::Flush, 0, 0);
@@ -102,11 +106,11 @@ impl Advil {
             plan.bare(disk, Op::Flush, 0, 0);
         }
         plan.wait();
-        let Mark { sequence, generation, .. } = self.checkpoints.next;
+        let CheckpointId { sequence, generation, .. } = self.checkpoints.next;
         let place = self.slot(sequence);
         let sectors = self.checkpoints.runs.len().div_ceil(SECTOR) as u32;
-        let body = Body::Checkpoint(self.checkpoints.point);
-        let record = Record { epoch: self.journal.epoch, generation, place, sectors, body };
+        let body = AdvilRecordBody::Checkpoint(self.checkpoints.point);
+        let record = AdvilRecord { epoch: self.journal.epoch, generation, place, sectors, body };
         plan.begin(disk, Op::Write, self.shape.reserved.sector + u64::from(place));
         plan.record(&record.bytes(), sectors);
         if sectors > 0 {
@@ -116,17 +120,17 @@ impl Advil {
         plan.bare(disk, Op::Flush, 0, 0);
         self.counters.checkpoints += 1;
         self.counters.checkpoint_bytes += (1 + u64::from(sectors)) * SECTOR as u64;
-        self.checkpoints.phase = Phase::Write;
-        Background::Run
+        self.checkpoints.phase = CheckpointPhase::Write;
+        BackgroundDecision::Run
     }
 
     /// Completes the checkpoint that was being written, so that requests may log further; false if none was being written.
     pub(super) fn checkpointed(&mut self) -> bool {
-        if self.checkpoints.phase != Phase::Write {
+        if self.checkpoints.phase != CheckpointPhase::Write {
             return false;
         }
-        let Checkpoints { next, point, .. } = self.checkpoints;
-        self.checkpoints.phase = Phase::Idle;
+        let AdvilCheckpointState { next, point, .. } = self.checkpoints;
+        self.checkpoints.phase = CheckpointPhase::Idle;
         self.checkpoints.newest = next;
         let section = &mut self.sections[self.current];
         if section.generation == next.generation {
@@ -144,12 +148,12 @@ impl Advil {
 
     fn draw_up(&mut self) {
         let section = &mut self.sections[self.current];
-        let Checkpoints { newest, next, point, runs, .. } = &mut self.checkpoints;
+        let AdvilCheckpointState { newest, next, point, runs, .. } = &mut self.checkpoints;
         let sequence = newest.sequence + 1;
-        *next = Mark { sequence, generation: section.generation, log_next: section.log_next };
+        *next = CheckpointId { sequence, generation: section.generation, log_next: section.log_next };
         let count = self.map.len() as u32;
         let fits = sectors(count) < u64::from(self.shape.slot);
-        *point = Point {
+        *point = LogPoint {
             sequence,
             released: section.generation - if self.moving.is_over() { 1 } else { 2 },
             hot_next: if self.moving.copies_hot() { section.hot_next } else { section.hot_end },

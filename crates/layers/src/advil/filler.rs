@@ -4,12 +4,12 @@
 use emmclab_base::Op;
 
 use super::Advil;
-use crate::interval_map::Extent;
-use crate::plan::{Memory, Plan};
+use crate::interval_map::LoggedExtent;
+use crate::plan::{CommandPlan, PlanMemory};
 
 impl Advil {
     /// Plans to write back the data that the previous section holds of the clustered block from `first` to `end`.
-    pub(super) fn fill(&mut self, first: u64, end: u64, plan: &mut Plan) {
+    pub(super) fn fill(&mut self, first: u64, end: u64, plan: &mut CommandPlan) {
         let before = &self.sections[1 - self.current];
         let mut runs = std::mem::take(&mut self.moving.runs);
         runs.clear();
@@ -17,7 +17,7 @@ impl Advil {
         let filled = self.shape.fill_over.is_some_and(|over| self.dirty_pages(&runs) > over);
         // Every run of sectors that is written with one command: first sector, end, and offset in the plan's buffer.
         let mut writes: Vec<(u64, u64, u32)> = Vec::new();
-        let mut reads: Vec<(Extent, u32)> = Vec::with_capacity(runs.len());
+        let mut reads: Vec<(LoggedExtent, u32)> = Vec::with_capacity(runs.len());
         let page = u64::from(self.shape.page);
         let mut dirty = 0;
         for run in &runs {
@@ -63,19 +63,19 @@ impl Advil {
                 None => plan.begin(0, Op::Read, from),
                 Some(between) => {
                     let unused = *unused.get_or_insert_with(|| plan.scratch(self.shape.read_through));
-                    plan.piece(Memory::Scratch, unused, between as u32);
+                    plan.piece(PlanMemory::Scratch, unused, between as u32);
                     self.counters.read_through_bytes += between * 512;
                 }
             }
             last_end = Some(to);
-            plan.piece(Memory::Scratch, offset + (from - first) as u32, (to - from) as u32);
+            plan.piece(PlanMemory::Scratch, offset + (from - first) as u32, (to - from) as u32);
             padded += to - from;
         }
         self.read_runs(&mut reads, plan);
         plan.wait();
         for (from, to, offset) in &writes {
             plan.begin(0, Op::Write, *from);
-            plan.piece(Memory::Scratch, *offset, (to - from) as u32);
+            plan.piece(PlanMemory::Scratch, *offset, (to - from) as u32);
             self.count_write(*from, *to);
         }
         self.counters.moved_blocks += 1;
@@ -103,7 +103,7 @@ impl Advil {
 
     /// Reads logged runs into the plan's buffer in the order of their places; runs that are adjacent in the log are read with one
     /// command.
-    pub(super) fn read_runs(&self, reads: &mut [(Extent, u32)], plan: &mut Plan) {
+    pub(super) fn read_runs(&self, reads: &mut [(LoggedExtent, u32)], plan: &mut CommandPlan) {
         reads.sort_unstable_by_key(|(run, _)| run.place);
         let area = self.shape.reserved;
         let mut next = None;
@@ -111,13 +111,13 @@ impl Advil {
             if next != Some(run.place) {
                 plan.begin(area.disk, Op::Read, area.sector + u64::from(run.place));
             }
-            plan.piece(Memory::Scratch, *offset, run.sectors);
+            plan.piece(PlanMemory::Scratch, *offset, run.sectors);
             next = Some(run.place + run.sectors);
         }
     }
 
     /// Number of clustered pages that the runs of one block touch.
-    fn dirty_pages(&self, runs: &[Extent]) -> u32 {
+    fn dirty_pages(&self, runs: &[LoggedExtent]) -> u32 {
         let page = u64::from(self.shape.page);
         let mut count = 0;
         let mut next = 0;

@@ -1,13 +1,13 @@
 //! The heat of each clustered page, and which pages stay in the reserved area.
 
-use super::settings::{HotPolicy, Invalidated, Shape};
+use super::settings::{AdvilParameters, HotPolicy, InvalidationMeasure};
 
 /// Write counts for each clustered page of the original area. They take 3 bytes for a page (`paper` with invalidated pages), 2
 /// bytes (`paper` with invalidated data, `rewritten`), or none.
 #[derive(Clone, Debug)]
-pub(super) struct Heat {
+pub(super) struct PageHeat {
     policy: HotPolicy,
-    by: Invalidated,
+    by: InvalidationMeasure,
     page: u64,
     /// Writes to the log, halved after every move.
     writes: Vec<u16>,
@@ -22,13 +22,13 @@ pub(super) struct Heat {
     pub hot_pct: u32,
     step_pct: u32,
     most_pct: u32,
-    trial: Trial,
+    trial: HotDataTrial,
 }
 
 /// Finds out whether it pays to keep hot data. Both choices are tried once, then the cheaper one is used, and the other is tried
 /// again at growing intervals.
 #[derive(Clone, Copy, Debug, Default)]
-struct Trial {
+struct HotDataTrial {
     /// Bytes that the mover read and wrote for each KB logged, without and with hot data kept, at the last trial of each.
     costs: [Option<u64>; 2],
     /// Whether hot data is kept in the current round; `None` before the first move.
@@ -38,7 +38,7 @@ struct Trial {
     pause: u32,
 }
 
-impl Trial {
+impl HotDataTrial {
     /// Records the cost of the round that ends; returns whether hot data is kept in the next one.
     fn next(&mut self, cost: u64) -> bool {
         if let Some(keeps) = self.keeps {
@@ -65,17 +65,17 @@ impl Trial {
 
 /// A clustered page with logged data, which may stay in the reserved area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
+pub(super) struct HotPageCandidate {
     pub page: u32,
     /// Sectors that its data needs in the hot region, record headers included.
     pub sectors: u32,
 }
 
-impl Heat {
-    pub fn new(shape: &Shape) -> Self {
+impl PageHeat {
+    pub fn new(shape: &AdvilParameters) -> Self {
         let pages = shape.capacity.div_ceil(u64::from(shape.page)) as usize;
         let counted = |policy: bool| if policy { pages } else { 0 };
-        let by_pages = shape.hot == HotPolicy::Paper && shape.hot_invalidated == Invalidated::Pages;
+        let by_pages = shape.hot == HotPolicy::Paper && shape.hot_invalidated == InvalidationMeasure::Pages;
         Self {
             policy: shape.hot,
             by: shape.hot_invalidated,
@@ -85,14 +85,14 @@ impl Heat {
             fresh: vec![0; counted(by_pages)],
             invalidated: 0,
             hot_pct: if shape.hot == HotPolicy::None { 0 } else { shape.hot_start_pct },
-            trial: Trial::default(),
+            trial: HotDataTrial::default(),
             step_pct: shape.hot_step_pct,
             most_pct: shape.hot_most_pct,
         }
     }
 
     /// Whether the policy can keep any page.
-    pub fn keeps(&self) -> bool {
+    pub fn keeps_hot_data(&self) -> bool {
         self.policy != HotPolicy::None
     }
 
@@ -108,11 +108,11 @@ impl Heat {
 
     /// Counts a logged write; `rewritten` sectors of it replaced data that was logged before.
     #[inline]
-    pub fn logged(&mut self, sector: u64, end: u64, rewritten: u32) {
+    pub fn count_write(&mut self, sector: u64, end: u64, rewritten: u32) {
         if self.policy == HotPolicy::None {
             return;
         }
-        if self.by == Invalidated::Data {
+        if self.by == InvalidationMeasure::Data {
             self.invalidated = self.invalidated.saturating_add(rewritten);
         }
         for page in sector / self.page..end.div_ceil(self.page) {
@@ -122,7 +122,7 @@ impl Heat {
                 continue;
             }
             self.writes[page] = self.writes[page].saturating_add(1);
-            if self.by == Invalidated::Pages && self.fresh[page] < 2 {
+            if self.by == InvalidationMeasure::Pages && self.fresh[page] < 2 {
                 self.fresh[page] += 1;
                 self.invalidated += u32::from(self.fresh[page] == 2);
             }
@@ -136,12 +136,12 @@ impl Heat {
     /// switch for each KB logged.
     pub fn choose(
         &mut self,
-        mut candidates: Vec<Candidate>,
+        mut candidates: Vec<HotPageCandidate>,
         section: u32,
         cost: u64,
-    ) -> (Vec<Candidate>, u32) {
+    ) -> (Vec<HotPageCandidate>, u32) {
         // Sectors in one unit of the region's size: a clustered page or a sector.
-        let by_pages = self.policy == HotPolicy::Paper && self.by == Invalidated::Pages;
+        let by_pages = self.policy == HotPolicy::Paper && self.by == InvalidationMeasure::Pages;
         let unit = if by_pages { self.page as u32 } else { 1 };
         let counts = match self.policy {
             HotPolicy::None => return (Vec::new(), 0),
@@ -191,8 +191,8 @@ mod tests {
     use super::*;
 
     /// Returns in how many of this many rounds hot data is kept.
-    fn kept(rounds: u32, cost: impl Fn(bool) -> u64) -> u32 {
-        let mut trial = Trial::default();
+    fn rounds_kept(rounds: u32, cost: impl Fn(bool) -> u64) -> u32 {
+        let mut trial = HotDataTrial::default();
         let mut keeps = trial.next(0);
         let mut count = u32::from(keeps);
         for _ in 1..rounds {
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_does_not_pay_is_tried_ever_more_seldom() {
-        assert!(kept(100, |keeps| if keeps { 9 } else { 5 }) <= 7);
-        assert!(kept(100, |keeps| if keeps { 5 } else { 9 }) >= 93);
+        assert!(rounds_kept(100, |keeps| if keeps { 9 } else { 5 }) <= 7);
+        assert!(rounds_kept(100, |keeps| if keeps { 5 } else { 9 }) >= 93);
     }
 }

@@ -4,9 +4,9 @@
 use emmclab_base::Op;
 
 use super::Advil;
-use super::record::{Body, MOST_TOMBSTONES, Record, Tombstone};
-use super::settings::Shape;
-use crate::plan::Plan;
+use super::record::{AdvilRecord, AdvilRecordBody, MOST_TOMBSTONES, Tombstone};
+use super::settings::AdvilParameters;
+use crate::plan::CommandPlan;
 use crate::request::HostRequest;
 
 /// Maximum number of tombstones that may wait for the next flush.
@@ -14,7 +14,7 @@ const MOST_WAITING: usize = 12;
 
 /// A tombstone that is not on disk yet.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingTombstone {
     tombstone: Tombstone,
     /// The request that wrote to the original area and so made the tombstone; `None` once that is complete. Until then its data may
     /// still be lost, so the tombstone must not be written.
@@ -25,23 +25,23 @@ struct Pending {
 
 /// The tombstones that are not on disk yet, and the count of starts.
 #[derive(Clone, Debug)]
-pub(super) struct Journal {
+pub(super) struct AdvilJournal {
     /// Starts of Advil so far.
     pub epoch: u32,
-    pending: Vec<Pending>,
+    pending: Vec<PendingTombstone>,
     /// The request that is writing the head of the current section.
     pub opener: Option<u64>,
     /// Whether the state was recovered from an earlier epoch.
     pub recovered: bool,
 }
 
-impl Default for Journal {
+impl Default for AdvilJournal {
     fn default() -> Self {
         Self { epoch: 1, pending: Vec::with_capacity(MOST_TOMBSTONES), opener: None, recovered: false }
     }
 }
 
-impl Journal {
+impl AdvilJournal {
     /// Whether a flush must write tombstones.
     pub fn has_tombstones(&self) -> bool {
         self.pending.iter().any(|pending| pending.from.is_none())
@@ -55,7 +55,7 @@ impl Journal {
             return;
         }
         self.pending.retain(|pending| pending.writer != Some(id));
-        let made = |pending: &Pending| pending.from == Some(id);
+        let made = |pending: &PendingTombstone| pending.from == Some(id);
         if let Some(place) = self.pending.iter().position(made) {
             self.pending[place].from = None;
             // Tombstones of adjacent ranges are joined.
@@ -76,16 +76,21 @@ impl Journal {
 
 impl Advil {
     /// Writes a record without data at the next place of the log.
-    pub(super) fn write_bare(&mut self, body: Body<'_>, plan: &mut Plan) {
+    pub(super) fn write_bare(&mut self, body: AdvilRecordBody<'_>, plan: &mut CommandPlan) {
         let section = &mut self.sections[self.current];
         let place = section.log_next;
         section.log_next += 1;
-        let record =
-            Record { epoch: self.journal.epoch, generation: section.generation, place, sectors: 0, body };
+        let record = AdvilRecord {
+            epoch: self.journal.epoch,
+            generation: section.generation,
+            place,
+            sectors: 0,
+            body,
+        };
         self.write_record(&record, plan);
     }
 
-    pub(super) fn write_record(&mut self, record: &Record<'_>, plan: &mut Plan) {
+    pub(super) fn write_record(&mut self, record: &AdvilRecord<'_>, plan: &mut CommandPlan) {
         self.counters.bare_records += 1;
         let area = self.shape.reserved;
         plan.begin(area.disk, Op::Write, area.sector + u64::from(record.place));
@@ -93,28 +98,28 @@ impl Advil {
     }
 
     /// Writes the head of the current section.
-    pub(super) fn write_section(&mut self, plan: &mut Plan) {
+    pub(super) fn write_section(&mut self, plan: &mut CommandPlan) {
         let section = &self.sections[self.current];
-        let record = Record {
+        let record = AdvilRecord {
             epoch: self.journal.epoch,
             generation: section.generation,
             place: section.first,
             sectors: 0,
-            body: Body::Section { hot: section.hot_end - section.first - self.shape.header },
+            body: AdvilRecordBody::Section { hot: section.hot_end - section.first - self.shape.header },
         };
         self.write_record(&record, plan);
     }
 
     /// Writes the start record before anything else. Its epoch is new, so that recovery never mistakes records of an earlier epoch
     /// for records of this one.
-    pub(super) fn write_start(&mut self, plan: &mut Plan) {
+    pub(super) fn write_start(&mut self, plan: &mut CommandPlan) {
         if self.shape.header == 0 {
             return;
         }
         let disk = self.shape.reserved.disk;
         let body = self.start_body();
         let epoch = self.journal.epoch;
-        self.write_record(&Record { epoch, generation: 0, place: epoch % 2, sectors: 0, body }, plan);
+        self.write_record(&AdvilRecord { epoch, generation: 0, place: epoch % 2, sectors: 0, body }, plan);
         if !self.journal.recovered {
             self.write_section(plan);
         }
@@ -123,19 +128,19 @@ impl Advil {
     }
 
     /// The body of a start record.
-    pub(super) fn start_body(&self) -> Body<'static> {
-        let Shape { capacity, reserved, slot, .. } = self.shape;
-        Body::Start { capacity, reserved: reserved.sectors, slot }
+    pub(super) fn start_body(&self) -> AdvilRecordBody<'static> {
+        let AdvilParameters { capacity, reserved, slot, .. } = self.shape;
+        AdvilRecordBody::Start { capacity, reserved: reserved.sectors, slot }
     }
 
     /// Sectors at the end of a log region that requests must not use: they are for the record that releases the previous section.
-    pub(super) fn kept(&self) -> u32 {
+    pub(super) fn release_reserve(&self) -> u32 {
         self.shape.header
     }
 
     /// Whether a write to the original area leaves stale records of this range on disk.
     pub(super) fn needs_tombstone(&self, sector: u64, end: u64) -> bool {
-        self.shape.header > 0 && (!self.map.is_free(sector, end) || self.moving.passed(sector))
+        self.shape.header > 0 && (!self.map.is_free(sector, end) || self.moving.may_be_moved(sector))
     }
 
     /// Adds a tombstone for the range of a request to the original area. If the list is full, the caller has made room in the log
@@ -145,7 +150,7 @@ impl Advil {
         let through =
             if self.map.is_free(sector, sector + u64::from(sectors)) { 0 } else { section.log_next };
         let tombstone = Tombstone { sector, sectors, generation: section.generation, through };
-        self.journal.pending.push(Pending { tombstone, from: Some(id), writer: None });
+        self.journal.pending.push(PendingTombstone { tombstone, from: Some(id), writer: None });
     }
 
     /// Whether the list of waiting tombstones is full; the request that adds another one writes them all.
@@ -164,7 +169,7 @@ impl Advil {
     }
 
     /// Writes the tombstones of complete requests and of request `id`, after everything before is complete.
-    pub(super) fn write_tombstones(&mut self, id: u64, plan: &mut Plan) {
+    pub(super) fn write_tombstones(&mut self, id: u64, plan: &mut CommandPlan) {
         let disk = self.shape.reserved.disk;
         plan.wait();
         let mut tombstones = Vec::with_capacity(self.journal.pending.len());
@@ -175,7 +180,7 @@ impl Advil {
             }
         }
         for tombstones in tombstones.chunks(MOST_TOMBSTONES) {
-            self.write_bare(Body::Tombstones(tombstones.to_vec()), plan);
+            self.write_bare(AdvilRecordBody::Tombstones(tombstones.to_vec()), plan);
         }
         plan.wait();
         plan.bare(disk, Op::Flush, 0, 0);

@@ -21,50 +21,50 @@ use std::io;
 use emmclab_base::{BlockNote, Op, Result};
 use toml::Table;
 
-use crate::in_flight::InFlight;
+use crate::in_flight::InFlightRequests;
 use crate::interval_map::IntervalMap;
-use crate::kind::{Kind, read_settings};
-use crate::layer::{Area, Background, Below, Decision, Layer, ReadAt};
-use crate::plan::Plan;
+use crate::layer::{BackgroundDecision, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea};
+use crate::layer_kind::{LayerKind, read_settings};
+use crate::layer_setting::settings_of;
+use crate::plan::CommandPlan;
 use crate::request::HostRequest;
-use crate::setting::settings_of;
 
-use checkpoint::Checkpoints;
-use counters::Counters;
-use heat::Heat;
-use journal::Journal;
+use checkpoint::AdvilCheckpointState;
+use counters::LayerCounters;
+use heat::PageHeat;
+use journal::AdvilJournal;
 
-use mover::Moving;
-use section::Section;
-use settings::Shape;
-pub use settings::{AdvilSettings, HotPolicy, Invalidated, Mover};
+use mover::MoverState;
+use section::ReservedSection;
+use settings::AdvilParameters;
+pub use settings::{AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: LayerKind = LayerKind {
     name: "advil",
     about: "logs small random writes in a reserved area, keeps hot data there, moves the rest in padded blocks",
     build,
     settings: settings_of::<AdvilSettings>,
 };
 
-fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     Ok(Box::new(Advil::new(KIND.name, &read_settings(KIND.name, table)?, below)?))
 }
 
 /// The layer: router, mover and filler, which share one map.
 pub struct Advil {
     name: &'static str,
-    shape: Shape,
+    shape: AdvilParameters,
     map: IntervalMap,
-    heat: Heat,
-    sections: [Section; 2],
+    heat: PageHeat,
+    sections: [ReservedSection; 2],
     /// The section that is being filled.
     current: usize,
-    moving: Moving,
-    journal: Journal,
-    checkpoints: Checkpoints,
-    counters: Counters,
+    moving: MoverState,
+    journal: AdvilJournal,
+    checkpoints: AdvilCheckpointState,
+    counters: LayerCounters,
     /// The counters at the time when they were cleared.
-    cleared: Counters,
+    cleared: LayerCounters,
     /// The end of the previous request.
     previous_end: u64,
     /// Whether a request was deferred for lack of room since the last move.
@@ -75,12 +75,12 @@ impl Advil {
     /// Creates a layer called `name` on new disks.
     ///
     /// # Errors
-    /// [`emmclab_base::Kind::Config`] that lists every invalid setting.
-    pub fn new(name: &'static str, settings: &AdvilSettings, below: &Below) -> Result<Self> {
+    /// [`emmclab_base::ErrorClass::Config`] that lists every invalid setting.
+    pub fn new(name: &'static str, settings: &AdvilSettings, below: &DisksBelow) -> Result<Self> {
         let shape = settings.shape(name, below)?;
-        let heat = Heat::new(&shape);
-        let mut sections =
-            [0, 1].map(|i| Section::new(shape.before + i * shape.section, shape.section, shape.reach()));
+        let heat = PageHeat::new(&shape);
+        let mut sections = [0, 1]
+            .map(|i| ReservedSection::new(shape.before + i * shape.section, shape.section, shape.reach()));
         let hot = heat.first_region(shape.section);
         sections[0].open(1, shape.header, hot);
         Ok(Self {
@@ -89,11 +89,11 @@ impl Advil {
             heat,
             sections,
             current: 0,
-            moving: Moving::default(),
-            journal: Journal::default(),
-            checkpoints: Checkpoints::default(),
-            counters: Counters::default(),
-            cleared: Counters::default(),
+            moving: MoverState::default(),
+            journal: AdvilJournal::default(),
+            checkpoints: AdvilCheckpointState::default(),
+            counters: LayerCounters::default(),
+            cleared: LayerCounters::default(),
             previous_end: u64::MAX,
             pressed: false,
             shape,
@@ -120,23 +120,23 @@ impl Layer for Advil {
         self.shape.capacity
     }
 
-    fn areas(&self) -> Vec<Area> {
+    fn areas(&self) -> Vec<ReservedArea> {
         vec![self.shape.reserved]
     }
 
-    fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+    fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         if self.shape.header == 0 {
             return Err(io::Error::other("this layer was set up without recovery; the logged data is lost"));
         }
         self.read_back(disks)
     }
 
-    fn start(&mut self, plan: &mut Plan) {
+    fn start(&mut self, plan: &mut CommandPlan) {
         self.write_start(plan);
     }
 
     #[inline]
-    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
         plan.flag(request.modifiers);
         match request.op {
             Op::Read => self.route_read(request, plan),
@@ -150,14 +150,14 @@ impl Layer for Advil {
         self.journal.completed(id);
     }
 
-    fn background(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+    fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         self.next_move(in_flight, plan)
     }
 
     fn background_done(&mut self) {
         self.pressed = false;
         if !self.checkpointed() {
-            self.moved();
+            self.step_done();
         }
     }
 

@@ -7,18 +7,18 @@
 use emmclab_base::Op;
 
 use super::Advil;
-use super::heat::Candidate;
-use super::record::{Body, MOST_RUNS, Record};
-use crate::in_flight::InFlight;
-use crate::interval_map::Extent;
-use crate::layer::Background;
-use crate::plan::{Memory, Plan};
+use super::heat::HotPageCandidate;
+use super::record::{AdvilRecord, AdvilRecordBody, MOST_RUNS};
+use crate::in_flight::InFlightRequests;
+use crate::interval_map::LoggedExtent;
+use crate::layer::BackgroundDecision;
+use crate::plan::{CommandPlan, PlanMemory};
 
 /// The request number of background work; no request of the host has it.
 const BACKGROUND: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum MoverPhase {
     /// The other section is free.
     #[default]
     Over,
@@ -31,7 +31,7 @@ enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum MoverStep {
     /// Copies hot pages, up to this index.
     Hot(usize),
     /// Writes the head of the section that was opened so that the other one can be emptied.
@@ -43,44 +43,44 @@ enum Step {
 
 /// State of the mover.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Moving {
-    phase: Phase,
+pub(super) struct MoverState {
+    phase: MoverPhase,
     /// The purpose of the current plan.
-    step: Option<Step>,
-    hot: Vec<Candidate>,
+    step: Option<MoverStep>,
+    hot: Vec<HotPageCandidate>,
     /// Copies made by the current step: the source, and the place of the copy.
-    copies: Vec<(Extent, u32)>,
+    copies: Vec<(LoggedExtent, u32)>,
     /// Buffers that are kept to reuse their memory.
-    pub runs: Vec<Extent>,
-    relocated: Vec<Extent>,
+    pub runs: Vec<LoggedExtent>,
+    relocated: Vec<LoggedExtent>,
     /// Bytes moved and logged until the last switch.
-    counted: (u64, u64),
+    switch_totals: (u64, u64),
     /// Whether everything is to be moved, hot data too.
     draining: bool,
 }
 
-impl Moving {
+impl MoverState {
     /// Whether the other section is free.
     pub fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+        self.phase == MoverPhase::Over
     }
 
     /// Whether the step in progress writes between two sectors of the original area.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
-        matches!(self.step, Some(Step::Evict(first, last)) if first < end && sector < last)
+        matches!(self.step, Some(MoverStep::Evict(first, last)) if first < end && sector < last)
     }
 
     /// Whether hot pages are still to be copied.
     pub fn copies_hot(&self) -> bool {
-        matches!(self.phase, Phase::Hot(_))
+        matches!(self.phase, MoverPhase::Hot(_))
     }
 
     /// Whether a block at or after this sector may have been moved whose records are not released yet.
-    pub fn passed(&self, sector: u64) -> bool {
+    pub fn may_be_moved(&self, sector: u64) -> bool {
         match self.phase {
-            Phase::Over | Phase::Hot(_) => false,
-            Phase::Evict(next) => sector < next,
-            Phase::Settle(_) => true,
+            MoverPhase::Over | MoverPhase::Hot(_) => false,
+            MoverPhase::Evict(next) => sector < next,
+            MoverPhase::Settle(_) => true,
         }
     }
 
@@ -91,13 +91,13 @@ impl Moving {
 
     /// Continues after a power cut: the previous section is emptied without copying hot pages.
     pub fn resume(&mut self) {
-        self.phase = Phase::Evict(0);
+        self.phase = MoverPhase::Evict(0);
     }
 }
 
 impl Advil {
     /// Opens the other section, which is free, for a request, and starts to empty the full one.
-    pub(super) fn switch(&mut self, request: u64, plan: &mut Plan) {
+    pub(super) fn switch(&mut self, request: u64, plan: &mut CommandPlan) {
         let full = &self.sections[self.current];
         let candidates = self.candidates(full.first, full.end());
         let (sectors, generation) = (full.sectors, full.generation + 1);
@@ -106,7 +106,7 @@ impl Advil {
         self.current = 1 - self.current;
         self.sections[self.current].open(generation, self.shape.header, region);
         self.moving.hot = hot;
-        self.moving.phase = Phase::Hot(0);
+        self.moving.phase = MoverPhase::Hot(0);
         self.counters.switches += 1;
         if self.shape.header > 0 {
             self.journal.opener = Some(request);
@@ -115,25 +115,25 @@ impl Advil {
     }
 
     /// Whether draining continues; it ends when nothing is logged.
-    fn drains(&mut self) -> bool {
+    fn is_draining(&mut self) -> bool {
         self.moving.draining &= self.map.len() > 0;
         self.moving.draining
     }
 
     /// Opens the other section, which is free, so that the current one can be emptied before it is full. Returns whether the plan
     /// has to run.
-    fn open_to_drain(&mut self, plan: &mut Plan) -> bool {
+    fn open_to_drain(&mut self, plan: &mut CommandPlan) -> bool {
         let generation = self.sections[self.current].generation + 1;
         self.current = 1 - self.current;
         self.sections[self.current].open(generation, self.shape.header, 0);
-        self.moving.phase = Phase::Evict(0);
+        self.moving.phase = MoverPhase::Evict(0);
         if self.shape.header == 0 {
             return false;
         }
         // A flush that arrives in the meantime writes the head, too.
         self.journal.opener = Some(BACKGROUND);
         self.write_section(plan);
-        self.moving.step = Some(Step::Open);
+        self.moving.step = Some(MoverStep::Open);
         true
     }
 
@@ -142,14 +142,14 @@ impl Advil {
         let counts = &self.counters;
         let work = 2 * (counts.moved_bytes + counts.padded_bytes + counts.hot_bytes);
         let (work_before, logged_before) =
-            std::mem::replace(&mut self.moving.counted, (work, counts.logged_bytes));
-        (work - work_before) * 1024 / (self.moving.counted.1 - logged_before).max(1)
+            std::mem::replace(&mut self.moving.switch_totals, (work, counts.logged_bytes));
+        (work - work_before) * 1024 / (self.moving.switch_totals.1 - logged_before).max(1)
     }
 
     /// Returns the clustered pages that have data in a section.
-    fn candidates(&self, first: u32, end: u32) -> Vec<Candidate> {
-        let mut candidates: Vec<Candidate> = Vec::new();
-        if !self.heat.keeps() {
+    fn candidates(&self, first: u32, end: u32) -> Vec<HotPageCandidate> {
+        let mut candidates: Vec<HotPageCandidate> = Vec::new();
+        if !self.heat.keeps_hot_data() {
             return candidates;
         }
         let page_sectors = u64::from(self.shape.page);
@@ -166,7 +166,7 @@ impl Advil {
                 let sectors = (next - at) as u32 + header;
                 match candidates.last_mut() {
                     Some(last) if last.page == page => last.sectors += sectors,
-                    _ => candidates.push(Candidate { page, sectors }),
+                    _ => candidates.push(HotPageCandidate { page, sectors }),
                 }
                 at = next;
             }
@@ -175,81 +175,96 @@ impl Advil {
     }
 
     /// Plans the next step.
-    pub(super) fn next_move(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+    pub(super) fn next_move(
+        &mut self,
+        in_flight: &InFlightRequests,
+        plan: &mut CommandPlan,
+    ) -> BackgroundDecision {
         let checkpoint = self.checkpoint_due();
-        if self.moving.phase == Phase::Over && !checkpoint && !self.drains() {
-            return Background::None;
+        if self.moving.phase == MoverPhase::Over && !checkpoint && !self.is_draining() {
+            return BackgroundDecision::None;
         }
         if self.shape.idle_only && !self.pressed && !in_flight.is_empty() {
-            return Background::Later;
+            return BackgroundDecision::Later;
         }
         if checkpoint {
             return self.checkpoint(in_flight, plan);
         }
         loop {
             match self.moving.phase {
-                Phase::Over => {
-                    if !self.drains() {
-                        return Background::None;
+                MoverPhase::Over => {
+                    if !self.is_draining() {
+                        return BackgroundDecision::None;
                     }
                     if self.open_to_drain(plan) {
-                        return Background::Run;
+                        return BackgroundDecision::Run;
                     }
                 }
-                Phase::Hot(_) if self.moving.draining => self.moving.phase = Phase::Evict(0),
-                Phase::Hot(done) if done >= self.moving.hot.len() => self.moving.phase = Phase::Evict(0),
-                Phase::Hot(done) => return self.copy_hot(done, in_flight, plan),
-                Phase::Evict(from) => {
+                MoverPhase::Hot(_) if self.moving.draining => self.moving.phase = MoverPhase::Evict(0),
+                MoverPhase::Hot(done) if done >= self.moving.hot.len() => {
+                    self.moving.phase = MoverPhase::Evict(0);
+                }
+                MoverPhase::Hot(done) => return self.copy_hot(done, in_flight, plan),
+                MoverPhase::Evict(from) => {
                     let Some((first, end)) = self.next_block(from) else {
-                        self.moving.phase = Phase::Settle(None);
+                        self.moving.phase = MoverPhase::Settle(None);
                         continue;
                     };
                     if in_flight.changes(first, end) {
-                        return Background::Later;
+                        return BackgroundDecision::Later;
                     }
-                    self.moving.step = Some(Step::Evict(first, end));
+                    self.moving.step = Some(MoverStep::Evict(first, end));
                     self.fill(first, end, plan);
-                    return Background::Run;
+                    return BackgroundDecision::Run;
                 }
-                Phase::Settle(None) => self.moving.phase = Phase::Settle(in_flight.newest().or(Some(0))),
-                Phase::Settle(Some(newest)) if in_flight.oldest().is_some_and(|oldest| oldest <= newest) => {
-                    return Background::Later;
+                MoverPhase::Settle(None) => {
+                    self.moving.phase = MoverPhase::Settle(in_flight.newest().or(Some(0)));
                 }
-                Phase::Settle(Some(_)) if self.shape.header == 0 => self.moving.phase = Phase::Over,
-                Phase::Settle(Some(_)) => {
-                    self.moving.step = Some(Step::Release);
+                MoverPhase::Settle(Some(newest))
+                    if in_flight.oldest().is_some_and(|oldest| oldest <= newest) =>
+                {
+                    return BackgroundDecision::Later;
+                }
+                MoverPhase::Settle(Some(_)) if self.shape.header == 0 => self.moving.phase = MoverPhase::Over,
+                MoverPhase::Settle(Some(_)) => {
+                    self.moving.step = Some(MoverStep::Release);
                     self.release(plan);
-                    return Background::Run;
+                    return BackgroundDecision::Run;
                 }
             }
         }
     }
 
     /// Called when a step is complete: the map now refers to the new places of the moved data.
-    pub(super) fn moved(&mut self) {
+    pub(super) fn step_done(&mut self) {
         match self.moving.step.take() {
             None => {}
-            Some(Step::Hot(done)) => {
+            Some(MoverStep::Hot(done)) => {
                 let Self { map, moving, .. } = self;
                 for (from, to) in moving.copies.drain(..) {
                     map.relocate(&from, to, &mut moving.relocated);
                 }
-                moving.phase = Phase::Hot(done);
+                moving.phase = MoverPhase::Hot(done);
             }
-            Some(Step::Open) => {
+            Some(MoverStep::Open) => {
                 self.journal.opener = self.journal.opener.filter(|opener| *opener != BACKGROUND);
             }
-            Some(Step::Evict(first, end)) => {
+            Some(MoverStep::Evict(first, end)) => {
                 let before = &self.sections[1 - self.current];
                 self.map.remove(first, end, |run| before.holds(run.place));
-                self.moving.phase = Phase::Evict(end);
+                self.moving.phase = MoverPhase::Evict(end);
             }
-            Some(Step::Release) => self.moving.phase = Phase::Over,
+            Some(MoverStep::Release) => self.moving.phase = MoverPhase::Over,
         }
     }
 
     /// Plans to copy hot pages, about one clustered block of them.
-    fn copy_hot(&mut self, done: usize, in_flight: &InFlight, plan: &mut Plan) -> Background {
+    fn copy_hot(
+        &mut self,
+        done: usize,
+        in_flight: &InFlightRequests,
+        plan: &mut CommandPlan,
+    ) -> BackgroundDecision {
         let page_sectors = u64::from(self.shape.page);
         let area = self.shape.reserved;
         let before = self.sections[1 - self.current].clone();
@@ -266,7 +281,7 @@ impl Advil {
             if in_flight.changes(first, end) {
                 if next == done {
                     self.moving.runs = runs;
-                    return Background::Later;
+                    return BackgroundDecision::Later;
                 }
                 break;
             }
@@ -278,7 +293,7 @@ impl Advil {
         // Reads are in the order of their places, writes in the order in which the pages were chosen.
         let scratch = plan.scratch(runs.iter().map(|run| run.sectors).sum());
         let mut offset = scratch;
-        let mut reads: Vec<(Extent, u32)> = Vec::with_capacity(runs.len());
+        let mut reads: Vec<(LoggedExtent, u32)> = Vec::with_capacity(runs.len());
         for run in &runs {
             reads.push((*run, offset));
             offset += run.sectors;
@@ -294,18 +309,18 @@ impl Advil {
         for group in runs.chunks(MOST_RUNS) {
             let sectors = group.iter().map(|run| run.sectors).sum();
             if self.shape.header > 0 {
-                let record = Record {
+                let record = AdvilRecord {
                     epoch: self.journal.epoch,
                     generation: section.generation,
                     place,
                     sectors,
-                    body: Body::Data(group.iter().map(|run| (run.sector, run.sectors)).collect()),
+                    body: AdvilRecordBody::Data(group.iter().map(|run| (run.sector, run.sectors)).collect()),
                 };
                 plan.record(&record.bytes(), sectors);
                 place += 1;
             }
             for run in group {
-                plan.piece(Memory::Scratch, offset, run.sectors);
+                plan.piece(PlanMemory::Scratch, offset, run.sectors);
                 self.moving.copies.push((*run, place));
                 offset += run.sectors;
                 place += run.sectors;
@@ -314,8 +329,8 @@ impl Advil {
         section.hot_next = place;
         self.counters.hot_bytes += u64::from(offset - scratch) * 512;
         self.moving.runs = runs;
-        self.moving.step = Some(Step::Hot(next));
-        Background::Run
+        self.moving.step = Some(MoverStep::Hot(next));
+        BackgroundDecision::Run
     }
 
     /// Returns the next clustered block with data in the previous section, cut to the original area.
@@ -328,7 +343,7 @@ impl Advil {
     }
 
     /// Plans to release all records of earlier sections, after their data is durable elsewhere.
-    fn release(&mut self, plan: &mut Plan) {
+    fn release(&mut self, plan: &mut CommandPlan) {
         let disk = self.shape.reserved.disk;
         plan.bare(0, Op::Flush, 0, 0);
         if disk != 0 {
@@ -336,7 +351,7 @@ impl Advil {
         }
         plan.wait();
         let through = self.sections[self.current].generation - 1;
-        self.write_bare(Body::Released { through }, plan);
+        self.write_bare(AdvilRecordBody::Released { through }, plan);
         plan.wait();
         plan.bare(disk, Op::Flush, 0, 0);
     }

@@ -30,7 +30,7 @@ pub(super) struct Tombstone {
 
 /// A point of the log, in the generation of the record that holds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Point {
+pub(super) struct LogPoint {
     /// Number of the checkpoint.
     pub sequence: u64,
     /// Records of this generation and before are released.
@@ -45,7 +45,7 @@ pub(super) struct Point {
 
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Body<'a> {
+pub(super) enum AdvilRecordBody<'a> {
     /// A section starts, with a hot region of this many sectors.
     Section { hot: u32 },
     /// Data follows, run by run; each run has its first sector and its length.
@@ -57,12 +57,12 @@ pub(super) enum Body<'a> {
     /// Advil was started, on areas and with checkpoint places of these sizes in sectors.
     Start { capacity: u64, reserved: u64, slot: u32 },
     /// The map at a point of the log follows.
-    Checkpoint(Point),
+    Checkpoint(LogPoint),
 }
 
 /// The head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record<'a> {
+pub(super) struct AdvilRecord<'a> {
     /// Number of starts of Advil, this one included, when the record was written.
     pub epoch: u32,
     pub generation: u64,
@@ -70,10 +70,10 @@ pub(super) struct Record<'a> {
     pub place: u32,
     /// Sectors of data after the header.
     pub sectors: u32,
-    pub body: Body<'a>,
+    pub body: AdvilRecordBody<'a>,
 }
 
-impl Record<'_> {
+impl AdvilRecord<'_> {
     /// The header sector, without checksums.
     pub fn bytes(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
@@ -84,18 +84,18 @@ impl Record<'_> {
         put(32, &self.place.to_le_bytes());
         put(36, &self.sectors.to_le_bytes());
         let (kind, count) = match &self.body {
-            Body::Section { hot } => {
+            AdvilRecordBody::Section { hot } => {
                 put(ENTRIES, &hot.to_le_bytes());
                 (1, 0)
             }
-            Body::Data(runs) => {
+            AdvilRecordBody::Data(runs) => {
                 for (i, (sector, sectors)) in runs.iter().enumerate() {
                     put(ENTRIES + 12 * i, &sector.to_le_bytes());
                     put(ENTRIES + 12 * i + 8, &sectors.to_le_bytes());
                 }
                 (2, runs.len())
             }
-            Body::Tombstones(tombstones) => {
+            AdvilRecordBody::Tombstones(tombstones) => {
                 for (i, tombstone) in tombstones.iter().enumerate() {
                     let at = ENTRIES + 24 * i;
                     put(at, &tombstone.sector.to_le_bytes());
@@ -105,17 +105,17 @@ impl Record<'_> {
                 }
                 (3, tombstones.len())
             }
-            Body::Released { through } => {
+            AdvilRecordBody::Released { through } => {
                 put(ENTRIES, &through.to_le_bytes());
                 (4, 0)
             }
-            Body::Start { capacity, reserved, slot } => {
+            AdvilRecordBody::Start { capacity, reserved, slot } => {
                 put(ENTRIES, &capacity.to_le_bytes());
                 put(ENTRIES + 8, &reserved.to_le_bytes());
                 put(ENTRIES + 16, &slot.to_le_bytes());
                 (5, 0)
             }
-            Body::Checkpoint(point) => {
+            AdvilRecordBody::Checkpoint(point) => {
                 put(ENTRIES, &point.sequence.to_le_bytes());
                 put(ENTRIES + 8, &point.released.to_le_bytes());
                 put(ENTRIES + 16, &point.hot_next.to_le_bytes());
@@ -128,8 +128,8 @@ impl Record<'_> {
         out
     }
 
-    /// Parses the header of a record; `None` if the sector has none. [`sealed`] checks whether it is intact.
-    pub fn parse(bytes: &[u8]) -> Option<Record<'static>> {
+    /// Parses the header of a record; `None` if the sector has none. `has_valid_header_checksum` checks whether it is intact.
+    pub fn parse(bytes: &[u8]) -> Option<AdvilRecord<'static>> {
         let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         if bytes.get(..8)? != MAGIC {
@@ -137,13 +137,13 @@ impl Record<'_> {
         }
         let count = usize::from(bytes[45]);
         let body = match bytes[44] {
-            1 => Body::Section { hot: four(ENTRIES)? },
-            2 => Body::Data(
+            1 => AdvilRecordBody::Section { hot: four(ENTRIES)? },
+            2 => AdvilRecordBody::Data(
                 (0..count)
                     .map(|i| Some((eight(ENTRIES + 12 * i)?, four(ENTRIES + 12 * i + 8)?)))
                     .collect::<Option<_>>()?,
             ),
-            3 => Body::Tombstones(
+            3 => AdvilRecordBody::Tombstones(
                 (0..count)
                     .map(|i| {
                         let at = ENTRIES + 24 * i;
@@ -156,13 +156,13 @@ impl Record<'_> {
                     })
                     .collect::<Option<_>>()?,
             ),
-            4 => Body::Released { through: eight(ENTRIES)? },
-            5 => Body::Start {
+            4 => AdvilRecordBody::Released { through: eight(ENTRIES)? },
+            5 => AdvilRecordBody::Start {
                 capacity: eight(ENTRIES)?,
                 reserved: eight(ENTRIES + 8)?,
                 slot: four(ENTRIES + 16)?,
             },
-            6 => Body::Checkpoint(Point {
+            6 => AdvilRecordBody::Checkpoint(LogPoint {
                 sequence: eight(ENTRIES)?,
                 released: eight(ENTRIES + 8)?,
                 hot_next: four(ENTRIES + 16)?,
@@ -171,7 +171,13 @@ impl Record<'_> {
             }),
             _ => return None,
         };
-        Some(Record { epoch: four(40)?, generation: eight(24)?, place: four(32)?, sectors: four(36)?, body })
+        Some(AdvilRecord {
+            epoch: four(40)?,
+            generation: eight(24)?,
+            place: four(32)?,
+            sectors: four(36)?,
+            body,
+        })
     }
 }
 
@@ -183,21 +189,33 @@ mod tests {
     fn records_are_read_as_they_were_written() {
         let tombstone = |i: usize| Tombstone { sector: i as u64, sectors: 9, generation: 7, through: 5 };
         for body in [
-            Body::Section { hot: 77 },
-            Body::Data((0..MOST_RUNS).map(|i| (1 << 40 | i as u64, 8)).collect()),
-            Body::Tombstones((0..MOST_TOMBSTONES).map(tombstone).collect()),
-            Body::Released { through: 12 },
-            Body::Start { capacity: 1 << 40, reserved: 5, slot: 16 },
-            Body::Checkpoint(Point { sequence: 1 << 50, released: 9, hot_next: 1, log_next: 2, runs: None }),
-            Body::Checkpoint(Point { runs: Some(77), ..Point::default() }),
+            AdvilRecordBody::Section { hot: 77 },
+            AdvilRecordBody::Data((0..MOST_RUNS).map(|i| (1 << 40 | i as u64, 8)).collect()),
+            AdvilRecordBody::Tombstones((0..MOST_TOMBSTONES).map(tombstone).collect()),
+            AdvilRecordBody::Released { through: 12 },
+            AdvilRecordBody::Start { capacity: 1 << 40, reserved: 5, slot: 16 },
+            AdvilRecordBody::Checkpoint(LogPoint {
+                sequence: 1 << 50,
+                released: 9,
+                hot_next: 1,
+                log_next: 2,
+                runs: None,
+            }),
+            AdvilRecordBody::Checkpoint(LogPoint { runs: Some(77), ..LogPoint::default() }),
         ] {
-            let record = Record { epoch: 3, generation: 1 << 33, place: 99, sectors: 8, body };
-            assert_eq!(Record::parse(&record.bytes()), Some(record));
+            let record = AdvilRecord { epoch: 3, generation: 1 << 33, place: 99, sectors: 8, body };
+            assert_eq!(AdvilRecord::parse(&record.bytes()), Some(record));
         }
-        assert_eq!(Record::parse(&[0; SECTOR]), None);
-        let mut cut =
-            Record { epoch: 0, generation: 0, place: 0, sectors: 0, body: Body::Section { hot: 0 } }.bytes();
+        assert_eq!(AdvilRecord::parse(&[0; SECTOR]), None);
+        let mut cut = AdvilRecord {
+            epoch: 0,
+            generation: 0,
+            place: 0,
+            sectors: 0,
+            body: AdvilRecordBody::Section { hot: 0 },
+        }
+        .bytes();
         cut[44..46].copy_from_slice(&[2, 255]);
-        assert_eq!(Record::parse(&cut), None);
+        assert_eq!(AdvilRecord::parse(&cut), None);
     }
 }

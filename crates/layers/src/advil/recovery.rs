@@ -3,23 +3,23 @@
 use std::io;
 
 use super::Advil;
-use super::checkpoint::{Checkpoints, Mark, parse_runs, sectors};
-use super::mover::Moving;
-use super::record::{Body, Point, Record, SECTOR, Tombstone};
-use super::section::Section;
-use crate::checksum::{sealed, whole};
-use crate::interval_map::{Extent, IntervalMap};
-use crate::layer::ReadAt;
-use crate::window::Window;
+use super::checkpoint::{AdvilCheckpointState, CheckpointId, parse_runs, sectors};
+use super::mover::MoverState;
+use super::record::{AdvilRecord, AdvilRecordBody, LogPoint, SECTOR, Tombstone};
+use super::section::ReservedSection;
+use crate::area_reader::AreaReader;
+use crate::checksum::{has_valid_data_checksum, has_valid_header_checksum};
+use crate::interval_map::{IntervalMap, LoggedExtent};
+use crate::layer::RecoveryReader;
 
 /// The state that has been rebuilt so far.
-struct Back {
+struct RebuiltState {
     map: IntervalMap,
     released: u64,
 }
 
 /// A region of the log whose records are read.
-struct Region {
+struct LogRegion {
     epoch: u32,
     generation: u64,
     from: u32,
@@ -27,16 +27,16 @@ struct Region {
 }
 
 /// A checkpoint that is intact.
-struct Checkpoint {
+struct AdvilCheckpoint {
     generation: u64,
-    point: Point,
+    point: LogPoint,
     map: IntervalMap,
 }
 
 impl Advil {
     /// Rebuilds the map and the sections. Records that were not flushed may be missing, even between others; such gaps are skipped.
-    pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
-        let mut window = Window::new(disks, self.shape.reserved);
+    pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
+        let mut window = AreaReader::new(disks, self.shape.reserved);
         let starts = [self.read_head(&mut window, 0)?, self.read_head(&mut window, 1)?];
         let Some(start) = starts.into_iter().flatten().max_by_key(|record| record.epoch) else {
             // Power was lost before the very first write was durable: there is nothing to lose.
@@ -51,7 +51,7 @@ impl Advil {
         let heads = [first?, second?];
         for (section, head) in self.sections.iter_mut().zip(&heads) {
             section.generation = 0;
-            if let Some(Record { generation, body: Body::Section { hot }, .. }) = head
+            if let Some(AdvilRecord { generation, body: AdvilRecordBody::Section { hot }, .. }) = head
                 && *hot < section.sectors
             {
                 section.open(*generation, 1, *hot);
@@ -68,16 +68,16 @@ impl Advil {
         }
         let checkpoint = self.read_checkpoint(&mut window, newest)?;
         let known = checkpoint.as_ref().map(|checkpoint| (checkpoint.generation, checkpoint.point));
-        let mark = known.map(|(generation, point)| Mark {
+        let mark = known.map(|(generation, point)| CheckpointId {
             sequence: point.sequence,
             generation,
             log_next: point.log_next,
         });
-        self.checkpoints = Checkpoints::after(mark.unwrap_or_default());
+        self.checkpoints = AdvilCheckpointState::after(mark.unwrap_or_default());
         // A checkpoint that does not list the runs of the map is no base for the recovery: all sections are read. Only its number
         // counts, for the checkpoints that follow.
         let known = known.filter(|(_, point)| point.runs.is_some());
-        let mut back = Back {
+        let mut back = RebuiltState {
             map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |found| found.map),
             released: known.map_or(0, |(_, point)| point.released),
         };
@@ -99,9 +99,9 @@ impl Advil {
                 back.map.remove(0, self.shape.capacity, |run| section.holds(run.place));
             }
             let log_end = if known.is_some() { section.seen_from(log_from) } else { section.end() };
-            let region = |from, end| Region { epoch: head.epoch, generation, from, end };
+            let region = |from, end| LogRegion { epoch: head.epoch, generation, from, end };
             let hot_next = self.read_region(&mut window, &region(hot_from, section.hot_end), |record| {
-                back.copied(&record, point.is_some().then_some(&section));
+                back.map_record(&record, point.is_some().then_some(&section));
             })?;
             let log_next = self.read_region(&mut window, &region(log_from, log_end), |record| {
                 self.replay(record, &mut back);
@@ -109,7 +109,7 @@ impl Advil {
             let section = &mut self.sections[index];
             (section.hot_next, section.log_next, section.log_end) = (hot_next, log_next, log_end);
         }
-        self.moving = Moving::default();
+        self.moving = MoverState::default();
         if self.sections[1 - self.current].generation + 1 == newest && back.released + 1 < newest {
             self.moving.resume();
         } else {
@@ -121,16 +121,18 @@ impl Advil {
     }
 
     /// Applies a record of the log to the rebuilt state.
-    fn replay(&self, record: Record<'_>, back: &mut Back) {
+    fn replay(&self, record: AdvilRecord<'_>, back: &mut RebuiltState) {
         match record.body {
-            Body::Data(_) => back.copied(&record, None),
-            Body::Tombstones(tombstones) => {
+            AdvilRecordBody::Data(_) => back.map_record(&record, None),
+            AdvilRecordBody::Tombstones(tombstones) => {
                 for tombstone in &tombstones {
                     self.apply(tombstone, &mut back.map);
                 }
             }
-            Body::Released { through } => back.released = through,
-            Body::Section { .. } | Body::Start { .. } | Body::Checkpoint(_) => {}
+            AdvilRecordBody::Released { through } => back.released = through,
+            AdvilRecordBody::Section { .. }
+            | AdvilRecordBody::Start { .. }
+            | AdvilRecordBody::Checkpoint(_) => {}
         }
     }
 
@@ -143,15 +145,21 @@ impl Advil {
     }
 
     /// Returns the newest checkpoint that is intact and belongs to generation `newest` or the one before.
-    fn read_checkpoint(&self, window: &mut Window<'_>, newest: u64) -> io::Result<Option<Checkpoint>> {
+    fn read_checkpoint(
+        &self,
+        window: &mut AreaReader<'_>,
+        newest: u64,
+    ) -> io::Result<Option<AdvilCheckpoint>> {
         if self.shape.slot == 0 {
             return Ok(None);
         }
         let mut heads = Vec::new();
         for sequence in 0..2 {
             let head = self.read_sector(window, self.slot(sequence), self.shape.before)?;
-            if let Some((Record { generation, sectors, place, body: Body::Checkpoint(point), .. }, header)) =
-                head
+            if let Some((
+                AdvilRecord { generation, sectors, place, body: AdvilRecordBody::Checkpoint(point), .. },
+                header,
+            )) = head
                 && generation <= newest
                 && generation + 1 >= newest
             {
@@ -161,7 +169,7 @@ impl Advil {
         heads.sort_by_key(|(_, point, ..)| std::cmp::Reverse(point.sequence));
         for (generation, point, place, sectors, header) in heads {
             let data = if sectors > 0 { window.at(place + 1, sectors, self.shape.before)? } else { &[] };
-            if !whole(&header, data) {
+            if !has_valid_data_checksum(&header, data) {
                 continue;
             }
             let mut map = IntervalMap::new(self.shape.capacity);
@@ -180,7 +188,7 @@ impl Advil {
             let inside = (section.first..=section.hot_end).contains(&point.hot_next)
                 && (section.hot_end..=section.end()).contains(&point.log_next);
             if sane && inside && section.generation == generation {
-                return Ok(Some(Checkpoint { generation, point, map }));
+                return Ok(Some(AdvilCheckpoint { generation, point, map }));
             }
         }
         Ok(None)
@@ -190,11 +198,11 @@ impl Advil {
     /// epoch of the section's head are skipped: they belong to an attempt at this generation whose head was lost.
     fn read_region(
         &self,
-        window: &mut Window<'_>,
-        region: &Region,
-        mut visit: impl FnMut(Record<'static>),
+        window: &mut AreaReader<'_>,
+        region: &LogRegion,
+        mut visit: impl FnMut(AdvilRecord<'static>),
     ) -> io::Result<u32> {
-        let Region { epoch, generation, end, .. } = *region;
+        let LogRegion { epoch, generation, end, .. } = *region;
         let mut place = region.from;
         let mut next = place;
         while place < end {
@@ -207,7 +215,7 @@ impl Advil {
             };
             let data = if record.sectors > 0 { window.at(place + 1, record.sectors, end)? } else { &[] };
             // Data with a wrong checksum was never flushed, or was erased.
-            let is_whole = whole(&header, data);
+            let is_whole = has_valid_data_checksum(&header, data);
             place += 1 + record.sectors;
             next = place;
             if is_whole {
@@ -217,36 +225,37 @@ impl Advil {
         Ok(next)
     }
 
-    fn read_head(&self, window: &mut Window<'_>, place: u32) -> io::Result<Option<Record<'static>>> {
+    fn read_head(&self, window: &mut AreaReader<'_>, place: u32) -> io::Result<Option<AdvilRecord<'static>>> {
         Ok(self.read_sector(window, place, place + 1)?.map(|(record, _)| record))
     }
 
     /// Returns the header at a place before `end`, with its bytes; `None` if there is none, or it is damaged or inconsistent.
     fn read_sector(
         &self,
-        window: &mut Window<'_>,
+        window: &mut AreaReader<'_>,
         place: u32,
         end: u32,
-    ) -> io::Result<Option<(Record<'static>, [u8; SECTOR])>> {
+    ) -> io::Result<Option<(AdvilRecord<'static>, [u8; SECTOR])>> {
         let mut header = [0; SECTOR];
         header.copy_from_slice(window.at(place, 1, end)?);
-        let record = Record::parse(&header)
-            .filter(|record| record.place == place && sealed(&header) && self.is_sane(record));
+        let record = AdvilRecord::parse(&header).filter(|record| {
+            record.place == place && has_valid_header_checksum(&header) && self.is_sane(record)
+        });
         Ok(record.map(|record| (record, header)))
     }
 
     /// Whether lengths and addresses are inside the areas.
-    fn is_sane(&self, record: &Record<'_>) -> bool {
+    fn is_sane(&self, record: &AdvilRecord<'_>) -> bool {
         let inside = u64::from(record.place) + u64::from(record.sectors) < self.shape.reserved.sectors;
         let data = match &record.body {
-            Body::Data(runs) => {
+            AdvilRecordBody::Data(runs) => {
                 let sum: u64 = runs.iter().map(|(_, sectors)| u64::from(*sectors)).sum();
                 let fit = |(sector, sectors): &(u64, u32)| {
                     *sectors > 0 && sector.saturating_add(u64::from(*sectors)) <= self.shape.capacity
                 };
                 sum == u64::from(record.sectors) && runs.iter().all(fit)
             }
-            Body::Checkpoint(point) => {
+            AdvilRecordBody::Checkpoint(point) => {
                 record.sectors < self.shape.slot
                     && u64::from(record.sectors) == sectors(point.runs.unwrap_or(0))
             }
@@ -256,23 +265,23 @@ impl Advil {
     }
 }
 
-impl Back {
+impl RebuiltState {
     /// Maps the data of a record. With `only_into`, the record is a copy of hot data made after a checkpoint: it replaces only data
     /// outside that section, as data in it was logged again before the checkpoint.
-    fn copied(&mut self, record: &Record<'_>, only_into: Option<&Section>) {
-        let Body::Data(runs) = &record.body else { return };
+    fn map_record(&mut self, record: &AdvilRecord<'_>, only_into: Option<&ReservedSection>) {
+        let AdvilRecordBody::Data(runs) = &record.body else { return };
         let mut place = record.place + 1;
         for &(sector, sectors) in runs.iter() {
             let end = sector + u64::from(sectors);
             match only_into {
                 None => {
-                    self.map.insert(Extent { sector, sectors, place });
+                    self.map.insert(LoggedExtent { sector, sectors, place });
                 }
                 Some(section) => {
                     let older: Vec<_> =
                         self.map.between(sector, end).filter(|run| !section.holds(run.place)).collect();
                     for run in older {
-                        self.map.insert(Extent { place: place + (run.sector - sector) as u32, ..run });
+                        self.map.insert(LoggedExtent { place: place + (run.sector - sector) as u32, ..run });
                     }
                 }
             }

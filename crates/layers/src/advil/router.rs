@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use emmclab_base::Op;
 
 use super::Advil;
-use super::record::{Body, Record};
-use crate::interval_map::Extent;
-use crate::layer::{Decision, Defer};
-use crate::plan::{Memory, Plan};
+use super::record::{AdvilRecord, AdvilRecordBody};
+use crate::interval_map::LoggedExtent;
+use crate::layer::{DeferReason, RequestDecision};
+use crate::plan::{CommandPlan, PlanMemory};
 use crate::request::HostRequest;
 
 impl Advil {
-    pub(super) fn route_read(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    pub(super) fn route_read(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         self.previous_end = request.end();
         let area = self.shape.reserved;
         let mut at = request.sector;
@@ -28,7 +28,7 @@ impl Advil {
             if next != from {
                 plan.begin(area.disk, Op::Read, from);
             }
-            plan.piece(Memory::Payload, (run.sector - request.sector) as u32, run.sectors);
+            plan.piece(PlanMemory::Payload, (run.sector - request.sector) as u32, run.sectors);
             next = from + u64::from(run.sectors);
             hits += u64::from(run.sectors);
             at = run.end();
@@ -38,17 +38,17 @@ impl Advil {
         }
         self.counters.read_hits += u64::from(hits > 0);
         self.counters.read_hit_bytes += hits * 512;
-        Decision::Run
+        RequestDecision::Run
     }
 
     #[inline]
-    pub(super) fn route_write(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    pub(super) fn route_write(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         if request.sectors >= self.shape.small || request.sector == self.previous_end {
-            return self.pass(request, plan);
+            return self.write_through(request, plan);
         }
         let header = self.shape.header;
         if !self.make_room(header + request.sectors, request, plan) {
-            return Decision::Defer(Defer::Full);
+            return RequestDecision::Defer(DeferReason::Full);
         }
         self.previous_end = request.end();
         let area = self.shape.reserved;
@@ -58,41 +58,41 @@ impl Advil {
         plan.begin(area.disk, Op::Write, area.sector + u64::from(place));
         if header > 0 {
             let run = [(request.sector, request.sectors)];
-            let record = Record {
+            let record = AdvilRecord {
                 epoch: self.journal.epoch,
                 generation: section.generation,
                 place,
                 sectors: request.sectors,
-                body: Body::Data(Cow::Borrowed(&run)),
+                body: AdvilRecordBody::Data(Cow::Borrowed(&run)),
             };
             plan.record(&record.bytes(), request.sectors);
         }
-        plan.piece(Memory::Payload, 0, request.sectors);
-        let logged = Extent { sector: request.sector, sectors: request.sectors, place: place + header };
+        plan.piece(PlanMemory::Payload, 0, request.sectors);
+        let logged = LoggedExtent { sector: request.sector, sectors: request.sectors, place: place + header };
         let rewritten = self.map.insert(logged);
-        self.heat.logged(request.sector, request.end(), rewritten);
+        self.heat.count_write(request.sector, request.end(), rewritten);
         self.counters.logged_writes += 1;
         self.counters.logged_bytes += u64::from(request.sectors) * 512;
         self.counters.rewritten_bytes += u64::from(rewritten) * 512;
-        Decision::Run
+        RequestDecision::Run
     }
 
     /// Plans a write to the original area.
-    fn pass(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    fn write_through(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         if let Err(reason) = self.forget(request, plan) {
-            return Decision::Defer(reason);
+            return RequestDecision::Defer(reason);
         }
         self.previous_end = request.end();
         self.counters.passed_writes += 1;
         self.counters.passed_bytes += u64::from(request.sectors) * 512;
         plan.payload(0, Op::Write, request.sector, 0, request.sectors);
         self.spill(request, plan);
-        Decision::Run
+        RequestDecision::Run
     }
 
-    pub(super) fn route_discard(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    pub(super) fn route_discard(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         if self.moving.writes(request.sector, request.end()) {
-            return Decision::Defer(Defer::Overlap);
+            return RequestDecision::Defer(DeferReason::Overlap);
         }
         if request.op == Op::SecureErase {
             let area = self.shape.reserved;
@@ -102,22 +102,22 @@ impl Advil {
         }
         if let Err(reason) = self.forget(request, plan) {
             plan.clear();
-            return Decision::Defer(reason);
+            return RequestDecision::Defer(reason);
         }
         plan.bare(0, request.op, request.sector, request.sectors);
         self.spill(request, plan);
-        Decision::Run
+        RequestDecision::Run
     }
 
     /// Unmaps the logged data that a request to the original area replaces.
-    fn forget(&mut self, request: &HostRequest, plan: &mut Plan) -> Result<(), Defer> {
+    fn forget(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> Result<(), DeferReason> {
         if self.moving.writes(request.sector, request.end()) {
-            return Err(Defer::Overlap);
+            return Err(DeferReason::Overlap);
         }
         if self.needs_tombstone(request.sector, request.end()) {
             // If too many tombstones wait for a flush, this request writes them.
             if self.tombstones_full() && !self.make_room(self.tombstone_sectors(), request, plan) {
-                return Err(Defer::Full);
+                return Err(DeferReason::Full);
             }
             self.add_tombstone(request);
         }
@@ -127,7 +127,7 @@ impl Advil {
     }
 
     /// Writes the tombstones if too many wait, after the data that replaces their ranges is durable.
-    fn spill(&mut self, request: &HostRequest, plan: &mut Plan) {
+    fn spill(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         if self.tombstones_spill() {
             plan.wait();
             plan.bare(0, Op::Flush, 0, 0);
@@ -135,10 +135,10 @@ impl Advil {
         }
     }
 
-    pub(super) fn route_flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    pub(super) fn route_flush(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         let tombstones = self.journal.has_tombstones();
         if tombstones && !self.make_room(self.tombstone_sectors(), request, plan) {
-            return Decision::Defer(Defer::Full);
+            return RequestDecision::Defer(DeferReason::Full);
         }
         if self.journal.opener.is_some_and(|opener| opener != request.id) {
             // Recovery ignores the records of a section without its head.
@@ -152,20 +152,20 @@ impl Advil {
         if tombstones {
             self.write_tombstones(request.id, plan);
         }
-        Decision::Run
+        RequestDecision::Run
     }
 
     /// Makes room for this many sectors of log; switches to the other section if necessary. False if there is no room yet.
     #[inline]
-    fn make_room(&mut self, sectors: u32, request: &HostRequest, plan: &mut Plan) -> bool {
+    fn make_room(&mut self, sectors: u32, request: &HostRequest, plan: &mut CommandPlan) -> bool {
         let section = &self.sections[self.current];
-        if section.log_room(self.kept()) >= sectors {
+        if section.log_room(self.release_reserve()) >= sectors {
             return true;
         }
         // If the log may not yet use the whole section, it waits for a checkpoint.
         if self.moving.is_over() && section.log_end == section.end() {
             self.switch(request.id, plan);
-            return self.sections[self.current].log_room(self.kept()) >= sectors;
+            return self.sections[self.current].log_room(self.release_reserve()) >= sectors;
         }
         self.pressed = true;
         false

@@ -2,7 +2,7 @@
 
 /// One half of the reserved area. Places are sectors from the start of that area.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Section {
+pub(super) struct ReservedSection {
     /// First place of the section.
     pub first: u32,
     pub sectors: u32,
@@ -20,7 +20,7 @@ pub(super) struct Section {
     reach: u32,
 }
 
-impl Section {
+impl ReservedSection {
     pub fn new(first: u32, sectors: u32, reach: u32) -> Self {
         Self { first, sectors, reach, ..Self::default() }
     }

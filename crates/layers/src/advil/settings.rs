@@ -1,11 +1,11 @@
 //! The settings of Advil, and the checks that they are valid.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::layer::{Area, Below};
-use crate::size::Size;
+use crate::byte_size::ByteSize;
+use crate::layer::{DisksBelow, ReservedArea};
 
 /// Settings of Advil (Kim & Kim); the defaults are the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -13,19 +13,19 @@ use crate::size::Size;
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub struct AdvilSettings {
     /// Size of the reserved area, half of it for each section.
-    pub reserved: Size,
+    pub reserved: ByteSize,
     /// Whether the reserved area is on the second device.
     pub second_device: bool,
     /// Where the reserved area begins; by default at the end of the same device, or at the start of the second one.
-    pub reserved_at: Option<Size>,
+    pub reserved_at: Option<ByteSize>,
     /// Size of the original area, which begins at sector 0; by default all of the device but the reserved area.
-    pub original: Option<Size>,
+    pub original: Option<ByteSize>,
     /// Writes below this size that do not continue the request before them are small random writes.
-    pub small: Size,
+    pub small: ByteSize,
     /// Clustered page of the original area's device.
-    pub clustered_page: Size,
+    pub clustered_page: ByteSize,
     /// Clustered block of the original area's device.
-    pub clustered_block: Size,
+    pub clustered_block: ByteSize,
     /// Holes in a clustered page are filled when it is moved to the original area.
     pub page_padding: bool,
     /// Holes in a clustered block are filled if enough of it is dirty.
@@ -35,13 +35,13 @@ pub struct AdvilSettings {
     pub block_padding_over: Option<u32>,
     /// Maximum distance between two holes that the mover reads with one command; it ignores the data between them. About the amount that
     /// the device reads sequentially in the time of one more command. 0 reads each hole separately; by default a clustered page.
-    pub read_through: Option<Size>,
+    pub read_through: Option<ByteSize>,
     /// The data that stays in the reserved area.
     pub hot: HotPolicy,
     /// The data that counts as invalidated (`paper`): more of it than the hot region holds makes the region grow, less makes it shrink.
     /// `pages`: clustered pages written more than once; each page that stays uses a whole clustered page of the region. `data`:
     /// bytes of logged data overwritten in the log; each page that stays uses only its logged bytes.
-    pub hot_invalidated: Invalidated,
+    pub hot_invalidated: InvalidationMeasure,
     /// First size of the hot region in percent of a section; the largest for `rewritten`.
     pub hot_start_pct: u32,
     /// Change of the hot region from section to section (`paper`), in percent of a section; 0 keeps its first size.
@@ -49,12 +49,12 @@ pub struct AdvilSettings {
     /// Largest size of the hot region in percent of a section; the rest is for the log.
     pub hot_most_pct: u32,
     /// When the mover works.
-    pub mover: Mover,
+    pub mover: MoverSchedule,
     /// Log records describe themselves, so that no flushed data is lost in a power cut.
     pub recovery: bool,
     /// With recovery, how much is logged from one checkpoint of the map to the next, so that recovery need not read the
     /// whole reserved area; 0 for none, by default an eighth of the reserved area.
-    pub checkpoint: Option<Size>,
+    pub checkpoint: Option<ByteSize>,
 }
 
 /// Data that stays in the reserved area when a section is emptied.
@@ -74,7 +74,7 @@ pub enum HotPolicy {
 /// The measure that the size of the hot region follows. The paper's text allows both readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Invalidated {
+pub enum InvalidationMeasure {
     /// Clustered pages that were written more than once in a section. The region holds a number of clustered pages: each that
     /// stays counts as a whole one, however little of it is logged.
     #[default]
@@ -86,7 +86,7 @@ pub enum Invalidated {
 /// When the mover works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Mover {
+pub enum MoverSchedule {
     /// From the switch of sections on, concurrently with requests.
     #[default]
     Thread,
@@ -97,23 +97,23 @@ pub enum Mover {
 impl Default for AdvilSettings {
     fn default() -> Self {
         Self {
-            reserved: Size::mb(256),
+            reserved: ByteSize::mb(256),
             second_device: false,
             reserved_at: None,
             original: None,
-            small: Size::kb(8),
-            clustered_page: Size::kb(32),
-            clustered_block: Size::mb(4),
+            small: ByteSize::kb(8),
+            clustered_page: ByteSize::kb(32),
+            clustered_block: ByteSize::mb(4),
             page_padding: true,
             block_padding: true,
             block_padding_over: None,
             read_through: None,
             hot: HotPolicy::Paper,
-            hot_invalidated: Invalidated::Pages,
+            hot_invalidated: InvalidationMeasure::Pages,
             hot_start_pct: 30,
             hot_step_pct: 2,
             hot_most_pct: 70,
-            mover: Mover::Thread,
+            mover: MoverSchedule::Thread,
             recovery: false,
             checkpoint: None,
         }
@@ -122,10 +122,10 @@ impl Default for AdvilSettings {
 
 /// The settings in sectors, after the checks.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct AdvilParameters {
     /// Sectors that the layer offers.
     pub capacity: u64,
-    pub reserved: Area,
+    pub reserved: ReservedArea,
     pub small: u32,
     pub page: u32,
     pub block: u32,
@@ -135,7 +135,7 @@ pub(super) struct Shape {
     /// Most sectors between two holes that are read with the holes by one command.
     pub read_through: u32,
     pub hot: HotPolicy,
-    pub hot_invalidated: Invalidated,
+    pub hot_invalidated: InvalidationMeasure,
     pub hot_start_pct: u32,
     pub hot_step_pct: u32,
     pub hot_most_pct: u32,
@@ -151,7 +151,7 @@ pub(super) struct Shape {
     pub interval: u32,
 }
 
-impl Shape {
+impl AdvilParameters {
     /// Sectors of log after a checkpoint that recovery reads: one interval until the next checkpoint is due, and one more while it
     /// is made.
     pub fn reach(&self) -> u32 {
@@ -163,7 +163,7 @@ const ALIGN: u64 = 4096;
 
 impl AdvilSettings {
     /// Checks all settings against the disks below.
-    pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
+    pub(super) fn shape(&self, layer: &str, below: &DisksBelow) -> Result<AdvilParameters> {
         let mut faults = Vec::new();
         let mut need = |good: bool, fault: String| {
             if !good {
@@ -172,7 +172,7 @@ impl AdvilSettings {
             good
         };
         let Self { reserved, clustered_page: page, clustered_block: block, small, .. } = *self;
-        let aligned = |size: Size| size.0.is_multiple_of(ALIGN);
+        let aligned = |size: ByteSize| size.0.is_multiple_of(ALIGN);
         need(
             page.0 > 0 && aligned(page),
             format!("`clustered_page` is {page}; it must be a multiple of 4KB"),
@@ -218,9 +218,9 @@ impl AdvilSettings {
             ),
         );
         let interval = match self.checkpoint {
-            _ if !self.recovery => Size(0),
+            _ if !self.recovery => ByteSize(0),
             Some(interval) => interval,
-            None => Size((reserved.0 / 8).max(small.0.saturating_add(ALIGN)).div_ceil(ALIGN) * ALIGN),
+            None => ByteSize((reserved.0 / 8).max(small.0.saturating_add(ALIGN)).div_ceil(ALIGN) * ALIGN),
         };
         let least = small.0.saturating_add(ALIGN);
         need(
@@ -232,7 +232,7 @@ impl AdvilSettings {
             format!(
                 "`checkpoint` is {interval}; it must be 0, or a multiple of 4KB from `small` plus 4KB ({}) to the \
                  reserved area ({reserved})",
-                Size(least)
+                ByteSize(least)
             ),
         );
         // Twice the size of a checkpoint that the paper estimates: 1 MB for 128 MB of reserved area.
@@ -264,7 +264,7 @@ impl AdvilSettings {
             None if self.second_device => 0,
             None => size.saturating_sub(reserved.sectors()) / 8 * 8,
         };
-        let at = Size(first.saturating_mul(512));
+        let at = ByteSize(first.saturating_mul(512));
         need(
             aligned(self.reserved_at.unwrap_or_default()),
             format!("`reserved_at` is {at}; it must be a multiple of 4KB"),
@@ -273,12 +273,12 @@ impl AdvilSettings {
             first.saturating_add(reserved.sectors()) <= size,
             format!(
                 "`reserved` ends after the end of the device: {reserved} from {at} on, of {}",
-                Size(size.saturating_mul(512))
+                ByteSize(size.saturating_mul(512))
             ),
         );
         let free = if self.second_device { below.main } else { first };
-        let capacity = self.original.map_or(free, Size::sectors);
-        let original = Size(capacity.saturating_mul(512));
+        let capacity = self.original.map_or(free, ByteSize::sectors);
+        let original = ByteSize(capacity.saturating_mul(512));
         need(
             capacity > 0 && capacity <= below.main && self.original.is_none_or(aligned),
             format!("`original` is {original}; it must be a multiple of 4KB within the device"),
@@ -296,13 +296,17 @@ impl AdvilSettings {
                     format!("layer `{layer}`: there are {} faults:\n  - {}", many.len(), many.join("\n  - "))
                 }
             };
-            return Err(Error::new(Kind::Config, problem)
+            return Err(Error::new(ErrorClass::Config, problem)
                 .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE")));
         }
-        let before = Size(before).sectors();
-        Ok(Shape {
+        let before = ByteSize(before).sectors();
+        Ok(AdvilParameters {
             capacity,
-            reserved: Area { disk: u8::from(self.second_device), sector: first, sectors: reserved.sectors() },
+            reserved: ReservedArea {
+                disk: u8::from(self.second_device),
+                sector: first,
+                sectors: reserved.sectors(),
+            },
             small: small.sectors() as u32,
             page: page.sectors() as u32,
             block: block.sectors() as u32,
@@ -314,11 +318,11 @@ impl AdvilSettings {
             hot_start_pct: self.hot_start_pct,
             hot_step_pct: self.hot_step_pct,
             hot_most_pct: self.hot_most_pct,
-            idle_only: self.mover == Mover::Idle,
+            idle_only: self.mover == MoverSchedule::Idle,
             header: u32::from(self.recovery),
             section: ((reserved.sectors() - before) / 16 * 8) as u32,
             before: before as u32,
-            slot: Size(slot).sectors() as u32,
+            slot: ByteSize(slot).sectors() as u32,
             interval: interval.sectors() as u32,
         })
     }

@@ -1,31 +1,39 @@
 //! Writes in the modes with an own log: blocks of the journal wait in memory for their commit, which writes them as records.
 
-use emmclab_base::{BlockNote, Modifiers, Op, Role, SECTOR_BYTES};
+use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, SECTOR_BYTES};
 
-use crate::plan::{Memory, Plan};
+use crate::plan::{CommandPlan, PlanMemory};
 use crate::request::HostRequest;
 
-use super::Journal;
-use super::held::HeldBlock;
-use super::log::{Log, Placed};
+use super::JournalLayer;
+use super::commit_buffer::BufferedBlock;
+use super::log::{JournalLog, RecordPlacement};
 use super::recovery::read_sectors;
-use super::unflushed::Plain;
+use super::unflushed::PlainWriteKind;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// A block of a transaction, and its first sector in the journal.
-type Block = (u64, HeldBlock);
+type Block = (u64, BufferedBlock);
 
-impl Journal {
+impl JournalLayer {
     /// Plans a write in a mode with an own log. Each run of other blocks goes to its own address with one command.
-    pub(super) fn write_logged(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
-        let ready = self.log.as_ref().is_some_and(Log::is_ready);
+    pub(super) fn write_logged(
+        &mut self,
+        request: &HostRequest,
+        notes: &[BlockNote],
+        plan: &mut CommandPlan,
+    ) {
+        let ready = self.log.as_ref().is_some_and(JournalLog::is_ready);
         let logged = |note: &BlockNote| {
-            matches!(note.role, Role::Descriptor | Role::Logged | Role::Revoke | Role::Commit)
+            matches!(
+                note.role,
+                BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit
+            )
         };
         // Blocks may be kept in memory until the commit only if the write itself need not be durable on completion.
-        let promises = request.modifiers.intersects(Modifiers::PROMISES)
-            && !notes.iter().any(|note| note.role == Role::Commit);
+        let promises = request.modifiers.intersects(CommandFlags::PROMISES)
+            && !notes.iter().any(|note| note.role == BlockRole::Commit);
         if !ready || promises || !notes.iter().any(logged) {
             self.write_past_log(request, 0, notes, plan);
             return self.void_emptied(notes, plan);
@@ -39,7 +47,7 @@ impl Journal {
                     sector: request.sector + u64::from(at),
                     sectors: others.iter().map(|note| note.sectors).sum(),
                     // The commit plans the flush that this preflush demands.
-                    modifiers: request.modifiers.difference(Modifiers::PREFLUSH),
+                    modifiers: request.modifiers.difference(CommandFlags::PREFLUSH),
                     ..*request
                 };
                 self.write_past_log(&part, at, others, plan);
@@ -51,13 +59,13 @@ impl Journal {
             self.counters.journal_sectors += u64::from(note.sectors);
             let mut follows_copy = false;
             if let Some(log) = &mut self.log {
-                follows_copy = note.home.is_some_and(|home| log.logs(home));
+                follows_copy = note.home.is_some_and(|home| log.is_home_logged(home));
             }
-            if note.role == Role::Commit {
+            if note.role == BlockRole::Commit {
                 self.commit(request, (block, note, at), plan);
             } else {
-                let slot = self.held.keep(block, note, follows_copy);
-                plan.copy((Memory::Payload, at), (Memory::Held, slot), note.sectors);
+                let slot = self.commit_buffer.insert(block, note, follows_copy);
+                plan.copy((PlanMemory::Payload, at), (PlanMemory::Held, slot), note.sectors);
             }
             at += note.sectors;
             rest = &rest[1..];
@@ -67,10 +75,16 @@ impl Journal {
 
     /// Plans the write of a run of blocks to their own addresses; the run starts `offset` sectors into the request. A superblock of
     /// the journal is written durably, because records may be dropped after it.
-    fn write_past_log(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut Plan) {
+    fn write_past_log(
+        &mut self,
+        request: &HostRequest,
+        offset: u32,
+        notes: &[BlockNote],
+        plan: &mut CommandPlan,
+    ) {
         let mut request = *request;
-        if notes.iter().any(|note| note.role == Role::JournalSuperblock) {
-            request.modifiers.insert(Modifiers::RELIABLE);
+        if notes.iter().any(|note| note.role == BlockRole::JournalSuperblock) {
+            request.modifiers.insert(CommandFlags::RELIABLE);
         }
         self.log_past(notes);
         self.write_in_place(&request, offset, notes, plan);
@@ -78,9 +92,9 @@ impl Journal {
 
     /// If the journal's superblock states that the journal is empty, plans to void all records: another journal may use the same
     /// transaction numbers.
-    fn void_emptied(&mut self, notes: &[BlockNote], plan: &mut Plan) {
+    fn void_emptied(&mut self, notes: &[BlockNote], plan: &mut CommandPlan) {
         let empties = |note: &BlockNote| {
-            note.role == Role::JournalSuperblock && note.transaction.is_some() && note.home.is_none()
+            note.role == BlockRole::JournalSuperblock && note.transaction.is_some() && note.home.is_none()
         };
         if let Some(log) = self.log.as_mut().filter(|log| !log.is_empty() && notes.iter().any(empties)) {
             plan.wait();
@@ -92,14 +106,14 @@ impl Journal {
     /// log.
     fn log_past(&mut self, notes: &[BlockNote]) {
         let Some(log) = &mut self.log else { return };
-        for home in notes.iter().filter(|note| note.role == Role::Logged).filter_map(|note| note.home) {
-            log.logs(home);
+        for home in notes.iter().filter(|note| note.role == BlockRole::Logged).filter_map(|note| note.home) {
+            log.is_home_logged(home);
         }
     }
 
     /// Drops what the layer holds of a range that a request changes. A block that the request changes only in part is first written
     /// to its own address; a journal never does this.
-    pub(super) fn forget_range(&mut self, request: &HostRequest, plan: &mut Plan) {
+    pub(super) fn forget_range(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &mut self.log else { return };
         let in_part = |block: u64, sectors: u64| block < first || block + sectors > end;
@@ -107,51 +121,63 @@ impl Journal {
         for (block, stored) in log.meeting(first, end) {
             if in_part(block, stored.sectors.len() as u64) {
                 let scratch = plan.scratch(stored.sectors.len() as u32);
-                read_sectors(&stored.sectors, (Memory::Scratch, scratch), plan);
-                spilled.push((block, Memory::Scratch, scratch, stored.sectors.len() as u32));
+                read_sectors(&stored.sectors, (PlanMemory::Scratch, scratch), plan);
+                spilled.push((block, PlanMemory::Scratch, scratch, stored.sectors.len() as u32));
             }
         }
-        for (block, held) in self.held.meeting(first, end) {
+        for (block, held) in self.commit_buffer.overlapping(first, end) {
             if in_part(block, held.sectors.into()) {
-                spilled.push((block, Memory::Held, held.slot, held.sectors));
+                spilled.push((block, PlanMemory::Held, held.slot, held.sectors));
             }
         }
         for (block, memory, at, sectors) in spilled {
             // Writes are planned one after the other, because blocks in memory are newer than those in the log.
             plan.wait();
-            plan.flag(Modifiers::empty());
+            plan.flag(CommandFlags::empty());
             plan.begin(0, Op::Write, block);
             plan.piece(memory, at, sectors);
-            self.unflushed.write(request.id, Plain::Asked);
+            self.unflushed.write(request.id, PlainWriteKind::Asked);
             plan.wait();
             plan.flag(request.modifiers);
         }
         log.overwritten(first, end);
-        self.held.forget(request.id, first, end);
+        self.commit_buffer.drop_range(request.id, first, end);
     }
 
     /// Plans the commit of a transaction: its blocks in memory, and the commit block, which is at sector `at` of the request.
-    fn commit(&mut self, request: &HostRequest, (block, note, at): (u64, &BlockNote, u32), plan: &mut Plan) {
+    fn commit(
+        &mut self,
+        request: &HostRequest,
+        (block, note, at): (u64, &BlockNote, u32),
+        plan: &mut CommandPlan,
+    ) {
         let &BlockNote { sectors, transaction, changed, .. } = note;
-        let is_own = |held: &HeldBlock| match (held.transaction, transaction) {
+        let is_own = |held: &BufferedBlock| match (held.transaction, transaction) {
             (Some(one), Some(other)) => one == other,
             _ => true,
         };
         let mut blocks: Vec<Block> = Vec::new();
-        plan.flag(Modifiers::empty());
-        for (block, held) in self.held.take(request.id) {
+        plan.flag(CommandFlags::empty());
+        for (block, held) in self.commit_buffer.take(request.id) {
             if is_own(&held) {
                 blocks.push((block, held));
             } else {
                 // Blocks left over from a transaction that was never committed are not part of this one.
                 plan.begin(0, Op::Write, block);
                 plan.piece(held.memory, held.slot, held.sectors);
-                self.unflushed.write(request.id, Plain::Asked);
+                self.unflushed.write(request.id, PlainWriteKind::Asked);
             }
         }
-        let memory = Memory::Payload;
-        let commit =
-            HeldBlock { memory, slot: at, sectors, transaction, home: None, changed, follows_copy: false };
+        let memory = PlanMemory::Payload;
+        let commit = BufferedBlock {
+            memory,
+            slot: at,
+            sectors,
+            transaction,
+            home: None,
+            changed,
+            follows_copy: false,
+        };
         blocks.push((block, commit));
         let Some(transaction) = transaction else { return self.commit_in_place(request, &blocks, plan) };
         // The commit block is a separate record unless a transaction is one write.
@@ -185,7 +211,7 @@ impl Journal {
     }
 
     /// Plans a transaction at its place in the journal: its blocks, then the commit block after they are durable.
-    fn commit_in_place(&mut self, request: &HostRequest, blocks: &[Block], plan: &mut Plan) {
+    fn commit_in_place(&mut self, request: &HostRequest, blocks: &[Block], plan: &mut CommandPlan) {
         self.counters.commits_in_place += 1;
         let needed = self.needs_preflush(request);
         let (Some(((block, commit), logged)), Some(log)) = (blocks.split_last(), &mut self.log) else {
@@ -209,27 +235,31 @@ impl Journal {
         plan.payload(0, Op::Write, *block, commit.slot, commit.sectors);
     }
 
-    fn flush_first(&mut self, request: &HostRequest, plan: &mut Plan) {
+    fn flush_first(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         self.flushes(request.id);
         plan.wait();
-        plan.flag(Modifiers::empty());
+        plan.flag(CommandFlags::empty());
         plan.bare(0, Op::Flush, 0, 0);
         plan.wait();
     }
 
     /// Flags for blocks of the journal, or, with `commits`, for the write that commits them.
-    fn flags_of_journal(&self, request: &HostRequest, commits: bool) -> Modifiers {
+    fn flags_of_journal(&self, request: &HostRequest, commits: bool) -> CommandFlags {
         match (self.features.durable_writes, commits) {
-            (true, true) => Modifiers::RELIABLE,
-            (true, false) => Modifiers::FORCED,
-            (false, true) => request.modifiers.intersection(Modifiers::DURABLE),
-            (false, false) => Modifiers::empty(),
+            (true, true) => CommandFlags::RELIABLE,
+            (true, false) => CommandFlags::FORCED,
+            (false, true) => request.modifiers.intersection(CommandFlags::DURABLE),
+            (false, false) => CommandFlags::empty(),
         }
     }
 }
 
 /// Plans the write of a record and of the blocks in it.
-fn write_record(Placed { record, sector }: &Placed, blocks: &[Block], plan: &mut Plan) {
+fn write_record(
+    RecordPlacement { record, sector }: &RecordPlacement,
+    blocks: &[Block],
+    plan: &mut CommandPlan,
+) {
     let head = record.head();
     plan.begin(0, Op::Write, *sector);
     let Some((first, more)) = head.split_first_chunk::<SECTOR>() else { return };
@@ -246,9 +276,9 @@ fn write_record(Placed { record, sector }: &Placed, blocks: &[Block], plan: &mut
 }
 
 /// Plans the write of a record that voids all earlier ones.
-pub(super) fn write_void(log: &mut Log, plan: &mut Plan) {
+pub(super) fn write_void(log: &mut JournalLog, plan: &mut CommandPlan) {
     let placed = log.void();
-    plan.flag(Modifiers::RELIABLE);
+    plan.flag(CommandFlags::RELIABLE);
     write_record(&placed, &[], plan);
-    plan.flag(Modifiers::empty());
+    plan.flag(CommandFlags::empty());
 }

@@ -2,7 +2,7 @@
 
 /// Counters of the journal layer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct JournalLayerCounters {
     /// Commits of the journal.
     pub commits: u64,
     /// Flushes from the host, preflushes included, and those of them that were not sent to the device.
@@ -26,9 +26,9 @@ pub(super) struct Counters {
     pub blocks_dropped: u64,
 }
 
-impl Counters {
+impl JournalLayerCounters {
     /// The counts with their names.
-    pub fn named(&self) -> Vec<(&'static str, u64)> {
+    pub fn by_name(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("commits", self.commits),
             ("flushes", self.flushes),

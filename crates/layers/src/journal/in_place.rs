@@ -1,17 +1,17 @@
 //! Writes to the addresses that the file system chose, with the flags that they need there.
 
-use emmclab_base::{BlockNote, Modifiers, Op, Role, SectorSet};
+use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, SectorSet};
 
-use crate::plan::Plan;
+use crate::plan::CommandPlan;
 use crate::request::HostRequest;
 
-use super::unflushed::Plain;
-use super::{Features, Journal, log};
+use super::unflushed::PlainWriteKind;
+use super::{JournalLayer, JournalModeFeatures, log};
 
-impl Journal {
+impl JournalLayer {
     /// Whether the preflush of a request must be sent to the device.
     pub(super) fn needs_preflush(&mut self, request: &HostRequest) -> bool {
-        if !request.modifiers.contains(Modifiers::PREFLUSH) {
+        if !request.modifiers.contains(CommandFlags::PREFLUSH) {
             return false;
         }
         self.counters.flushes += 1;
@@ -42,37 +42,37 @@ impl Journal {
         request: &HostRequest,
         offset: u32,
         notes: &[BlockNote],
-        plan: &mut Plan,
+        plan: &mut CommandPlan,
     ) {
-        let has = |role: Role| notes.iter().any(|note| note.role == role);
-        let Features { barriers, durable_writes, .. } = self.features;
+        let has = |role: BlockRole| notes.iter().any(|note| note.role == role);
+        let JournalModeFeatures { barriers, durable_writes, .. } = self.features;
         let mut flush = self.needs_preflush(request);
-        let mut flags = request.modifiers.difference(Modifiers::PREFLUSH);
+        let mut flags = request.modifiers.difference(CommandFlags::PREFLUSH);
         if !barriers {
-            flags = flags.difference(Modifiers::DURABLE);
+            flags = flags.difference(CommandFlags::DURABLE);
         } else if durable_writes {
-            if has(Role::Commit) && !flags.durable() {
-                flags.insert(Modifiers::RELIABLE);
+            if has(BlockRole::Commit) && !flags.durable() {
+                flags.insert(CommandFlags::RELIABLE);
             }
             // Data whose journal copy is about to be released must be durable at home.
-            flush |= has(Role::JournalSuperblock) && !self.unflushed.is_durable();
+            flush |= has(BlockRole::JournalSuperblock) && !self.unflushed.is_durable();
             if !flags.durable() {
                 if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
-                    self.unflushed.write(request.id, Plain::Left);
+                    self.unflushed.write(request.id, PlainWriteKind::Left);
                     self.forcing.leave(request.sectors);
                     self.counters.home_blocks_left += 1;
                 } else if self.forcing.prefers_force(request.sectors) && self.unflushed.is_clean() {
-                    flags.insert(Modifiers::FORCED);
+                    flags.insert(CommandFlags::FORCED);
                 } else if notes.iter().any(|note| note.role.in_journal()) {
-                    self.unflushed.write(request.id, Plain::Journal);
+                    self.unflushed.write(request.id, PlainWriteKind::Journal);
                 } else {
-                    self.unflushed.write(request.id, Plain::Asked);
+                    self.unflushed.write(request.id, PlainWriteKind::Asked);
                 }
             }
-            self.counters.forced += u64::from(flags.contains(Modifiers::FORCED));
+            self.counters.forced += u64::from(flags.contains(CommandFlags::FORCED));
         }
         if flush {
-            flags.insert(Modifiers::PREFLUSH);
+            flags.insert(CommandFlags::PREFLUSH);
             self.flushes(request.id);
         }
         plan.flag(flags);
@@ -84,9 +84,9 @@ impl Journal {
         &mut self,
         request: &HostRequest,
         notes: &[BlockNote],
-        plan: &mut Plan,
+        plan: &mut CommandPlan,
     ) {
-        let dropped = |note: &BlockNote| note.role.in_journal() && note.role != Role::JournalSuperblock;
+        let dropped = |note: &BlockNote| note.role.in_journal() && note.role != BlockRole::JournalSuperblock;
         if !notes.iter().any(dropped) {
             return self.write_in_place(request, 0, notes, plan);
         }
@@ -94,7 +94,7 @@ impl Journal {
             plan.bare(0, Op::Flush, 0, 0);
             plan.wait();
         }
-        plan.flag(request.modifiers.difference(Modifiers::PREFLUSH));
+        plan.flag(request.modifiers.difference(CommandFlags::PREFLUSH));
         let mut offset = 0;
         for note in notes {
             if dropped(note) {

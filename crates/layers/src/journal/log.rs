@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use emmclab_base::SectorSet;
 
-use super::held::HeldBlock;
-use super::record::{Entry, Record, head_sectors};
+use super::commit_buffer::BufferedBlock;
+use super::record::{JournalLogRecord, JournalRecordEntry, head_sectors};
 
 /// In place of a location: the sector is all zeros and not stored.
 pub(super) const ZEROS: u64 = u64::MAX;
@@ -21,14 +21,14 @@ pub(super) const SEGMENTS: u32 = 8;
 
 /// A block of the journal in the log: the location of each of its sectors on the disk below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct JournalBlockLocation {
     pub transaction: u32,
     pub sectors: Box<[u64]>,
 }
 
 /// A copy of a home in a record.
 #[derive(Clone, Debug)]
-struct Copied {
+struct HomeCopy {
     /// The location of each sector on the disk below.
     sectors: Box<[u64]>,
     /// Whether the file system has logged no newer copy since.
@@ -37,14 +37,14 @@ struct Copied {
 
 /// Location of the log, and the size of its segments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Area {
+pub(super) struct LogArea {
     /// First sector on disk 0.
     pub first: u64,
     /// Sectors of a segment, a multiple of [`ALIGN`].
     pub segment: u32,
 }
 
-impl Area {
+impl LogArea {
     /// First sector of a segment.
     pub fn start(&self, segment: u32) -> u64 {
         self.first + u64::from(segment) * u64::from(self.segment)
@@ -58,25 +58,25 @@ impl Area {
 
 /// The state of the log.
 #[derive(Debug)]
-pub(super) struct Log {
-    area: Area,
+pub(super) struct JournalLog {
+    area: LogArea,
     /// The newest transaction of each segment that the journal has not released yet.
     newest: [Option<u32>; SEGMENTS as usize],
     current: u32,
     /// The place of the next record in the current segment.
     next: u32,
     generation: u64,
-    blocks: BTreeMap<u64, Stored>,
+    blocks: BTreeMap<u64, JournalBlockLocation>,
     /// The last copy of each home in the current segment.
-    copies: BTreeMap<u64, Copied>,
+    copies: BTreeMap<u64, HomeCopy>,
     /// First sector of the journal's superblock, once it is known.
     superblock: Option<u64>,
 }
 
 /// A record with the place where it is to be written.
 #[derive(Debug)]
-pub(super) struct Placed {
-    pub record: Record,
+pub(super) struct RecordPlacement {
+    pub record: JournalLogRecord,
     /// First sector on disk 0.
     pub sector: u64,
 }
@@ -86,9 +86,9 @@ pub(super) fn before(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).cast_signed() < 0
 }
 
-impl Log {
+impl JournalLog {
     /// An empty log whose segments get generations after `generation`.
-    pub fn new(area: Area, generation: u64) -> Self {
+    pub fn new(area: LogArea, generation: u64) -> Self {
         Self {
             area,
             newest: [None; SEGMENTS as usize],
@@ -102,7 +102,7 @@ impl Log {
     }
 
     /// Location and division of the log.
-    pub fn area(&self) -> Area {
+    pub fn area(&self) -> LogArea {
         self.area
     }
 
@@ -122,7 +122,7 @@ impl Log {
     }
 
     /// Called when the file system logs a home; returns whether the previous copy that it logged is the one in the log.
-    pub fn logs(&mut self, home: u64) -> bool {
+    pub fn is_home_logged(&mut self, home: u64) -> bool {
         self.copies.get_mut(&home).is_some_and(|copy| std::mem::take(&mut copy.is_last))
     }
 
@@ -133,9 +133,9 @@ impl Log {
     pub fn place(
         &mut self,
         transaction: u32,
-        blocks: &[(u64, HeldBlock)],
+        blocks: &[(u64, BufferedBlock)],
         (delta, one_more): (bool, bool),
-    ) -> Option<Placed> {
+    ) -> Option<RecordPlacement> {
         let superblock = self.superblock?;
         let block_sectors = blocks.first()?.1.sectors;
         if blocks.iter().any(|(_, held)| held.sectors != block_sectors) {
@@ -157,7 +157,7 @@ impl Log {
             }
         }
         let (place, current) = (self.next, self.current);
-        let record = Record {
+        let record = JournalLogRecord {
             generation: self.generation,
             place,
             length: sectors - 1,
@@ -171,14 +171,14 @@ impl Log {
         *newest = newest.filter(|newest| !before(*newest, transaction)).or(Some(transaction));
         let sector = self.area.start(current) + u64::from(place);
         self.add(&record, sector);
-        Some(Placed { record, sector })
+        Some(RecordPlacement { record, sector })
     }
 
     /// Creates a record that voids all earlier ones, at the start of a segment.
-    pub fn void(&mut self) -> Placed {
+    pub fn void(&mut self) -> RecordPlacement {
         self.forget(None);
         self.open((self.current + 1) % SEGMENTS);
-        let record = Record {
+        let record = JournalLogRecord {
             generation: self.generation,
             place: 0,
             length: ALIGN - 1,
@@ -188,7 +188,7 @@ impl Log {
             entries: Vec::new(),
         };
         self.next = ALIGN;
-        Placed { record, sector: self.area.start(self.current) }
+        RecordPlacement { record, sector: self.area.start(self.current) }
     }
 
     fn open(&mut self, segment: u32) {
@@ -198,21 +198,21 @@ impl Log {
         self.copies.clear();
     }
 
-    fn entries(&self, blocks: &[(u64, HeldBlock)], delta: bool) -> Vec<Entry> {
-        let of = |(block, held): &(u64, HeldBlock)| {
+    fn entries(&self, blocks: &[(u64, BufferedBlock)], delta: bool) -> Vec<JournalRecordEntry> {
+        let of = |(block, held): &(u64, BufferedBlock)| {
             let whole = SectorSet::first(held.sectors);
             let known = match held.home {
                 Some(home) => held.follows_copy && self.copies.contains_key(&home),
                 None => true,
             };
             let sectors = held.changed.filter(|_| delta && known).unwrap_or(whole);
-            Entry { block: *block, home: held.home, sectors }
+            JournalRecordEntry { block: *block, home: held.home, sectors }
         };
         blocks.iter().map(of).collect()
     }
 
     /// Adds the blocks of a record at `sector` to the map.
-    pub fn add(&mut self, record: &Record, sector: u64) {
+    pub fn add(&mut self, record: &JournalLogRecord, sector: u64) {
         let mut at = sector + u64::from(head_sectors(record.entries.len()));
         for entry in &record.entries {
             let copy = entry.home.and_then(|home| self.copies.get(&home));
@@ -227,9 +227,10 @@ impl Log {
                 }
             }
             if let Some(home) = entry.home {
-                self.copies.insert(home, Copied { sectors: sectors.clone(), is_last: true });
+                self.copies.insert(home, HomeCopy { sectors: sectors.clone(), is_last: true });
             }
-            self.blocks.insert(entry.block, Stored { transaction: record.transaction, sectors });
+            self.blocks
+                .insert(entry.block, JournalBlockLocation { transaction: record.transaction, sectors });
         }
     }
 
@@ -251,14 +252,14 @@ impl Log {
     }
 
     /// Returns the blocks in the log that overlap a range of sectors.
-    pub fn meeting(&self, sector: u64, end: u64) -> impl Iterator<Item = (u64, &Stored)> {
+    pub fn meeting(&self, sector: u64, end: u64) -> impl Iterator<Item = (u64, &JournalBlockLocation)> {
         let from = sector.saturating_sub(u64::from(u128::BITS) - 1);
         let blocks = self.blocks.range(from..end.max(from)).map(|(block, stored)| (*block, stored));
         blocks.filter(move |(block, stored)| block + stored.sectors.len() as u64 > sector)
     }
 
     /// All blocks in the log.
-    pub fn blocks(&self) -> impl Iterator<Item = (u64, &Stored)> {
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, &JournalBlockLocation)> {
         self.blocks.iter().map(|(block, stored)| (*block, stored))
     }
 
@@ -268,7 +269,7 @@ impl Log {
     }
 }
 
-fn record_sectors(entries: &[Entry]) -> u32 {
+fn record_sectors(entries: &[JournalRecordEntry]) -> u32 {
     let held: u32 = entries.iter().map(|entry| entry.sectors.len()).sum();
     (head_sectors(entries.len()) + held).next_multiple_of(ALIGN)
 }

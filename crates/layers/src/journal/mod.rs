@@ -8,7 +8,7 @@
 //!   still holds. If the cache holds nothing else, the layer completes the flush without the device ([`unflushed`]). Before the
 //!   journal's superblock moves its tail or states that the journal is empty, the blocks at home are made durable, too.
 //! - *Forcing.* Data that the next flush would have to make durable is written durably at once if that needs fewer program
-//!   operations of the flash than the flush ([`forcing`]). Otherwise it is written normally, and the next flush is sent to the
+//!   operations of the flash than the flush ([`forced_writes`]). Otherwise it is written normally, and the next flush is sent to the
 //!   device.
 //! - *Own log* ([`log`]). Blocks of the journal stay in memory until their commit arrives. They are then written as one record that
 //!   holds only sectors that changed. The record's checksum replaces the ordering of writes. After a power cut the records are
@@ -17,9 +17,9 @@
 //! If the log has no room, a transaction is written to its place in the journal.
 
 mod commit;
+mod commit_buffer;
 mod counters;
-mod forcing;
-mod held;
+mod forced_writes;
 mod in_place;
 mod log;
 mod mode;
@@ -30,36 +30,38 @@ mod unflushed;
 
 use std::io;
 
-use emmclab_base::{BlockNote, Modifiers, Op, Result, Role};
+use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, Result};
 use toml::Table;
 
-use crate::in_flight::InFlight;
-use crate::kind::{Kind, read_settings};
-use crate::layer::{Area, Background, Below, Decision, Defer, Layer, ReadAt};
-use crate::plan::{Memory, Plan};
+use crate::in_flight::InFlightRequests;
+use crate::layer::{
+    BackgroundDecision, DeferReason, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea,
+};
+use crate::layer_kind::{LayerKind, read_settings};
+use crate::layer_setting::settings_of;
+use crate::plan::{CommandPlan, PlanMemory};
 use crate::request::HostRequest;
-use crate::setting::settings_of;
 
-use counters::Counters;
-use forcing::Forcing;
-use held::Held;
-use log::{Log, SEGMENTS};
-use mode::Features;
-use unflushed::Unflushed;
+use commit_buffer::CommitBuffer;
+use counters::JournalLayerCounters;
+use forced_writes::ForcedWritePolicy;
+use log::{JournalLog, SEGMENTS};
+use mode::JournalModeFeatures;
+use unflushed::UnflushedWrites;
 
-pub use mode::Mode;
-pub use settings::JournalSettings;
+pub use mode::JournalLayerMode;
+pub use settings::JournalLayerSettings;
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: LayerKind = LayerKind {
     name: "journal",
     about: "writes the commits of an ext4 journal in other ways, to measure what they cost and how much can be saved",
     build,
-    settings: settings_of::<JournalSettings>,
+    settings: settings_of::<JournalLayerSettings>,
 };
 
 /// State of draining: whether the blocks in the log are moved to their places in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Draining {
+enum DrainState {
     No,
     Asked,
     /// The plan is in progress; requests wait until it is complete.
@@ -67,17 +69,17 @@ enum Draining {
 }
 
 /// A layer below a journaling file system.
-pub struct Journal {
-    features: Features,
+pub struct JournalLayer {
+    features: JournalModeFeatures,
     /// Whether the mode replaces flushes by durable writes, but the disk below has no durable writes that are cheaper.
     lacks_durable_writes: bool,
     capacity: u64,
-    forcing: Forcing,
-    unflushed: Unflushed,
-    held: Held,
-    log: Option<Log>,
+    forcing: ForcedWritePolicy,
+    unflushed: UnflushedWrites,
+    commit_buffer: CommitBuffer,
+    log: Option<JournalLog>,
     recovered: bool,
-    draining: Draining,
+    draining: DrainState,
     /// The first transaction that the journal has not released, and the last durable one.
     tail: Option<u32>,
     durable: Option<u32>,
@@ -85,45 +87,48 @@ pub struct Journal {
     commits: Vec<(u64, u32)>,
     /// Superblocks of the journal in flight: number of the request, and tail; `None` for an empty journal.
     tails: Vec<(u64, Option<u32>)>,
-    counters: Counters,
+    counters: JournalLayerCounters,
 }
 
-fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
-    let settings: JournalSettings = read_settings(KIND.name, table)?;
-    Ok(Box::new(Journal::new(&settings, below)?))
+fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
+    let settings: JournalLayerSettings = read_settings(KIND.name, table)?;
+    Ok(Box::new(JournalLayer::new(&settings, below)?))
 }
 
-impl Journal {
+impl JournalLayer {
     /// Creates the layer for the disk below.
     ///
     /// # Errors
     /// If the log does not fit.
-    pub fn new(settings: &JournalSettings, below: &Below) -> Result<Self> {
+    pub fn new(settings: &JournalLayerSettings, below: &DisksBelow) -> Result<Self> {
         let area = settings.area(below)?;
         let asked = settings.mode.features();
         Ok(Self {
-            features: Features { durable_writes: asked.durable_writes && below.durable_writes, ..asked },
+            features: JournalModeFeatures {
+                durable_writes: asked.durable_writes && below.durable_writes,
+                ..asked
+            },
             lacks_durable_writes: asked.durable_writes && !below.durable_writes,
             capacity: area.map_or(below.main, |area| area.first),
-            forcing: Forcing::new(below.program_sectors, below.cache_sectors),
-            unflushed: Unflushed::default(),
-            held: Held::default(),
-            log: area.map(|area| Log::new(area, 0)),
+            forcing: ForcedWritePolicy::new(below.program_sectors, below.cache_sectors),
+            unflushed: UnflushedWrites::default(),
+            commit_buffer: CommitBuffer::default(),
+            log: area.map(|area| JournalLog::new(area, 0)),
             recovered: false,
-            draining: Draining::No,
+            draining: DrainState::No,
             tail: None,
             durable: None,
             commits: Vec::new(),
             tails: Vec::new(),
-            counters: Counters::default(),
+            counters: JournalLayerCounters::default(),
         })
     }
 
     /// Plans a flush, or completes it without the device if nothing has to become durable.
-    fn flush(&mut self, request: &HostRequest, plan: &mut Plan) {
+    fn flush(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         self.counters.flushes += 1;
-        let Features { barriers, durable_writes, .. } = self.features;
-        let sets_order = request.modifiers.contains(Modifiers::BARRIER);
+        let JournalModeFeatures { barriers, durable_writes, .. } = self.features;
+        let sets_order = request.modifiers.contains(CommandFlags::BARRIER);
         let needed = match durable_writes {
             _ if !barriers => false,
             true if sets_order => !self.unflushed.is_durable(),
@@ -155,7 +160,7 @@ impl Journal {
         let mut sector = request.sector;
         for note in notes {
             match note.role {
-                Role::JournalSuperblock => {
+                BlockRole::JournalSuperblock => {
                     // A damaged superblock has no transaction.
                     if let Some(transaction) = note.transaction {
                         self.tails.push((request.id, note.home.map(|_| transaction)));
@@ -165,7 +170,7 @@ impl Journal {
                         log.set_superblock(sector);
                     }
                 }
-                Role::Commit => {
+                BlockRole::Commit => {
                     self.counters.commits += 1;
                     self.commits.extend(note.transaction.map(|transaction| (request.id, transaction)));
                 }
@@ -176,13 +181,13 @@ impl Journal {
     }
 
     /// Plans a read; blocks of the journal that are not at their own addresses are read from memory or from the log.
-    fn read(&self, request: &HostRequest, plan: &mut Plan) {
+    fn read(&self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &self.log else { return plan.forward(request) };
         // The parts of the range that are in memory or in the log; a block in memory is newer than the one in the log.
         let mut pieces: Vec<(u64, u64, Option<u32>)> = Vec::new();
         let inside = |block: u64, sectors: u64| (block.max(first), (block + sectors).min(end));
-        for (block, held) in self.held.meeting(first, end) {
+        for (block, held) in self.commit_buffer.overlapping(first, end) {
             let (from, to) = inside(block, u64::from(held.sectors));
             pieces.push((from, to, Some(held.slot + (from - block) as u32)));
         }
@@ -202,11 +207,13 @@ impl Journal {
             let place = (from - first) as u32;
             match held {
                 Some(_) if from == to => {}
-                Some(slot) => plan.copy((Memory::Held, slot), (Memory::Payload, place), (to - from) as u32),
+                Some(slot) => {
+                    plan.copy((PlanMemory::Held, slot), (PlanMemory::Payload, place), (to - from) as u32);
+                }
                 None => {
                     for (block, stored) in log.meeting(from, to) {
                         let sectors = &stored.sectors[(from - block) as usize..(to - block) as usize];
-                        recovery::read_sectors(sectors, (Memory::Payload, place), plan);
+                        recovery::read_sectors(sectors, (PlanMemory::Payload, place), plan);
                     }
                 }
             }
@@ -215,7 +222,7 @@ impl Journal {
     }
 }
 
-impl Layer for Journal {
+impl Layer for JournalLayer {
     fn name(&self) -> &'static str {
         KIND.name
     }
@@ -224,12 +231,16 @@ impl Layer for Journal {
         self.capacity
     }
 
-    fn areas(&self) -> Vec<Area> {
-        let of = |log: &Log| Area { disk: 0, sector: log.area().first, sectors: log.area().sectors() };
+    fn areas(&self) -> Vec<ReservedArea> {
+        let of = |log: &JournalLog| ReservedArea {
+            disk: 0,
+            sector: log.area().first,
+            sectors: log.area().sectors(),
+        };
         self.log.iter().map(of).collect()
     }
 
-    fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+    fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         if let Some(log) = &mut self.log {
             *log = recovery::recover(log.area(), disks)?;
             self.recovered = true;
@@ -237,7 +248,7 @@ impl Layer for Journal {
         Ok(())
     }
 
-    fn start(&mut self, plan: &mut Plan) {
+    fn start(&mut self, plan: &mut CommandPlan) {
         let Some(log) = &mut self.log else { return };
         let mut records = 1;
         if self.recovered {
@@ -252,17 +263,22 @@ impl Layer for Journal {
         }
     }
 
-    fn accepts(&self) -> Modifiers {
-        Modifiers::all()
+    fn accepts(&self) -> CommandFlags {
+        CommandFlags::all()
     }
 
     fn reads_notes(&self) -> bool {
         true
     }
 
-    fn request(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) -> Decision {
-        if self.draining == Draining::Running {
-            return Decision::Defer(Defer::Overlap);
+    fn request(
+        &mut self,
+        request: &HostRequest,
+        notes: &[BlockNote],
+        plan: &mut CommandPlan,
+    ) -> RequestDecision {
+        if self.draining == DrainState::Running {
+            return RequestDecision::Defer(DeferReason::Overlap);
         }
         plan.flag(request.modifiers);
         match request.op {
@@ -285,12 +301,12 @@ impl Layer for Journal {
                 }
             }
         }
-        Decision::Run
+        RequestDecision::Run
     }
 
     fn completed(&mut self, id: u64) {
         self.unflushed.completed(id);
-        self.held.completed(id);
+        self.commit_buffer.completed(id);
         let Self { commits, durable, tails, log, .. } = self;
         commits.retain(|(request, transaction)| {
             if *request == id {
@@ -308,26 +324,26 @@ impl Layer for Journal {
         });
     }
 
-    fn background(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
-        let Some(log) = self.log.as_mut().filter(|log| self.draining == Draining::Asked && !log.is_empty())
+    fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
+        let Some(log) = self.log.as_mut().filter(|log| self.draining == DrainState::Asked && !log.is_empty())
         else {
-            return Background::None;
+            return BackgroundDecision::None;
         };
         if !in_flight.is_empty() {
-            return Background::Later;
+            return BackgroundDecision::Later;
         }
         recovery::rebuild(log, plan);
         commit::write_void(log, plan);
-        self.draining = Draining::Running;
-        Background::Run
+        self.draining = DrainState::Running;
+        BackgroundDecision::Run
     }
 
     fn background_done(&mut self) {
-        self.draining = Draining::No;
+        self.draining = DrainState::No;
     }
 
     fn drain(&mut self) {
-        self.draining = Draining::Asked;
+        self.draining = DrainState::Asked;
     }
 
     fn left_out(&self) -> &'static [&'static str] {
@@ -335,10 +351,10 @@ impl Layer for Journal {
     }
 
     fn clear_counters(&mut self) {
-        self.counters = Counters::default();
+        self.counters = JournalLayerCounters::default();
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.counters.named()
+        self.counters.by_name()
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The treatment of a file system's journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum JournalLayerMode {
     /// As the file system asks: a flush before each commit, and a durable commit block.
     Legacy,
     /// Nothing is made durable: flushes and flags are dropped. Unsafe; for comparison only.
@@ -28,7 +28,7 @@ pub enum Mode {
 /// The features of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature by itself")]
-pub(super) struct Features {
+pub(super) struct JournalModeFeatures {
     /// Flushes and durable writes have an effect.
     pub barriers: bool,
     /// Blocks of the journal are written.
@@ -41,24 +41,31 @@ pub(super) struct Features {
     pub one_write: bool,
 }
 
-impl Mode {
+impl JournalLayerMode {
     /// The features of the mode.
-    pub(super) const fn features(self) -> Features {
-        let legacy =
-            Features { barriers: true, journal: true, durable_writes: false, delta: false, one_write: false };
+    pub(super) const fn features(self) -> JournalModeFeatures {
+        let legacy = JournalModeFeatures {
+            barriers: true,
+            journal: true,
+            durable_writes: false,
+            delta: false,
+            one_write: false,
+        };
         match self {
             Self::Legacy => legacy,
-            Self::NoBarrier => Features { barriers: false, ..legacy },
-            Self::NoJournal => Features { journal: false, ..legacy },
-            Self::OrderedFua => Features { durable_writes: true, ..legacy },
-            Self::Delta => Features { delta: true, ..legacy },
-            Self::Packed => Features { one_write: true, ..legacy },
-            Self::Aware => Features { durable_writes: true, delta: true, one_write: true, ..legacy },
+            Self::NoBarrier => JournalModeFeatures { barriers: false, ..legacy },
+            Self::NoJournal => JournalModeFeatures { journal: false, ..legacy },
+            Self::OrderedFua => JournalModeFeatures { durable_writes: true, ..legacy },
+            Self::Delta => JournalModeFeatures { delta: true, ..legacy },
+            Self::Packed => JournalModeFeatures { one_write: true, ..legacy },
+            Self::Aware => {
+                JournalModeFeatures { durable_writes: true, delta: true, one_write: true, ..legacy }
+            }
         }
     }
 }
 
-impl Features {
+impl JournalModeFeatures {
     /// Whether transactions go into the layer's own log.
     pub const fn own_log(self) -> bool {
         self.delta || self.one_write

@@ -10,7 +10,7 @@
 use emmclab_base::{SECTOR_BYTES, SectorSet};
 
 use crate::checksum::checksum;
-use crate::plan::Plan;
+use crate::plan::CommandPlan;
 
 pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 const MAGIC: &[u8; 8] = b"jrnldlt1";
@@ -20,7 +20,7 @@ const NO_HOME: u64 = u64::MAX;
 
 /// A block in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct JournalRecordEntry {
     /// Its first sector in the journal.
     pub block: u64,
     /// First sector of the home of a logged block.
@@ -31,7 +31,7 @@ pub(super) struct Entry {
 
 /// The head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct JournalLogRecord {
     /// Generation of the segment; the highest is the newest.
     pub generation: u64,
     /// Its place in the segment, in sectors.
@@ -45,7 +45,7 @@ pub(super) struct Record {
     /// Sectors of a block.
     pub block_sectors: u32,
     /// Its blocks.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalRecordEntry>,
 }
 
 /// Sectors that the head of a record of this many blocks needs.
@@ -53,7 +53,7 @@ pub(super) const fn head_sectors(blocks: usize) -> u32 {
     (ENTRIES + blocks * ENTRY).div_ceil(SECTOR) as u32
 }
 
-impl Record {
+impl JournalLogRecord {
     /// The head in whole sectors, without checksums.
     pub fn head(&self) -> Vec<u8> {
         let mut out = vec![0; head_sectors(self.entries.len()) as usize * SECTOR];
@@ -77,9 +77,9 @@ impl Record {
 
     /// Reads the first sector of a head and returns the number of sectors after it; `None` if it is not a head or is damaged.
     pub fn length(first: &[u8]) -> Option<u32> {
-        let stored = u64_at(first, Plan::CHECKSUM_AT)?;
+        let stored = u64_at(first, CommandPlan::CHECKSUM_AT)?;
         let mut own: [u8; SECTOR] = first.get(..SECTOR)?.try_into().ok()?;
-        own[Plan::CHECKSUM_AT..Plan::CHECKSUM_AT + 8].fill(0);
+        own[CommandPlan::CHECKSUM_AT..CommandPlan::CHECKSUM_AT + 8].fill(0);
         (first.starts_with(MAGIC) && checksum(&own) == stored).then_some(())?;
         u32_at(first, 36)
     }
@@ -88,20 +88,20 @@ impl Record {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let length = Self::length(bytes)?;
         let behind = bytes.get(SECTOR..SECTOR * (1 + length as usize))?;
-        (checksum(behind) == u64_at(bytes, Plan::DATA_CHECKSUM_AT)?).then_some(())?;
+        (checksum(behind) == u64_at(bytes, CommandPlan::DATA_CHECKSUM_AT)?).then_some(())?;
         let blocks = u32_at(bytes, 44)? as usize;
         (head_sectors(blocks) <= 1 + length).then_some(())?;
         let entry = |i: usize| {
             let at = ENTRIES + i * ENTRY;
             let home = u64_at(bytes, at + 8)?;
             let sectors = bytes.get(at + 16..at + 32)?.try_into().ok()?;
-            Some(Entry {
+            Some(JournalRecordEntry {
                 block: u64_at(bytes, at)?,
                 home: (home != NO_HOME).then_some(home),
                 sectors: SectorSet(u128::from_le_bytes(sectors)),
             })
         };
-        let entries: Vec<Entry> = (0..blocks).map(entry).collect::<Option<_>>()?;
+        let entries: Vec<JournalRecordEntry> = (0..blocks).map(entry).collect::<Option<_>>()?;
         let block_sectors = u32_at(bytes, 56)?;
         let held: u64 = entries.iter().map(|entry| u64::from(entry.sectors.len())).sum();
         let fits = u64::from(head_sectors(blocks)) + held <= 1 + u64::from(length);

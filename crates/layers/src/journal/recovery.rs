@@ -3,13 +3,13 @@
 
 use std::io;
 
-use emmclab_base::{Modifiers, Op};
+use emmclab_base::{CommandFlags, Op};
 
-use crate::layer::ReadAt;
-use crate::plan::{Memory, Plan};
+use crate::layer::RecoveryReader;
+use crate::plan::{CommandPlan, PlanMemory};
 
-use super::log::{ALIGN, Area, Log, SEGMENTS, ZEROS};
-use super::record::{Record, SECTOR};
+use super::log::{ALIGN, JournalLog, LogArea, SEGMENTS, ZEROS};
+use super::record::{JournalLogRecord, SECTOR};
 
 /// Magic number of JBD2, and the types of its superblocks.
 const JOURNAL_MAGIC: u32 = 0xC03B_3998;
@@ -19,7 +19,7 @@ const SUPERBLOCKS: [u32; 2] = [3, 4];
 ///
 /// # Errors
 /// Errors of the disk.
-pub(super) fn recover(area: Area, disks: &mut dyn ReadAt) -> io::Result<Log> {
+pub(super) fn recover(area: LogArea, disks: &mut dyn RecoveryReader) -> io::Result<JournalLog> {
     let mut segments = Vec::new();
     for segment in 0..SEGMENTS {
         let records = records(area, segment, disks)?;
@@ -29,7 +29,7 @@ pub(super) fn recover(area: Area, disks: &mut dyn ReadAt) -> io::Result<Log> {
     }
     segments.sort_by_key(|(generation, _)| *generation);
     let newest = segments.last().map_or(0, |(generation, _)| *generation);
-    let mut log = Log::new(area, newest);
+    let mut log = JournalLog::new(area, newest);
     let mut superblock = None;
     for (_, records) in segments {
         log.begin_segment();
@@ -52,24 +52,30 @@ pub(super) fn recover(area: Area, disks: &mut dyn ReadAt) -> io::Result<Log> {
 }
 
 /// Returns the records of a segment, with their first sectors.
-fn records(area: Area, segment: u32, disks: &mut dyn ReadAt) -> io::Result<Vec<(Record, u64)>> {
-    let mut records: Vec<(Record, u64)> = Vec::new();
+fn records(
+    area: LogArea,
+    segment: u32,
+    disks: &mut dyn RecoveryReader,
+) -> io::Result<Vec<(JournalLogRecord, u64)>> {
+    let mut records: Vec<(JournalLogRecord, u64)> = Vec::new();
     let mut place = 0;
     let mut bytes = vec![0; SECTOR];
     while place + ALIGN <= area.segment {
         let sector = area.start(segment) + u64::from(place);
         bytes.resize(SECTOR, 0);
         disks.read_at(0, sector, &mut bytes)?;
-        let Some(length) = Record::length(&bytes).filter(|length| place + 1 + length <= area.segment) else {
+        let Some(length) =
+            JournalLogRecord::length(&bytes).filter(|length| place + 1 + length <= area.segment)
+        else {
             break;
         };
         bytes.resize((1 + length as usize) * SECTOR, 0);
         disks.read_at(0, sector, &mut bytes)?;
-        let follows = |record: &Record| {
+        let follows = |record: &JournalLogRecord| {
             record.place == place
                 && records.first().is_none_or(|(first, _)| first.generation == record.generation)
         };
-        let Some(record) = Record::parse(&bytes).filter(follows) else { break };
+        let Some(record) = JournalLogRecord::parse(&bytes).filter(follows) else { break };
         place += 1 + record.length;
         records.push((record, sector));
     }
@@ -77,7 +83,7 @@ fn records(area: Area, segment: u32, disks: &mut dyn ReadAt) -> io::Result<Vec<(
 }
 
 /// Returns the first transaction that the file system has to replay; `None` if the journal is empty or there is none.
-fn tail(superblock: u64, disks: &mut dyn ReadAt) -> io::Result<Option<u32>> {
+fn tail(superblock: u64, disks: &mut dyn RecoveryReader) -> io::Result<Option<u32>> {
     let mut bytes = vec![0; SECTOR];
     disks.read_at(0, superblock, &mut bytes)?;
     let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -87,12 +93,12 @@ fn tail(superblock: u64, disks: &mut dyn ReadAt) -> io::Result<Option<u32>> {
 }
 
 /// Plans the writes that durably put every block in the log at its place in the journal.
-pub(super) fn rebuild(log: &Log, plan: &mut Plan) {
+pub(super) fn rebuild(log: &JournalLog, plan: &mut CommandPlan) {
     let mut placed = Vec::new();
     for (block, stored) in log.blocks() {
         let length = stored.sectors.len() as u32;
         let scratch = plan.scratch(length);
-        read_sectors(&stored.sectors, (Memory::Scratch, scratch), plan);
+        read_sectors(&stored.sectors, (PlanMemory::Scratch, scratch), plan);
         placed.push((block, scratch, length));
     }
     if placed.is_empty() {
@@ -101,16 +107,16 @@ pub(super) fn rebuild(log: &Log, plan: &mut Plan) {
     plan.wait();
     for (block, scratch, length) in placed {
         plan.begin(0, Op::Write, block);
-        plan.piece(Memory::Scratch, scratch, length);
+        plan.piece(PlanMemory::Scratch, scratch, length);
     }
     plan.wait();
-    plan.flag(Modifiers::empty());
+    plan.flag(CommandFlags::empty());
     plan.bare(0, Op::Flush, 0, 0);
     plan.wait();
 }
 
 /// Plans to read the sectors of a block from their places in the log into memory.
-pub(super) fn read_sectors(places: &[u64], (memory, first): (Memory, u32), plan: &mut Plan) {
+pub(super) fn read_sectors(places: &[u64], (memory, first): (PlanMemory, u32), plan: &mut CommandPlan) {
     let mut done = 0;
     while let Some(&place) = places.get(done) {
         let rest = &places[done..];

@@ -2,7 +2,7 @@
 
 /// Whether a plain write may stay in the device's cache, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plain {
+pub(super) enum PlainWriteKind {
     /// It may not: the next flush must make it durable.
     Asked,
     /// It may not, and it belongs to the journal: until that flush, nothing that the journal holds counts as durable.
@@ -13,10 +13,10 @@ pub(super) enum Plain {
 
 /// Plain writes that no flush has made durable yet. Writes are numbered from 1 in the order in which they were planned.
 #[derive(Debug, Default)]
-pub(super) struct Unflushed {
+pub(super) struct UnflushedWrites {
     planned: u64,
     /// In flight: number of the request, number of the write, and its kind.
-    open: Vec<(u64, u64, Plain)>,
+    open: Vec<(u64, u64, PlainWriteKind)>,
     /// The last complete write of each kind.
     complete: [u64; 3],
     /// Flushes in flight: number of the request, and the last write that they make durable.
@@ -25,9 +25,9 @@ pub(super) struct Unflushed {
     durable: u64,
 }
 
-impl Unflushed {
+impl UnflushedWrites {
     /// Adds a plain write of request `id`.
-    pub fn write(&mut self, id: u64, kind: Plain) {
+    pub fn write(&mut self, id: u64, kind: PlainWriteKind) {
         self.planned += 1;
         self.open.push((id, self.planned, kind));
     }
@@ -59,13 +59,13 @@ impl Unflushed {
 
     /// Whether a flush that arrives now need not make anything durable, except blocks that the journal holds.
     pub fn is_clean(&self) -> bool {
-        self.complete[..Plain::Left as usize].iter().all(|write| *write <= self.durable)
+        self.complete[..PlainWriteKind::Left as usize].iter().all(|write| *write <= self.durable)
     }
 
     /// Whether every block that was written to the journal is durable; false while such a write is in flight.
     pub fn is_journal_durable(&self) -> bool {
-        self.complete[Plain::Journal as usize] <= self.durable
-            && !self.open.iter().any(|(.., kind)| *kind == Plain::Journal)
+        self.complete[PlainWriteKind::Journal as usize] <= self.durable
+            && !self.open.iter().any(|(.., kind)| *kind == PlainWriteKind::Journal)
     }
 
     /// Whether all complete writes are durable, including blocks that the journal holds.
@@ -80,12 +80,12 @@ mod tests {
 
     #[test]
     fn a_flush_counts_for_what_was_complete_when_it_came() {
-        let mut unflushed = Unflushed::default();
-        unflushed.write(1, Plain::Asked);
+        let mut unflushed = UnflushedWrites::default();
+        unflushed.write(1, PlainWriteKind::Asked);
         assert!(unflushed.is_clean(), "a flush promises nothing of writes in flight");
         unflushed.completed(1);
         assert!(!unflushed.is_clean());
-        unflushed.write(2, Plain::Asked);
+        unflushed.write(2, PlainWriteKind::Asked);
         unflushed.flush(3);
         unflushed.completed(2);
         assert!(!unflushed.is_clean(), "the flush is not complete");
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn blocks_that_the_journal_holds_ask_for_no_flush() {
-        let mut unflushed = Unflushed::default();
-        unflushed.write(1, Plain::Left);
+        let mut unflushed = UnflushedWrites::default();
+        unflushed.write(1, PlainWriteKind::Left);
         unflushed.completed(1);
         assert!(unflushed.is_clean() && !unflushed.is_durable());
         unflushed.flush(2);

@@ -1,19 +1,19 @@
 //! Background work: resets, checkpoints, and cleaning, one step at a time.
 
-use emmclab_base::{Modifiers, Op};
+use emmclab_base::{CommandFlags, Op};
 
-use super::Lfs;
+use super::LfsLayer;
 use super::settings::{BLOCK, FOR_CLEANING};
-use crate::in_flight::InFlight;
-use crate::layer::Background;
-use crate::plan::{Memory, Plan};
+use crate::in_flight::InFlightRequests;
+use crate::layer::BackgroundDecision;
+use crate::plan::{CommandPlan, PlanMemory};
 
 /// Maximum number of segments that are reset in one step.
 const RESETS: usize = 8;
 
 /// The step in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Step {
+enum LfsBackgroundStep {
     #[default]
     None,
     Reset,
@@ -26,64 +26,68 @@ type Move = (u32, u32, u32);
 
 /// State of the background work.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Work {
-    step: Step,
+pub(super) struct LfsBackgroundState {
+    step: LfsBackgroundStep,
     resets: Vec<u32>,
     /// Requests up to this number may still read segments that are being given up.
     leave_after: Option<u64>,
     /// The segment that is cleaned, the next block of it, and whether it is cleaned in idle time.
     victim: Option<(u32, u32, bool)>,
     moves: Vec<Move>,
-    taken: Vec<(u32, u32)>,
+    destination_places: Vec<(u32, u32)>,
     /// Number of the write that the moves belong to.
     write: u64,
     /// Number of clean segments that a request waits for.
-    pressed: u32,
+    requested_segments: u32,
 }
 
-impl Work {
+impl LfsBackgroundState {
     /// Notes that a request waits for this many segments.
-    pub fn press(&mut self, segments: u32) {
-        self.pressed = self.pressed.max(segments);
+    pub fn request_segments(&mut self, segments: u32) {
+        self.requested_segments = self.requested_segments.max(segments);
     }
 
     /// Number of segments that requests wait for.
-    pub fn pressed_for(&self) -> u32 {
-        self.pressed
+    pub fn requested_segments(&self) -> u32 {
+        self.requested_segments
     }
 }
 
-impl Lfs {
+impl LfsLayer {
     /// Plans the next step.
-    pub(super) fn next_work(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+    pub(super) fn next_work(
+        &mut self,
+        in_flight: &InFlightRequests,
+        plan: &mut CommandPlan,
+    ) -> BackgroundDecision {
         let waits = self.leave_segments(in_flight);
-        let wanted = FOR_CLEANING + 2 + self.shape.logs as u32 + self.work.pressed;
+        let wanted = FOR_CLEANING + 2 + self.shape.logs as u32 + self.work.requested_segments;
         self.work.resets.clear();
         self.segments.take_dirty(wanted, RESETS, &mut self.work.resets);
         if !self.work.resets.is_empty() {
             self.plan_resets(plan);
-            self.work.step = Step::Reset;
-            return Background::Run;
+            self.work.step = LfsBackgroundStep::Reset;
+            return BackgroundDecision::Run;
         }
         let waits_for_records = if self.wants_checkpoint() {
             if self.begin_checkpoint(plan) {
-                self.work.step = Step::Checkpoint;
-                return Background::Run;
+                self.work.step = LfsBackgroundStep::Checkpoint;
+                return BackgroundDecision::Run;
             }
             true
         } else {
             false
         };
         if self.clean(in_flight, plan) {
-            self.work.step = Step::Move;
-            return Background::Run;
+            self.work.step = LfsBackgroundStep::Move;
+            return BackgroundDecision::Run;
         }
-        if waits || waits_for_records { Background::Later } else { Background::None }
+        if waits || waits_for_records { BackgroundDecision::Later } else { BackgroundDecision::None }
     }
 
     /// Gives up segments that no request reads any more; returns whether some still wait for requests.
-    fn leave_segments(&mut self, in_flight: &InFlight) -> bool {
-        if !self.segments.leaves() {
+    fn leave_segments(&mut self, in_flight: &InFlightRequests) -> bool {
+        if !self.segments.has_leaving() {
             return false;
         }
         let newest = *self.work.leave_after.get_or_insert_with(|| in_flight.newest().unwrap_or(0));
@@ -91,11 +95,11 @@ impl Lfs {
             return true;
         }
         self.work.leave_after = None;
-        self.segments.leave();
+        self.segments.leaving_unread();
         false
     }
 
-    fn plan_resets(&mut self, plan: &mut Plan) {
+    fn plan_resets(&mut self, plan: &mut CommandPlan) {
         for segment in self.work.resets.iter().copied() {
             let sector = self.shape.sector(segment * self.shape.segment);
             plan.bare(0, Op::Discard, sector, self.shape.segment * BLOCK as u32);
@@ -104,7 +108,7 @@ impl Lfs {
     }
 
     /// Plans to move live blocks of the victim; false if nothing is to be cleaned now.
-    fn clean(&mut self, in_flight: &InFlight, plan: &mut Plan) -> bool {
+    fn clean(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> bool {
         loop {
             if self.work.victim.is_none() && !self.choose_victim(in_flight) {
                 return false;
@@ -127,9 +131,9 @@ impl Lfs {
     }
 
     /// Chooses a segment to clean; false if cleaning is not needed or would free nothing.
-    fn choose_victim(&mut self, in_flight: &InFlight) -> bool {
+    fn choose_victim(&mut self, in_flight: &InFlightRequests) -> bool {
         let ready = self.segments.free() + self.segments.empty();
-        let pressed = ready < self.shape.low + self.work.pressed;
+        let pressed = ready < self.shape.low + self.work.requested_segments;
         if !pressed && (!in_flight.is_empty() || ready >= self.shape.idle_low) {
             return false;
         }
@@ -152,7 +156,7 @@ impl Lfs {
     }
 
     /// Plans to move the next blocks of the victim; false at its end.
-    fn plan_moves(&mut self, most: u32, in_flight: &InFlight, plan: &mut Plan) -> bool {
+    fn plan_moves(&mut self, most: u32, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> bool {
         let Some((segment, mut next, idle)) = self.work.victim.take() else { return false };
         self.work.moves.clear();
         let mut behind = None;
@@ -170,7 +174,7 @@ impl Lfs {
             }
             behind = Some(place + 1);
             let scratch = plan.scratch(BLOCK as u32);
-            plan.piece(Memory::Scratch, scratch, BLOCK as u32);
+            plan.piece(PlanMemory::Scratch, scratch, BLOCK as u32);
             self.work.moves.push((block, place, 0));
         }
         if next < self.shape.segment {
@@ -185,11 +189,11 @@ impl Lfs {
     }
 
     /// Plans to write the moved blocks to the cold log.
-    fn plan_writes(&mut self, plan: &mut Plan) {
+    fn plan_writes(&mut self, plan: &mut CommandPlan) {
         let mut moves = std::mem::take(&mut self.work.moves);
         self.write += 1;
         self.work.write = self.write;
-        self.work.taken.clear();
+        self.work.destination_places.clear();
         let mut head = self.logs[0];
         let mut done = 0;
         while done < moves.len() {
@@ -201,16 +205,16 @@ impl Lfs {
             let taken = left.min(self.segments.room(head));
             let data = taken.min((moves.len() - done) as u32);
             let place = self.segments.take(&mut head, taken, self.write);
-            self.work.taken.push((place, taken));
+            self.work.destination_places.push((place, taken));
             self.counters.log_blocks += u64::from(taken);
-            self.checkpoints.logged(taken);
-            plan.flag(Modifiers::empty());
+            self.checkpoints.add_logged(taken);
+            plan.flag(CommandFlags::empty());
             plan.begin(0, Op::Write, self.shape.sector(place));
-            plan.piece(Memory::Scratch, done as u32 * BLOCK as u32, data * BLOCK as u32);
+            plan.piece(PlanMemory::Scratch, done as u32 * BLOCK as u32, data * BLOCK as u32);
             self.pad(taken - data, plan);
             for (one, place) in moves[done..done + data as usize].iter_mut().zip(place..) {
                 one.2 = place;
-                self.segments.own(place, one.0);
+                self.segments.set_owner(place, one.0);
             }
             done += data as usize;
         }
@@ -225,14 +229,14 @@ impl Lfs {
     /// Called when a step is complete.
     pub(super) fn work_done(&mut self) {
         match std::mem::take(&mut self.work.step) {
-            Step::None => {}
-            Step::Reset => {
+            LfsBackgroundStep::None => {}
+            LfsBackgroundStep::Reset => {
                 self.segments.was_reset(&self.work.resets);
                 let resets = self.work.resets.len() as u32;
-                self.work.pressed = self.work.pressed.saturating_sub(resets);
+                self.work.requested_segments = self.work.requested_segments.saturating_sub(resets);
             }
-            Step::Checkpoint => self.checkpoint_done(),
-            Step::Move => {
+            LfsBackgroundStep::Checkpoint => self.checkpoint_done(),
+            LfsBackgroundStep::Move => {
                 let moves = std::mem::take(&mut self.work.moves);
                 for (block, from, to) in moves.iter().copied() {
                     // A block that was written or discarded in the meantime has another place.
@@ -242,7 +246,7 @@ impl Lfs {
                     }
                 }
                 self.work.moves = moves;
-                for (place, blocks) in self.work.taken.iter().copied() {
+                for (place, blocks) in self.work.destination_places.iter().copied() {
                     self.segments.written(place, blocks);
                 }
             }

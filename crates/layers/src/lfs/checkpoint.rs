@@ -5,18 +5,18 @@
 //! A checkpoint begins only while no request in progress is its own record: such a record would have a lower number than the
 //! checkpoint but contain newer changes.
 
-use emmclab_base::{Modifiers, Op};
+use emmclab_base::{CommandFlags, Op};
 
-use super::Lfs;
-use super::record::{Pack, SECTOR, page_bytes};
-use crate::plan::Plan;
+use super::LfsLayer;
+use super::record::{CheckpointPack, SECTOR, page_bytes};
+use crate::plan::CommandPlan;
 
 /// Maximum number of changed pages of the map between two checkpoints: a checkpoint is prepared in memory.
 const MOST_PAGES: usize = 2048;
 
 /// State of the checkpoints.
 #[derive(Clone, Debug)]
-pub(super) struct Checkpoints {
+pub(super) struct LfsCheckpointState {
     /// Number of the newest checkpoint.
     pub number: u64,
     /// By page of the map: 0 = never written, otherwise 1 + the valid copy.
@@ -33,7 +33,7 @@ pub(super) struct Checkpoints {
     pages: Vec<u32>,
 }
 
-impl Checkpoints {
+impl LfsCheckpointState {
     /// The state before the first checkpoint, for a map of this many pages.
     pub fn new(pages: u32) -> Self {
         Self {
@@ -55,12 +55,12 @@ impl Checkpoints {
 
     /// Counts blocks that were written to a log.
     #[inline]
-    pub fn logged(&mut self, blocks: u32) {
+    pub fn add_logged(&mut self, blocks: u32) {
         self.logged += u64::from(blocks);
     }
 
     /// Whether a checkpoint waits for requests that are their own records; no more of these may begin.
-    pub fn waits(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         self.waits
     }
 
@@ -79,18 +79,19 @@ impl Checkpoints {
     }
 }
 
-impl Lfs {
+impl LfsLayer {
     /// Whether a checkpoint should begin.
     pub(super) fn wants_checkpoint(&self) -> bool {
         let checkpoints = &self.checkpoints;
         checkpoints.is_wanted
             || checkpoints.logged >= self.shape.checkpoint
             || self.table.changed() >= MOST_PAGES
-            || self.segments.empty() > 0 && self.segments.free() < self.shape.low + self.work.pressed_for()
+            || self.segments.empty() > 0
+                && self.segments.free() < self.shape.low + self.work.requested_segments()
     }
 
     /// Begins a checkpoint, unless a request in progress is its own record.
-    pub(super) fn begin_checkpoint(&mut self, plan: &mut Plan) -> bool {
+    pub(super) fn begin_checkpoint(&mut self, plan: &mut CommandPlan) -> bool {
         self.checkpoints.waits = self.flights.records_itself();
         if self.checkpoints.waits {
             self.checkpoints.is_wanted = true;
@@ -101,14 +102,14 @@ impl Lfs {
     }
 
     /// Plans a checkpoint of the current map.
-    pub(super) fn plan_checkpoint(&mut self, plan: &mut Plan) {
+    pub(super) fn plan_checkpoint(&mut self, plan: &mut CommandPlan) {
         let Self { checkpoints, table, shape, segments, sync, pending, counters, .. } = self;
         (checkpoints.is_wanted, checkpoints.logged) = (false, 0);
         checkpoints.number += 1;
         checkpoints.order = pending.begin_checkpoint();
-        segments.say();
+        segments.begin_checkpoint();
         table.take_changed(&mut checkpoints.pages);
-        plan.flag(Modifiers::META);
+        plan.flag(CommandFlags::META);
         let mut behind = None;
         for page in checkpoints.pages.iter().copied() {
             let copy = u8::from(checkpoints.copies[page as usize] == 1);
@@ -120,13 +121,13 @@ impl Lfs {
             plan.metadata(&page_bytes(page, checkpoints.number, table.page(page)));
             behind = Some((copy, page + 1));
         }
-        let pack = Pack {
+        let pack = CheckpointPack {
             number: checkpoints.number,
             life: sync.life,
             write: self.write,
             record: sync.number,
             segment: if sync.head.segment == u32::MAX { sync.next } else { sync.head.segment },
-            offset: sync.head.taken,
+            offset: sync.head.allocated,
             next: sync.next,
             shape: [shape.segment, shape.segments, shape.blocks],
         };
@@ -134,13 +135,14 @@ impl Lfs {
         rest.resize((shape.pack.sectors as usize - 1) * SECTOR, 0);
         for (slot, is_first) in [(checkpoints.first_slot, true), (1 - checkpoints.first_slot, false)] {
             plan.wait();
-            let flags = Modifiers::META | if is_first { Modifiers::PREFLUSH } else { Modifiers::empty() };
-            plan.flag(if shape.durable_writes { flags | Modifiers::RELIABLE } else { flags });
+            let flags =
+                CommandFlags::META | if is_first { CommandFlags::PREFLUSH } else { CommandFlags::empty() };
+            plan.flag(if shape.durable_writes { flags | CommandFlags::RELIABLE } else { flags });
             plan.begin(0, Op::Write, shape.pack.pack(slot));
             plan.record(&pack.head(), shape.pack.sectors - 1);
             plan.metadata(&rest);
             if !shape.durable_writes {
-                plan.flag(Modifiers::empty());
+                plan.flag(CommandFlags::empty());
                 plan.wait();
                 plan.bare(0, Op::Flush, 0, 0);
             }
@@ -153,6 +155,6 @@ impl Lfs {
     /// Called when the checkpoint is durable.
     pub(super) fn checkpoint_done(&mut self) {
         self.pending.checkpointed(self.checkpoints.order);
-        self.segments.said();
+        self.segments.checkpoint_durable();
     }
 }

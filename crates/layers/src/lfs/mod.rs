@@ -1,8 +1,8 @@
 //! A log-structured block device: data is written to segments in order, never in place, as zones require.
 //!
 //! Blocks of 4 KB are written to one of several logs, chosen by how often they were rewritten. A map in memory stores the place of
-//! each block ([`table`]). Changes become durable by *records* in a separate log ([`record`]). A flush flushes the disk and then
-//! writes a record of all complete changes ([`pending`]); a durable write is a record together with its data, under one checksum. A
+//! each block ([`block_map`]). Changes become durable by *records* in a separate log ([`record`]). A flush flushes the disk and then
+//! writes a record of all complete changes ([`unrecorded_changes`]); a durable write is a record together with its data, under one checksum. A
 //! checkpoint writes the pages of the map that changed, each over the older of its two copies, and then writes twice a pack that
 //! names the valid copies. Cleaning moves live blocks of a segment to the cold log. A segment is reset after a durable checkpoint
 //! states that nothing in it is live ([`segments`]). After a power cut the newest pack is valid, and with it the records from the
@@ -12,42 +12,42 @@
 //! its bytes stay in the log until their segment is reset.
 
 mod background;
+mod block_map;
 mod checkpoint;
-mod flight;
-mod pending;
 mod record;
 mod recovery;
+mod request_table;
 mod requests;
 mod segments;
 mod settings;
 mod sync;
-mod table;
+mod unrecorded_changes;
 
 use std::io;
 
-use emmclab_base::{BlockNote, Modifiers, Op, Result};
+use emmclab_base::{BlockNote, CommandFlags, Op, Result};
 use toml::Table as Settings;
 
 use crate::counters::counters;
-use crate::in_flight::InFlight;
-use crate::kind::{Kind, read_settings};
-use crate::layer::{Area, Background, Below, Decision, Layer, ReadAt};
-use crate::plan::Plan;
+use crate::in_flight::InFlightRequests;
+use crate::layer::{BackgroundDecision, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea};
+use crate::layer_kind::{LayerKind, read_settings};
+use crate::layer_setting::settings_of;
+use crate::plan::CommandPlan;
 use crate::request::HostRequest;
-use crate::setting::settings_of;
 
-use background::Work;
-use checkpoint::Checkpoints;
-use flight::Flights;
-use pending::Pending;
-use record::{RUNS, Run};
-use segments::{Head, Segments};
+use background::LfsBackgroundState;
+use block_map::BlockMap;
+use checkpoint::LfsCheckpointState;
+use record::{LogRun, RUNS};
+use request_table::LfsRequestTable;
+use segments::{OpenSegment, SegmentTable};
+use settings::LfsParameters;
 pub use settings::LfsSettings;
-use settings::Shape;
 use sync::SyncLog;
-use table::Table;
+use unrecorded_changes::UnrecordedChanges;
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: LayerKind = LayerKind {
     name: "lfs",
     about: "writes a log of segments, as zones need it: nothing is written in place, and live data is moved out of old segments",
     build,
@@ -84,23 +84,23 @@ counters! {
 /// Maximum number of changes that are kept for the next flush.
 const MOST_PENDING: u32 = 16_384;
 
-fn build(table: &Settings, below: &Below) -> Result<Box<dyn Layer>> {
+fn build(table: &Settings, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let settings: LfsSettings = read_settings(KIND.name, table)?;
-    Ok(Box::new(Lfs::new(settings.shape(KIND.name, below)?)))
+    Ok(Box::new(LfsLayer::new(settings.shape(KIND.name, below)?)))
 }
 
 /// The layer.
-struct Lfs {
-    shape: Shape,
-    table: Table,
-    segments: Segments,
+struct LfsLayer {
+    shape: LfsParameters,
+    table: BlockMap,
+    segments: SegmentTable,
     /// The logs of data; the first one receives the blocks that cleaning moves.
-    logs: [Head; 5],
+    logs: [OpenSegment; 5],
     sync: SyncLog,
-    pending: Pending,
-    flights: Flights,
-    checkpoints: Checkpoints,
-    work: Work,
+    pending: UnrecordedChanges,
+    flights: LfsRequestTable,
+    checkpoints: LfsCheckpointState,
+    work: LfsBackgroundState,
     /// Number of the newest write.
     write: u64,
     /// Segments that are reset before anything else, after recovery.
@@ -108,32 +108,32 @@ struct Lfs {
     /// Sectors to pad blocks that a power cut left in part: first sector and number.
     first_fills: Vec<(u64, u64)>,
     /// Runs of a record in preparation, kept to reuse their memory.
-    runs: Vec<Run>,
-    counters: Counters,
+    runs: Vec<LogRun>,
+    counters: LayerCounters,
     /// The counters at the time when they were cleared.
-    cleared: Counters,
+    cleared: LayerCounters,
 }
 
-impl Lfs {
+impl LfsLayer {
     /// Creates the layer on new disks.
-    fn new(shape: Shape) -> Self {
+    fn new(shape: LfsParameters) -> Self {
         // Records of all changes need at most a quarter of a segment.
         let most = (shape.segment / 4).max(1).saturating_mul(RUNS as u32 - 1).min(MOST_PENDING);
         Self {
-            table: Table::new(shape.blocks),
-            segments: Segments::new(shape.segments, shape.segment),
-            logs: [Head::NONE; 5],
+            table: BlockMap::new(shape.blocks),
+            segments: SegmentTable::new(shape.segments, shape.segment),
+            logs: [OpenSegment::NONE; 5],
             sync: SyncLog::default(),
-            pending: Pending::new(most as usize),
-            flights: Flights::default(),
-            checkpoints: Checkpoints::new(shape.pack.pages),
-            work: Work::default(),
+            pending: UnrecordedChanges::new(most as usize),
+            flights: LfsRequestTable::default(),
+            checkpoints: LfsCheckpointState::new(shape.pack.pages),
+            work: LfsBackgroundState::default(),
             write: 0,
             first_resets: Vec::new(),
             first_fills: Vec::new(),
             runs: Vec::new(),
-            counters: Counters::default(),
-            cleared: Counters::default(),
+            counters: LayerCounters::default(),
+            cleared: LayerCounters::default(),
             shape,
         }
     }
@@ -149,12 +149,12 @@ impl Lfs {
             None => self.table.discard(block),
         }
         if let Some(place) = place {
-            self.segments.enliven(place);
+            self.segments.add_live(place);
         }
     }
 }
 
-impl Layer for Lfs {
+impl Layer for LfsLayer {
     fn name(&self) -> &'static str {
         KIND.name
     }
@@ -163,24 +163,24 @@ impl Layer for Lfs {
         u64::from(self.shape.blocks) * settings::BLOCK
     }
 
-    fn areas(&self) -> Vec<Area> {
-        vec![Area { disk: 0, sector: 0, sectors: self.shape.log_sector }]
+    fn areas(&self) -> Vec<ReservedArea> {
+        vec![ReservedArea { disk: 0, sector: 0, sectors: self.shape.log_sector }]
     }
 
-    fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+    fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         self.read_back(disks)
     }
 
-    fn start(&mut self, plan: &mut Plan) {
+    fn start(&mut self, plan: &mut CommandPlan) {
         self.begin_life(plan);
     }
 
-    fn accepts(&self) -> Modifiers {
+    fn accepts(&self) -> CommandFlags {
         // A durable write contains its own entry of the map, and all data is on one disk.
-        Modifiers::DURABLE | Modifiers::PREFLUSH
+        CommandFlags::DURABLE | CommandFlags::PREFLUSH
     }
 
-    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
         match request.op {
             Op::Read => self.read(request, plan),
             Op::Write => self.write(request, plan),
@@ -193,7 +193,7 @@ impl Layer for Lfs {
         self.request_done(id);
     }
 
-    fn background(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+    fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         self.next_work(in_flight, plan)
     }
 

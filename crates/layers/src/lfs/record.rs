@@ -16,7 +16,7 @@
 use emmclab_base::SECTOR_BYTES;
 
 use super::settings::BLOCK;
-use crate::checksum::{checksum, sealed, whole};
+use crate::checksum::{checksum, has_valid_data_checksum, has_valid_header_checksum};
 
 pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 /// Bytes in a block.
@@ -41,7 +41,7 @@ fn eight(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// Blocks that are consecutive both in the address space and in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct LogRun {
     pub block: u32,
     pub place: u32,
     pub blocks: u32,
@@ -51,7 +51,7 @@ pub(super) struct Run {
 
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct LfsRecord {
     pub life: u64,
     pub number: u64,
     pub place: u32,
@@ -61,7 +61,7 @@ pub(super) struct Record {
     pub runs: u32,
 }
 
-impl Record {
+impl LfsRecord {
     /// The first sector, without checksums.
     pub fn head(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
@@ -74,11 +74,11 @@ impl Record {
         out
     }
 
-    /// Parses the record at the start of a block; `None` if there is none. [`whole`] checks whether its runs and its data are
+    /// Parses the record at the start of a block; `None` if there is none. [`has_valid_data_checksum`] checks whether its runs and its data are
     /// intact.
     pub fn parse(block: &[u8]) -> Option<Self> {
         let head = block.get(..SECTOR)?;
-        if &head[..8] != RECORD || !sealed(head) {
+        if &head[..8] != RECORD || !has_valid_header_checksum(head) {
             return None;
         }
         Some(Self {
@@ -92,9 +92,9 @@ impl Record {
     }
 
     /// Returns the runs of a block of which this is the head.
-    pub fn runs_of(self, block: &[u8]) -> impl Iterator<Item = Run> {
+    pub fn runs_of(self, block: &[u8]) -> impl Iterator<Item = LogRun> {
         block[SECTOR..].chunks_exact(RUN_BYTES).take(self.runs as usize).filter_map(|bytes| {
-            Some(Run {
+            Some(LogRun {
                 block: four(bytes, 0)?,
                 place: four(bytes, 4)?,
                 blocks: four(bytes, 8)?,
@@ -105,7 +105,7 @@ impl Record {
 }
 
 /// Writes a run as [`RUN_BYTES`] bytes into a record.
-pub(super) fn put_run(run: &Run, out: &mut [u8]) {
+pub(super) fn put_run(run: &LogRun, out: &mut [u8]) {
     for (to, value) in out.chunks_exact_mut(4).zip([run.block, run.place, run.blocks]) {
         to.copy_from_slice(&value.to_le_bytes());
     }
@@ -148,7 +148,7 @@ impl PackLayout {
 
 /// The first sector of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pack {
+pub(super) struct CheckpointPack {
     pub number: u64,
     pub life: u64,
     /// Number of the next write.
@@ -162,7 +162,7 @@ pub(super) struct Pack {
     pub shape: [u32; 3],
 }
 
-impl Pack {
+impl CheckpointPack {
     /// The first sector of a pack, without checksums.
     pub fn head(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
@@ -180,7 +180,10 @@ impl Pack {
     /// Parses a pack; `None` if there is none or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..SECTOR)?;
-        if &head[..8] != PACK || !sealed(head) || !whole(head, &bytes[SECTOR..]) {
+        if &head[..8] != PACK
+            || !has_valid_header_checksum(head)
+            || !has_valid_data_checksum(head, &bytes[SECTOR..])
+        {
             return None;
         }
         Some(Self {
@@ -224,10 +227,10 @@ mod tests {
 
     #[test]
     fn runs_and_pages_are_read_as_they_were_written() {
-        let run = Run { block: 7, place: NOWHERE, blocks: 1 << 20, write: 1 << 60 };
+        let run = LogRun { block: 7, place: NOWHERE, blocks: 1 << 20, write: 1 << 60 };
         let mut bytes = [0; BYTES];
         put_run(&run, &mut bytes[SECTOR..]);
-        let record = Record { life: 1, number: 2, place: 3, data: 4, next: 5, runs: 1 };
+        let record = LfsRecord { life: 1, number: 2, place: 3, data: 4, next: 5, runs: 1 };
         assert_eq!(record.runs_of(&bytes).collect::<Vec<_>>(), [run]);
         let page = page_bytes(9, 4, &[1, 2, 3]);
         assert_eq!(page_entries(&page, 9, 4).unwrap().take(4).collect::<Vec<_>>(), [1, 2, 3, 0]);
@@ -240,12 +243,20 @@ mod tests {
 
     #[test]
     fn what_is_not_sealed_is_neither_a_record_nor_a_pack() {
-        let record = Record { life: 1, number: 2, place: 3, data: 4, next: 5, runs: 1 };
-        assert!(Record::parse(&record.head()).is_none());
-        let pack =
-            Pack { number: 1, life: 1, write: 1, record: 1, segment: 0, offset: 0, next: 1, shape: [1; 3] };
-        assert!(Pack::parse(&pack.head()).is_none());
-        assert!(Pack::parse(&[0; 3]).is_none());
+        let record = LfsRecord { life: 1, number: 2, place: 3, data: 4, next: 5, runs: 1 };
+        assert!(LfsRecord::parse(&record.head()).is_none());
+        let pack = CheckpointPack {
+            number: 1,
+            life: 1,
+            write: 1,
+            record: 1,
+            segment: 0,
+            offset: 0,
+            next: 1,
+            shape: [1; 3],
+        };
+        assert!(CheckpointPack::parse(&pack.head()).is_none());
+        assert!(CheckpointPack::parse(&[0; 3]).is_none());
     }
 
     #[test]

@@ -12,14 +12,14 @@ use std::io;
 use emmclab_base::Op;
 use rustc_hash::FxHashMap;
 
-use super::Lfs;
-use super::record::{BYTES, NOWHERE, Pack, Record, SECTOR, page_entries};
-use super::segments::Head;
+use super::LfsLayer;
+use super::record::{BYTES, CheckpointPack, LfsRecord, NOWHERE, SECTOR, page_entries};
+use super::segments::OpenSegment;
 use super::settings::BLOCK;
-use crate::checksum::whole;
-use crate::layer::{Area, ReadAt};
-use crate::plan::{Memory, Plan};
-use crate::window::Window;
+use crate::area_reader::AreaReader;
+use crate::checksum::has_valid_data_checksum;
+use crate::layer::{RecoveryReader, ReservedArea};
+use crate::plan::{CommandPlan, PlanMemory};
 
 /// Maximum number of sectors that are padded with one write.
 const FILL: u64 = 1024;
@@ -29,7 +29,7 @@ type Newest = FxHashMap<u32, (u64, u32)>;
 
 /// Everything found after the pack.
 #[derive(Default)]
-struct Found {
+struct RecoveredTail {
     newest: Newest,
     /// Segments of the log of records.
     chain: Vec<u32>,
@@ -38,9 +38,9 @@ struct Found {
     write: u64,
 }
 
-impl Lfs {
+impl LfsLayer {
     /// Restores the map. Without a pack, no data was ever promised to be durable.
-    pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+    pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let Some((pack, slot, table)) = self.newest_pack(disks)? else { return Ok(()) };
         self.checkpoints.first_slot = 1 - slot;
         if pack.shape != [self.shape.segment, self.shape.segments, self.shape.blocks] {
@@ -51,7 +51,7 @@ impl Lfs {
             return Err(io::Error::other("the newest checkpoint refers to no valid copy of the map"));
         }
         self.read_map(pack.number, disks)?;
-        let mut found = Found { record: pack.record, write: pack.write, ..Found::default() };
+        let mut found = RecoveredTail { record: pack.record, write: pack.write, ..RecoveredTail::default() };
         self.read_records(&pack, &mut found, disks)?;
         // In this order, so that equal disks produce equal plans.
         let mut newest: Vec<_> = found.newest.iter().map(|(block, (_, place))| (*block, *place)).collect();
@@ -68,20 +68,23 @@ impl Lfs {
         self.sync.number = found.record;
         for block in 0..self.shape.blocks {
             if let Some(place) = self.table.place(block) {
-                self.segments.own(place, block);
-                self.segments.enliven(place);
+                self.segments.set_owner(place, block);
+                self.segments.add_live(place);
             }
         }
         self.take_up_segments(&found.chain, disks)
     }
 
     /// Returns the newest intact pack, its slot, and the table after it.
-    fn newest_pack(&self, disks: &mut dyn ReadAt) -> io::Result<Option<(Pack, u64, Vec<u8>)>> {
-        let mut newest: Option<(Pack, u64, Vec<u8>)> = None;
+    fn newest_pack(
+        &self,
+        disks: &mut dyn RecoveryReader,
+    ) -> io::Result<Option<(CheckpointPack, u64, Vec<u8>)>> {
+        let mut newest: Option<(CheckpointPack, u64, Vec<u8>)> = None;
         let mut bytes = vec![0; self.shape.pack.sectors as usize * SECTOR];
         for slot in 0..2 {
             disks.read_at(0, self.shape.pack.pack(slot), &mut bytes)?;
-            let Some(pack) = Pack::parse(&bytes) else { continue };
+            let Some(pack) = CheckpointPack::parse(&bytes) else { continue };
             if newest.as_ref().is_none_or(|(known, ..)| pack.number > known.number) {
                 newest = Some((pack, slot, bytes[SECTOR..].to_vec()));
             }
@@ -89,7 +92,7 @@ impl Lfs {
         Ok(newest)
     }
 
-    fn read_map(&mut self, number: u64, disks: &mut dyn ReadAt) -> io::Result<()> {
+    fn read_map(&mut self, number: u64, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let mut bytes = [0; BYTES];
         let places = self.segments.places();
         for page in 0..self.shape.blocks.div_ceil(super::record::ENTRIES) {
@@ -104,7 +107,12 @@ impl Lfs {
     }
 
     /// Reads the log of records from the place that a pack names.
-    fn read_records(&self, pack: &Pack, found: &mut Found, disks: &mut dyn ReadAt) -> io::Result<()> {
+    fn read_records(
+        &self,
+        pack: &CheckpointPack,
+        found: &mut RecoveredTail,
+        disks: &mut dyn RecoveryReader,
+    ) -> io::Result<()> {
         let (mut segment, mut offset, mut next) = (pack.segment, pack.offset, pack.next);
         loop {
             if segment >= self.shape.segments || found.chain.contains(&segment) {
@@ -125,21 +133,22 @@ impl Lfs {
     /// Reads the records of a segment; returns the segment that the last one names as the next.
     fn read_segment(
         &self,
-        pack: &Pack,
+        pack: &CheckpointPack,
         (segment, mut offset): (u32, u32),
-        found: &mut Found,
-        disks: &mut dyn ReadAt,
+        found: &mut RecoveredTail,
+        disks: &mut dyn RecoveryReader,
     ) -> io::Result<Option<u32>> {
         let start = segment * self.shape.segment;
         let sectors = u64::from(self.shape.segment) * BLOCK;
         let end = self.written_end(segment, disks)?;
-        let mut window = Window::new(disks, Area { disk: 0, sector: self.shape.sector(start), sectors });
+        let mut window =
+            AreaReader::new(disks, ReservedArea { disk: 0, sector: self.shape.sector(start), sectors });
         let mut named = None;
         while offset < end {
             let all = sectors as u32;
             let first = offset * BLOCK as u32;
             let head = window.at(first, BLOCK as u32, all)?;
-            let record = Record::parse(head).filter(|record| {
+            let record = LfsRecord::parse(head).filter(|record| {
                 record.life == pack.life
                     && record.number >= pack.record
                     && record.place == start + offset
@@ -151,7 +160,7 @@ impl Lfs {
             };
             let length = (1 + record.data) * BLOCK as u32;
             let bytes = window.at(first, length, all)?;
-            if !whole(&bytes[..SECTOR], &bytes[SECTOR..]) {
+            if !has_valid_data_checksum(&bytes[..SECTOR], &bytes[SECTOR..]) {
                 offset += 1;
                 continue;
             }
@@ -167,7 +176,7 @@ impl Lfs {
     }
 
     /// Applies a run to the blocks for which it is newer than what was read before.
-    fn replay(&self, run: &super::record::Run, newest: &mut Newest) {
+    fn replay(&self, run: &super::record::LogRun, newest: &mut Newest) {
         let end = run.block.checked_add(run.blocks).filter(|end| *end <= self.shape.blocks);
         let places = if run.place == NOWHERE { Some(0) } else { run.place.checked_add(run.blocks) };
         let (Some(end), Some(_)) = (end, places.filter(|end| *end <= self.segments.places())) else { return };
@@ -181,14 +190,14 @@ impl Lfs {
     }
 
     /// Number of blocks of a segment that may have been written.
-    fn written_end(&self, segment: u32, disks: &mut dyn ReadAt) -> io::Result<u32> {
+    fn written_end(&self, segment: u32, disks: &mut dyn RecoveryReader) -> io::Result<u32> {
         let sector = self.shape.sector(segment * self.shape.segment);
         let pointer = disks.write_pointer(0, sector)?;
         Ok(pointer.map_or(self.shape.segment, |pointer| (pointer.saturating_sub(sector) / BLOCK) as u32))
     }
 
     /// Number of used blocks of a zone, after a partly written block is padded.
-    fn filled_end(&mut self, start: u64, disks: &mut dyn ReadAt) -> io::Result<u32> {
+    fn filled_end(&mut self, start: u64, disks: &mut dyn RecoveryReader) -> io::Result<u32> {
         let unit = u64::from(self.shape.align) * BLOCK;
         let written = disks.write_pointer(0, start)?.unwrap_or(start).saturating_sub(start);
         let filled = written.next_multiple_of(unit);
@@ -199,7 +208,7 @@ impl Lfs {
     }
 
     /// Decides how each segment continues: open, closed, or reset.
-    fn take_up_segments(&mut self, chain: &[u32], disks: &mut dyn ReadAt) -> io::Result<()> {
+    fn take_up_segments(&mut self, chain: &[u32], disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let mut opened = Vec::new();
         if self.shape.is_zoned {
             let mut heads = 1..self.shape.logs;
@@ -214,12 +223,14 @@ impl Lfs {
                 }
                 let is_last = chain.last() == Some(&segment);
                 if is_last {
-                    self.sync.head = Head { segment, taken };
+                    self.sync.head = OpenSegment { segment, allocated: taken };
                     opened.push(segment);
                 } else if !self.segments.is_live(segment) && !chain.contains(&segment) {
                     self.first_resets.push(segment);
-                } else if let Some(log) = heads.next().or_else(|| (self.logs[0] == Head::NONE).then_some(0)) {
-                    self.logs[log] = Head { segment, taken };
+                } else if let Some(log) =
+                    heads.next().or_else(|| (self.logs[0] == OpenSegment::NONE).then_some(0))
+                {
+                    self.logs[log] = OpenSegment { segment, allocated: taken };
                     opened.push(segment);
                 } else {
                     // The power cut left more partly written zones than there are logs: this one is padded to its end.
@@ -234,10 +245,10 @@ impl Lfs {
     }
 
     /// Plans the work before the first request: segments for the log of records, and a checkpoint that starts a new life.
-    pub(super) fn begin_life(&mut self, plan: &mut Plan) {
+    pub(super) fn begin_life(&mut self, plan: &mut CommandPlan) {
         let mut resets = std::mem::take(&mut self.first_resets);
         resets.retain(|segment| self.segments.take_unknown(*segment));
-        let wanted = if self.sync.head == Head::NONE { 2 } else { 1 };
+        let wanted = if self.sync.head == OpenSegment::NONE { 2 } else { 1 };
         let most = resets.len() + wanted as usize;
         self.segments.take_dirty(wanted + resets.len() as u32, most, &mut resets);
         for segment in resets.iter().copied() {
@@ -253,14 +264,14 @@ impl Lfs {
             while sectors > 0 && !resets.contains(&segment) {
                 let now = FILL.min(sectors);
                 plan.begin(0, Op::Write, sector);
-                plan.piece(Memory::Scratch, scratch, now as u32);
+                plan.piece(PlanMemory::Scratch, scratch, now as u32);
                 (sector, sectors) = (sector + now, sectors - now);
             }
         }
         self.counters.resets += resets.len() as u64;
         self.segments.was_reset(&resets);
-        if self.sync.head == Head::NONE {
-            self.sync.head = self.segments.open().unwrap_or(Head::NONE);
+        if self.sync.head == OpenSegment::NONE {
+            self.sync.head = self.segments.open().unwrap_or(OpenSegment::NONE);
         }
         self.sync.next = self.segments.reserve().unwrap_or(u32::MAX);
         self.sync.life += 1;

@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 
-use crate::cleaning::{Candidate, Cleaning};
+use crate::cleaning::{CleaningCandidate, CleaningPolicy};
 
 /// In place of a segment number: no segment is open.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum SegmentState {
     #[default]
     Free,
     Open,
@@ -21,35 +21,35 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Segment {
+struct LfsSegment {
     /// Blocks to which the map refers.
     live: u32,
     /// Blocks that are being written.
     pending: u32,
-    state: State,
+    state: SegmentState,
     /// Number of the write that filled it.
     closed: u64,
 }
 
 /// The open segment of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct OpenSegment {
     pub segment: u32,
     /// Number of its blocks that are allocated.
-    pub taken: u32,
+    pub allocated: u32,
 }
 
-impl Head {
+impl OpenSegment {
     /// No open segment.
-    pub const NONE: Self = Self { segment: NONE, taken: 0 };
+    pub const NONE: Self = Self { segment: NONE, allocated: 0 };
 }
 
 /// All segments.
 #[derive(Clone, Debug)]
-pub(super) struct Segments {
+pub(super) struct SegmentTable {
     /// Number of blocks in a segment.
     blocks: u32,
-    all: Vec<Segment>,
+    all: Vec<LfsSegment>,
     /// By place: the block that was last written there.
     owners: Vec<u32>,
     clean: VecDeque<u32>,
@@ -58,30 +58,30 @@ pub(super) struct Segments {
     empty: Vec<u32>,
     /// Segments that the checkpoint in progress records as empty, those that a durable one has recorded, and those that may be
     /// reset.
-    said: Vec<u32>,
-    leaving: Vec<u32>,
-    left: Vec<u32>,
+    in_checkpoint: Vec<u32>,
+    awaiting_readers: Vec<u32>,
+    resettable: Vec<u32>,
 }
 
-impl Segments {
+impl SegmentTable {
     /// Segments of a disk with unknown contents.
     pub fn new(count: u32, blocks: u32) -> Self {
         Self {
             blocks,
-            all: vec![Segment::default(); count as usize],
+            all: vec![LfsSegment::default(); count as usize],
             owners: vec![0; count as usize * blocks as usize],
             clean: VecDeque::with_capacity(count as usize),
             unknown: (0..count).collect(),
             empty: Vec::new(),
-            said: Vec::new(),
-            leaving: Vec::new(),
-            left: Vec::new(),
+            in_checkpoint: Vec::new(),
+            awaiting_readers: Vec::new(),
+            resettable: Vec::new(),
         }
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        (self.owners.len() * 4 + self.all.len() * (size_of::<Segment>() + 12)) as u64
+        (self.owners.len() * 4 + self.all.len() * (size_of::<LfsSegment>() + 12)) as u64
     }
 
     /// Blocks of a segment.
@@ -94,7 +94,7 @@ impl Segments {
         self.owners.len() as u32
     }
 
-    fn of(&mut self, place: u32) -> &mut Segment {
+    fn of(&mut self, place: u32) -> &mut LfsSegment {
         &mut self.all[(place / self.blocks) as usize]
     }
 
@@ -105,8 +105,11 @@ impl Segments {
 
     /// Number of segments that are clean, or can become so without another checkpoint.
     pub fn free(&self) -> u32 {
-        (self.clean.len() + self.unknown.len() + self.said.len() + self.leaving.len() + self.left.len())
-            as u32
+        (self.clean.len()
+            + self.unknown.len()
+            + self.in_checkpoint.len()
+            + self.awaiting_readers.len()
+            + self.resettable.len()) as u32
     }
 
     /// Number of segments that need only a checkpoint before they can be reset.
@@ -115,10 +118,10 @@ impl Segments {
     }
 
     /// Opens a clean segment; `None` if there is none.
-    pub fn open(&mut self) -> Option<Head> {
+    pub fn open(&mut self) -> Option<OpenSegment> {
         let segment = self.clean.pop_front()?;
-        self.all[segment as usize].state = State::Open;
-        Some(Head { segment, taken: 0 })
+        self.all[segment as usize].state = SegmentState::Open;
+        Some(OpenSegment { segment, allocated: 0 })
     }
 
     /// Takes out a clean segment, which is opened later by its number; `None` if there is none.
@@ -127,27 +130,27 @@ impl Segments {
     }
 
     /// Blocks left in the open segment of a log.
-    pub fn room(&self, head: Head) -> u32 {
-        if head.segment == NONE { 0 } else { self.blocks - head.taken }
+    pub fn room(&self, head: OpenSegment) -> u32 {
+        if head.segment == NONE { 0 } else { self.blocks - head.allocated }
     }
 
     /// Allocates blocks of an open segment, which must have room for them; returns the first place. `now` is the number of the
     /// write.
-    pub fn take(&mut self, head: &mut Head, blocks: u32, now: u64) -> u32 {
-        let place = head.segment * self.blocks + head.taken;
-        head.taken += blocks;
-        let full = head.taken == self.blocks;
+    pub fn take(&mut self, head: &mut OpenSegment, blocks: u32, now: u64) -> u32 {
+        let place = head.segment * self.blocks + head.allocated;
+        head.allocated += blocks;
+        let full = head.allocated == self.blocks;
         let segment = &mut self.all[head.segment as usize];
         segment.pending += blocks;
         if full {
-            (segment.state, segment.closed) = (State::Closed, now);
-            *head = Head::NONE;
+            (segment.state, segment.closed) = (SegmentState::Closed, now);
+            *head = OpenSegment::NONE;
         }
         place
     }
 
     /// Notes that a block is being written to a place.
-    pub fn own(&mut self, place: u32, block: u32) {
+    pub fn set_owner(&mut self, place: u32, block: u32) {
         self.owners[place as usize] = block;
     }
 
@@ -163,7 +166,7 @@ impl Segments {
     }
 
     /// Called when the map refers to a place from now on.
-    pub fn enliven(&mut self, place: u32) {
+    pub fn add_live(&mut self, place: u32) {
         self.of(place).live += 1;
     }
 
@@ -179,8 +182,8 @@ impl Segments {
     /// Lists a segment as empty if it has become so.
     fn settle(&mut self, number: u32) {
         let segment = &mut self.all[number as usize];
-        if segment.state == State::Closed && segment.live == 0 && segment.pending == 0 {
-            segment.state = State::Empty;
+        if segment.state == SegmentState::Closed && segment.live == 0 && segment.pending == 0 {
+            segment.state = SegmentState::Empty;
             self.empty.push(number);
         }
     }
@@ -191,11 +194,12 @@ impl Segments {
     }
 
     /// Chooses the next segment to clean, with at least `least` blocks that are not live.
-    pub fn victim(&self, policy: Cleaning, least: u32, now: u64) -> Option<u32> {
+    pub fn victim(&self, policy: CleaningPolicy, least: u32, now: u64) -> Option<u32> {
         let most = self.blocks - least;
-        let is_worth = |one: &Segment| one.state == State::Closed && one.pending == 0 && one.live <= most;
+        let is_worth =
+            |one: &LfsSegment| one.state == SegmentState::Closed && one.pending == 0 && one.live <= most;
         let closed = (0..).zip(&self.all).filter(|(_, one)| is_worth(one));
-        let candidates = closed.map(|(segment, one)| Candidate {
+        let candidates = closed.map(|(segment, one)| CleaningCandidate {
             segment,
             live: one.live,
             age: now.saturating_sub(one.closed),
@@ -204,29 +208,29 @@ impl Segments {
     }
 
     /// Called when a checkpoint begins, which records the empty segments.
-    pub fn say(&mut self) {
-        self.said.append(&mut self.empty);
+    pub fn begin_checkpoint(&mut self) {
+        self.in_checkpoint.append(&mut self.empty);
     }
 
     /// Called when that checkpoint is durable.
-    pub fn said(&mut self) {
-        self.leaving.append(&mut self.said);
+    pub fn checkpoint_durable(&mut self) {
+        self.awaiting_readers.append(&mut self.in_checkpoint);
     }
 
     /// Whether segments wait for requests that may still read them.
-    pub fn leaves(&self) -> bool {
-        !self.leaving.is_empty()
+    pub fn has_leaving(&self) -> bool {
+        !self.awaiting_readers.is_empty()
     }
 
     /// Called when no request reads these segments any more.
-    pub fn leave(&mut self) {
-        self.left.append(&mut self.leaving);
+    pub fn leaving_unread(&mut self) {
+        self.resettable.append(&mut self.awaiting_readers);
     }
 
     /// Takes segments that must be reset, at most `most`: those that were left, and unknown ones until `wanted` are clean.
     pub fn take_dirty(&mut self, wanted: u32, most: usize, to: &mut Vec<u32>) {
-        let left = self.left.len().saturating_sub(most);
-        to.extend(self.left.drain(left..));
+        let left = self.resettable.len().saturating_sub(most);
+        to.extend(self.resettable.drain(left..));
         while to.len() < most && self.clean.len() + to.len() < wanted as usize {
             let Some(segment) = self.unknown.pop_front() else { break };
             to.push(segment);
@@ -236,7 +240,7 @@ impl Segments {
     /// Called when segments were reset: they are clean now.
     pub fn was_reset(&mut self, segments: &[u32]) {
         for segment in segments {
-            self.all[*segment as usize] = Segment::default();
+            self.all[*segment as usize] = LfsSegment::default();
             self.clean.push_back(*segment);
         }
     }
@@ -248,9 +252,9 @@ impl Segments {
         for number in 0..self.all.len() as u32 {
             let segment = &mut self.all[number as usize];
             if opened.contains(&number) {
-                segment.state = State::Open;
+                segment.state = SegmentState::Open;
             } else if segment.live > 0 || kept.contains(&number) {
-                segment.state = State::Closed;
+                segment.state = SegmentState::Closed;
                 self.settle(number);
             } else {
                 self.unknown.push_back(number);

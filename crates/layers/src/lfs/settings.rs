@@ -1,13 +1,13 @@
 //! Settings of the log, and the division of the disk below.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::record::PackLayout;
-use crate::cleaning::Cleaning;
-use crate::layer::{Below, Zones};
-use crate::size::Size;
+use crate::byte_size::ByteSize;
+use crate::cleaning::CleaningPolicy;
+use crate::layer::{DiskZones, DisksBelow};
 
 /// Sectors of a block in the log.
 pub(super) const BLOCK: u64 = 8;
@@ -24,7 +24,7 @@ const LONGEST: u64 = 32 << 11;
 pub struct LfsSettings {
     /// Size of a segment: a multiple of 4 KB, and a multiple or a divisor of the erase unit; by default the fewest erase units that make
     /// 2 MB, halved until the disk holds 64 segments. On a zoned device a segment is a zone, and this setting is left out.
-    pub segment: Option<Size>,
+    pub segment: Option<ByteSize>,
     /// Logs for data, each with an open segment: one for blocks that cleaning moves, the others for blocks by how often they were rewritten
     /// since they were last moved. One more log holds the records.
     #[schemars(extend("unit" = "logs, 2 to 5"))]
@@ -32,17 +32,17 @@ pub struct LfsSettings {
     /// Share of the disk that is not part of the capacity, so that cleaning finds segments with few live blocks.
     pub spare_pct: u32,
     /// Which segment is cleaned while requests wait for space or soon will.
-    pub pressed: Cleaning,
+    pub pressed: CleaningPolicy,
     /// Which segment is cleaned while no request is in flight.
-    pub idle: Cleaning,
+    pub idle: CleaningPolicy,
     /// Share of the spare segments that are free, below which cleaning runs concurrently with requests.
     pub low_pct: u32,
     /// The same for cleaning while no request is in flight.
     pub idle_pct: u32,
     /// Data copied in one step of cleaning.
-    pub step: Size,
+    pub step: ByteSize,
     /// Data logged from one checkpoint to the next.
-    pub checkpoint: Size,
+    pub checkpoint: ByteSize,
     /// Whether reads of blocks that were never written also read the disk, which takes time, before they return zeros.
     pub read_unwritten: bool,
 }
@@ -53,12 +53,12 @@ impl Default for LfsSettings {
             segment: None,
             logs: 3,
             spare_pct: 7,
-            pressed: Cleaning::Greedy,
-            idle: Cleaning::CostBenefit,
+            pressed: CleaningPolicy::Greedy,
+            idle: CleaningPolicy::CostBenefit,
             low_pct: 25,
             idle_pct: 50,
-            step: Size::kb(512),
-            checkpoint: Size::mb(256),
+            step: ByteSize::kb(512),
+            checkpoint: ByteSize::mb(256),
             read_unwritten: true,
         }
     }
@@ -66,7 +66,7 @@ impl Default for LfsSettings {
 
 /// The settings in blocks, after the checks.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct LfsParameters {
     /// Number of blocks that the layer offers.
     pub blocks: u32,
     /// First sector of the log; checkpoints and the map are before it.
@@ -79,8 +79,8 @@ pub(super) struct Shape {
     /// Whether a segment must be written in order.
     pub is_zoned: bool,
     pub logs: usize,
-    pub pressed: Cleaning,
-    pub idle: Cleaning,
+    pub pressed: CleaningPolicy,
+    pub idle: CleaningPolicy,
     /// Number of free segments below which cleaning runs concurrently with requests, and below which it runs while there are none.
     pub low: u32,
     pub idle_low: u32,
@@ -92,7 +92,7 @@ pub(super) struct Shape {
     pub pack: PackLayout,
 }
 
-impl Shape {
+impl LfsParameters {
     /// The first sector of a place in the log.
     pub fn sector(&self, place: u32) -> u64 {
         self.log_sector + u64::from(place) * BLOCK
@@ -101,7 +101,7 @@ impl Shape {
 
 impl LfsSettings {
     /// Checks all settings against the disk below.
-    pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
+    pub(super) fn shape(&self, layer: &str, below: &DisksBelow) -> Result<LfsParameters> {
         let mut faults = Vec::new();
         let mut need = |good: bool, fault: String| {
             if !good {
@@ -124,7 +124,7 @@ impl LfsSettings {
             );
         }
         let open = logs + 1;
-        if let Some(Zones { max_open, max_active, .. }) = below.zones {
+        if let Some(DiskZones { max_open, max_active, .. }) = below.zones {
             let limit = [max_open, max_active].into_iter().filter(|limit| *limit > 0).min();
             need(
                 limit.is_none_or(|limit| open <= limit),
@@ -140,19 +140,19 @@ impl LfsSettings {
         }
         let place = self.place(below, &mut need);
         let place = place.filter(|_| faults.is_empty());
-        let Some(Place { segments, segment, log_sector, align, pack, spare }) = place else {
+        let Some(DiskLayout { segments, segment, log_sector, align, pack, spare }) = place else {
             let problem = match faults.as_slice() {
                 [one] => format!("layer `{layer}`: {one}"),
                 all => {
                     format!("layer `{layer}`: there are {} faults:\n  - {}", all.len(), all.join("\n  - "))
                 }
             };
-            return Err(Error::new(Kind::Config, problem)
+            return Err(Error::new(ErrorClass::Config, problem)
                 .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
         };
         let kept = FOR_CLEANING + 1;
         let share = |pct: u32| kept + (spare - kept.min(spare)) * pct / 100;
-        Ok(Shape {
+        Ok(LfsParameters {
             blocks: (segments - spare) * segment,
             log_sector,
             segments,
@@ -182,7 +182,7 @@ impl LfsSettings {
     }
 
     /// Divides the disk into checkpoints, map and log; `None` if that is impossible.
-    fn place(&self, below: &Below, need: &mut dyn FnMut(bool, String)) -> Option<Place> {
+    fn place(&self, below: &DisksBelow, need: &mut dyn FnMut(bool, String)) -> Option<DiskLayout> {
         let (segment, align, room, count) = if let Some(zones) = below.zones {
             let (size, align) =
                 (zones.sectors / BLOCK, u64::from(zones.write_sectors).div_ceil(BLOCK).max(1));
@@ -195,17 +195,20 @@ impl LfsSettings {
         } else {
             let unit = (u64::from(below.erase_sectors)).max(BLOCK);
             let unit = if unit.is_multiple_of(BLOCK) { unit } else { unit * BLOCK };
-            let size = self.segment.map_or_else(|| Self::usual(unit, below.main), Size::sectors);
+            let size = self.segment.map_or_else(|| Self::usual(unit, below.main), ByteSize::sectors);
             need(
                 size >= 8 * BLOCK && size.is_multiple_of(BLOCK) && size <= 1 << 22,
-                format!("`segment` is {}; it must be a multiple of 4KB from 32KB to 2GB", Size(size * 512)),
+                format!(
+                    "`segment` is {}; it must be a multiple of 4KB from 32KB to 2GB",
+                    ByteSize(size * 512)
+                ),
             );
             need(
                 self.segment.is_none() || size.is_multiple_of(unit) || unit.is_multiple_of(size.max(1)),
                 format!(
                     "`segment` is {}; it must be a multiple or a divisor of the erase unit, {}",
-                    Size(size * 512),
-                    Size(unit * 512)
+                    ByteSize(size * 512),
+                    ByteSize(unit * 512)
                 ),
             );
             (size / BLOCK, 1, None, below.main / size.max(1))
@@ -222,8 +225,8 @@ impl LfsSettings {
                 meta <= first,
                 format!(
                     "checkpoints and the map need {} in conventional zones, but there are {}: give the device more (--set zones.conventional)",
-                    Size(meta.next_multiple_of(2048) * 512),
-                    Size(first * 512)
+                    ByteSize(meta.next_multiple_of(2048) * 512),
+                    ByteSize(first * 512)
                 ),
             );
             (first, count)
@@ -238,15 +241,15 @@ impl LfsSettings {
             count >= 2 * least && spare < count,
             format!(
                 "the disk holds {count} segments of {}; there must be {} or more",
-                Size(segment * 4096),
+                ByteSize(segment * 4096),
                 2 * least
             ),
         );
         need(
             count * segment <= MOST_BLOCKS,
-            format!("the log would have {}; the maximum is 4TB", Size(count * segment * 4096)),
+            format!("the log would have {}; the maximum is 4TB", ByteSize(count * segment * 4096)),
         );
-        Some(Place {
+        Some(DiskLayout {
             segments: count as u32,
             segment: segment as u32,
             log_sector,
@@ -258,7 +261,7 @@ impl LfsSettings {
 }
 
 /// The division of the disk.
-struct Place {
+struct DiskLayout {
     segments: u32,
     segment: u32,
     log_sector: u64,

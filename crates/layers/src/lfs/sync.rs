@@ -1,15 +1,15 @@
 //! The log of records: flushes and durable writes.
 
-use emmclab_base::{Modifiers, Op};
+use emmclab_base::{CommandFlags, Op};
 
-use super::Lfs;
-use super::flight::{Effect, Flight};
-use super::record::{BYTES, RUN_BYTES, RUNS, Record, Run, SECTOR, put_run};
-use super::requests::{Rest, plan_data};
-use super::segments::{Head, Segments};
+use super::LfsLayer;
+use super::record::{BYTES, LfsRecord, LogRun, RUN_BYTES, RUNS, SECTOR, put_run};
+use super::request_table::{LfsRequest, RequestEffect};
+use super::requests::{BlockRemainder, plan_data};
+use super::segments::{OpenSegment, SegmentTable};
 use super::settings::FOR_CLEANING;
-use crate::layer::{Decision, Defer};
-use crate::plan::Plan;
+use crate::layer::{DeferReason, RequestDecision};
+use crate::plan::CommandPlan;
 use crate::request::HostRequest;
 
 /// The number of this log, after those of the logs of data.
@@ -20,7 +20,7 @@ const MOST_DATA: u32 = 256;
 /// State of the log of records.
 #[derive(Clone, Debug)]
 pub(super) struct SyncLog {
-    pub head: Head,
+    pub head: OpenSegment,
     /// The clean segment in which the log continues.
     pub next: u32,
     pub life: u64,
@@ -32,7 +32,7 @@ pub(super) struct SyncLog {
     confirmed: bool,
     /// The newest opened segment to which durable records lead. One request may open several segments. Until it is complete, no
     /// other request writes a record in the last one, because recovery might not find it.
-    reached: u64,
+    durable_write: u64,
     /// Flushes that wait for a checkpoint: number of the request, and number of the newest change when it arrived.
     waiting: Vec<(u64, u64)>,
 }
@@ -41,13 +41,13 @@ impl Default for SyncLog {
     fn default() -> Self {
         let waiting = Vec::new();
         Self {
-            head: Head::NONE,
+            head: OpenSegment::NONE,
             next: 0,
             life: 0,
             number: 0,
             opened: 0,
             confirmed: true,
-            reached: 0,
+            durable_write: 0,
             waiting,
         }
     }
@@ -58,7 +58,7 @@ impl SyncLog {
     pub fn confirm(&mut self, opened: u64) {
         self.confirmed |= opened == self.opened;
         // Each record names the segment after its own.
-        self.reached = self.reached.max((opened + 1).min(self.opened));
+        self.durable_write = self.durable_write.max((opened + 1).min(self.opened));
     }
 
     /// Removes a request that no longer waits.
@@ -67,9 +67,15 @@ impl SyncLog {
     }
 
     /// Whether there is room for records with this many runs, together with blocks of data; otherwise the reason to wait.
-    pub fn has_room(&self, segments: &Segments, runs: usize, data: u32, align: u32) -> Result<(), Defer> {
-        if self.reached < self.opened {
-            return Err(Defer::Overlap);
+    pub fn has_room(
+        &self,
+        segments: &SegmentTable,
+        runs: usize,
+        data: u32,
+        align: u32,
+    ) -> Result<(), DeferReason> {
+        if self.durable_write < self.opened {
+            return Err(DeferReason::Overlap);
         }
         let records = runs.div_ceil(RUNS - 1).max(1) as u32 + data.div_ceil(MOST_DATA);
         let blocks = records * align + data.next_multiple_of(align);
@@ -78,47 +84,47 @@ impl SyncLog {
             return Ok(());
         }
         if !self.confirmed {
-            return Err(Defer::Overlap);
+            return Err(DeferReason::Overlap);
         }
         // Each segment may end with a block of padding, and needs one more record at its start.
         let more = (blocks + 2 * align - room).div_ceil(segments.blocks() - 2 * align);
-        if more + FOR_CLEANING <= segments.clean() { Ok(()) } else { Err(Defer::Full) }
+        if more + FOR_CLEANING <= segments.clean() { Ok(()) } else { Err(DeferReason::Full) }
     }
 
     /// Continues the log in the next segment.
-    fn go_on(&mut self, segments: &mut Segments) {
-        self.head = Head { segment: self.next, taken: 0 };
+    fn go_on(&mut self, segments: &mut SegmentTable) {
+        self.head = OpenSegment { segment: self.next, allocated: 0 };
         // There is one: `has_room` checked it.
         self.next = segments.reserve().unwrap_or(self.next);
         self.opened += 1;
         if self.confirmed {
-            self.reached = self.opened;
+            self.durable_write = self.opened;
         }
         self.confirmed = false;
     }
 }
 
-impl Lfs {
+impl LfsLayer {
     /// Plans a flush.
-    pub(super) fn flush(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
+    pub(super) fn flush(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         if let Some(why) = self.no_covering(request.id, 0) {
-            return Decision::Defer(why);
+            return RequestDecision::Defer(why);
         }
         let order = self.pending.order();
         if self.pending.is_empty() {
             plan.bare(0, Op::Flush, 0, 0);
-            return Decision::Run;
+            return RequestDecision::Run;
         }
-        let mut flight = self.flights.begin(request.id, Effect::Nothing, (0, 0), 0);
+        let mut flight = self.flights.begin(request.id, RequestEffect::Nothing, (0, 0), 0);
         self.take_pending();
-        self.plan_records(None, Modifiers::PREFLUSH | Modifiers::RELIABLE, &mut flight, plan);
+        self.plan_records(None, CommandFlags::PREFLUSH | CommandFlags::RELIABLE, &mut flight, plan);
         flight.records = flight.records.map(|(_, opened)| (order, opened));
         self.flights.add(flight);
-        Decision::Run
+        RequestDecision::Run
     }
 
     /// Why a request that flushes must wait before it writes its records with this many blocks of data; `None` if it need not.
-    fn no_covering(&mut self, id: u64, data: u32) -> Option<Defer> {
+    fn no_covering(&mut self, id: u64, data: u32) -> Option<DeferReason> {
         let came = self.sync.waiting.iter().find(|(one, _)| *one == id).map(|(_, order)| *order);
         let order = came.unwrap_or_else(|| self.pending.order());
         if !self.pending.covers(order) {
@@ -126,11 +132,11 @@ impl Lfs {
                 self.sync.waiting.push((id, order));
             }
             self.checkpoints.want();
-            return Some(Defer::Full);
+            return Some(DeferReason::Full);
         }
-        let why = self.no_record(self.pending.len(), data, data > 0)?;
-        if why == Defer::Full {
-            self.work.press(1);
+        let why = self.record_blocked_by(self.pending.len(), data, data > 0)?;
+        if why == DeferReason::Full {
+            self.work.request_segments(1);
         }
         Some(why)
     }
@@ -145,51 +151,51 @@ impl Lfs {
         &mut self,
         request: &HostRequest,
         (first, end): (u32, u32),
-        plan: &mut Plan,
-    ) -> Decision {
-        let flushes = request.modifiers.contains(Modifiers::PREFLUSH);
+        plan: &mut CommandPlan,
+    ) -> RequestDecision {
+        let flushes = request.modifiers.contains(CommandFlags::PREFLUSH);
         let why = if flushes {
             self.no_covering(request.id, end - first)
         } else {
-            let why = self.no_record(1, end - first, true);
-            if why == Some(Defer::Full) {
-                self.work.press(1);
+            let why = self.record_blocked_by(1, end - first, true);
+            if why == Some(DeferReason::Full) {
+                self.work.request_segments(1);
             }
             why
         };
         if let Some(why) = why {
-            return Decision::Defer(why);
+            return RequestDecision::Defer(why);
         }
         self.write += 1;
         self.counters.host_blocks += u64::from(end - first);
         let order = self.pending.order();
-        let mut flight = self.flights.begin(request.id, Effect::Recorded, (first, end), self.write);
-        let rest = self.plan_rest(request, plan);
+        let mut flight = self.flights.begin(request.id, RequestEffect::Recorded, (first, end), self.write);
+        let rest = self.plan_remainder(request, plan);
         flight.locks = (rest.is_some() && self.shape.is_zoned).then_some(SYNC);
         if flushes {
             self.take_pending();
         } else {
             self.runs.clear();
         }
-        let durable = request.modifiers.intersection(Modifiers::DURABLE);
-        let durable = if durable.is_empty() { Modifiers::RELIABLE } else { durable };
-        let flags = durable | request.modifiers.intersection(Modifiers::META | Modifiers::PREFLUSH);
+        let durable = request.modifiers.intersection(CommandFlags::DURABLE);
+        let durable = if durable.is_empty() { CommandFlags::RELIABLE } else { durable };
+        let flags = durable | request.modifiers.intersection(CommandFlags::META | CommandFlags::PREFLUSH);
         self.plan_records(Some((request, rest.unwrap_or_default())), flags, &mut flight, plan);
         if flushes {
             flight.records = flight.records.map(|(_, opened)| (order, opened));
         }
         self.flights.add(flight);
-        Decision::Run
+        RequestDecision::Run
     }
 
     /// Plans records of the runs in `self.runs`, and of the data of a request if there is one. The data to which the runs refer was
     /// complete before, so the preceding flush of the disk makes it durable.
     pub(super) fn plan_records(
         &mut self,
-        data: Option<(&HostRequest, Rest)>,
-        flags: Modifiers,
-        flight: &mut Flight,
-        plan: &mut Plan,
+        data: Option<(&HostRequest, BlockRemainder)>,
+        flags: CommandFlags,
+        flight: &mut LfsRequest,
+        plan: &mut CommandPlan,
     ) {
         let runs = std::mem::take(&mut self.runs);
         let mut listed = 0;
@@ -211,13 +217,13 @@ impl Lfs {
             if listing.is_empty() && most == 0 {
                 let place = self.take(&mut head, room, flight);
                 self.sync.head = head;
-                plan.flag(Modifiers::empty());
+                plan.flag(CommandFlags::empty());
                 plan.begin(0, Op::Write, self.shape.sector(place));
                 self.pad(room, plan);
                 continue;
             }
             if comes_first {
-                plan.flag(Modifiers::empty());
+                plan.flag(CommandFlags::empty());
                 plan.wait();
                 if !self.shape.durable_writes {
                     plan.bare(0, Op::Flush, 0, 0);
@@ -229,9 +235,9 @@ impl Lfs {
             let taken = (1 + most).next_multiple_of(self.shape.align).min(room);
             let place = self.take(&mut head, taken, flight);
             self.sync.head = head;
-            let own = Run { block, place: place + 1, blocks: most, write: flight.write };
+            let own = LogRun { block, place: place + 1, blocks: most, write: flight.write };
             let listed_own = u32::from(most > 0);
-            let record = Record {
+            let record = LfsRecord {
                 life: self.sync.life,
                 number: self.sync.number,
                 place,
@@ -240,10 +246,10 @@ impl Lfs {
                 runs: listing.len() as u32 + listed_own,
             };
             self.sync.number += 1;
-            let is_flushed = listing.is_empty() || !flags.contains(Modifiers::PREFLUSH);
-            let mut own_flags = if is_flushed { flags.difference(Modifiers::PREFLUSH) } else { flags };
+            let is_flushed = listing.is_empty() || !flags.contains(CommandFlags::PREFLUSH);
+            let mut own_flags = if is_flushed { flags.difference(CommandFlags::PREFLUSH) } else { flags };
             if !self.shape.durable_writes {
-                own_flags = own_flags.difference(Modifiers::DURABLE);
+                own_flags = own_flags.difference(CommandFlags::DURABLE);
             }
             plan.flag(own_flags);
             plan.begin(0, Op::Write, self.shape.sector(place));
@@ -255,7 +261,7 @@ impl Lfs {
             if let Some((request, rest)) = data.filter(|_| most > 0) {
                 plan_data(request, (block, most), rest, plan);
                 flight.blocks.push((block, place + 1, most));
-                self.own(block, place + 1, most);
+                self.set_owners(block, place + 1, most);
             }
             self.pad(taken - 1 - most, plan);
             self.counters.records += 1;
@@ -264,7 +270,7 @@ impl Lfs {
             block += most;
         }
         if !self.shape.durable_writes {
-            plan.flag(Modifiers::empty());
+            plan.flag(CommandFlags::empty());
             plan.wait();
             plan.bare(0, Op::Flush, 0, 0);
         }

@@ -18,26 +18,26 @@ mod write_back;
 use std::collections::VecDeque;
 use std::io;
 
-use emmclab_base::{BlockNote, Modifiers, Op, Result};
+use emmclab_base::{BlockNote, CommandFlags, Op, Result};
 use toml::Table;
 
 use crate::counters::counters;
-use crate::in_flight::InFlight;
+use crate::in_flight::InFlightRequests;
 use crate::interval_map::IntervalMap;
-use crate::kind::{Kind, read_settings};
-use crate::layer::{Area, Background, Below, Decision, Layer, ReadAt};
-use crate::plan::Plan;
+use crate::layer::{BackgroundDecision, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea};
+use crate::layer_kind::{LayerKind, read_settings};
+use crate::layer_setting::settings_of;
+use crate::plan::CommandPlan;
 use crate::request::HostRequest;
-use crate::setting::settings_of;
 
 use record::SECTOR;
-use requests::Past;
-use ring::Ring;
+use requests::BypassedWrites;
+use ring::RecordRing;
+use settings::NvmBufferParameters;
 pub use settings::NvmBufferSettings;
-use settings::Shape;
-use write_back::WriteBack;
+use write_back::WriteBackState;
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: LayerKind = LayerKind {
     name: "nvm-buffer",
     about: "collects writes in a small non-volatile buffer, where they are durable, and writes them back in address order",
     build,
@@ -72,45 +72,45 @@ counters! {
     most_used_bytes,
 }
 
-fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
+fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let settings: NvmBufferSettings = read_settings(KIND.name, table)?;
     Ok(Box::new(NvmBuffer::new(settings.shape(KIND.name, below)?)))
 }
 
 /// The NVM buffer as a layer.
 struct NvmBuffer {
-    shape: Shape,
-    ring: Ring,
+    shape: NvmBufferParameters,
+    ring: RecordRing,
     /// The newest data in the buffer.
     logged: IntervalMap,
     /// The part of it that is not written back yet.
     dirty: IntervalMap,
-    write_back: WriteBack,
-    past: Past,
+    write_back: WriteBackState,
+    bypassed: BypassedWrites,
     /// Sequence number of the newest record header.
     head_number: u64,
     is_recovered: bool,
     /// Positions of records whose data is incomplete.
     torn: Vec<u32>,
-    counters: Counters,
+    counters: LayerCounters,
     /// The counters when they were cleared.
-    cleared: Counters,
+    cleared: LayerCounters,
 }
 
 impl NvmBuffer {
     /// Starts with new disks.
-    fn new(shape: Shape) -> Self {
+    fn new(shape: NvmBufferParameters) -> Self {
         Self {
-            ring: Ring::new(shape.area.sectors as u32, VecDeque::new(), 1),
+            ring: RecordRing::new(shape.area.sectors as u32, VecDeque::new(), 1),
             logged: IntervalMap::new(shape.capacity),
             dirty: IntervalMap::new(shape.capacity),
-            write_back: WriteBack::default(),
-            past: Past::default(),
+            write_back: WriteBackState::default(),
+            bypassed: BypassedWrites::default(),
             head_number: 0,
             is_recovered: false,
             torn: Vec::new(),
-            counters: Counters::default(),
-            cleared: Counters::default(),
+            counters: LayerCounters::default(),
+            cleared: LayerCounters::default(),
             shape,
         }
     }
@@ -125,15 +125,15 @@ impl Layer for NvmBuffer {
         self.shape.capacity
     }
 
-    fn areas(&self) -> Vec<Area> {
+    fn areas(&self) -> Vec<ReservedArea> {
         vec![self.shape.area]
     }
 
-    fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+    fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         self.read_back(disks)
     }
 
-    fn start(&mut self, plan: &mut Plan) {
+    fn start(&mut self, plan: &mut CommandPlan) {
         let area = self.shape.area;
         if self.is_recovered {
             for place in std::mem::take(&mut self.torn) {
@@ -152,13 +152,13 @@ impl Layer for NvmBuffer {
         }
     }
 
-    fn accepts(&self) -> Modifiers {
+    fn accepts(&self) -> CommandFlags {
         // A record contains its own map entry, so no layer metadata has to be flushed. Flushes and orders across both disks are
         // left to the driver.
-        Modifiers::DURABLE
+        CommandFlags::DURABLE
     }
 
-    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
         plan.flag(request.modifiers);
         match request.op {
             Op::Read => self.read(request, plan),
@@ -169,10 +169,10 @@ impl Layer for NvmBuffer {
     }
 
     fn completed(&mut self, id: u64) {
-        self.past.completed(id);
+        self.bypassed.completed(id);
     }
 
-    fn background(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+    fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         self.next_step(in_flight, plan)
     }
 
@@ -185,7 +185,7 @@ impl Layer for NvmBuffer {
     }
 
     fn clear_counters(&mut self) {
-        self.cleared = Counters { most_used_bytes: 0, ..self.counters.clone() };
+        self.cleared = LayerCounters { most_used_bytes: 0, ..self.counters.clone() };
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

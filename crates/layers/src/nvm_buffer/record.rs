@@ -11,7 +11,7 @@ const MAGIC: &[u8; 8] = b"nvmbuff1";
 
 /// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum NvmRecordBody {
     /// The data that follows belongs to this address.
     Data { sector: u64 },
     /// The device holds newer data of these sectors than any earlier record.
@@ -23,22 +23,22 @@ pub(super) enum Body {
 
 /// The header sector of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct NvmRecord {
     pub sequence: u64,
     pub place: u32,
     /// Sectors of data after it; in a header of the buffer, sectors of the buffer.
     pub sectors: u32,
-    pub body: Body,
+    pub body: NvmRecordBody,
 }
 
-impl Record {
+impl NvmRecord {
     /// The sector, without checksums.
     pub fn bytes(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         let (kind, first, second) = match self.body {
-            Body::Data { sector } => (1_u32, sector, 0),
-            Body::Past { sector, sectors } => (2, sector, sectors),
-            Body::Head { oldest, capacity } => (3, oldest, capacity),
+            NvmRecordBody::Data { sector } => (1_u32, sector, 0),
+            NvmRecordBody::Past { sector, sectors } => (2, sector, sectors),
+            NvmRecordBody::Head { oldest, capacity } => (3, oldest, capacity),
         };
         out[..8].copy_from_slice(MAGIC);
         out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
@@ -50,7 +50,7 @@ impl Record {
         out
     }
 
-    /// Parses a record; `None` if the sector has none. [`crate::checksum::sealed`] checks whether it is intact.
+    /// Parses a record; `None` if the sector has none. [`crate::checksum::has_valid_header_checksum`] checks whether it is intact.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -59,9 +59,9 @@ impl Record {
         }
         let (first, second) = (eight(48)?, eight(56)?);
         let body = match four(40)? {
-            1 => Body::Data { sector: first },
-            2 => Body::Past { sector: first, sectors: second },
-            3 => Body::Head { oldest: first, capacity: second },
+            1 => NvmRecordBody::Data { sector: first },
+            2 => NvmRecordBody::Past { sector: first, sectors: second },
+            3 => NvmRecordBody::Head { oldest: first, capacity: second },
             _ => return None,
         };
         Some(Self { sequence: eight(24)?, place: four(32)?, sectors: four(36)?, body })
@@ -75,14 +75,14 @@ mod tests {
     #[test]
     fn records_are_read_as_they_were_written() {
         for body in [
-            Body::Data { sector: 1 << 40 },
-            Body::Past { sector: 7, sectors: 1 << 33 },
-            Body::Head { oldest: 1 << 50, capacity: 9 },
+            NvmRecordBody::Data { sector: 1 << 40 },
+            NvmRecordBody::Past { sector: 7, sectors: 1 << 33 },
+            NvmRecordBody::Head { oldest: 1 << 50, capacity: 9 },
         ] {
-            let record = Record { sequence: 1 << 60, place: 99, sectors: 8, body };
-            assert_eq!(Record::parse(&record.bytes()), Some(record));
+            let record = NvmRecord { sequence: 1 << 60, place: 99, sectors: 8, body };
+            assert_eq!(NvmRecord::parse(&record.bytes()), Some(record));
         }
-        assert_eq!(Record::parse(&[0; SECTOR]), None);
-        assert_eq!(Record::parse(&MAGIC[..]), None);
+        assert_eq!(NvmRecord::parse(&[0; SECTOR]), None);
+        assert_eq!(NvmRecord::parse(&MAGIC[..]), None);
     }
 }

@@ -8,27 +8,29 @@ use std::collections::VecDeque;
 use std::io;
 
 use super::NvmBuffer;
-use super::record::{Body, Record, SECTOR};
-use super::ring::{Entry, FIRST, Ring};
+use super::record::{NvmRecord, NvmRecordBody, SECTOR};
+use super::ring::{FIRST, RecordRing, RingEntry};
 use super::write_back::place_of_head;
-use crate::checksum::{sealed, whole};
-use crate::interval_map::Extent;
-use crate::layer::ReadAt;
-use crate::window::Window;
+use crate::area_reader::AreaReader;
+use crate::checksum::{has_valid_data_checksum, has_valid_header_checksum};
+use crate::interval_map::LoggedExtent;
+use crate::layer::RecoveryReader;
 
 impl NvmBuffer {
     /// Rebuilds the ring and its contents. Without a header, no data was ever promised to be durable.
-    pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
+    pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let area = self.shape.area;
-        let mut window = Window::new(disks, area);
-        let mut newest: Option<Record> = None;
+        let mut window = AreaReader::new(disks, area);
+        let mut newest: Option<NvmRecord> = None;
         for number in 0..2 {
             let place = place_of_head(number);
             let head = sealed_record(window.at(place, 1, FIRST)?, place);
             let newer = head.filter(|head| newest.is_none_or(|known| head.sequence > known.sequence));
-            newest = newer.filter(|head| matches!(head.body, Body::Head { .. })).or(newest);
+            newest = newer.filter(|head| matches!(head.body, NvmRecordBody::Head { .. })).or(newest);
         }
-        let Some(Record { sequence: number, sectors, body: Body::Head { oldest, capacity }, .. }) = newest
+        let Some(NvmRecord {
+            sequence: number, sectors, body: NvmRecordBody::Head { oldest, capacity }, ..
+        }) = newest
         else {
             return Ok(());
         };
@@ -50,7 +52,7 @@ impl NvmBuffer {
             };
             next = next.max(record.sequence + 1);
             let data = if record.sectors > 0 { window.at(place + 1, record.sectors, end)? } else { &[] };
-            if whole(&head, data) {
+            if has_valid_data_checksum(&head, data) {
                 found.push(record);
                 place += 1 + record.sectors;
             } else {
@@ -60,41 +62,41 @@ impl NvmBuffer {
         }
         found.sort_unstable_by_key(|record| record.sequence);
         let mut entries = VecDeque::with_capacity(found.len());
-        for Record { sequence, place, sectors, body } in found {
-            entries.push_back(Entry { sequence, place, end: place + 1 + sectors });
+        for NvmRecord { sequence, place, sectors, body } in found {
+            entries.push_back(RingEntry { sequence, place, end: place + 1 + sectors });
             match body {
-                Body::Data { sector } => {
-                    let extent = Extent { sector, sectors, place: place + 1 };
+                NvmRecordBody::Data { sector } => {
+                    let extent = LoggedExtent { sector, sectors, place: place + 1 };
                     self.logged.insert(extent);
                     self.dirty.insert(extent);
                 }
-                Body::Past { sector, sectors } => {
+                NvmRecordBody::Past { sector, sectors } => {
                     self.logged.remove(sector, sector + sectors, |_| true);
                     self.dirty.remove(sector, sector + sectors, |_| true);
                 }
-                Body::Head { .. } => {}
+                NvmRecordBody::Head { .. } => {}
             }
         }
-        self.ring = Ring::new(end, entries, next);
+        self.ring = RecordRing::new(end, entries, next);
         Ok(())
     }
 
     /// Whether lengths and addresses are inside the disks.
-    fn is_sane(&self, record: &Record, end: u32) -> bool {
+    fn is_sane(&self, record: &NvmRecord, end: u32) -> bool {
         let inside = |sector: u64, sectors: u64| {
             sectors > 0 && sector.checked_add(sectors).is_some_and(|end| end <= self.shape.capacity)
         };
         record.sequence < u64::MAX
             && record.sectors < end - record.place
             && match record.body {
-                Body::Data { sector } => inside(sector, u64::from(record.sectors)),
-                Body::Past { sector, sectors } => record.sectors == 0 && inside(sector, sectors),
-                Body::Head { .. } => false,
+                NvmRecordBody::Data { sector } => inside(sector, u64::from(record.sectors)),
+                NvmRecordBody::Past { sector, sectors } => record.sectors == 0 && inside(sector, sectors),
+                NvmRecordBody::Head { .. } => false,
             }
     }
 }
 
 /// Returns the record at a place; `None` if there is none, or it is damaged or belongs to another place.
-fn sealed_record(sector: &[u8], place: u32) -> Option<Record> {
-    Record::parse(sector).filter(|record| record.place == place && sealed(sector))
+fn sealed_record(sector: &[u8], place: u32) -> Option<NvmRecord> {
+    NvmRecord::parse(sector).filter(|record| record.place == place && has_valid_header_checksum(sector))
 }

@@ -7,7 +7,7 @@ pub(super) const FIRST: u32 = 16;
 
 /// A record that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct RingEntry {
     pub sequence: u64,
     /// First sector, and the sector after the last one.
     pub place: u32,
@@ -16,8 +16,8 @@ pub(super) struct Entry {
 
 /// Records in the order of their sequence numbers. Places are sectors from the start of the buffer.
 #[derive(Clone, Debug)]
-pub(super) struct Ring {
-    entries: VecDeque<Entry>,
+pub(super) struct RecordRing {
+    entries: VecDeque<RingEntry>,
     /// Place of the next record, if it fits before the end of the ring.
     head: u32,
     end: u32,
@@ -26,23 +26,23 @@ pub(super) struct Ring {
 
 /// A range of the oldest records, as places.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Oldest {
+pub(super) struct OldestRecords {
     /// First place, and end of the last record. If the range wraps around, the end is not greater than the first place.
     range: Option<(u32, u32)>,
 }
 
-impl Oldest {
+impl OldestRecords {
     /// Whether a place is in the range.
-    pub fn hold(self, place: u32) -> bool {
+    pub fn contains(self, place: u32) -> bool {
         self.range.is_some_and(|(first, end)| {
             if first < end { (first..end).contains(&place) } else { place >= first || place < end }
         })
     }
 }
 
-impl Ring {
+impl RecordRing {
     /// Creates a ring that ends at a sector and keeps these records, in this order; `next` is the next sequence number.
-    pub fn new(end: u32, entries: VecDeque<Entry>, next: u64) -> Self {
+    pub fn new(end: u32, entries: VecDeque<RingEntry>, next: u64) -> Self {
         let head = entries.back().map_or(FIRST, |entry| entry.end);
         Self { entries, head, end, next }
     }
@@ -73,7 +73,7 @@ impl Ring {
     }
 
     /// Allocates a record of this many sectors; `None` if there is no room.
-    pub fn add(&mut self, sectors: u32) -> Option<Entry> {
+    pub fn add(&mut self, sectors: u32) -> Option<RingEntry> {
         let fits = |from: u32, to: u32| to.checked_sub(from).is_some_and(|room| room >= sectors);
         let place = match self.entries.front().map(|oldest| oldest.place) {
             None if fits(self.head, self.end) => self.head,
@@ -83,7 +83,7 @@ impl Ring {
             Some(tail) if tail >= self.head && fits(self.head, tail) => self.head,
             _ => return None,
         };
-        let entry = Entry { sequence: self.next, place, end: place + sectors };
+        let entry = RingEntry { sequence: self.next, place, end: place + sectors };
         self.head = entry.end;
         self.next += 1;
         self.entries.push_back(entry);
@@ -91,15 +91,15 @@ impl Ring {
     }
 
     /// Returns the range of the records before a sequence number.
-    pub fn before(&self, sequence: u64) -> Oldest {
+    pub fn before(&self, sequence: u64) -> OldestRecords {
         let count = self.entries.partition_point(|entry| entry.sequence < sequence);
         let last = count.checked_sub(1).and_then(|last| self.entries.get(last));
-        Oldest { range: self.entries.front().zip(last).map(|(first, last)| (first.place, last.end)) }
+        OldestRecords { range: self.entries.front().zip(last).map(|(first, last)| (first.place, last.end)) }
     }
 
     /// Returns the sequence number before which all records must be released so that at most this many sectors are in use.
     pub fn down_to(&self, sectors: u32) -> u64 {
-        let stays = |entry: &&Entry| self.distance(entry.place) <= sectors;
+        let stays = |entry: &&RingEntry| self.distance(entry.place) <= sectors;
         self.entries.iter().find(stays).map_or(self.next, |entry| entry.sequence)
     }
 
@@ -111,7 +111,7 @@ impl Ring {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        (self.entries.capacity() * size_of::<Entry>()) as u64
+        (self.entries.capacity() * size_of::<RingEntry>()) as u64
     }
 }
 
@@ -128,13 +128,13 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 1_u32..12), 1..300),
         ) {
             let end = FIRST + size;
-            let mut ring = Ring::new(end, VecDeque::new(), 1);
-            let mut model: VecDeque<Entry> = VecDeque::new();
+            let mut ring = RecordRing::new(end, VecDeque::new(), 1);
+            let mut model: VecDeque<RingEntry> = VecDeque::new();
             for (adds, number) in steps {
                 if adds {
                     if let Some(entry) = ring.add(number) {
                         prop_assert!(entry.place >= FIRST && entry.end <= end);
-                        let apart = |other: &Entry| entry.end <= other.place || other.end <= entry.place;
+                        let apart = |other: &RingEntry| entry.end <= other.place || other.end <= entry.place;
                         prop_assert!(model.iter().all(apart), "{:?} in {:?}", entry, model);
                         model.push_back(entry);
                     } else {
@@ -146,8 +146,8 @@ mod tests {
                     let until = ring.oldest_sequence() + u64::from(number);
                     let oldest = ring.before(until);
                     for entry in &model {
-                        prop_assert_eq!(oldest.hold(entry.place), entry.sequence < until);
-                        prop_assert_eq!(oldest.hold(entry.end - 1), entry.sequence < until);
+                        prop_assert_eq!(oldest.contains(entry.place), entry.sequence < until);
+                        prop_assert_eq!(oldest.contains(entry.end - 1), entry.sequence < until);
                     }
                     ring.release(until);
                     model.retain(|entry| entry.sequence >= until);

@@ -1,30 +1,30 @@
 //! Settings of the buffer, and their values on the disks below.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ring::FIRST;
-use crate::layer::{Area, Below};
-use crate::size::Size;
+use crate::byte_size::ByteSize;
+use crate::layer::{DisksBelow, ReservedArea};
 
 /// Settings of the NVM buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NvmBufferSettings {
     /// Size of the buffer, a multiple of 4 KB; by default the whole second device, or 16 MB of the device itself.
-    pub size: Option<Size>,
+    pub size: Option<ByteSize>,
     /// Whether the buffer is on the second device; else it is at the end of the device itself.
     pub second_device: bool,
     /// Longest write that goes to the buffer; longer ones bypass it.
-    pub longest: Size,
+    pub longest: ByteSize,
     /// Share of the buffer above which data is written back while requests are served.
     pub high_pct: u32,
     /// Share of the buffer at which write-back ends. It begins above `high_pct`, and above halfway between both while no request is in
     /// flight.
     pub low_pct: u32,
     /// Longest run of consecutive sectors that is written back with one command.
-    pub run: Size,
+    pub run: ByteSize,
     /// Runs that are written back concurrently.
     #[schemars(extend("unit" = "runs"))]
     pub depth: u32,
@@ -35,10 +35,10 @@ impl Default for NvmBufferSettings {
         Self {
             size: None,
             second_device: true,
-            longest: Size::kb(64),
+            longest: ByteSize::kb(64),
             high_pct: 75,
             low_pct: 25,
-            run: Size::kb(512),
+            run: ByteSize::kb(512),
             depth: 1,
         }
     }
@@ -46,10 +46,10 @@ impl Default for NvmBufferSettings {
 
 /// The settings in sectors, after the checks.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct NvmBufferParameters {
     /// Number of sectors that the layer offers.
     pub capacity: u64,
-    pub area: Area,
+    pub area: ReservedArea,
     pub longest: u32,
     /// Sectors in use above which data is written back, and down to which it is written back.
     pub high: u32,
@@ -65,7 +65,7 @@ const ALIGN: u64 = 4096;
 
 impl NvmBufferSettings {
     /// Checks all settings against the disks below.
-    pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
+    pub(super) fn shape(&self, layer: &str, below: &DisksBelow) -> Result<NvmBufferParameters> {
         let mut faults = Vec::new();
         let mut need = |good: bool, fault: String| {
             if !good {
@@ -79,8 +79,8 @@ impl NvmBufferSettings {
                 .to_owned(),
         );
         let disk = if second_device { below.second.unwrap_or(u64::MAX) } else { below.main };
-        let whole = Size(disk.saturating_mul(512) / ALIGN * ALIGN);
-        let size = self.size.unwrap_or(if second_device { whole } else { Size::mb(16) });
+        let whole = ByteSize(disk.saturating_mul(512) / ALIGN * ALIGN);
+        let size = self.size.unwrap_or(if second_device { whole } else { ByteSize::mb(16) });
         // If the second device is missing, the size of the whole device is unknown and cannot be checked.
         let is_known = self.size.is_some() || !second_device || below.second.is_some();
         need(
@@ -93,13 +93,13 @@ impl NvmBufferSettings {
             format!("`longest` is {longest}; it must be a multiple of 512 bytes"),
         );
         // Room for two of the longest records, whatever is lost at the end of the ring, and for the headers.
-        let least = Size(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
+        let least = ByteSize(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
         need(
             size >= least,
             format!("`size` is {size}; with writes of {longest} it must be {} B or more", least.0),
         );
         need(
-            run >= longest && run.0.is_multiple_of(512) && run <= Size::mb(64),
+            run >= longest && run.0.is_multiple_of(512) && run <= ByteSize::mb(64),
             format!("`run` is {run}; it must be a multiple of 512 bytes from `longest`, {longest}, to 64MB"),
         );
         need(
@@ -117,14 +117,14 @@ impl NvmBufferSettings {
             } else {
                 format!("layer `{layer}`: there are {} faults:\n  - {}", faults.len(), faults.join("\n  - "))
             };
-            return Err(Error::new(Kind::Config, problem)
+            return Err(Error::new(ErrorClass::Config, problem)
                 .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE")));
         }
         let ring = size.sectors() - u64::from(FIRST);
         let share = |pct: u32| (ring * u64::from(pct) / 100) as u32;
-        Ok(Shape {
+        Ok(NvmBufferParameters {
             capacity,
-            area: Area {
+            area: ReservedArea {
                 disk: u8::from(second_device),
                 sector: if second_device { 0 } else { capacity },
                 sectors: size.sectors(),

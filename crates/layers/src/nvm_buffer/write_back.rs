@@ -9,15 +9,15 @@
 use emmclab_base::Op;
 
 use super::NvmBuffer;
-use super::record::{Body, Record};
-use crate::in_flight::InFlight;
-use crate::interval_map::Extent;
-use crate::layer::Background;
-use crate::plan::{Memory, Plan};
+use super::record::{NvmRecord, NvmRecordBody};
+use crate::in_flight::InFlightRequests;
+use crate::interval_map::LoggedExtent;
+use crate::layer::BackgroundDecision;
+use crate::plan::{CommandPlan, PlanMemory};
 
 /// Progress of the release of all records before a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum ReleasePhase {
     #[default]
     Idle,
     /// Their data is being written to the device.
@@ -32,15 +32,15 @@ enum Phase {
 
 /// State of the write-back.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WriteBack {
-    phase: Phase,
+pub(super) struct WriteBackState {
+    phase: ReleasePhase,
     /// Records with lower sequence numbers are being released.
     until: u64,
     /// The address at which the search for the next run starts.
     cursor: u64,
     /// The runs in progress: first sector and end; and the places of their data in the buffer.
     runs: Vec<(u64, u64)>,
-    copied: Vec<Extent>,
+    copied: Vec<LoggedExtent>,
     /// Records before this one must be released, however little of the buffer is in use.
     empty_before: u64,
     /// Whether a request waits for room.
@@ -48,14 +48,14 @@ pub(super) struct WriteBack {
     draining: bool,
 }
 
-impl WriteBack {
+impl WriteBackState {
     /// Whether a run between these two sectors of the device is being written.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         self.runs.iter().any(|(first, last)| *first < end && sector < *last)
     }
 
     /// Notes that a request waits for room.
-    pub fn press(&mut self) {
+    pub fn request_room(&mut self) {
         self.pressed = true;
     }
 
@@ -71,7 +71,7 @@ impl WriteBack {
 }
 
 /// The next work of the write-back.
-enum Wanted {
+enum WriteBackWork {
     Nothing,
     /// Work that runs only while no request is in flight.
     WhenIdle,
@@ -80,65 +80,69 @@ enum Wanted {
 }
 
 impl NvmBuffer {
-    fn wanted(&mut self) -> Wanted {
+    fn next_work(&mut self) -> WriteBackWork {
         let Self { ring, write_back, shape, .. } = self;
         write_back.draining &= !ring.is_empty();
         let used = ring.used();
         if write_back.draining {
-            Wanted::Before(ring.next_sequence())
+            WriteBackWork::Before(ring.next_sequence())
         } else if write_back.empty_before > ring.oldest_sequence() {
-            Wanted::Before(write_back.empty_before)
+            WriteBackWork::Before(write_back.empty_before)
         } else if write_back.pressed && used <= shape.low {
-            Wanted::Before(ring.next_sequence())
+            WriteBackWork::Before(ring.next_sequence())
         } else if write_back.pressed || used > shape.high {
-            Wanted::Before(ring.down_to(shape.low))
+            WriteBackWork::Before(ring.down_to(shape.low))
         } else if used > shape.idle {
-            Wanted::WhenIdle
+            WriteBackWork::WhenIdle
         } else {
-            Wanted::Nothing
+            WriteBackWork::Nothing
         }
     }
 
     /// Plans the next step.
-    pub(super) fn next_step(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
+    pub(super) fn next_step(
+        &mut self,
+        in_flight: &InFlightRequests,
+        plan: &mut CommandPlan,
+    ) -> BackgroundDecision {
         let is_over = |newest: u64| in_flight.oldest().is_none_or(|oldest| oldest > newest);
         loop {
             match self.write_back.phase {
-                Phase::Idle => {
-                    self.write_back.until = match self.wanted() {
-                        Wanted::Nothing => return Background::None,
-                        Wanted::WhenIdle if !in_flight.is_empty() => return Background::Later,
-                        Wanted::WhenIdle => self.ring.down_to(self.shape.low),
-                        Wanted::Before(sequence) => sequence,
+                ReleasePhase::Idle => {
+                    self.write_back.until = match self.next_work() {
+                        WriteBackWork::Nothing => return BackgroundDecision::None,
+                        WriteBackWork::WhenIdle if !in_flight.is_empty() => return BackgroundDecision::Later,
+                        WriteBackWork::WhenIdle => self.ring.down_to(self.shape.low),
+                        WriteBackWork::Before(sequence) => sequence,
                     };
-                    self.write_back.phase = Phase::Clean;
+                    self.write_back.phase = ReleasePhase::Clean;
                 }
-                Phase::Clean => {
+                ReleasePhase::Clean => {
                     let is_blocked = self.choose_runs(in_flight);
                     if !self.write_back.runs.is_empty() {
                         self.copy_runs(plan);
-                        return Background::Run;
+                        return BackgroundDecision::Run;
                     }
                     if is_blocked {
-                        return Background::Later;
+                        return BackgroundDecision::Later;
                     }
-                    self.write_back.phase = Phase::Settle(in_flight.newest().unwrap_or(0));
+                    self.write_back.phase = ReleasePhase::Settle(in_flight.newest().unwrap_or(0));
                 }
-                Phase::Settle(newest) if !is_over(newest) => return Background::Later,
-                Phase::Settle(_) => {
+                ReleasePhase::Settle(newest) if !is_over(newest) => return BackgroundDecision::Later,
+                ReleasePhase::Settle(_) => {
                     self.write_head(plan);
-                    self.write_back.phase = Phase::Release;
-                    return Background::Run;
+                    self.write_back.phase = ReleasePhase::Release;
+                    return BackgroundDecision::Run;
                 }
-                Phase::Release => return Background::Later,
-                Phase::Leave(None) => {
-                    self.write_back.phase = Phase::Leave(Some(in_flight.newest().unwrap_or(0)));
+                ReleasePhase::Release => return BackgroundDecision::Later,
+                ReleasePhase::Leave(None) => {
+                    self.write_back.phase = ReleasePhase::Leave(Some(in_flight.newest().unwrap_or(0)));
                 }
-                Phase::Leave(Some(newest)) if !is_over(newest) => return Background::Later,
-                Phase::Leave(Some(_)) => {
+                ReleasePhase::Leave(Some(newest)) if !is_over(newest) => return BackgroundDecision::Later,
+                ReleasePhase::Leave(Some(_)) => {
                     self.ring.release(self.write_back.until);
                     self.write_back.pressed = false;
-                    self.write_back.phase = Phase::Idle;
+                    self.write_back.phase = ReleasePhase::Idle;
                 }
             }
         }
@@ -147,23 +151,23 @@ impl NvmBuffer {
     /// Called when a step is complete.
     pub(super) fn step_done(&mut self) {
         let Self { write_back, dirty, logged, shape, ring, .. } = self;
-        if write_back.phase == Phase::Release {
+        if write_back.phase == ReleasePhase::Release {
             let oldest = ring.before(write_back.until);
-            logged.remove(0, shape.capacity, |run| oldest.hold(run.place));
-            write_back.phase = Phase::Leave(None);
+            logged.remove(0, shape.capacity, |run| oldest.contains(run.place));
+            write_back.phase = ReleasePhase::Leave(None);
             return;
         }
         write_back.runs.clear();
         for copy in write_back.copied.drain(..) {
             // Data that was written to the buffer in the meantime has another place in it.
-            let offset = |extent: &Extent| i128::from(extent.place) - i128::from(extent.sector);
+            let offset = |extent: &LoggedExtent| i128::from(extent.place) - i128::from(extent.sector);
             dirty.remove(copy.sector, copy.end(), |run| offset(run) == offset(&copy));
         }
     }
 
     /// Chooses the next runs after the cursor, which wraps around; returns whether data was skipped because requests in flight
     /// change it.
-    fn choose_runs(&mut self, in_flight: &InFlight) -> bool {
+    fn choose_runs(&mut self, in_flight: &InFlightRequests) -> bool {
         let Self { write_back, dirty, shape, ring, .. } = self;
         let oldest = ring.before(write_back.until);
         let mut is_blocked = false;
@@ -171,7 +175,7 @@ impl NvmBuffer {
         for (from, to) in [(start, shape.capacity), (0, start)] {
             let mut at = from;
             while at < to && write_back.runs.len() < shape.depth {
-                let Some(run) = dirty.between(at, to).find(|run| oldest.hold(run.place)) else { break };
+                let Some(run) = dirty.between(at, to).find(|run| oldest.contains(run.place)) else { break };
                 at = run.end();
                 if in_flight.changes(run.sector, run.end()) {
                     is_blocked = true;
@@ -186,7 +190,7 @@ impl NvmBuffer {
                 }
                 let floor = (end.saturating_sub(shape.run)).max(from);
                 let floor = write_back.runs.iter().map(|run| run.1).fold(floor, u64::max).min(first);
-                let before: Vec<Extent> = dirty.between(floor, first).collect();
+                let before: Vec<LoggedExtent> = dirty.between(floor, first).collect();
                 for next in before.iter().rev() {
                     if next.end() != first || in_flight.changes(next.sector, next.end()) {
                         break;
@@ -201,7 +205,7 @@ impl NvmBuffer {
     }
 
     /// Plans to write the runs to the device.
-    fn copy_runs(&mut self, plan: &mut Plan) {
+    fn copy_runs(&mut self, plan: &mut CommandPlan) {
         let Self { write_back, dirty, shape, counters, .. } = self;
         let mut offsets = Vec::with_capacity(write_back.runs.len());
         for (first, end) in &write_back.runs {
@@ -209,14 +213,14 @@ impl NvmBuffer {
             offsets.push(offset);
             for extent in dirty.between(*first, *end) {
                 plan.begin(shape.area.disk, Op::Read, shape.area.sector + u64::from(extent.place));
-                plan.piece(Memory::Scratch, offset + (extent.sector - first) as u32, extent.sectors);
+                plan.piece(PlanMemory::Scratch, offset + (extent.sector - first) as u32, extent.sectors);
                 write_back.copied.push(extent);
             }
         }
         plan.wait();
         for ((first, end), offset) in write_back.runs.iter().zip(offsets) {
             plan.begin(0, Op::Write, *first);
-            plan.piece(Memory::Scratch, offset, (end - first) as u32);
+            plan.piece(PlanMemory::Scratch, offset, (end - first) as u32);
             counters.write_back_runs += 1;
             counters.write_back_bytes += (end - first) * 512;
         }
@@ -224,7 +228,7 @@ impl NvmBuffer {
 
     /// Plans the header that releases records, after the data that was written back, and the records that replace others, are
     /// durable.
-    fn write_head(&mut self, plan: &mut Plan) {
+    fn write_head(&mut self, plan: &mut CommandPlan) {
         plan.bare(0, Op::Flush, 0, 0);
         if self.shape.area.disk != 0 {
             plan.bare(self.shape.area.disk, Op::Flush, 0, 0);
@@ -238,11 +242,11 @@ impl NvmBuffer {
     }
 
     /// Plans to write the header of the buffer with the current number.
-    pub(super) fn plan_head(&self, oldest: u64, plan: &mut Plan) {
+    pub(super) fn plan_head(&self, oldest: u64, plan: &mut CommandPlan) {
         let area = self.shape.area;
         let place = place_of_head(self.head_number);
-        let body = Body::Head { oldest, capacity: self.shape.capacity };
-        let head = Record { sequence: self.head_number, place, sectors: area.sectors as u32, body };
+        let body = NvmRecordBody::Head { oldest, capacity: self.shape.capacity };
+        let head = NvmRecord { sequence: self.head_number, place, sectors: area.sectors as u32, body };
         plan.begin(area.disk, Op::Write, area.sector + u64::from(place));
         plan.record(&head.bytes(), 0);
     }

@@ -1,13 +1,13 @@
 //! Advil does what the paper says, seen in the plans that it makes.
 
-use emmclab_base::{Modifiers, Op};
+use emmclab_base::{CommandFlags, Op};
 use emmclab_layers::{
-    Advil, AdvilSettings, Background, Below, Decision, Defer, HostRequest, HotPolicy, InFlight, Invalidated,
-    Layer, Plan, Size, Step,
+    Advil, AdvilSettings, BackgroundDecision, ByteSize, CommandPlan, DeferReason, DisksBelow, HostRequest,
+    HotPolicy, InFlightRequests, InvalidationMeasure, Layer, PlanStep, RequestDecision,
 };
 
 /// The paper's areas: 12 GB, and 256 MB on the card.
-const BELOW: Below = Below::new(12 << 21, Some(512 << 11));
+const BELOW: DisksBelow = DisksBelow::new(12 << 21, Some(512 << 11));
 
 fn settings() -> AdvilSettings {
     AdvilSettings { second_device: true, hot: HotPolicy::None, ..AdvilSettings::default() }
@@ -21,29 +21,29 @@ struct Host {
 
 type Commands = Vec<(u8, Op, u64, u32)>;
 
-fn commands(plan: &Plan) -> Commands {
-    let command = |step: &Step| match step {
-        Step::Command(command) => Some((command.disk, command.op, command.sector, command.sectors)),
-        Step::Wait | Step::Copy(_) => None,
+fn commands(plan: &CommandPlan) -> Commands {
+    let command = |step: &PlanStep| match step {
+        PlanStep::Command(command) => Some((command.disk, command.op, command.sector, command.sectors)),
+        PlanStep::Wait | PlanStep::Copy(_) => None,
     };
     plan.steps().iter().filter_map(command).collect()
 }
 
 impl Host {
-    fn new(settings: &AdvilSettings, below: &Below) -> Self {
+    fn new(settings: &AdvilSettings, below: &DisksBelow) -> Self {
         Self { advil: Advil::new("advil", settings, below).unwrap(), id: 0 }
     }
 
-    fn ask(&mut self, op: Op, sector: u64, sectors: u32) -> Result<Commands, Defer> {
-        let mut plan = Plan::default();
+    fn ask(&mut self, op: Op, sector: u64, sectors: u32) -> Result<Commands, DeferReason> {
+        let mut plan = CommandPlan::default();
         self.id += 1;
         match self.advil.request(
-            &HostRequest { id: self.id, op, sector, sectors, modifiers: Modifiers::empty() },
+            &HostRequest { id: self.id, op, sector, sectors, modifiers: CommandFlags::empty() },
             &[],
             &mut plan,
         ) {
-            Decision::Run => Ok(commands(&plan)),
-            Decision::Defer(reason) => Err(reason),
+            RequestDecision::Run => Ok(commands(&plan)),
+            RequestDecision::Defer(reason) => Err(reason),
         }
     }
 
@@ -52,9 +52,9 @@ impl Host {
     }
 
     fn work(&mut self) -> Option<Commands> {
-        let mut plan = Plan::default();
-        let work = self.advil.background(&InFlight::default(), &mut plan);
-        (work == Background::Run).then(|| {
+        let mut plan = CommandPlan::default();
+        let work = self.advil.background(&InFlightRequests::default(), &mut plan);
+        (work == BackgroundDecision::Run).then(|| {
             self.advil.background_done();
             commands(&plan)
         })
@@ -103,7 +103,7 @@ fn reads_are_put_together_from_both_areas() {
 }
 
 /// Fills the log so that the section before holds `writes`, and gives the host with the mover about to begin.
-fn full_section(settings: &AdvilSettings, below: &Below, writes: &[u64]) -> Host {
+fn full_section(settings: &AdvilSettings, below: &DisksBelow, writes: &[u64]) -> Host {
     let mut host = Host::new(settings, below);
     for sector in writes {
         host.write(*sector, 8);
@@ -142,9 +142,9 @@ fn page_padding_writes_whole_clustered_pages_as_in_figure_5() {
 #[test]
 fn holes_are_read_at_once_where_no_more_lies_between_them_than_read_through() {
     for (read_through, reads) in [
-        (Some(Size::kb(8)), vec![(0, 56)]),
-        (Some(Size::kb(4)), vec![(0, 8), (24, 8), (48, 8)]),
-        (Some(Size(0)), vec![(0, 8), (24, 8), (48, 8)]),
+        (Some(ByteSize::kb(8)), vec![(0, 56)]),
+        (Some(ByteSize::kb(4)), vec![(0, 8), (24, 8), (48, 8)]),
+        (Some(ByteSize(0)), vec![(0, 8), (24, 8), (48, 8)]),
         (None, vec![(0, 56)]),
     ] {
         let through = AdvilSettings { read_through, ..settings() };
@@ -191,8 +191,8 @@ fn blocks_are_moved_in_ascending_order_whatever_the_order_of_writes() {
 
 #[test]
 fn without_room_a_write_is_held_until_the_mover_is_done() {
-    let below = Below::new(1 << 20, Some(32 << 11));
-    let settings = AdvilSettings { reserved: Size::mb(16), ..settings() };
+    let below = DisksBelow::new(1 << 20, Some(32 << 11));
+    let settings = AdvilSettings { reserved: ByteSize::mb(16), ..settings() };
     let mut host = Host::new(&settings, &below);
     let mut sector = 0;
     let held = loop {
@@ -202,7 +202,7 @@ fn without_room_a_write_is_held_until_the_mover_is_done() {
             Err(reason) => break reason,
         }
     };
-    assert_eq!(held, Defer::Full);
+    assert_eq!(held, DeferReason::Full);
     assert_eq!(host.count("logged_writes"), 2 * 2048);
     while host.work().is_some() {}
     assert!(host.ask(Op::Write, sector, 8).is_ok());
@@ -211,9 +211,9 @@ fn without_room_a_write_is_held_until_the_mover_is_done() {
 #[test]
 fn a_write_to_what_is_being_moved_waits_and_a_small_one_is_logged() {
     let mut host = full_section(&settings(), &BELOW, &[8]);
-    let mut plan = Plan::default();
-    assert_eq!(host.advil.background(&InFlight::default(), &mut plan), Background::Run);
-    assert_eq!(host.ask(Op::Write, 64, 64), Err(Defer::Overlap));
+    let mut plan = CommandPlan::default();
+    assert_eq!(host.advil.background(&InFlightRequests::default(), &mut plan), BackgroundDecision::Run);
+    assert_eq!(host.ask(Op::Write, 64, 64), Err(DeferReason::Overlap));
     assert!(host.ask(Op::Write, 16, 8).is_ok());
     assert_eq!(host.ask(Op::Read, 8, 8).unwrap(), [(1, Op::Read, 0, 8)], "still found where it was");
     host.advil.background_done();
@@ -224,24 +224,24 @@ fn a_write_to_what_is_being_moved_waits_and_a_small_one_is_logged() {
 #[test]
 fn the_mover_waits_for_requests_that_write_where_it_would() {
     let mut host = full_section(&settings(), &BELOW, &[8]);
-    let mut in_flight = InFlight::default();
+    let mut in_flight = InFlightRequests::default();
     in_flight.insert(&HostRequest {
         id: 1,
         op: Op::Write,
         sector: 8191,
         sectors: 8,
-        modifiers: Modifiers::empty(),
+        modifiers: CommandFlags::empty(),
     });
-    let mut plan = Plan::default();
-    assert_eq!(host.advil.background(&in_flight, &mut plan), Background::Later);
+    let mut plan = CommandPlan::default();
+    assert_eq!(host.advil.background(&in_flight, &mut plan), BackgroundDecision::Later);
     in_flight.remove(1);
-    assert_eq!(host.advil.background(&in_flight, &mut plan), Background::Run);
+    assert_eq!(host.advil.background(&in_flight, &mut plan), BackgroundDecision::Run);
 }
 
 #[test]
 fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
-    let below = Below::new(1 << 22, Some(64 << 11));
-    let small = AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Paper, ..settings() };
+    let below = DisksBelow::new(1 << 22, Some(64 << 11));
+    let small = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, ..settings() };
     // Sections of 8 MB: a log of 1,433 writes of 4 KB beside a hot region of 30 %, or 76 clustered pages.
     let mut host = Host::new(&small, &below);
     let mut written = 0;
@@ -269,7 +269,7 @@ fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
 
 /// Percent of the hot region after one full section, and clustered pages copied into the other.
 fn hot_region_after(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> (u64, u64) {
-    let below = Below::new(1 << 22, Some(64 << 11));
+    let below = DisksBelow::new(1 << 22, Some(64 << 11));
     let mut host = Host::new(settings, &below);
     let mut written = 0;
     while host.count("switches") == 0 {
@@ -282,8 +282,8 @@ fn hot_region_after(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> (u6
 
 #[test]
 fn invalidated_pages_and_the_hot_region_are_counted_in_whole_clustered_pages() {
-    let settings = AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Paper, ..settings() };
-    assert_eq!(settings.hot_invalidated, Invalidated::Pages);
+    let settings = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, ..settings() };
+    assert_eq!(settings.hot_invalidated, InvalidationMeasure::Pages);
     // A section of 8 MB is 256 clustered pages, so that 30 % are 76. Of 700 pages, so many are written twice, 8 KB apart.
     for (twice, pct) in [(76, 28), (77, 32)] {
         let write = |i: u64| if i < 2 * twice { (i / 2) * 64 + (i % 2) * 16 } else { (i + 1000) * 64 };
@@ -295,9 +295,9 @@ fn invalidated_pages_and_the_hot_region_are_counted_in_whole_clustered_pages() {
 #[test]
 fn invalidated_data_is_what_was_overwritten_and_fills_the_hot_region_by_its_bytes() {
     let settings = AdvilSettings {
-        reserved: Size::mb(16),
+        reserved: ByteSize::mb(16),
         hot: HotPolicy::Paper,
-        hot_invalidated: Invalidated::Data,
+        hot_invalidated: InvalidationMeasure::Data,
         ..settings()
     };
     // Writes to other parts of the same clustered pages overwrite nothing: the region shrinks.
@@ -316,7 +316,7 @@ fn invalidated_data_is_what_was_overwritten_and_fills_the_hot_region_by_its_byte
 #[test]
 fn a_step_of_0_keeps_the_size_of_the_hot_region() {
     let settings =
-        AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Paper, hot_step_pct: 0, ..settings() };
+        AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, hot_step_pct: 0, ..settings() };
     for stride in [1, 7] {
         assert_eq!(hot_region_after(&settings, |i| (i * stride % 40_000) * 64).0, 30);
     }
@@ -324,8 +324,8 @@ fn a_step_of_0_keeps_the_size_of_the_hot_region() {
 
 #[test]
 fn the_other_policy_keeps_nothing_that_was_not_overwritten() {
-    let below = Below::new(1 << 22, Some(64 << 11));
-    let rewritten = AdvilSettings { reserved: Size::mb(16), hot: HotPolicy::Rewritten, ..settings() };
+    let below = DisksBelow::new(1 << 22, Some(64 << 11));
+    let rewritten = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Rewritten, ..settings() };
     for (step, kept) in [(0, false), (1, true)] {
         let mut host = Host::new(&rewritten, &below);
         for i in 0..4000_u64 {
@@ -355,14 +355,14 @@ fn the_map_takes_no_more_than_the_paper_says() {
 
 #[test]
 fn draining_moves_all_logged_data_home_and_then_ends() {
-    let below = Below::new(1 << 22, Some(64 << 11));
+    let below = DisksBelow::new(1 << 22, Some(64 << 11));
     for (hot, recovery) in [
         (HotPolicy::Paper, false),
         (HotPolicy::Paper, true),
         (HotPolicy::Rewritten, false),
         (HotPolicy::None, true),
     ] {
-        let settings = AdvilSettings { reserved: Size::mb(16), hot, recovery, ..settings() };
+        let settings = AdvilSettings { reserved: ByteSize::mb(16), hot, recovery, ..settings() };
         let mut host = Host::new(&settings, &below);
         for i in 0..3000_u64 {
             while host.ask(Op::Write, (i * 7919 % 9000) * 64 % (1 << 22), 8).is_err() {

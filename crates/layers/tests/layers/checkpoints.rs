@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::support::{MemDisk, SECTOR, stamp, version};
-use emmclab_base::{Modifiers, Op};
-use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
+use emmclab_base::{CommandFlags, Op};
+use emmclab_layers::{DisksBelow, ImmediateStack, LayerConfig, SectorDisk, build_stack};
 
-const BELOW: Below = Below::new(1 << 15, Some(1 << 14));
+const BELOW: DisksBelow = DisksBelow::new(1 << 15, Some(1 << 14));
 
 /// A disk that counts the sectors read.
 struct Counting {
@@ -15,13 +15,13 @@ struct Counting {
     read: Rc<Cell<usize>>,
 }
 
-impl Disk for Counting {
+impl SectorDisk for Counting {
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         self.read.set(self.read.get() + buffer.len() / SECTOR);
         self.disk.read(sector, buffer)
     }
 
-    fn write(&mut self, sector: u64, data: &[u8], modifiers: Modifiers) -> std::io::Result<()> {
+    fn write(&mut self, sector: u64, data: &[u8], modifiers: CommandFlags) -> std::io::Result<()> {
         self.disk.write(sector, data, modifiers)
     }
 
@@ -49,7 +49,7 @@ fn config(checkpoint: &str) -> LayerConfig {
 fn filled(checkpoint: &str, writes: u64) -> (Vec<MemDisk>, Vec<u64>) {
     let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
     let layers = build_stack(&[config(checkpoint)], &BELOW).unwrap();
-    let mut executor = Executor::start(layers, disks, false).unwrap();
+    let mut executor = ImmediateStack::start(layers, disks, false).unwrap();
     let mut model = vec![0; BELOW.main as usize];
     for clock in 1..=writes {
         let sector = clock * 7919 % (BELOW.main / 8) * 8;
@@ -70,7 +70,7 @@ fn recovered(checkpoint: &str, disks: Vec<MemDisk>, model: &[u64]) -> usize {
     let read = Rc::new(Cell::new(0));
     let disks = disks.into_iter().map(|disk| Counting { disk, read: read.clone() }).collect();
     let layers = build_stack(&[config(checkpoint)], &BELOW).unwrap();
-    let mut executor = Executor::start(layers, disks, true).unwrap();
+    let mut executor = ImmediateStack::start(layers, disks, true).unwrap();
     let took = read.get();
     let mut data = vec![0; BELOW.main as usize * SECTOR];
     executor.submit(Op::Read, 0, &mut data).unwrap();

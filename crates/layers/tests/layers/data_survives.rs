@@ -1,8 +1,8 @@
 //! After any requests through any stack of layers, every sector reads back what was last written.
 
 use crate::support::{BELOW, MemDisk, SECTOR, small, stamp, version};
-use emmclab_base::{Modifiers, Op};
-use emmclab_layers::{Executor, LayerConfig, Running, build_stack, layers};
+use emmclab_base::{CommandFlags, Op};
+use emmclab_layers::{ImmediateStack, LayerConfig, RunningPlan, build_stack, layers};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
 }
 
 struct Active {
-    running: Running,
+    running: RunningPlan,
     op: Op,
     sector: u64,
     data: Vec<u8>,
@@ -146,7 +146,7 @@ proptest! {
         let layers = build_stack(&stack, &BELOW).unwrap();
         let capacity = layers[0].capacity();
         let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
-        let mut executor = Executor::start(layers, disks, false).unwrap();
+        let mut executor = ImmediateStack::start(layers, disks, false).unwrap();
         // Version of each sector; discarded ones hold anything.
         let mut model: Vec<Option<u64>> = vec![Some(0); capacity as usize];
         let mut active: Vec<Active> = Vec::new();
@@ -159,17 +159,17 @@ proptest! {
                 }
             }
         };
-        let finish = |executor: &mut Executor<MemDisk>, mut one: Active, model: &[Option<u64>]| {
+        let finish = |executor: &mut ImmediateStack<MemDisk>, mut one: Active, model: &[Option<u64>]| {
             while !executor.advance(&mut one.running, &mut one.data).unwrap() {}
             if one.op == Op::Read {
                 check(model, one.sector, &one.data);
             }
         };
         for event in events {
-            let mut modifiers = Modifiers::empty();
+            let mut modifiers = CommandFlags::empty();
             let (op, sector, sectors) = match event {
                 Event::Write { sector, sectors, flags } => {
-                    modifiers = Modifiers::from_bits_truncate(flags).of(Op::Write);
+                    modifiers = CommandFlags::from_bits_truncate(flags).of(Op::Write);
                     (Op::Write, sector, sectors)
                 }
                 Event::Read { sector, sectors } => (Op::Read, sector, sectors),
@@ -203,7 +203,7 @@ proptest! {
             let sectors = u64::from(sectors).min(capacity) as u32;
             let sector = sector.min(capacity - u64::from(sectors));
             // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
-            let alone = !executor.layer(0).accepts().contains(modifiers - Modifiers::META);
+            let alone = !executor.layer(0).accepts().contains(modifiers - CommandFlags::META);
             while let Some(which) = active.iter().position(|one| {
                 let end = one.sector + (one.data.len() / SECTOR) as u64;
                 alone || one.sector < sector + u64::from(sectors) && sector < end

@@ -8,9 +8,9 @@ use std::io;
 use std::rc::Rc;
 
 use crate::support::{CutDisk, SECTOR};
-use emmclab_base::{BlockNote, Modifiers, Op, Role, SectorSet};
-use emmclab_layers::{Below, Executor, LayerConfig, build_stack};
-use emmclab_testing::Die;
+use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, SectorSet};
+use emmclab_layers::{DisksBelow, ImmediateStack, LayerConfig, build_stack};
+use emmclab_testing::SeededRandom;
 use proptest::prelude::*;
 
 const BLOCK: usize = 8 * SECTOR;
@@ -35,7 +35,7 @@ enum Road {
 
 /// A file system with a journal: what it holds in memory, and what it was told.
 struct Model {
-    die: Die,
+    die: SeededRandom,
     road: Road,
     homes: Vec<Block>,
     /// What each home held in its last logged copy, as the annotator knows it.
@@ -84,7 +84,7 @@ impl Model {
     fn new(seed: u64, road: Road) -> Self {
         let homes = vec![vec![0; BLOCK]; HOMES as usize];
         Self {
-            die: Die::new(seed),
+            die: SeededRandom::new(seed),
             road,
             states: vec![(homes.clone(), BTreeMap::new())],
             homes,
@@ -101,15 +101,15 @@ impl Model {
     }
 
     /// Works until power is cut or all transactions are done.
-    fn run(&mut self, disk: &mut Executor<CutDisk>, transactions: usize) -> io::Result<()> {
+    fn run(&mut self, disk: &mut ImmediateStack<CutDisk>, transactions: usize) -> io::Result<()> {
         self.write_superblock(disk, 0)?;
         for _ in 0..transactions {
             self.transact(disk)?;
-            if self.drains && self.die.roll(20) == 0 {
+            if self.drains && self.die.below(20) == 0 {
                 disk.drain()?;
             }
-            while self.used > LOG.end - LOG.start - 16 || (!self.live.is_empty() && self.die.roll(6) == 0) {
-                let all = self.die.roll(4) == 0;
+            while self.used > LOG.end - LOG.start - 16 || (!self.live.is_empty() && self.die.below(6) == 0) {
+                let all = self.die.below(4) == 0;
                 self.checkpoint(disk, all)?;
             }
         }
@@ -117,9 +117,9 @@ impl Model {
     }
 
     fn write(
-        disk: &mut Executor<CutDisk>,
+        disk: &mut ImmediateStack<CutDisk>,
         block: u64,
-        modifiers: Modifiers,
+        modifiers: CommandFlags,
         parts: &[(BlockNote, Block)],
     ) -> io::Result<()> {
         let notes: Vec<BlockNote> = parts.iter().map(|(note, _)| *note).collect();
@@ -135,22 +135,22 @@ impl Model {
         block
     }
 
-    fn transact(&mut self, disk: &mut Executor<CutDisk>) -> io::Result<()> {
+    fn transact(&mut self, disk: &mut ImmediateStack<CutDisk>) -> io::Result<()> {
         let transaction = self.transaction;
         self.transaction = transaction.wrapping_add(1);
-        for _ in 0..self.die.roll(4) {
-            let block = DATA.start + self.die.roll(DATA.end as usize - DATA.start as usize) as u64;
+        for _ in 0..self.die.below(4) {
+            let block = DATA.start + self.die.below(DATA.end as usize - DATA.start as usize) as u64;
             // A block is never written twice with the same contents.
-            let data: Block = (0..BLOCK / 8).flat_map(|_| self.die.roll(usize::MAX).to_le_bytes()).collect();
+            let data: Block = (0..BLOCK / 8).flat_map(|_| self.die.below(usize::MAX).to_le_bytes()).collect();
             self.data.insert(block, data.clone());
-            Self::write(disk, block, Modifiers::empty(), &[(BlockNote::new(Role::Data, 8), data)])?;
+            Self::write(disk, block, CommandFlags::empty(), &[(BlockNote::new(BlockRole::Data, 8), data)])?;
         }
         let mut homes: Vec<u64> =
-            (0..=self.die.roll(6)).map(|_| self.die.roll(HOMES as usize) as u64).collect();
+            (0..=self.die.below(6)).map(|_| self.die.below(HOMES as usize) as u64).collect();
         homes.sort_unstable();
         homes.dedup();
         for home in &homes {
-            let (sector, byte) = (self.die.roll(8), self.die.roll(256) as u8);
+            let (sector, byte) = (self.die.below(8), self.die.below(256) as u8);
             self.homes[*home as usize][sector * SECTOR..][..SECTOR].fill(byte);
         }
         let first = self.head;
@@ -161,14 +161,18 @@ impl Model {
             ..BlockNote::new(role, 8)
         };
         let named = descriptor(*b"DESC", transaction, &homes);
-        blocks.push((self.take_block(), note(Role::Descriptor, changed(&named, &vec![0; BLOCK])), named));
+        blocks.push((
+            self.take_block(),
+            note(BlockRole::Descriptor, changed(&named, &vec![0; BLOCK])),
+            named,
+        ));
         for home in &homes {
             let contents = self.homes[*home as usize].clone();
             let before = self.copies.insert(*home, (transaction, contents.clone()));
             let note = BlockNote {
                 home: Some(home * 8),
                 changed: before.map(|(_, before)| changed(&contents, &before)),
-                ..note(Role::Logged, SectorSet(0))
+                ..note(BlockRole::Logged, SectorSet(0))
             };
             blocks.push((self.take_block(), note, contents));
         }
@@ -180,15 +184,15 @@ impl Model {
                 .zip(blocks[at].0..)
                 .take_while(|(block, wanted)| block.0 == *wanted)
                 .count();
-            let together = 1 + self.die.roll(together);
+            let together = 1 + self.die.below(together);
             let parts: Vec<_> =
                 blocks[at..at + together].iter().map(|(_, note, data)| (*note, data.clone())).collect();
             let block = blocks[at].0;
-            Self::write(disk, block, Modifiers::empty(), &parts)?;
+            Self::write(disk, block, CommandFlags::empty(), &parts)?;
             at += together;
         }
         let commit = descriptor(*b"COMM", transaction, &[]);
-        let parts = [(note(Role::Commit, changed(&commit, &vec![0; BLOCK])), commit)];
+        let parts = [(note(BlockRole::Commit, changed(&commit, &vec![0; BLOCK])), commit)];
         let place = self.take_block();
         if self.live.is_empty() {
             self.write_superblock(disk, first as u32)?;
@@ -198,11 +202,11 @@ impl Model {
         self.states.push((self.homes.clone(), self.data.clone()));
         match self.road {
             Road::Fua => {
-                Self::write(disk, place, Modifiers::PREFLUSH | Modifiers::RELIABLE, &parts)?;
+                Self::write(disk, place, CommandFlags::PREFLUSH | CommandFlags::RELIABLE, &parts)?;
             }
             Road::Flushes => {
                 disk.submit_bare(Op::Flush, 0, 0)?;
-                Self::write(disk, place, Modifiers::empty(), &parts)?;
+                Self::write(disk, place, CommandFlags::empty(), &parts)?;
                 disk.submit_bare(Op::Flush, 0, 0)?;
             }
         }
@@ -217,7 +221,7 @@ impl Model {
     }
 
     /// Homes are written from the oldest transaction on, and the journal forgets it, or all.
-    fn checkpoint(&mut self, disk: &mut Executor<CutDisk>, all: bool) -> io::Result<()> {
+    fn checkpoint(&mut self, disk: &mut ImmediateStack<CutDisk>, all: bool) -> io::Result<()> {
         let count = if all { self.live.len() } else { 1 };
         let gone: Vec<_> = self.live.iter().take(count).cloned().collect();
         for (transaction, _, homes) in &gone {
@@ -230,9 +234,9 @@ impl Model {
                 let note = BlockNote {
                     transaction: Some(*last),
                     changed: Some(changed(contents, copy)),
-                    ..BlockNote::new(Role::InodeTable, 8)
+                    ..BlockNote::new(BlockRole::InodeTable, 8)
                 };
-                Self::write(disk, *home, Modifiers::empty(), &[(note, contents.clone())])?;
+                Self::write(disk, *home, CommandFlags::empty(), &[(note, contents.clone())])?;
             }
         }
         // A home that a later transaction has changed must be in that one's blocks before this one goes: all of it is live.
@@ -251,21 +255,21 @@ impl Model {
         Ok(())
     }
 
-    fn write_superblock(&mut self, disk: &mut Executor<CutDisk>, start: u32) -> io::Result<()> {
+    fn write_superblock(&mut self, disk: &mut ImmediateStack<CutDisk>, start: u32) -> io::Result<()> {
         let tail = self.live.front().map_or(self.transaction, |(transaction, ..)| *transaction);
         // The first one after the log was empty names the transaction that is being written.
         let tail = if start != 0 && self.live.is_empty() { self.transaction.wrapping_sub(1) } else { tail };
         let note = BlockNote {
             transaction: Some(tail),
             home: (start != 0).then_some(u64::from(start) * 8),
-            ..BlockNote::new(Role::JournalSuperblock, 8)
+            ..BlockNote::new(BlockRole::JournalSuperblock, 8)
         };
-        let modifiers = Modifiers::PREFLUSH | Modifiers::RELIABLE;
+        let modifiers = CommandFlags::PREFLUSH | CommandFlags::RELIABLE;
         Self::write(disk, SUPERBLOCK, modifiers, &[(note, superblock(tail, start))])
     }
 
     /// The file system after a replay, as transactions that it may be at; empty where it is none.
-    fn replay(disk: &mut Executor<CutDisk>) -> io::Result<Vec<Block>> {
+    fn replay(disk: &mut ImmediateStack<CutDisk>) -> io::Result<Vec<Block>> {
         let mut read = |block: u64| {
             let mut data = vec![0; BLOCK];
             disk.submit(Op::Read, block * 8, &mut data).map(|()| data)
@@ -302,7 +306,7 @@ impl Model {
     }
 
     /// What was lost, if anything: the state after recovery is that after a transaction, none older than the last acknowledged one.
-    fn lost(&self, disk: &mut Executor<CutDisk>) -> Option<String> {
+    fn lost(&self, disk: &mut ImmediateStack<CutDisk>) -> Option<String> {
         let homes = Self::replay(disk).unwrap();
         let mut reason = "the homes are those of no transaction that may be".to_owned();
         for (number, (wanted, data)) in self.states.iter().enumerate().skip(self.acknowledged).rev() {
@@ -337,32 +341,32 @@ fn explore(
     let sectors = SECTORS + u64::from(log_kb) * 2;
     // Few sectors to a program have writes forced, many have them left to flushes.
     let program_sectors = [2, 8, 32, 256][seed as usize % 4];
-    let below = Below { program_sectors, ..Below::new(sectors, None) };
+    let below = DisksBelow { program_sectors, ..DisksBelow::new(sectors, None) };
     let layers = || build_stack(std::slice::from_ref(&config), &below).unwrap();
     let left = Rc::new(Cell::new(u64::MAX));
     let disk = CutDisk::new(vec![0; sectors as usize * SECTOR], left.clone());
-    let mut executor = Executor::start(layers(), vec![disk], false).unwrap();
+    let mut executor = ImmediateStack::start(layers(), vec![disk], false).unwrap();
     let mut model = Model::new(seed, road);
     model.reads_back = mode != "no_journal";
     model.drains = log_kb < 4096;
-    left.set(20 + Die::new(seed ^ 0xabc).roll(600) as u64);
+    left.set(20 + SeededRandom::new(seed ^ 0xabc).below(600) as u64);
     if model.run(&mut executor, 60).is_ok() {
         left.set(0);
     }
     for (name, count) in executor.layer(0).counters() {
         *counters.entry(name).or_default() += count;
     }
-    let mut die = Die::new(seed ^ 0x1234);
-    let mut data = executor.into_disks().remove(0).after(&mut |sides| die.roll(sides));
+    let mut die = SeededRandom::new(seed ^ 0x1234);
+    let mut data = executor.into_disks().remove(0).after(&mut |sides| die.below(sides));
     // Power is cut while the layer recovers, too.
     for cuts in 0..3 {
-        left.set(if cuts == 2 { u64::MAX } else { die.roll(12) as u64 });
+        left.set(if cuts == 2 { u64::MAX } else { die.below(12) as u64 });
         let disk = data.again(left.clone());
-        let mut executor = Executor::stopped(layers(), vec![disk]);
+        let mut executor = ImmediateStack::stopped(layers(), vec![disk]);
         if executor.wake(true).is_ok() {
             return model.lost(&mut executor);
         }
-        data = executor.into_disks().remove(0).after(&mut |sides| die.roll(sides));
+        data = executor.into_disks().remove(0).after(&mut |sides| die.below(sides));
     }
     None
 }
@@ -421,7 +425,7 @@ fn each_mode_saves_what_it_is_made_for() {
 #[test]
 fn a_disk_without_durable_writes_is_flushed_and_the_layer_says_so() {
     let layer = |mode: &str, durable_writes| {
-        let below = Below { durable_writes, ..Below::new(1 << 20, None) };
+        let below = DisksBelow { durable_writes, ..DisksBelow::new(1 << 20, None) };
         let config = LayerConfig::named("journal").with("mode", mode);
         build_stack(&[config], &below).unwrap().remove(0)
     };
@@ -444,7 +448,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     let block = 0_u64..40;
-    let note = (0..Role::ALL.len(), 0_u32..5, prop::option::of(0_u64..12), 1_u32..9);
+    let note = (0..BlockRole::ALL.len(), 0_u32..5, prop::option::of(0_u64..12), 1_u32..9);
     prop_oneof![
         8 => (block.clone(), prop::collection::vec(note, 1..6)).prop_map(|(block, notes)| Event::Write(block, notes)),
         4 => (block.clone(), 1_u32..60).prop_map(|(block, sectors)| Event::Read(block, sectors)),
@@ -465,9 +469,9 @@ proptest! {
         mode in prop::sample::select(vec!["legacy", "no_barrier", "ordered_fua", "delta", "packed", "aware"]),
     ) {
         let config = LayerConfig::named("journal").with("mode", mode).with("log", "128KB");
-        let layers = build_stack(&[config], &Below::new(4096, None)).unwrap();
+        let layers = build_stack(&[config], &DisksBelow::new(4096, None)).unwrap();
         let disk = CutDisk::new(vec![0; 4096 * SECTOR], Rc::new(Cell::new(u64::MAX)));
-        let mut executor = Executor::start(layers, vec![disk], false).unwrap();
+        let mut executor = ImmediateStack::start(layers, vec![disk], false).unwrap();
         let mut model = vec![0_u8; 1024 * SECTOR];
         for (number, event) in events.into_iter().enumerate() {
             match event {
@@ -478,16 +482,16 @@ proptest! {
                             // Blocks that the journal forgets may hold anything.
                             transaction: transaction
                                 .checked_sub(1)
-                                .filter(|_| Role::ALL[*role] != Role::JournalSuperblock),
+                                .filter(|_| BlockRole::ALL[*role] != BlockRole::JournalSuperblock),
                             home: home.map(|home| home * 8),
-                            ..BlockNote::new(Role::ALL[*role], *sectors)
+                            ..BlockNote::new(BlockRole::ALL[*role], *sectors)
                         })
                         .collect();
                     let sectors: u32 = notes.iter().map(|note| note.sectors).sum();
                     let at = block as usize * BLOCK;
                     let mut data: Vec<u8> = (0..sectors as usize * SECTOR).map(|i| (i / 512 + number * 7) as u8).collect();
                     model[at..at + data.len()].copy_from_slice(&data);
-                    executor.write_noted(block * 8, Modifiers::empty(), &notes, &mut data).unwrap();
+                    executor.write_noted(block * 8, CommandFlags::empty(), &notes, &mut data).unwrap();
                 }
                 Event::Read(block, sectors) => {
                     let at = block as usize * BLOCK;

@@ -2,29 +2,29 @@
 
 use crate::support::{MemDisk, SECTOR, stamp, version};
 use emmclab_base::Op;
-use emmclab_layers::{Below, Executor, LayerConfig, build_stack};
-use emmclab_testing::Die;
+use emmclab_layers::{DisksBelow, ImmediateStack, LayerConfig, build_stack};
+use emmclab_testing::SeededRandom;
 
 /// A disk of 16 MB in segments of 128 KB.
-const BELOW: Below = Below::new(1 << 15, None);
+const BELOW: DisksBelow = DisksBelow::new(1 << 15, None);
 const BLOCK: usize = 8 * SECTOR;
 
 fn config() -> LayerConfig {
     LayerConfig::named("lfs").with("segment", "128KB").with("checkpoint", "1MB")
 }
 
-fn start(config: &LayerConfig, disk: MemDisk, recover: bool) -> std::io::Result<Executor<MemDisk>> {
-    Executor::start(build_stack(std::slice::from_ref(config), &BELOW).unwrap(), vec![disk], recover)
+fn start(config: &LayerConfig, disk: MemDisk, recover: bool) -> std::io::Result<ImmediateStack<MemDisk>> {
+    ImmediateStack::start(build_stack(std::slice::from_ref(config), &BELOW).unwrap(), vec![disk], recover)
 }
 
-fn count(executor: &Executor<MemDisk>, name: &str) -> u64 {
+fn count(executor: &ImmediateStack<MemDisk>, name: &str) -> u64 {
     let all = executor.layer(0).counters();
     all.into_iter().find(|(found, _)| *found == name).map(|(_, count)| count).unwrap()
 }
 
 /// Writes blocks, and what each holds.
 struct Log {
-    executor: Executor<MemDisk>,
+    executor: ImmediateStack<MemDisk>,
     config: LayerConfig,
     model: Vec<u64>,
     clock: u64,
@@ -88,9 +88,9 @@ fn writes_in_order_cost_no_more_than_themselves() {
 #[test]
 fn random_writes_are_cleaned_for_and_none_is_lost() {
     let mut log = Log::new(config());
-    let mut die = Die::new(3);
+    let mut die = SeededRandom::new(3);
     for _ in 0..20_000 {
-        let block = die.roll(log.model.len());
+        let block = die.below(log.model.len());
         log.write(block);
     }
     let all = log.count("log_blocks");
@@ -111,14 +111,14 @@ fn random_writes_are_cleaned_for_and_none_is_lost() {
 fn blocks_that_are_rewritten_apart_from_the_others_are_cheaper_to_clean() {
     let cleaned = |logs: &str| {
         let mut log = Log::new(config().with("logs", logs));
-        let mut die = Die::new(5);
+        let mut die = SeededRandom::new(5);
         let blocks = log.model.len();
         // Nine of ten writes go to a tenth of the blocks, which lie between the others.
         for block in 0..blocks {
             log.write(block);
         }
         for _ in 0..30_000 {
-            let block = if die.roll(10) > 0 { die.roll(blocks / 10) * 10 } else { die.roll(blocks) };
+            let block = if die.below(10) > 0 { die.below(blocks / 10) * 10 } else { die.below(blocks) };
             log.write(block);
         }
         log.count("cleaned_blocks")
@@ -145,9 +145,9 @@ fn flushes_without_a_change_write_nothing_and_one_record_holds_a_burst() {
 fn a_damaged_pack_is_made_good_by_the_other_and_a_damaged_map_is_an_error() {
     let filled = || {
         let mut log = Log::new(config());
-        let mut die = Die::new(9);
+        let mut die = SeededRandom::new(9);
         for _ in 0..3000 {
-            let block = die.roll(log.model.len());
+            let block = die.below(log.model.len());
             log.write(block);
         }
         log.flush();

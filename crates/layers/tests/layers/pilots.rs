@@ -1,8 +1,10 @@
 //! What stripes and the NVM buffer send to the disks below.
 
 use crate::support::{BELOW, MemDisk, SECTOR, stamp, version};
-use emmclab_base::{Kind, Modifiers, Op};
-use emmclab_layers::{Below, Decision, Executor, HostRequest, LayerConfig, Plan, Step, build_stack};
+use emmclab_base::{CommandFlags, ErrorClass, Op};
+use emmclab_layers::{
+    CommandPlan, DisksBelow, HostRequest, ImmediateStack, LayerConfig, PlanStep, RequestDecision, build_stack,
+};
 
 /// Operation, disk, sector and sectors of each command of a request.
 fn commands(config: &LayerConfig, op: Op, sector: u64, sectors: u32) -> Vec<(Op, u8, u64, u32)> {
@@ -11,17 +13,17 @@ fn commands(config: &LayerConfig, op: Op, sector: u64, sectors: u32) -> Vec<(Op,
 
 fn commands_below(
     config: &LayerConfig,
-    below: &Below,
+    below: &DisksBelow,
     op: Op,
     sector: u64,
     sectors: u32,
 ) -> Vec<(Op, u8, u64, u32)> {
     let mut layers = build_stack(std::slice::from_ref(config), below).unwrap();
-    let mut plan = Plan::default();
-    let request = HostRequest { id: 1, op, sector, sectors, modifiers: Modifiers::empty() };
-    assert_eq!(layers[0].request(&request, &[], &mut plan), Decision::Run);
-    let command = |step: &Step| match step {
-        Step::Command(command) => Some((command.op, command.disk, command.sector, command.sectors)),
+    let mut plan = CommandPlan::default();
+    let request = HostRequest { id: 1, op, sector, sectors, modifiers: CommandFlags::empty() };
+    assert_eq!(layers[0].request(&request, &[], &mut plan), RequestDecision::Run);
+    let command = |step: &PlanStep| match step {
+        PlanStep::Command(command) => Some((command.op, command.disk, command.sector, command.sectors)),
         _ => None,
     };
     plan.steps().iter().filter_map(command).collect()
@@ -44,19 +46,19 @@ fn stripes_send_one_command_to_each_disk_that_a_request_touches() {
 
 #[test]
 fn stripes_offer_twice_the_whole_stripes_of_the_smaller_disk_and_refuse_less_than_one() {
-    let capacity = |chunk: &str, below: &Below| {
+    let capacity = |chunk: &str, below: &DisksBelow| {
         build_stack(&[striping(chunk)], below).map(|layers| layers[0].capacity())
     };
-    assert_eq!(capacity("64KB", &Below::new(1000, Some(5000))).unwrap(), 7 * 128 * 2);
-    assert_eq!(capacity("64KB", &Below::new(5000, Some(1000))).unwrap(), 7 * 128 * 2);
+    assert_eq!(capacity("64KB", &DisksBelow::new(1000, Some(5000))).unwrap(), 7 * 128 * 2);
+    assert_eq!(capacity("64KB", &DisksBelow::new(5000, Some(1000))).unwrap(), 7 * 128 * 2);
     for (chunk, below, said) in [
-        ("64KB", Below::new(1000, None), "no second device"),
-        ("64KB", Below::new(1000, Some(127)), "the smaller disk has"),
+        ("64KB", DisksBelow::new(1000, None), "no second device"),
+        ("64KB", DisksBelow::new(1000, Some(127)), "the smaller disk has"),
         ("0", BELOW, "multiple of 4KB"),
         ("6KB", BELOW, "multiple of 4KB"),
     ] {
         let error = capacity(chunk, &below).unwrap_err();
-        assert_eq!(error.kind(), Kind::Config);
+        assert_eq!(error.kind(), ErrorClass::Config);
         assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{error}");
     }
 }
@@ -64,7 +66,7 @@ fn stripes_offer_twice_the_whole_stripes_of_the_smaller_disk_and_refuse_less_tha
 #[test]
 fn parts_that_wrapping_separates_on_a_disk_are_commands_of_their_own() {
     let wrapping = striping("4KB").with("wrap_addresses", "true");
-    let small = Below::new(32, Some(32));
+    let small = DisksBelow::new(32, Some(32));
     // Stripes 6 to 9: 6 and 8 on disk 0, where sectors 24 to 31 are the last ones.
     assert_eq!(
         commands_below(&wrapping, &small, Op::Write, 48, 32),
@@ -77,12 +79,12 @@ fn buffer() -> LayerConfig {
     LayerConfig::named("nvm-buffer").with("size", "64KB").with("longest", "4KB")
 }
 
-fn started(config: LayerConfig) -> Executor<MemDisk> {
+fn started(config: LayerConfig) -> ImmediateStack<MemDisk> {
     let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
-    Executor::start(build_stack(&[config], &BELOW).unwrap(), disks, false).unwrap()
+    ImmediateStack::start(build_stack(&[config], &BELOW).unwrap(), disks, false).unwrap()
 }
 
-fn write(executor: &mut Executor<MemDisk>, sector: u64, sectors: u64, version: u64) {
+fn write(executor: &mut ImmediateStack<MemDisk>, sector: u64, sectors: u64, version: u64) {
     let mut data = vec![0; sectors as usize * SECTOR];
     for (sector, part) in (sector..).zip(data.chunks_mut(SECTOR)) {
         stamp(sector, version, part);
@@ -90,7 +92,7 @@ fn write(executor: &mut Executor<MemDisk>, sector: u64, sectors: u64, version: u
     executor.submit(Op::Write, sector, &mut data).unwrap();
 }
 
-fn count(executor: &Executor<MemDisk>, name: &str) -> u64 {
+fn count(executor: &ImmediateStack<MemDisk>, name: &str) -> u64 {
     executor.layer(0).counters().into_iter().find(|(known, _)| *known == name).unwrap().1
 }
 
@@ -120,7 +122,7 @@ fn neighbours_go_home_as_one_run_in_whatever_order_they_came() {
 #[test]
 fn a_flush_reaches_the_device_only_after_a_write_past_the_buffer() {
     let mut executor = started(buffer());
-    let flush = |executor: &mut Executor<MemDisk>| {
+    let flush = |executor: &mut ImmediateStack<MemDisk>| {
         let before = count(executor, "device_flushes");
         executor.submit_bare(Op::Flush, 0, 0).unwrap();
         count(executor, "device_flushes") - before
@@ -164,12 +166,13 @@ fn impossible_buffers_are_refused() {
         ("sise", "1MB", "unknown setting"),
     ] {
         let config = LayerConfig::named("nvm-buffer").with(key, value);
-        let Err(error) = build_stack(&[config], &Below::new(1 << 22, Some(1 << 20))) else {
+        let Err(error) = build_stack(&[config], &DisksBelow::new(1 << 22, Some(1 << 20))) else {
             panic!("{key}={value}")
         };
         assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{key}={value}: {error}");
     }
-    let alone = build_stack(&[LayerConfig::named("nvm-buffer")], &Below::new(1 << 22, None)).err().unwrap();
+    let alone =
+        build_stack(&[LayerConfig::named("nvm-buffer")], &DisksBelow::new(1 << 22, None)).err().unwrap();
     assert!(
         alone.to_string().contains("no second device") && !alone.to_string().contains("`size`"),
         "{alone}"

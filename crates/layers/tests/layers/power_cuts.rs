@@ -6,15 +6,15 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use crate::support::{BELOW, CutDisk, SECTOR, small, stamp, version};
-use emmclab_base::{Modifiers, Op};
-use emmclab_layers::{Below, Executor, LayerConfig, Running, Zones, build_stack};
-use emmclab_testing::{Die, cases};
+use emmclab_base::{CommandFlags, Op};
+use emmclab_layers::{DiskZones, DisksBelow, ImmediateStack, LayerConfig, RunningPlan, build_stack};
+use emmclab_testing::{SeededRandom, cases};
 
 const SPAN: u64 = 400;
 
 /// A request under way.
 struct Active {
-    running: Running,
+    running: RunningPlan,
     sector: u64,
     data: Vec<u8>,
     /// Sectors with the version of each that is durable when it is complete.
@@ -72,7 +72,7 @@ impl Model {
     }
 
     /// Finishes a request; false when power was cut.
-    fn finish(&mut self, executor: &mut Executor<CutDisk>, mut one: Active) -> bool {
+    fn finish(&mut self, executor: &mut ImmediateStack<CutDisk>, mut one: Active) -> bool {
         loop {
             match executor.advance(&mut one.running, &mut one.data) {
                 Ok(false) => {}
@@ -87,15 +87,15 @@ impl Model {
     /// Drives requests, up to `beside` of them at once, until power is cut; false if it never was.
     fn drive(
         &mut self,
-        executor: &mut Executor<CutDisk>,
+        executor: &mut ImmediateStack<CutDisk>,
         requests: usize,
         beside: usize,
-        die: &mut Die,
+        die: &mut SeededRandom,
     ) -> bool {
         let mut active: Vec<Active> = Vec::new();
         for _ in 0..requests {
-            let roll = die.roll(20);
-            if roll == 2 && self.drains && die.roll(4) == 0 {
+            let roll = die.below(20);
+            if roll == 2 && self.drains && die.below(4) == 0 {
                 if executor.drain().is_err() {
                     return true;
                 }
@@ -109,26 +109,26 @@ impl Model {
             }
             let (op, sectors) = match roll {
                 0..2 => (Op::Flush, 0),
-                7..9 => (Op::Write, 16 + die.roll(48)),
-                _ => (Op::Write, 1 + die.roll(10)),
+                7..9 => (Op::Write, 16 + die.below(48)),
+                _ => (Op::Write, 1 + die.below(10)),
             };
-            let modifiers = match (op, die.roll(10)) {
-                (Op::Write, 0) => Modifiers::RELIABLE,
-                (Op::Write, 1) => Modifiers::FORCED | Modifiers::META,
-                (Op::Write, 2) => Modifiers::PREFLUSH | Modifiers::RELIABLE,
-                (Op::Write, 3) => Modifiers::META,
-                _ => Modifiers::empty(),
+            let modifiers = match (op, die.below(10)) {
+                (Op::Write, 0) => CommandFlags::RELIABLE,
+                (Op::Write, 1) => CommandFlags::FORCED | CommandFlags::META,
+                (Op::Write, 2) => CommandFlags::PREFLUSH | CommandFlags::RELIABLE,
+                (Op::Write, 3) => CommandFlags::META,
+                _ => CommandFlags::empty(),
             };
-            let mut sector = if sectors > 0 { die.roll(SPAN as usize - sectors) as u64 } else { 0 };
+            let mut sector = if sectors > 0 { die.below(SPAN as usize - sectors) as u64 } else { 0 };
             let (mut op, mut sectors, mut modifiers) = (op, sectors, modifiers);
-            if self.discards && die.roll(16) == 0 {
-                op = [Op::Discard, Op::SecureErase][die.roll(2)];
+            if self.discards && die.below(16) == 0 {
+                op = [Op::Discard, Op::SecureErase][die.below(2)];
                 (sector, sectors, modifiers) =
-                    (die.roll(40) as u64 * 8, 8 + die.roll(9) * 8, Modifiers::empty());
+                    (die.below(40) as u64 * 8, 8 + die.below(9) * 8, CommandFlags::empty());
             }
             let erases = matches!(op, Op::Discard | Op::SecureErase);
             // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
-            let alone = !executor.layer(0).accepts().contains(modifiers - Modifiers::META);
+            let alone = !executor.layer(0).accepts().contains(modifiers - CommandFlags::META);
             while let Some(which) = active.iter().position(|one| alone || one.meets(sector, sectors)) {
                 if !self.finish(executor, active.remove(which)) {
                     return true;
@@ -163,7 +163,7 @@ impl Model {
                 self.since[sector as usize + i].push(self.clock);
             }
             let mut durable: Vec<(u64, u64)> = Vec::new();
-            if op == Op::Flush || modifiers.contains(Modifiers::PREFLUSH) {
+            if op == Op::Flush || modifiers.contains(CommandFlags::PREFLUSH) {
                 durable.extend((0..).zip(self.complete.iter().copied()));
             }
             if modifiers.durable() || op == Op::SecureErase {
@@ -177,7 +177,7 @@ impl Model {
                 Ok(false) => active.push(one),
             }
             while active.len() >= beside || alone && !active.is_empty() {
-                if !self.finish(executor, active.remove(die.roll(active.len()))) {
+                if !self.finish(executor, active.remove(die.below(active.len()))) {
                     return true;
                 }
             }
@@ -191,7 +191,7 @@ impl Model {
     }
 
     /// Reads everything; what is there is what counts from now on.
-    fn check(&mut self, executor: &mut Executor<CutDisk>, what: &str) {
+    fn check(&mut self, executor: &mut ImmediateStack<CutDisk>, what: &str) {
         let mut data = vec![0; SPAN as usize * SECTOR];
         executor.submit(Op::Read, 0, &mut data).unwrap();
         for (i, part) in data.chunks(SECTOR).enumerate() {
@@ -228,7 +228,7 @@ struct Cuts {
     drains: bool,
     /// Whether blocks are discarded.
     discards: bool,
-    below: Below,
+    below: DisksBelow,
 }
 
 fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
@@ -239,20 +239,20 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
     let stride = 256 / cases(256).min(256) as usize;
     let mut cut = 0;
     loop {
-        let mut die = Die::new(seed ^ cut);
+        let mut die = SeededRandom::new(seed ^ cut);
         let mut model = Model::new(drains, discards);
         let mut disks = fresh();
         let mut was_cut = true;
         for life in 0..lives {
             // The first life ends at the write being tried, later ones anywhere.
-            let left = Rc::new(Cell::new(if life == 0 { cut } else { die.roll(200) as u64 }));
+            let left = Rc::new(Cell::new(if life == 0 { cut } else { die.below(200) as u64 }));
             let layers = build_stack(stack, &below).unwrap();
             let on: Vec<_> = disks.iter().map(|disk| disk.again(left.clone())).collect();
-            let after = |disks: Vec<CutDisk>, die: &mut Die| {
-                disks.into_iter().map(|disk| disk.after(&mut |sides| die.roll(sides))).collect::<Vec<_>>()
+            let after = |disks: Vec<CutDisk>, die: &mut SeededRandom| {
+                disks.into_iter().map(|disk| disk.after(&mut |sides| die.below(sides))).collect::<Vec<_>>()
             };
             // A cut during the start itself leaves disks that the next start finds.
-            let mut executor = Executor::stopped(layers, on);
+            let mut executor = ImmediateStack::stopped(layers, on);
             if executor.wake(life > 0).is_err() {
                 disks = after(executor.into_disks(), &mut die).try_into().unwrap();
                 continue;
@@ -268,7 +268,7 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
         }
         let left = Rc::new(Cell::new(u64::MAX));
         let on = disks.iter().map(|disk| disk.again(left.clone())).collect();
-        let mut executor = Executor::start(build_stack(stack, &below).unwrap(), on, true).unwrap();
+        let mut executor = ImmediateStack::start(build_stack(stack, &below).unwrap(), on, true).unwrap();
         model.check(&mut executor, &format!("seed {seed}, cut {cut}, at the end"));
         // Everything can be moved home afterwards.
         for _ in 0..600 {
@@ -278,7 +278,7 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
         if !was_cut {
             break;
         }
-        cut += step * (1 + die.roll(2 * stride - 1) as u64);
+        cut += step * (1 + die.below(2 * stride - 1) as u64);
     }
     assert!(cut > 100, "only {cut} writes were tried");
 }
@@ -405,8 +405,8 @@ fn log(logs: &str) -> LayerConfig {
 }
 
 /// A disk of 24 segments of 32 KB, which are zones or not; writes end at `write_sectors`.
-fn segments(write_sectors: Option<u32>) -> Below {
-    let zones = write_sectors.map(|write_sectors| Zones {
+fn segments(write_sectors: Option<u32>) -> DisksBelow {
+    let zones = write_sectors.map(|write_sectors| DiskZones {
         first: 64,
         sectors: 64,
         count: 24,
@@ -414,7 +414,7 @@ fn segments(write_sectors: Option<u32>) -> Below {
         max_open: 4,
         max_active: 4,
     });
-    Below { zones, ..Below::new(25 * 64, Some(8)) }
+    DisksBelow { zones, ..DisksBelow::new(25 * 64, Some(8)) }
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn a_log_loses_nothing_flushed() {
 fn a_log_of_zones_keeps_their_rules_and_loses_nothing_flushed() {
     for (seed, write_sectors) in [1, 8, 16].into_iter().enumerate() {
         for (beside, durable_writes) in [(1, true), (4, true), (4, false)] {
-            let below = Below { durable_writes, ..segments(Some(write_sectors)) };
+            let below = DisksBelow { durable_writes, ..segments(Some(write_sectors)) };
             let seed = 650 + 10 * seed as u64 + beside as u64;
             let cuts = Cuts { beside, discards: true, below, requests: 500, step: 2, ..once(seed) };
             cut_everywhere(&[log("3")], cuts);

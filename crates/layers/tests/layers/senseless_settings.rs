@@ -1,13 +1,13 @@
 //! Every senseless setting is refused, all at once, with what would be right.
 
-use emmclab_base::Kind;
-use emmclab_layers::{Below, LayerConfig, Zones, build_stack, layers};
+use emmclab_base::ErrorClass;
+use emmclab_layers::{DiskZones, DisksBelow, LayerConfig, build_stack, layers};
 
-const BELOW: Below = Below::new(1 << 22, Some(1 << 20));
+const BELOW: DisksBelow = DisksBelow::new(1 << 22, Some(1 << 20));
 
 fn refusal(config: LayerConfig) -> String {
     let Err(error) = build_stack(&[config], &BELOW) else { panic!("it was accepted") };
-    assert_eq!(error.kind(), Kind::Config);
+    assert_eq!(error.kind(), ErrorClass::Config);
     assert!(error.hint_text().is_some());
     error.to_string()
 }
@@ -51,7 +51,7 @@ fn each_by_itself() {
     }
     let text = refusal(LayerConfig::named("ressd").with("hot", "paper"));
     assert!(text.contains("unknown setting `hot`"), "{text}");
-    let alone = Below { second: None, ..BELOW };
+    let alone = DisksBelow { second: None, ..BELOW };
     let second = LayerConfig::named("advil").with("second_device", "true");
     let Err(error) = build_stack(&[second], &alone) else { panic!("it was accepted") };
     assert!(error.to_string().contains("there is no second device"));
@@ -125,10 +125,16 @@ fn of_the_layer_below_a_journal() {
 
 #[test]
 fn a_log_that_does_not_fit_its_disk_is_refused() {
-    let zones =
-        Zones { first: 1 << 16, sectors: 1 << 12, count: 500, write_sectors: 8, max_open: 6, max_active: 6 };
-    let plain = Below { erase_sectors: 1 << 13, ..BELOW };
-    let zoned = |zones| Below { zones: Some(zones), ..BELOW };
+    let zones = DiskZones {
+        first: 1 << 16,
+        sectors: 1 << 12,
+        count: 500,
+        write_sectors: 8,
+        max_open: 6,
+        max_active: 6,
+    };
+    let plain = DisksBelow { erase_sectors: 1 << 13, ..BELOW };
+    let zoned = |zones| DisksBelow { zones: Some(zones), ..BELOW };
     for (below, key, value, said) in [
         (plain, "logs", "1", "it must be 2 to 5"),
         (plain, "spare_pct", "0", "it must be 1 to 50"),
@@ -139,11 +145,16 @@ fn a_log_that_does_not_fit_its_disk_is_refused() {
         (plain, "segment", "512MB", "there must be 18 or more"),
         (plain, "segment", "many", "is not a size"),
         (zoned(zones), "segment", "2MB", "a segment is a zone"),
-        (zoned(Zones { max_open: 3, ..zones }), "logs", "3", "need 4 open zones, but the device allows 3"),
-        (zoned(Zones { max_open: 0, max_active: 2, ..zones }), "logs", "2", "the device allows 2"),
-        (zoned(Zones { first: 64, ..zones }), "logs", "3", "set zones.conventional"),
-        (zoned(Zones { count: 12, ..zones }), "logs", "3", "there must be 18 or more"),
-        (zoned(Zones { sectors: 100, ..zones }), "logs", "3", "not made of whole blocks"),
+        (
+            zoned(DiskZones { max_open: 3, ..zones }),
+            "logs",
+            "3",
+            "need 4 open zones, but the device allows 3",
+        ),
+        (zoned(DiskZones { max_open: 0, max_active: 2, ..zones }), "logs", "2", "the device allows 2"),
+        (zoned(DiskZones { first: 64, ..zones }), "logs", "3", "set zones.conventional"),
+        (zoned(DiskZones { count: 12, ..zones }), "logs", "3", "there must be 18 or more"),
+        (zoned(DiskZones { sectors: 100, ..zones }), "logs", "3", "not made of whole blocks"),
     ] {
         let config = LayerConfig::named("lfs").with(key, value);
         let Err(error) = build_stack(&[config], &below) else { panic!("{key}={value} was accepted") };

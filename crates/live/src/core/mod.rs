@@ -1,46 +1,50 @@
 //! The state of a live device that is used by one thread at a time: stack, clock, requests in progress, measurement.
 
-mod orders;
+mod control;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result};
-use emmclab_device::{BlockState, Command, DeviceConfig, Observer, Quiet, SettingChange, Stop};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Result};
+use emmclab_device::{
+    BlockState, DeviceCommand, DeviceConfig, NullObserver, Observer, SettingChange, StopReason,
+};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{Answer, Measure, Mode, ReplayOptions, SimulationResult, Stack};
-use emmclab_serve::{BlockRequest, Completion, Completions, Failure, Limits};
+use emmclab_replay::{
+    LiveCompletion, LiveStack, ReplayMode, ReplayOptions, RunMeasurement, SimulationResult,
+};
+use emmclab_serve::{BlockDeviceLimits, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
 use rustc_hash::FxHashMap;
 
-use crate::clock::{Clock, Pace};
-use crate::lines::WorkloadLines;
+use crate::block_roles::LiveAnnotator;
+use crate::clock::{ClockPace, LiveClock};
 use crate::log::RunLog;
-use crate::naming::Naming;
-use crate::refusals::Refusals;
-use crate::request::{Part, Pending};
-use crate::status::{Status, Sums};
-use crate::trace::Recording;
+use crate::refusals::RefusalsByRule;
+use crate::request::{PendingLiveRequest, StackCommand};
+use crate::status::{LiveStatus, LiveStatusTotals};
+use crate::trace_recording::LiveRecording;
+use crate::workload_lines::WorkloadLines;
 
 /// Completions for each receiver, to be delivered after the lock is released.
-pub(crate) type Deliveries = Vec<(Arc<dyn Completions>, Vec<Completion>)>;
+pub(crate) type Deliveries = Vec<(Arc<dyn CompletionReceiver>, Vec<ServedCompletion>)>;
 
-pub(crate) struct Core {
+pub(crate) struct LiveCore {
     pub config: DeviceConfig,
     pub second: Option<DeviceConfig>,
     /// Settings that changed since the start.
     pub changes: Vec<SettingChange>,
     pub layers: Vec<LayerConfig>,
-    pub stack: Stack,
-    pub clock: Clock,
-    limits: Limits,
+    pub stack: LiveStack,
+    pub clock: LiveClock,
+    limits: BlockDeviceLimits,
     /// Requests in progress by number, and the number of the request of each command in the stack.
-    pending: FxHashMap<u64, Pending>,
+    pending: FxHashMap<u64, PendingLiveRequest>,
     owners: FxHashMap<u64, u64>,
     next: u64,
-    measure: Measure,
-    sums: Sums,
-    pub recording: Option<Recording>,
+    measure: RunMeasurement,
+    sums: LiveStatusTotals,
+    pub recording: Option<LiveRecording>,
     /// Whether the trace was written.
     pub is_recorded: bool,
     /// Number of accepted requests that change data.
@@ -49,10 +53,10 @@ pub(crate) struct Core {
     /// The lines of the workload, which belong into the log.
     lines: Option<WorkloadLines>,
     /// Identifies the blocks of writes, if a layer or a recording needs it.
-    naming: Option<Naming>,
+    naming: Option<LiveAnnotator>,
     /// Why the image cannot be written, if so.
     image_error: Option<io::Error>,
-    refusals: Refusals,
+    refusals: RefusalsByRule,
     /// The error that ended the service, if any: a violated invariant, or a recording that cannot be written.
     pub broken: Option<Error>,
     /// Whether there was such an error. It is kept after `broken` was reported.
@@ -60,22 +64,22 @@ pub(crate) struct Core {
     powered: bool,
     deliveries: Deliveries,
     /// Buffers that are reused.
-    parts: Vec<Part>,
-    answers: Vec<Answer>,
+    parts: Vec<StackCommand>,
+    answers: Vec<LiveCompletion>,
 }
 
-impl Core {
+impl LiveCore {
     pub fn new(
         (config, second): (&DeviceConfig, Option<&DeviceConfig>),
         layers: &[LayerConfig],
-        stack: Stack,
-        clock: Clock,
-        (recording, log): (Option<Recording>, Option<RunLog>),
+        stack: LiveStack,
+        clock: LiveClock,
+        (recording, log): (Option<LiveRecording>, Option<RunLog>),
     ) -> Result<Self> {
-        let naming = (stack.reads_notes() || recording.is_some()).then(|| Naming::of(&stack, layers));
-        let measure = Measure::starting_at(stack.next_request());
+        let naming = (stack.reads_notes() || recording.is_some()).then(|| LiveAnnotator::of(&stack, layers));
+        let measure = RunMeasurement::starting_at(stack.next_request());
         let geometry = stack.device().geometry();
-        let limits = Limits {
+        let limits = BlockDeviceLimits {
             sectors: stack.capacity(),
             preferred_sectors: geometry.unit_sectors,
             max_sectors: 1 << 16,
@@ -94,7 +98,7 @@ impl Core {
             owners: FxHashMap::default(),
             next: 0,
             measure,
-            sums: Sums::new()?,
+            sums: LiveStatusTotals::new()?,
             recording,
             is_recorded: false,
             changing_requests: 0,
@@ -102,7 +106,7 @@ impl Core {
             lines: None,
             naming,
             image_error: None,
-            refusals: Refusals::default(),
+            refusals: RefusalsByRule::default(),
             broken: None,
             ended: false,
             powered: true,
@@ -112,12 +116,12 @@ impl Core {
         })
     }
 
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> BlockDeviceLimits {
         self.limits
     }
 
     /// Accepts requests that arrive now.
-    pub fn take(&mut self, requests: &mut Vec<BlockRequest>, to: &Arc<dyn Completions>) {
+    pub fn take(&mut self, requests: &mut Vec<ServedRequest>, to: &Arc<dyn CompletionReceiver>) {
         let now = self.clock.now();
         self.log_lines();
         if self.image_error.is_some() {
@@ -125,13 +129,14 @@ impl Core {
             self.image_error = self.stack.land(now).err();
         }
         for request in requests.drain(..) {
-            let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
+            let (tag, changes) = (request.tag, request.action != emmclab_serve::BlockAction::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
             self.changing_requests += u64::from(changes && refused.is_ok());
             // A discard of a part of a zone would be refused.
             let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
-            let taken =
-                refused.and_then(|()| Pending::new(request, &self.limits, by_discard, to, &mut self.parts));
+            let taken = refused.and_then(|()| {
+                PendingLiveRequest::new(request, &self.limits, by_discard, to, &mut self.parts)
+            });
             match taken {
                 Ok(pending) => {
                     let number = self.next;
@@ -141,7 +146,7 @@ impl Core {
                 }
                 Err(failure) => {
                     self.sums.failed += 1;
-                    self.deliver(to.clone(), Completion { tag, outcome: Err(failure) });
+                    self.deliver(to.clone(), ServedCompletion { tag, outcome: Err(failure) });
                 }
             }
         }
@@ -149,12 +154,16 @@ impl Core {
     }
 
     /// Why every request is refused, if so; `changes` is set for requests that change data.
-    fn refusal(&self, changes: bool) -> Option<Failure> {
+    fn refusal(&self, changes: bool) -> Option<RequestFailure> {
         if !self.powered || self.ended {
-            return Some(Failure::Io);
+            return Some(RequestFailure::Io);
         }
         if let Some(stop) = self.stack.stop() {
-            return Some(if stop == Stop::Full && changes { Failure::NoSpace } else { Failure::Io });
+            return Some(if stop == StopReason::Full && changes {
+                RequestFailure::NoSpace
+            } else {
+                RequestFailure::Io
+            });
         }
         self.image_error.as_ref().filter(|_| changes).map(failure_of)
     }
@@ -162,15 +171,15 @@ impl Core {
     /// Sends the commands in `parts` to the stack, for the request `number`.
     fn send_parts(&mut self, number: u64, now: Nanos) {
         let mut parts = std::mem::take(&mut self.parts);
-        for Part { op, sector, sectors, modifiers, data } in parts.drain(..) {
-            let command = Command { modifiers, ..Command::new(now, op, sector, sectors) };
+        for StackCommand { op, sector, sectors, modifiers, data } in parts.drain(..) {
+            let command = DeviceCommand { modifiers, ..DeviceCommand::new(now, op, sector, sectors) };
             if let Some(pending) = self.pending.get_mut(&number) {
-                pending.begun();
+                pending.count_command();
             }
             if let Some(error) = self.stack.refusal(&command) {
                 self.refusals.count(&error, sector);
                 if let Some(pending) = self.pending.get_mut(&number) {
-                    pending.complete(Err(Failure::Io));
+                    pending.complete(Err(RequestFailure::Io));
                 }
                 continue;
             }
@@ -179,9 +188,9 @@ impl Core {
             }
             let notes = self.naming.as_mut().map_or_else(Vec::new, |naming| naming.notes(&command, &data));
             if let Some(recording) = &mut self.recording {
-                recording.noted(self.stack.next_request(), &notes);
+                recording.set_notes(self.stack.next_request(), &notes);
             }
-            let sent = self.stack.submit(&command, notes, data, &mut Quiet);
+            let sent = self.stack.submit(&command, notes, data, &mut NullObserver);
             match sent {
                 Ok(id) => {
                     self.owners.insert(id, number);
@@ -189,7 +198,7 @@ impl Core {
                 Err(error) => {
                     self.fail(error);
                     if let Some(pending) = self.pending.get_mut(&number) {
-                        pending.complete(Err(Failure::Io));
+                        pending.complete(Err(RequestFailure::Io));
                     }
                 }
             }
@@ -202,7 +211,7 @@ impl Core {
     pub fn go_on(&mut self) {
         let mut now = self.clock.now();
         loop {
-            if self.clock.pace() == Pace::Free {
+            if self.clock.pace() == ClockPace::Free {
                 if self.stack.open() == 0 {
                     break;
                 }
@@ -214,12 +223,12 @@ impl Core {
                 self.abandon();
                 break;
             }
-            if self.clock.pace() != Pace::Free {
+            if self.clock.pace() != ClockPace::Free {
                 break;
             }
             if self.stack.next_event().is_none() && self.stack.open() == open {
                 self.fail(
-                    Error::new(Kind::Config, "a layer defers requests but has no work to do")
+                    Error::new(ErrorClass::Config, "a layer defers requests but has no work to do")
                         .hint("report this defect of the layer with the settings and the trace"),
                 );
                 self.abandon();
@@ -234,8 +243,8 @@ impl Core {
         loop {
             let done = self
                 .stack
-                .advance(now, &mut Quiet)
-                .and_then(|()| self.stack.take_answers(now, &mut Quiet, &mut answers));
+                .advance(now, &mut NullObserver)
+                .and_then(|()| self.stack.take_answers(now, &mut NullObserver, &mut answers));
             if let Err(error) = done {
                 self.fail(error);
             }
@@ -245,19 +254,19 @@ impl Core {
             // Data that was programmed by now must be durable before its request is acknowledged.
             self.image_error = self.stack.land(now).err();
             for answer in answers.drain(..) {
-                self.answered(answer, now);
+                self.handle_answer(answer, now);
             }
         }
         self.answers = answers;
     }
 
-    fn answered(&mut self, answer: Answer, now: Nanos) {
+    fn handle_answer(&mut self, answer: LiveCompletion, now: Nanos) {
         self.measure.request_completed(&answer.event);
         self.sums.add(&answer.event);
-        self.clock.served(answer.event.complete);
+        self.clock.advance_free(answer.event.complete);
         if let Some(due) = self.clock.host(answer.event.complete) {
             let late = Instant::now().saturating_duration_since(due);
-            self.sums.late.saturating_record((late.as_nanos() as u64).max(1));
+            self.sums.lateness.saturating_record((late.as_nanos() as u64).max(1));
         }
         // The completion of a failed request promises nothing.
         if let Some(log) = self.log.as_ref().filter(|_| !answer.failed) {
@@ -272,7 +281,7 @@ impl Core {
         let Some(pending) = self.pending.get_mut(&number) else { return };
         let promises = answer.command.op == Op::Flush || answer.command.modifiers.durable();
         pending.complete(match &self.image_error {
-            _ if answer.failed => Err(Failure::Io),
+            _ if answer.failed => Err(RequestFailure::Io),
             Some(error) if promises => Err(failure_of(error)),
             _ => Ok(answer.data),
         });
@@ -286,7 +295,7 @@ impl Core {
 
     /// Answers a request if all of its commands are complete.
     fn finish(&mut self, number: u64) {
-        if self.pending.get(&number).is_some_and(Pending::is_over)
+        if self.pending.get(&number).is_some_and(PendingLiveRequest::is_over)
             && let Some(pending) = self.pending.remove(&number)
         {
             let (to, completion) = pending.into_completion();
@@ -295,7 +304,7 @@ impl Core {
         }
     }
 
-    fn deliver(&mut self, to: Arc<dyn Completions>, completion: Completion) {
+    fn deliver(&mut self, to: Arc<dyn CompletionReceiver>, completion: ServedCompletion) {
         match self.deliveries.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &to)) {
             Some((_, completed)) => completed.push(completion),
             None => self.deliveries.push((to, vec![completion])),
@@ -314,8 +323,8 @@ impl Core {
         }
         self.owners.clear();
         let failure = match self.stack.stop() {
-            Some(Stop::Full) => Failure::NoSpace,
-            _ => Failure::Io,
+            Some(StopReason::Full) => RequestFailure::NoSpace,
+            _ => RequestFailure::Io,
         };
         let mut numbers: Vec<_> = self.pending.keys().copied().collect();
         numbers.sort_unstable();
@@ -323,7 +332,7 @@ impl Core {
             if let Some(pending) = self.pending.remove(&number) {
                 let (to, completion) = pending.into_completion();
                 self.sums.failed += 1;
-                self.deliver(to, Completion { outcome: Err(failure), ..completion });
+                self.deliver(to, ServedCompletion { outcome: Err(failure), ..completion });
             }
         }
     }
@@ -349,24 +358,28 @@ impl Core {
             return;
         }
         let now = self.clock.now();
-        if let Err(error) = self.stack.pass(now, &mut Quiet) {
+        if let Err(error) = self.stack.pass(now, &mut NullObserver) {
             self.fail(error);
         }
         self.image_error = self.stack.land(now).err();
     }
 
     /// The present status, with the figures since the last call.
-    pub fn status(&mut self) -> Status {
+    pub fn status(&mut self) -> LiveStatus {
         let now = self.clock.now();
         let (device, counters) = (self.stack.device(), self.stack.device().counters());
         let free = device.blocks().filter(|block| block.state == BlockState::Free).count() as u64;
         let written = counters.host_bytes_written;
         let media = [self.stack.media(), self.stack.second_media()];
-        let status = Status {
+        let status = LiveStatus {
             clock: self.clock.pace().to_string(),
             powered: self.powered,
             open: self.pending.len(),
-            volatile_bytes: media.into_iter().flatten().map(emmclab_media::Media::volatile_bytes).sum(),
+            volatile_bytes: media
+                .into_iter()
+                .flatten()
+                .map(emmclab_media::DeviceContents::volatile_bytes)
+                .sum(),
             setting_changes: self.changes.clone(),
             waf: (written > 0).then(|| counters.waf()),
             free_blocks: free,
@@ -376,16 +389,16 @@ impl Core {
             stopped: self.stack.stop().map(|stop| stop.reason().to_owned()),
             image_error: self.image_error.as_ref().map(ToString::to_string),
             refused: self.refusals.by_rule(),
-            file_system: self.naming.as_ref().map(Naming::status),
-            ..Status::default()
+            file_system: self.naming.as_ref().map(LiveAnnotator::status),
+            ..LiveStatus::default()
         };
-        self.sums.look(now, status)
+        self.sums.take_interval(now, status)
     }
 
     /// The result of the run so far, as of a replay.
     pub fn result(&self) -> SimulationResult {
         let options = ReplayOptions {
-            mode: Mode::Closed,
+            mode: ReplayMode::Closed,
             mode_reason: Some("live: requests come from other software".to_owned()),
             ..ReplayOptions::default()
         };
@@ -394,10 +407,10 @@ impl Core {
     }
 }
 
-fn failure_of(error: &io::Error) -> Failure {
+fn failure_of(error: &io::Error) -> RequestFailure {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::NoSpace,
-        io::ErrorKind::ReadOnlyFilesystem => Failure::ReadOnly,
-        _ => Failure::Io,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => RequestFailure::NoSpace,
+        io::ErrorKind::ReadOnlyFilesystem => RequestFailure::ReadOnly,
+        _ => RequestFailure::Io,
     }
 }

@@ -5,45 +5,45 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use emmclab_base::{Nanos, Op};
-use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
-use emmclab_crash::{ExploreOptions, Explorer, Promise, Run};
-use emmclab_device::contract::Rules;
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet};
-use emmclab_media::Image;
-use emmclab_replay::{Part, Stack, Tap};
+use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, CrashLogWriter, DeviceFacts};
+use emmclab_crash::{CrashLogIndex, DevicePromise, ExploreOptions, Explorer};
+use emmclab_device::contract::ContractRules;
+use emmclab_device::{CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver};
+use emmclab_media::RawImage;
+use emmclab_replay::{DeviceEventSink, LiveStack, StackDevice};
 use emmclab_testing::SMALL_DEVICE;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-struct Written(Arc<Mutex<LogWriter>>);
+struct Written(Arc<Mutex<CrashLogWriter>>);
 
 impl Written {
-    fn add(&self, record: &Record<'_>) {
+    fn add(&self, record: &CrashLogRecord<'_>) {
         self.0.lock().unwrap().add(record).unwrap();
     }
 }
 
-impl Tap for Written {
-    fn command(&mut self, number: u64, command: &Command, packed_after: u16, data: &[u8]) {
-        self.add(&Record::of(Port::Device, number, command, packed_after, data));
+impl DeviceEventSink for Written {
+    fn command(&mut self, number: u64, command: &DeviceCommand, packed_after: u16, data: &[u8]) {
+        self.add(&CrashLogRecord::of(CommandPort::Device, number, command, packed_after, data));
     }
 
     fn completed(&mut self, number: u64, at: Nanos) {
-        self.add(&Record::Complete { port: Port::Device, number, at });
+        self.add(&CrashLogRecord::Complete { port: CommandPort::Device, number, at });
     }
 
     fn programmed(&mut self, number: u64, (sector, sectors): (u64, u32), begin: Nanos, end: Nanos) {
-        self.add(&Record::Programmed { number, sector, sectors, begin, end });
+        self.add(&CrashLogRecord::Programmed { number, sector, sectors, begin, end });
     }
 
     fn discarded(&mut self, number: u64, (sector, sectors): (u64, u64), at: Nanos) {
-        self.add(&Record::Discarded { number, sector, sectors, at });
+        self.add(&CrashLogRecord::Discarded { number, sector, sectors, at });
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Ask {
-    Write(u64, u32, Modifiers),
+    Write(u64, u32, CommandFlags),
     Flush,
     Barrier,
     Discard(u64, u32),
@@ -52,9 +52,9 @@ enum Ask {
 
 fn ask() -> impl Strategy<Value = Ask> {
     let flags = prop_oneof![
-        4 => Just(Modifiers::empty()),
-        1 => Just(Modifiers::RELIABLE),
-        1 => Just(Modifiers::FORCED),
+        4 => Just(CommandFlags::empty()),
+        1 => Just(CommandFlags::RELIABLE),
+        1 => Just(CommandFlags::FORCED),
     ];
     prop_oneof![
         6 => (0u64..40, 1u32..30, flags).prop_map(|(unit, sectors, flags)| Ask::Write(unit * 4, sectors, flags)),
@@ -65,11 +65,11 @@ fn ask() -> impl Strategy<Value = Ask> {
 }
 
 /// Drives a device with these requests, one at a time or several at once, and gives its log.
-fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) -> Arc<Run> {
+fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) -> Arc<CrashLogIndex> {
     let mut config = DeviceConfig::from_toml(SMALL_DEVICE).unwrap();
     config.set_all(settings).unwrap();
     let device = Device::new(&config);
-    let rules = Rules::of(&device);
+    let rules = ContractRules::of(&device);
     let sectors = device.geometry().sectors();
     let lies = settings.iter().find(|(key, _)| *key == "cache.lies").map_or("none", |(_, lie)| *lie);
     let facts = DeviceFacts {
@@ -82,10 +82,11 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
         lies: lies.to_owned(),
         ..DeviceFacts::default()
     };
-    let header = LogHeader { device: facts, sectors, cells: true, ..LogHeader::default() };
-    let log = Arc::new(Mutex::new(LogWriter::create(path, &header).unwrap()));
-    let image = Image::temporary(sectors).unwrap();
-    let mut stack = Stack::new(&[], Part { config: &config, device, image }, None, (false, false)).unwrap();
+    let header = CrashLogHeader { device: facts, sectors, cells: true, ..CrashLogHeader::default() };
+    let log = Arc::new(Mutex::new(CrashLogWriter::create(path, &header).unwrap()));
+    let image = RawImage::temporary(sectors).unwrap();
+    let mut stack =
+        LiveStack::new(&[], StackDevice { config: &config, device, image }, None, (false, false)).unwrap();
     stack.tap(Box::new(Written(log.clone())));
     let mut now = Nanos::ZERO;
     let mut answers = Vec::new();
@@ -93,28 +94,30 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
         for (i, ask) in group.iter().enumerate() {
             let (op, sector, sectors, modifiers) = match *ask {
                 Ask::Write(sector, sectors, flags) => (Op::Write, sector, sectors, flags),
-                Ask::Flush => (Op::Flush, 0, 0, Modifiers::empty()),
-                Ask::Barrier => (Op::Flush, 0, 0, Modifiers::BARRIER),
-                Ask::SecureErase(sector, sectors) => (Op::SecureErase, sector, sectors, Modifiers::empty()),
-                Ask::Discard(sector, sectors) => (Op::Discard, sector, sectors, Modifiers::empty()),
+                Ask::Flush => (Op::Flush, 0, 0, CommandFlags::empty()),
+                Ask::Barrier => (Op::Flush, 0, 0, CommandFlags::BARRIER),
+                Ask::SecureErase(sector, sectors) => {
+                    (Op::SecureErase, sector, sectors, CommandFlags::empty())
+                }
+                Ask::Discard(sector, sectors) => (Op::Discard, sector, sectors, CommandFlags::empty()),
             };
             let data = if op == Op::Write { vec![i as u8 + 1; sectors as usize * 512] } else { Vec::new() };
-            let command = Command { modifiers, ..Command::new(now, op, sector, sectors) };
-            stack.submit(&command, Vec::new(), data, &mut Quiet).unwrap();
+            let command = DeviceCommand { modifiers, ..DeviceCommand::new(now, op, sector, sectors) };
+            stack.submit(&command, Vec::new(), data, &mut NullObserver).unwrap();
         }
         while stack.open() > 0 {
             now = stack.next_event().map_or(now, |at| at.max(now));
-            stack.advance(now, &mut Quiet).unwrap();
-            stack.take_answers(now, &mut Quiet, &mut answers).unwrap();
+            stack.advance(now, &mut NullObserver).unwrap();
+            stack.take_answers(now, &mut NullObserver, &mut answers).unwrap();
             now = answers.drain(..).map(|answer| answer.event.complete).fold(now, Nanos::max);
         }
     }
     log.lock().unwrap().finish().unwrap();
-    Arc::new(Run::open(path).unwrap())
+    Arc::new(CrashLogIndex::open(path).unwrap())
 }
 
 /// The promises that the device's own states break.
-fn broken(run: &Arc<Run>) -> Vec<Promise> {
+fn broken(run: &Arc<CrashLogIndex>) -> Vec<DevicePromise> {
     let ways = "device".parse().unwrap();
     let options = ExploreOptions { cuts: usize::MAX, ways, ..ExploreOptions::default() };
     let mut explorer = Explorer::new(run, &options).unwrap();
@@ -152,10 +155,10 @@ proptest! {
 
 #[test]
 fn each_lie_is_caught_as_the_promise_that_it_breaks() {
-    let plain = Modifiers::empty();
+    let plain = CommandFlags::empty();
     let one = [Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
-    let fua = [Ask::Write(0, 8, Modifiers::RELIABLE), Ask::Write(8, 8, plain)];
-    let barrier = [Ask::Write(800, 8, plain), Ask::Barrier, Ask::Write(808, 8, Modifiers::RELIABLE)];
+    let fua = [Ask::Write(0, 8, CommandFlags::RELIABLE), Ask::Write(8, 8, plain)];
+    let barrier = [Ask::Write(800, 8, plain), Ask::Barrier, Ask::Write(808, 8, CommandFlags::RELIABLE)];
     let early = [Ask::Flush, Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
     let erased =
         [Ask::Write(0, 8, plain), Ask::Flush, Ask::SecureErase(0, 8), Ask::Write(8, 8, plain), Ask::Flush];
@@ -166,16 +169,16 @@ fn each_lie_is_caught_as_the_promise_that_it_breaks() {
         Ask::Flush,
         Ask::Write(8, 8, plain),
     ];
-    let cases: [(&str, &[Ask], Promise); 9] = [
-        ("late_trim", &late, Promise::Flush),
-        ("early_flush", &early, Promise::Flush),
-        ("reorder", &one, Promise::Flush),
-        ("recent", &one, Promise::Flush),
-        ("trim", &erased, Promise::Erased),
-        ("flush", &one, Promise::Flush),
-        ("fua", &fua, Promise::Fua),
-        ("tear", &fua, Promise::Whole),
-        ("barrier", &barrier, Promise::Order),
+    let cases: [(&str, &[Ask], DevicePromise); 9] = [
+        ("late_trim", &late, DevicePromise::Flush),
+        ("early_flush", &early, DevicePromise::Flush),
+        ("reorder", &one, DevicePromise::Flush),
+        ("recent", &one, DevicePromise::Flush),
+        ("trim", &erased, DevicePromise::Erased),
+        ("flush", &one, DevicePromise::Flush),
+        ("fua", &fua, DevicePromise::Fua),
+        ("tear", &fua, DevicePromise::Whole),
+        ("barrier", &barrier, DevicePromise::Order),
     ];
     for (lie, asks, promise) in cases {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -2,24 +2,24 @@
 
 use std::io::{Read, Write};
 
-use emmclab_base::{Modifiers, Op};
-use emmclab_crash::log::{LogReader, Port, Record};
+use emmclab_base::{CommandFlags, Op};
+use emmclab_crash::log::{CommandPort, CrashLogReader, CrashLogRecord};
 use emmclab_device::DeviceConfig;
 use emmclab_layers::LayerConfig;
 use emmclab_live::{LiveDevice, LiveOptions};
-use emmclab_serve::Action;
+use emmclab_serve::BlockAction;
 
 use crate::support::{Client, options};
 
 /// The lines and the host's writes of a log, in its order.
-fn order(log: &std::path::Path, port: Port) -> Vec<String> {
-    let mut reader = LogReader::open(log).unwrap();
+fn order(log: &std::path::Path, port: CommandPort) -> Vec<String> {
+    let mut reader = CrashLogReader::open(log).unwrap();
     let mut found = Vec::new();
     while let Some(records) = reader.next_block().unwrap() {
         for record in records {
             match record.unwrap() {
-                Record::Acknowledged { text, .. } => found.push(text.to_owned()),
-                Record::Command { port: of, op: Op::Write, sector, .. } if of == port => {
+                CrashLogRecord::Acknowledged { text, .. } => found.push(text.to_owned()),
+                CrashLogRecord::Command { port: of, op: Op::Write, sector, .. } if of == port => {
                     found.push(format!("write {sector}"));
                 }
                 _ => {}
@@ -34,7 +34,9 @@ fn order(log: &std::path::Path, port: Port) -> Vec<String> {
 fn a_line_is_in_the_log_before_the_next_request_and_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("run.log");
-    for (layers, port) in [(vec![], Port::Device), (vec![LayerConfig::named("pass-through")], Port::Host)] {
+    for (layers, port) in
+        [(vec![], CommandPort::Device), (vec![LayerConfig::named("pass-through")], CommandPort::Host)]
+    {
         let options = LiveOptions { layers, log: Some(log.clone()), ..options() };
         let device = LiveDevice::new(&DeviceConfig::preset("small-1gb").unwrap(), &options, None).unwrap();
         let (lines, mut program) = std::io::pipe().unwrap();
@@ -43,8 +45,8 @@ fn a_line_is_in_the_log_before_the_next_request_and_is_answered() {
         let client = Client::of(&device);
         for number in 0..20u64 {
             writeln!(program, "before {number}").unwrap();
-            let data = Action::Write(vec![1; 4096]);
-            client.ask(data, number * 8, 8, Modifiers::empty()).unwrap();
+            let data = BlockAction::Write(vec![1; 4096]);
+            client.ask(data, number * 8, 8, CommandFlags::empty()).unwrap();
             answered.read_exact(&mut [0]).unwrap();
         }
         writeln!(program, "after all\nand more").unwrap();

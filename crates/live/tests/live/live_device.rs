@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::{Client, options};
-use emmclab_base::{Modifiers, Op};
+use emmclab_base::{CommandFlags, Op};
 use emmclab_device::DeviceConfig;
 use emmclab_layers::LayerConfig;
-use emmclab_live::{LiveDevice, LiveOptions, Pace};
+use emmclab_live::{ClockPace, LiveDevice, LiveOptions};
 use emmclab_replay::{Precondition, ReplayOptions};
-use emmclab_serve::{Action, BlockDevice, BlockRequest, Failure};
+use emmclab_serve::{BlockAction, BlockDevice, RequestFailure, ServedRequest};
 use emmclab_testing::SMALL_DEVICE;
 use emmclab_trace::TraceReader;
 use emmclab_trace::formats::ReadOptions;
@@ -87,31 +87,31 @@ proptest! {
                 let sector = u64::from(place) % (limits.sectors - u64::from(sectors) + 1);
                 let range = sector as usize..sector as usize + sectors as usize;
                 let bytes = range.start * SECTOR..range.end * SECTOR;
-                let modifiers = if flags < 60 { Modifiers::RELIABLE } else { Modifiers::empty() };
+                let modifiers = if flags < 60 { CommandFlags::RELIABLE } else { CommandFlags::empty() };
                 version += 1;
                 let action = match kind {
                     0..=110 => {
                         let data = stamp(version, sectors as usize);
                         model[bytes.clone()].copy_from_slice(&data);
                         undefined[range.clone()].fill(false);
-                        Action::Write(data)
+                        BlockAction::Write(data)
                     }
                     111..=140 => {
                         model[bytes.clone()].fill(0);
                         undefined[range.clone()].fill(false);
-                        Action::WriteZeroes { keep_allocated: flags % 2 == 0 }
+                        BlockAction::WriteZeroes { keep_allocated: flags % 2 == 0 }
                     }
                     141..=160 => {
                         undefined[range.clone()].fill(true);
-                        Action::Discard { secure: flags % 2 == 0 }
+                        BlockAction::Discard { secure: flags % 2 == 0 }
                     }
-                    161..=230 => Action::Read,
-                    _ => Action::Flush,
+                    161..=230 => BlockAction::Read,
+                    _ => BlockAction::Flush,
                 };
-                wanted.push((action == Action::Read).then(|| (model[bytes].to_vec(), undefined[range].to_vec())));
-                let flush = action == Action::Flush;
+                wanted.push((action == BlockAction::Read).then(|| (model[bytes].to_vec(), undefined[range].to_vec())));
+                let flush = action == BlockAction::Flush;
                 let (sector, sectors) = if flush { (0, 0) } else { (sector, sectors) };
-                requests.push(BlockRequest { tag, action, sector, sectors, modifiers });
+                requests.push(ServedRequest { tag, action, sector, sectors, modifiers });
             }
             let count = requests.len();
             client.send(requests);
@@ -148,9 +148,9 @@ proptest! {
         let mut newest = promised.clone();
         for (version, (sector, sectors, durable, cut)) in (1..).zip(writes) {
             let client = Client::of(&device);
-            let modifiers = if durable { Modifiers::RELIABLE } else { Modifiers::empty() };
+            let modifiers = if durable { CommandFlags::RELIABLE } else { CommandFlags::empty() };
             let range = sector as usize..sector as usize + sectors;
-            client.ask(Action::Write(stamp(version, 1).repeat(sectors)), sector, sectors as u32, modifiers).unwrap();
+            client.ask(BlockAction::Write(stamp(version, 1).repeat(sectors)), sector, sectors as u32, modifiers).unwrap();
             newest[range.clone()].fill(version);
             if durable {
                 promised[range].fill(version);
@@ -163,10 +163,10 @@ proptest! {
                 // The process is gone without a word.
                 drop(device);
                 device = LiveDevice::new(&config, &options, None).unwrap();
-                prop_assert!(device.found().image && !device.found().clean);
+                prop_assert!(device.previous_run().image && !device.previous_run().clean);
             } else {
                 device.cut().unwrap();
-                prop_assert_eq!(Client::of(&device).flush(), Err(Failure::Io));
+                prop_assert_eq!(Client::of(&device).flush(), Err(RequestFailure::Io));
                 device.restore();
             }
             let found = Client::of(&device).read(0, 84);
@@ -181,7 +181,7 @@ proptest! {
         device.stop().unwrap();
         // A clean end keeps everything.
         let device = LiveDevice::new(&config, &options, None).unwrap();
-        prop_assert!(device.found().clean);
+        prop_assert!(device.previous_run().clean);
         let found = Client::of(&device).read(0, 84);
         for (at, sector) in found.chunks(SECTOR).enumerate() {
             prop_assert!(newest[at] == 0 || sector == stamp(newest[at], 1), "sector {} at the end", at);
@@ -207,18 +207,19 @@ fn a_device_that_ignores_flushes_loses_what_it_acknowledged() {
 fn a_tearing_device_leaves_half_of_a_write_that_was_cut() {
     let config = config(&[("cache.lies", "tear")]);
     let device =
-        LiveDevice::new(&config, &LiveOptions { pace: Pace::Scaled(1000.0), ..options() }, None).unwrap();
+        LiveDevice::new(&config, &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None)
+            .unwrap();
     let client = Client::of(&device);
-    client.send(vec![BlockRequest {
+    client.send(vec![ServedRequest {
         tag: 1,
-        action: Action::Write(stamp(1, 8)),
+        action: BlockAction::Write(stamp(1, 8)),
         sector: 0,
         sectors: 8,
-        modifiers: Modifiers::RELIABLE,
+        modifiers: CommandFlags::RELIABLE,
     }]);
     device.cut().unwrap();
-    assert_eq!(client.take(1)[0].outcome, Err(Failure::Io));
-    device.set_pace(Pace::Free);
+    assert_eq!(client.take(1)[0].outcome, Err(RequestFailure::Io));
+    device.set_pace(ClockPace::Free);
     device.restore();
     let found = client.read(0, 8);
     assert!(found[..4 * SECTOR] == stamp(1, 8)[..4 * SECTOR] && found[4 * SECTOR..] == [0; 4 * SECTOR]);
@@ -289,7 +290,8 @@ fn a_layer_without_recovery_is_refused() {
 
 #[test]
 fn on_a_real_clock_a_request_completes_when_the_model_says_and_not_before() {
-    let device = LiveDevice::new(&config(&[]), &LiveOptions { pace: Pace::REAL, ..options() }, None).unwrap();
+    let device =
+        LiveDevice::new(&config(&[]), &LiveOptions { pace: ClockPace::REAL, ..options() }, None).unwrap();
     let client = Client::of(&device);
     let begin = Instant::now();
     for sector in 0..20 {
@@ -313,7 +315,7 @@ fn the_trace_of_a_run_has_every_request_with_its_times() {
             .unwrap();
     let client = Client::of(&device);
     for i in 0..5 {
-        client.ask(Action::Write(stamp(i, 16)), u64::from(i) * 16, 16, Modifiers::RELIABLE).unwrap();
+        client.ask(BlockAction::Write(stamp(i, 16)), u64::from(i) * 16, 16, CommandFlags::RELIABLE).unwrap();
     }
     device.set("controller.read_overhead_us", "5").unwrap();
     client.read(0, 16);
@@ -331,7 +333,7 @@ fn the_trace_of_a_run_has_every_request_with_its_times() {
         assert_eq!(one.complete.unwrap(), next.arrival);
     }
     assert!(
-        requests[0].flags.contains(emmclab_trace::Flags::FUA)
+        requests[0].flags.contains(emmclab_trace::RequestFlags::FUA)
             && requests[0].response().unwrap().0 == 1_000_000
     );
 }
@@ -355,13 +357,16 @@ fn a_used_device_is_served_used() {
 fn requests_beyond_the_device_are_refused() {
     let device = LiveDevice::new(&config(&[]), &options(), None).unwrap();
     let (client, sectors) = (Client::of(&device), device.limits().sectors);
-    let plain = Modifiers::empty();
-    assert_eq!(client.ask(Action::Read, sectors, 1, plain), Err(Failure::Invalid));
-    assert_eq!(client.ask(Action::Read, u64::MAX, 1, plain), Err(Failure::Invalid));
-    assert_eq!(client.ask(Action::Read, 0, 0, plain), Err(Failure::Invalid));
-    assert_eq!(client.ask(Action::Flush, 0, 1, plain), Err(Failure::Invalid));
-    assert_eq!(client.ask(Action::Write(vec![0; 100]), 0, 1, plain), Err(Failure::Invalid));
-    assert_eq!(client.ask(Action::Discard { secure: false }, 0, u32::MAX, plain), Err(Failure::Invalid));
+    let plain = CommandFlags::empty();
+    assert_eq!(client.ask(BlockAction::Read, sectors, 1, plain), Err(RequestFailure::Invalid));
+    assert_eq!(client.ask(BlockAction::Read, u64::MAX, 1, plain), Err(RequestFailure::Invalid));
+    assert_eq!(client.ask(BlockAction::Read, 0, 0, plain), Err(RequestFailure::Invalid));
+    assert_eq!(client.ask(BlockAction::Flush, 0, 1, plain), Err(RequestFailure::Invalid));
+    assert_eq!(client.ask(BlockAction::Write(vec![0; 100]), 0, 1, plain), Err(RequestFailure::Invalid));
+    assert_eq!(
+        client.ask(BlockAction::Discard { secure: false }, 0, u32::MAX, plain),
+        Err(RequestFailure::Invalid)
+    );
     assert_eq!(device.status().failed, 6);
 }
 
@@ -399,8 +404,8 @@ fn settings_change_in_use_and_result_status_and_state_name_them() {
     device.stop().unwrap();
     drop(device);
     let again = LiveDevice::new(&honest, &options, None).unwrap();
-    assert_eq!(again.found().setting_changes.len(), 3);
-    assert!(again.found().clean && again.result().setting_changes.is_empty());
+    assert_eq!(again.previous_run().setting_changes.len(), 3);
+    assert!(again.previous_run().clean && again.result().setting_changes.is_empty());
 }
 
 #[test]
@@ -445,7 +450,7 @@ fn cleared_figures_hold_what_came_since_and_nothing_else_changes() {
     assert_eq!(drained.run.simulated_s.to_bits(), after.run.simulated_s.to_bits());
     assert_eq!(client.read(64, 8), stamp(1, 8));
     assert_eq!(device.result().run.drain_s, None, "requests came since");
-    device.set_pace(Pace::REAL);
+    device.set_pace(ClockPace::REAL);
     assert!(device.drain().unwrap_err().to_string().contains("free clock"));
 }
 
@@ -514,16 +519,18 @@ fn what_zones_do_not_allow_fails_alone_and_the_service_goes_on() {
     let zone = 384;
     assert!(client.write(zone, stamp(1, 16)).is_ok());
     for (sector, sectors) in [(zone + 32, 8), (zone, 8), (zone + 16, 3), (2 * zone - 8, 16)] {
-        assert_eq!(client.write(sector, stamp(2, sectors)), Err(Failure::Io), "{sector} + {sectors}");
+        assert_eq!(client.write(sector, stamp(2, sectors)), Err(RequestFailure::Io), "{sector} + {sectors}");
     }
     let erased = |sectors| {
-        let request = Action::Discard { secure: false };
-        client.ask(request, zone, sectors, Modifiers::empty())
+        let request = BlockAction::Discard { secure: false };
+        client.ask(request, zone, sectors, CommandFlags::empty())
     };
-    assert_eq!(erased(8), Err(Failure::Io));
+    assert_eq!(erased(8), Err(RequestFailure::Io));
     // Zeros are written, as a discard has to cover a zone.
     assert!(
-        client.ask(Action::WriteZeroes { keep_allocated: false }, zone + 16, 16, Modifiers::empty()).is_ok()
+        client
+            .ask(BlockAction::WriteZeroes { keep_allocated: false }, zone + 16, 16, CommandFlags::empty())
+            .is_ok()
     );
     assert!(client.write(zone + 32, stamp(3, 8)).is_ok());
     assert_eq!(client.read(zone, 16), stamp(1, 16));
@@ -547,7 +554,7 @@ fn below_a_layer_what_zones_do_not_allow_fails_alone_too() {
     let client = Client::of(&device);
     let zone = 384;
     assert!(client.write(zone, stamp(1, 16)).is_ok());
-    assert_eq!(client.write(zone + 32, stamp(2, 8)), Err(Failure::Io));
+    assert_eq!(client.write(zone + 32, stamp(2, 8)), Err(RequestFailure::Io));
     assert!(client.write(zone + 16, stamp(3, 16)).is_ok());
     assert_eq!(client.read(zone, 16), stamp(1, 16));
     assert_eq!(client.read(zone + 16, 16), stamp(3, 16));
@@ -559,14 +566,15 @@ fn below_a_layer_what_zones_do_not_allow_fails_alone_too() {
 #[test]
 fn a_zone_is_not_written_where_a_request_to_it_is_under_way() {
     let device =
-        LiveDevice::new(&zoned(), &LiveOptions { pace: Pace::Scaled(1000.0), ..options() }, None).unwrap();
+        LiveDevice::new(&zoned(), &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None)
+            .unwrap();
     let client = Client::of(&device);
-    let write = |tag, version| BlockRequest {
+    let write = |tag, version| ServedRequest {
         tag,
-        action: Action::Write(stamp(version, 8)),
+        action: BlockAction::Write(stamp(version, 8)),
         sector: 384,
         sectors: 8,
-        modifiers: Modifiers::empty(),
+        modifiers: CommandFlags::empty(),
     };
     client.send(vec![write(1, 1), write(2, 2)]);
     let done = client.take(2);

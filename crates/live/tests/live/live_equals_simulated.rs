@@ -9,14 +9,14 @@ use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use crate::support::{Client, options};
-use emmclab_base::Modifiers;
-use emmclab_crash::log::{LogReader, Port, Record};
+use emmclab_base::CommandFlags;
+use emmclab_crash::log::{CommandPort, CrashLogReader, CrashLogRecord};
 use emmclab_device::{DeviceConfig, Observer, RequestCompleted};
 use emmclab_layers::LayerConfig;
 use emmclab_live::{LiveDevice, LiveOptions};
-use emmclab_replay::{Computing, Mode, ReplayOptions, Simulation, SimulationResult};
-use emmclab_serve::Action;
-use emmclab_testing::Die;
+use emmclab_replay::{ComputeCost, ReplayMode, ReplayOptions, Simulation, SimulationResult};
+use emmclab_serve::BlockAction;
+use emmclab_testing::SeededRandom;
 use emmclab_trace::formats::ReadOptions;
 use emmclab_trace::{Op, TraceReader};
 use ext4::journal::{Fault, Fill, Form, Part, Transaction, Writer, Wrote, journal_blocks};
@@ -30,7 +30,7 @@ const MODES: [&str; 6] = ["legacy", "no_barrier", "ordered_fua", "delta", "packe
 /// A request of the host.
 #[derive(Clone)]
 enum Asked {
-    Write(u64, Vec<u8>, Modifiers),
+    Write(u64, Vec<u8>, CommandFlags),
     Flush,
 }
 
@@ -47,7 +47,7 @@ fn stream(transactions: usize) -> Vec<Asked> {
     let mut asked = Vec::new();
     for (number, block) in image.chunks(BLOCK).enumerate() {
         if block.iter().any(|byte| *byte != 0) {
-            asked.push(Asked::Write(number as u64 * SECTORS, block.to_vec(), Modifiers::empty()));
+            asked.push(Asked::Write(number as u64 * SECTORS, block.to_vec(), CommandFlags::empty()));
         }
     }
     asked.push(Asked::Flush);
@@ -58,38 +58,38 @@ fn stream(transactions: usize) -> Vec<Asked> {
         let mut bytes = superblock.clone();
         bytes[0x18..0x1C].copy_from_slice(&sequence.to_be_bytes());
         bytes[0x1C..0x20].copy_from_slice(&start.to_be_bytes());
-        Asked::Write(map[0] as u64 * SECTORS, bytes, Modifiers::empty())
+        Asked::Write(map[0] as u64 * SECTORS, bytes, CommandFlags::empty())
     };
     let form = Form { checksums: 0, wide: false, is_async: false, fast_commit: false };
     let mut writer = Writer::new(image, BLOCK, map.clone(), form, 0, 1);
     asked.push(tail(1, 1));
-    let mut die = Die::new(7);
+    let mut die = SeededRandom::new(7);
     let mut live: Live = VecDeque::new();
     for number in 0..transactions {
-        for _ in 0..die.roll(3) {
-            let at = blocks - 400 + die.roll(300) as u64;
-            let data = vec![number as u8; BLOCK * (1 + die.roll(4))];
-            asked.push(Asked::Write(at * SECTORS, data, Modifiers::empty()));
+        for _ in 0..die.below(3) {
+            let at = blocks - 400 + die.below(300) as u64;
+            let data = vec![number as u8; BLOCK * (1 + die.below(4))];
+            asked.push(Asked::Write(at * SECTORS, data, CommandFlags::empty()));
         }
-        let mut homes: Vec<u64> = (0..=die.roll(9)).map(|_| blocks - 1 - die.roll(24) as u64).collect();
+        let mut homes: Vec<u64> = (0..=die.below(9)).map(|_| blocks - 1 - die.below(24) as u64).collect();
         homes.sort_unstable();
         homes.dedup();
-        let fill = |die: &mut Die| match die.roll(8) {
+        let fill = |die: &mut SeededRandom| match die.below(8) {
             0 => Fill::Escaped(number as u8),
             1 => Fill::Byte(number as u8),
-            _ => Fill::Sectors(3, die.roll(256) as u8),
+            _ => Fill::Sectors(3, die.below(256) as u8),
         };
         let logged: Vec<(u64, Fill)> = homes.iter().map(|home| (*home, fill(&mut die))).collect();
         writer.transaction(&Transaction {
             blocks: logged.clone(),
-            revokes: if die.roll(5) == 0 { vec![blocks - 30] } else { Vec::new() },
+            revokes: if die.below(5) == 0 { vec![blocks - 30] } else { Vec::new() },
             seconds: number as u64,
             fault: Fault::None,
             uuids: false,
         });
         let wrote = std::mem::take(&mut writer.writes);
         live.push_back((place(wrote[0].block), wrote[0].transaction, logged));
-        commit(&wrote, die.roll(2) == 0, &mut asked);
+        commit(&wrote, die.below(2) == 0, &mut asked);
         if number % 16 == 15 {
             checkpoint(&mut live, if number % 64 == 63 { 0 } else { 6 }, &mut asked);
             let (start, sequence) = live.front().map_or((0, number as u32 + 2), |one| (one.0, one.1));
@@ -109,15 +109,15 @@ fn commit(wrote: &[Wrote], by_flags: bool, asked: &mut Vec<Asked>) {
     assert!(last.part == Part::Commit);
     for run in blocks.chunk_by(|one, next| one.block + 1 == next.block) {
         let data = run.iter().flat_map(|one| one.bytes.iter().copied()).collect();
-        asked.push(Asked::Write(run[0].block as u64 * SECTORS, data, Modifiers::META));
+        asked.push(Asked::Write(run[0].block as u64 * SECTORS, data, CommandFlags::META));
     }
     let at = last.block as u64 * SECTORS;
     if by_flags {
-        let flags = Modifiers::PREFLUSH | Modifiers::RELIABLE;
+        let flags = CommandFlags::PREFLUSH | CommandFlags::RELIABLE;
         asked.push(Asked::Write(at, last.bytes.clone(), flags));
     } else {
         asked.push(Asked::Flush);
-        asked.push(Asked::Write(at, last.bytes.clone(), Modifiers::empty()));
+        asked.push(Asked::Write(at, last.bytes.clone(), CommandFlags::empty()));
         asked.push(Asked::Flush);
     }
 }
@@ -128,7 +128,7 @@ fn checkpoint(live: &mut Live, left: usize, asked: &mut Vec<Asked>) {
         let (_, _, logged) = live.pop_front().unwrap();
         for (home, fill) in logged {
             if !live.iter().any(|(_, _, later)| later.iter().any(|(other, _)| *other == home)) {
-                asked.push(Asked::Write(home * SECTORS, fill.block(BLOCK), Modifiers::META));
+                asked.push(Asked::Write(home * SECTORS, fill.block(BLOCK), CommandFlags::META));
             }
         }
     }
@@ -154,7 +154,7 @@ fn serve(layers: &[LayerConfig], asked: &[Asked], folder: &Path) -> (PathBuf, Pa
             Asked::Flush => client.flush(),
             Asked::Write(sector, data, flags) => {
                 let sectors = (data.len() / 512) as u32;
-                client.ask(Action::Write(data), sector, sectors, flags)
+                client.ask(BlockAction::Write(data), sector, sectors, flags)
             }
         }
         .unwrap();
@@ -167,12 +167,13 @@ fn serve(layers: &[LayerConfig], asked: &[Asked], folder: &Path) -> (PathBuf, Pa
 
 /// Writes that reached a device, in order: first sector and length.
 fn writes_of(log: &Path) -> Vec<(u64, u32)> {
-    let mut reader = LogReader::open(log).unwrap();
+    let mut reader = CrashLogReader::open(log).unwrap();
     let mut found = Vec::new();
     while let Some(records) = reader.next_block().unwrap() {
         for record in records {
-            if let Record::Command { port: Port::Device, op: Op::Write, sector, sectors, .. } =
-                record.unwrap()
+            if let CrashLogRecord::Command {
+                port: CommandPort::Device, op: Op::Write, sector, sectors, ..
+            } = record.unwrap()
             {
                 found.push((sector, sectors));
             }
@@ -202,8 +203,12 @@ fn responses_of(trace: &Path) -> Vec<i64> {
 
 /// Replays the trace of a host, each request once the one before it is complete.
 fn simulate(layers: &[LayerConfig], trace: &Path) -> (SimulationResult, Responses) {
-    let options =
-        ReplayOptions { mode: Mode::Closed, check: true, first_writes: u32::MAX, ..ReplayOptions::default() };
+    let options = ReplayOptions {
+        mode: ReplayMode::Closed,
+        check: true,
+        first_writes: u32::MAX,
+        ..ReplayOptions::default()
+    };
     let mut simulation =
         Simulation::new(&config(), &options, None).unwrap().with_layers(layers, None).unwrap();
     let mut responses = Responses::default();
@@ -212,7 +217,7 @@ fn simulate(layers: &[LayerConfig], trace: &Path) -> (SimulationResult, Response
         assert!(simulation.feed(&batch, &mut responses).unwrap());
     }
     let mut result = simulation.finish(None, &mut responses).unwrap();
-    result.computing = Computing::default();
+    result.computing = ComputeCost::default();
     (result, responses)
 }
 

@@ -1,21 +1,21 @@
 //! Where the time of waits for durability goes: each recorded wait is divided into parts, by the requests that ran during it.
 //! `docs/concepts/fsync.md` defines the parts.
 
-mod rows;
-mod split;
+mod report_rows;
 #[cfg(test)]
 mod tests;
+mod wait_split;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use emmclab_trace::{Activity, Batch, Request};
+use emmclab_trace::{Batch, RecordedActivity, Request};
 
-use crate::names::NameMap;
+use crate::name_map::NameMap;
 use crate::report::UnknownCause;
-use split::{Owner, Part, Piece, Split, split, step_in};
+use wait_split::{OverlappingRequest, RequestOwner, WaitPart, WaitSplit, split, step_in};
 
 /// Maximum number of requests that are held for the waits in progress; if there are more, the parts of a wait are unknown.
 const MOST_PIECES: usize = 1 << 21;
@@ -26,57 +26,57 @@ const MOST_DETAILS: usize = 1 << 14;
 
 /// Divides the waits of a recording, in one pass over its requests in order of arrival.
 #[derive(Clone, Debug)]
-pub(crate) struct Fsync {
-    activity: Arc<Activity>,
+pub(crate) struct FsyncProfile {
+    activity: Arc<RecordedActivity>,
     /// What is known of each wait before the requests are read, in order of their starts.
-    waits: Arc<[Known]>,
+    waits: Arc<[RecordedWait]>,
     /// Commits of each file system, in order of their starts.
     commits: Arc<[Vec<Range<i64>>]>,
     processes: NameMap,
     devices: NameMap,
     /// The next wait to begin.
     next: usize,
-    active: Vec<Active>,
+    active: Vec<ActiveWait>,
     /// Requests that arrived and may still run when the next wait begins.
-    open: Vec<Seen>,
+    open: Vec<NamedRequest>,
     /// Number of requests in `open` at which those that ended are removed.
     prune_at: usize,
     /// Number of requests that are held for the waits in progress.
-    held: usize,
+    in_flight: usize,
     without_completion: bool,
     /// When events were lost, in order and apart from each other.
     gaps: Arc<[Range<i64>]>,
     /// Number of events that were lost in them.
     lost_in_gaps: u64,
     /// By wait; the cause if its parts are unknown.
-    splits: Vec<Result<Split, UnknownCause>>,
-    explained: BTreeMap<usize, Vec<Explained>>,
+    splits: Vec<Result<WaitSplit, UnknownCause>>,
+    explained: BTreeMap<usize, Vec<WaitRequest>>,
 }
 
 /// A wait, as recorded.
 #[derive(Clone, Debug)]
-struct Known {
+struct RecordedWait {
     time: Range<i64>,
     pid: Option<i32>,
     /// Ids of the threads that write for its file system.
     writers: Arc<[i32]>,
-    /// Index in [`Fsync::commits`].
+    /// Index in [`FsyncProfile::commits`].
     file_system: usize,
     is_explained: bool,
 }
 
 /// A wait in progress.
 #[derive(Clone, Debug)]
-struct Active {
+struct ActiveWait {
     index: usize,
-    pieces: Vec<Piece>,
-    details: Vec<(Seen, Piece)>,
-    is_given_up: bool,
+    overlapping: Vec<OverlappingRequest>,
+    details: Vec<(NamedRequest, OverlappingRequest)>,
+    is_abandoned: bool,
 }
 
 /// A request with our indices of its names.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct NamedRequest {
     request: Request,
     process: u32,
     device: u32,
@@ -84,16 +84,16 @@ struct Seen {
 
 /// A request that is part of the explanation of a wait.
 #[derive(Clone, Copy, Debug)]
-struct Explained {
-    seen: Seen,
+struct WaitRequest {
+    named: NamedRequest,
     /// `None` for a request of another process.
-    part: Option<Part>,
-    piece: Piece,
+    part: Option<WaitPart>,
+    overlap: OverlappingRequest,
 }
 
-impl Fsync {
+impl FsyncProfile {
     /// For the waits of a recording.
-    pub fn new(activity: Activity) -> Self {
+    pub fn new(activity: RecordedActivity) -> Self {
         let commits: Vec<_> = activity
             .journals
             .iter()
@@ -113,11 +113,11 @@ impl Fsync {
         for row in &activity.writers {
             writers.insert((&row.file_system, &row.device), row.pids.as_slice().into());
         }
-        let waits: Arc<[Known]> = activity
+        let waits: Arc<[RecordedWait]> = activity
             .waits
             .iter()
             .enumerate()
-            .map(|(index, wait)| Known {
+            .map(|(index, wait)| RecordedWait {
                 time: wait.start.0..wait.start.0.saturating_add(wait.time.0.max(0)),
                 pid: wait.pid,
                 writers: writers.get(&(&*wait.file_system, &*wait.device)).cloned().unwrap_or_default(),
@@ -142,7 +142,7 @@ impl Fsync {
             active: Vec::new(),
             open: Vec::new(),
             prune_at: 0,
-            held: 0,
+            in_flight: 0,
             without_completion: false,
             explained: BTreeMap::new(),
         }
@@ -168,13 +168,13 @@ impl Fsync {
             self.without_completion = true;
             return;
         };
-        let seen = Seen {
+        let seen = NamedRequest {
             request: *request,
             process: self.processes.index(request.process),
             device: self.devices.index(request.device),
         };
         for active in &mut self.active {
-            self.held += active.add(&self.waits[active.index], &seen, self.held < MOST_PIECES);
+            self.in_flight += active.add(&self.waits[active.index], &seen, self.in_flight < MOST_PIECES);
         }
         if self.waits.get(self.next).is_some_and(|next| complete.0 > next.time.start) {
             if self.open.len() >= self.prune_at {
@@ -190,10 +190,14 @@ impl Fsync {
         while let Some(wait) = self.waits.get(self.next)
             && wait.time.start <= time
         {
-            let mut active =
-                Active { index: self.next, pieces: Vec::new(), details: Vec::new(), is_given_up: false };
+            let mut active = ActiveWait {
+                index: self.next,
+                overlapping: Vec::new(),
+                details: Vec::new(),
+                is_abandoned: false,
+            };
             for open in &self.open {
-                self.held += active.add(wait, open, self.held < MOST_PIECES);
+                self.in_flight += active.add(wait, open, self.in_flight < MOST_PIECES);
             }
             self.active.push(active);
             self.next += 1;
@@ -209,17 +213,17 @@ impl Fsync {
                 continue;
             }
             let ended = self.active.swap_remove(place);
-            self.held -= ended.pieces.len();
+            self.in_flight -= ended.overlapping.len();
             self.divide(&ended);
         }
     }
 
-    fn divide(&mut self, active: &Active) {
+    fn divide(&mut self, active: &ActiveWait) {
         let known = &self.waits[active.index];
         if known.pid.is_none() {
             return;
         }
-        if active.is_given_up {
+        if active.is_abandoned {
             self.splits[active.index] = Err(UnknownCause::Memory);
             return;
         }
@@ -229,16 +233,16 @@ impl Fsync {
         let to = commits.partition_point(|commit| commit.start < known.time.end);
         let commits = commits.get(from..to).unwrap_or_default();
         let mut otherwise: Vec<Range<i64>> = Vec::new();
-        let (parts, last_commit) = split(&known.time, &active.pieces, commits, |stretch, part| {
-            if known.is_explained && matches!(part, Part::Queue | Part::Unexplained) {
+        let (parts, last_commit) = split(&known.time, &active.overlapping, commits, |stretch, part| {
+            if known.is_explained && matches!(part, WaitPart::Queue | WaitPart::Unexplained) {
                 otherwise.push(stretch);
             }
         });
         // The end of a request may have been lost, so that it seems to end with a later one.
-        let of_wait = |piece: &&Piece| step_in(&known.time, piece, last_commit).part().is_some();
+        let of_wait = |piece: &&OverlappingRequest| step_in(&known.time, piece, last_commit).part().is_some();
         let is_lost = self.is_in_gap(&known.time)
             || active
-                .pieces
+                .overlapping
                 .iter()
                 .filter(of_wait)
                 .any(|piece| self.is_in_gap(&(piece.arrival..piece.complete)));
@@ -250,10 +254,10 @@ impl Fsync {
         let explained = active.details.iter().filter_map(|(seen, piece)| {
             let part = step_in(&known.time, piece, last_commit).part();
             let ran = |stretch: &Range<i64>| piece.issue < stretch.end && piece.complete > stretch.start;
-            (part.is_some() || otherwise.iter().any(ran)).then_some(Explained {
-                seen: *seen,
+            (part.is_some() || otherwise.iter().any(ran)).then_some(WaitRequest {
+                named: *seen,
                 part,
-                piece: *piece,
+                overlap: *piece,
             })
         });
         if known.is_explained {
@@ -288,23 +292,23 @@ fn joined(stretches: impl Iterator<Item = Range<i64>>) -> Arc<[Range<i64>]> {
     out.into()
 }
 
-impl Active {
+impl ActiveWait {
     /// Adds a request, if it ran during the wait. Returns the number of requests that are held in addition.
-    fn add(&mut self, wait: &Known, seen: &Seen, has_room: bool) -> usize {
+    fn add(&mut self, wait: &RecordedWait, seen: &NamedRequest, has_room: bool) -> usize {
         let owner = match seen.request.pid {
-            Some(pid) if wait.pid == Some(pid) => Owner::Own,
-            Some(pid) if wait.writers.contains(&pid) => Owner::Writer,
-            _ => Owner::Other,
+            Some(pid) if wait.pid == Some(pid) => RequestOwner::Own,
+            Some(pid) if wait.writers.contains(&pid) => RequestOwner::Writer,
+            _ => RequestOwner::Other,
         };
-        let Some(piece) = Piece::new(&seen.request, owner, seen.device) else { return 0 };
-        if piece.arrival >= wait.time.end || piece.complete <= wait.time.start || self.is_given_up {
+        let Some(piece) = OverlappingRequest::new(&seen.request, owner, seen.device) else { return 0 };
+        if piece.arrival >= wait.time.end || piece.complete <= wait.time.start || self.is_abandoned {
             return 0;
         }
         if !has_room {
-            self.is_given_up = true;
+            self.is_abandoned = true;
             return 0;
         }
-        self.pieces.push(piece);
+        self.overlapping.push(piece);
         if wait.is_explained && self.details.len() < MOST_DETAILS {
             self.details.push((*seen, piece));
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use emmclab_testing::cases;
 use emmclab_trace::{
-    BatchBuilder, Flags, Gap, JournalCounts, Ledger, NameId, Names, Nanos, Op, Request, Sector, SyncCounts,
-    SyncWait, UnfinishedWait, Writers,
+    BatchBuilder, FsWriterThreads, JournalCounts, Ledger, LostEventsGap, NameId, NameTable, Nanos, Op,
+    Request, RequestFlags, Sector, SyncCounts, SyncWait, UnfinishedWait,
 };
 use proptest::prelude::*;
 
@@ -41,14 +41,14 @@ fn write(pid: i32, times: [i64; 3]) -> Request {
 }
 
 fn durable(request: Request) -> Request {
-    Request { flags: Flags::PREFLUSH.union(Flags::FUA), ..request }
+    Request { flags: RequestFlags::PREFLUSH.union(RequestFlags::FUA), ..request }
 }
 
 fn flush(request: Request) -> Request {
     Request { op: Op::Flush, sectors: 0, ..request }
 }
 
-fn activity(waits: Vec<SyncWait>, commits: &[(i64, i64)]) -> Activity {
+fn activity(waits: Vec<SyncWait>, commits: &[(i64, i64)]) -> RecordedActivity {
     let mut waits = waits;
     waits.sort();
     let mut syncs: BTreeMap<(String, String), SyncCounts> = BTreeMap::new();
@@ -66,11 +66,15 @@ fn activity(waits: Vec<SyncWait>, commits: &[(i64, i64)]) -> Activity {
         counts.time += wait.time;
         counts.longest = counts.longest.max(wait.time);
     }
-    Activity {
+    RecordedActivity {
         waits,
         syncs: syncs.into_values().collect(),
         writers: ["ext4", "f2fs"]
-            .map(|system| Writers { file_system: system.into(), device: "sda1".into(), pids: vec![JBD2] })
+            .map(|system| FsWriterThreads {
+                file_system: system.into(),
+                device: "sda1".into(),
+                pids: vec![JBD2],
+            })
             .into(),
         journals: vec![JournalCounts {
             device: "sda1".into(),
@@ -80,15 +84,15 @@ fn activity(waits: Vec<SyncWait>, commits: &[(i64, i64)]) -> Activity {
             commit_starts: commits.iter().map(|(start, _)| Nanos(*start)).collect(),
             commit_times: commits.iter().map(|(start, end)| Nanos(end - start)).collect(),
         }],
-        ..Activity::default()
+        ..RecordedActivity::default()
     }
 }
 
-fn divided(activity: Activity, requests: &[Request]) -> Fsync {
-    let mut fsync = Fsync::new(activity);
+fn divided(activity: RecordedActivity, requests: &[Request]) -> FsyncProfile {
+    let mut fsync = FsyncProfile::new(activity);
     let mut requests = requests.to_vec();
     requests.sort_by_key(|request| request.arrival);
-    let (mut devices, processes) = (Names::default(), Arc::new(Names::default()));
+    let (mut devices, processes) = (NameTable::default(), Arc::new(NameTable::default()));
     for name in ["sda", "sdb"] {
         devices.intern(name);
     }
@@ -111,7 +115,7 @@ fn parts(waits: Vec<SyncWait>, commits: &[(i64, i64)], requests: &[Request]) -> 
     fsync.splits.iter().map(|split| split.unwrap().parts).collect()
 }
 
-fn report(activity: Activity, requests: &[Request], ledger: &Ledger) -> FsyncReport {
+fn report(activity: RecordedActivity, requests: &[Request], ledger: &Ledger) -> FsyncReport {
     divided(activity, requests).report(ledger, Nanos::ZERO)
 }
 
@@ -181,7 +185,7 @@ fn a_wait_may_begin_in_a_request_and_end_after_the_last_one() {
 
 #[test]
 fn checkpoints_of_f2fs_are_commits_by_its_thread_or_by_the_task_itself() {
-    let meta = |request| Request { flags: Flags::META, ..request };
+    let meta = |request| Request { flags: RequestFlags::META, ..request };
     let waits = vec![SyncWait { file_system: "f2fs".into(), ..wait(APP, 0, 100) }];
     for pid in [APP, JBD2] {
         let requests =
@@ -195,7 +199,7 @@ fn parts_are_unknown_and_not_0_where_the_recording_has_gaps() {
     let requests = [write(APP, [10, 10, 40])];
     let all = || activity(vec![wait(APP, 0, 100)], &[]);
     let open = [Request { complete: None, ..requests[0] }];
-    let nobody = Activity { waits: vec![SyncWait { pid: None, ..wait(APP, 0, 100) }], ..all() };
+    let nobody = RecordedActivity { waits: vec![SyncWait { pid: None, ..wait(APP, 0, 100) }], ..all() };
     let lost = Ledger { lost: 1, ..Ledger::default() };
     let filtered = Ledger { filtered: 1, ..Ledger::default() };
     let mended = Ledger { mended_jumps: 1, ..Ledger::default() };
@@ -222,8 +226,8 @@ fn parts_are_unknown_and_not_0_where_the_recording_has_gaps() {
 #[test]
 fn only_waits_near_a_gap_are_unknown_if_the_times_of_all_gaps_are_known() {
     let waits = vec![wait(APP, 0, 100), wait(APP, 200, 300), wait(APP, 400, 500), wait(APP, 600, 700)];
-    let gaps = vec![Gap { from: Nanos(250), to: Nanos(260), events: 7 }];
-    let all = Activity { gaps, ..activity(waits, &[]) };
+    let gaps = vec![LostEventsGap { from: Nanos(250), to: Nanos(260), events: 7 }];
+    let all = RecordedActivity { gaps, ..activity(waits, &[]) };
     // The end of the third request may be that of another one.
     let requests = [write(APP, [10, 10, 40]), write(APP, [240, 240, 420]), write(APP, [610, 610, 640])];
     let split = |lost| {
@@ -237,7 +241,7 @@ fn only_waits_near_a_gap_are_unknown_if_the_times_of_all_gaps_are_known() {
 fn percentiles_are_known_as_far_as_the_longest_calls_are_stored() {
     let waits = (1..=4).map(|length| wait(APP, 1_000 * length, 1_000 * length + 100 * length)).collect();
     let mut all = activity(waits, &[]);
-    let row = |all: &Activity| report(all.clone(), &[], &Ledger::default()).by_process[0].clone();
+    let row = |all: &RecordedActivity| report(all.clone(), &[], &Ledger::default()).by_process[0].clone();
     assert_eq!((row(&all).p50_ms, row(&all).p99_ms, row(&all).mean_ms), (Some(2e-4), Some(4e-4), 2.5e-4));
     // Four shorter calls are not stored.
     all.syncs[0].calls = 8;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use emmclab_trace::{BlockNote, Role};
+use emmclab_trace::{BlockNote, BlockRole};
 
-use super::roles::Roles;
+use super::block_roles::RoleCounters;
 use super::{SECTORS_PER_KB, per_s};
-use crate::latency::Distribution;
-use crate::merge::Join;
-use crate::report::Commits;
+use crate::distribution::HdrDistribution;
+use crate::merge_relation::MergeRelation;
+use crate::report::CommitSummary;
 
 /// Maximum number of transactions without a commit block; a journal has one at a time. If there are more, the first by device and number is
 /// given up.
@@ -17,21 +17,21 @@ const OPEN: usize = 256;
 
 /// Transactions in progress, and the sizes of the committed ones.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Transactions {
+pub(super) struct TransactionCounters {
     /// Transactions in progress, by device and number.
-    open: BTreeMap<(u32, Option<u32>), Blocks>,
+    open: BTreeMap<(u32, Option<u32>), TransactionBlocks>,
     /// The first commit of each device: some of its blocks may be in the previous piece of a recording.
-    first: BTreeMap<u32, (Option<u32>, Blocks)>,
+    first: BTreeMap<u32, (Option<u32>, TransactionBlocks)>,
     /// The sizes of the other commits.
-    committed: Committed,
+    committed: CommitSizes,
     count: u64,
     /// Number of logged blocks of transactions that were given up.
-    given_up: u64,
+    abandoned: u64,
 }
 
 /// Journal blocks of a transaction: descriptor, logged, revoke and commit blocks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Blocks {
+struct TransactionBlocks {
     logged: u64,
     all: u64,
     sectors: u64,
@@ -39,28 +39,31 @@ struct Blocks {
 
 /// Distributions of the sizes of commits.
 #[derive(Clone, Debug, Default)]
-struct Committed {
-    logged: Distribution,
-    all: Distribution,
-    sectors: Distribution,
+struct CommitSizes {
+    logged: HdrDistribution,
+    all: HdrDistribution,
+    sectors: HdrDistribution,
 }
 
-impl Transactions {
+impl TransactionCounters {
     pub fn add(&mut self, notes: &[BlockNote], space: u32) {
         for note in notes {
-            if !matches!(note.role, Role::Descriptor | Role::Logged | Role::Revoke | Role::Commit) {
+            if !matches!(
+                note.role,
+                BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit
+            ) {
                 continue;
             }
             let key = (space, note.transaction);
             let count = &mut self.count;
             let blocks = self.open.entry(key).or_insert_with(|| {
                 *count += 1;
-                Blocks::default()
+                TransactionBlocks::default()
             });
             blocks.all += 1;
             blocks.sectors += u64::from(note.sectors);
-            blocks.logged += u64::from(note.role == Role::Logged);
-            if note.role == Role::Commit {
+            blocks.logged += u64::from(note.role == BlockRole::Logged);
+            if note.role == BlockRole::Commit {
                 let blocks = *blocks;
                 self.open.remove(&key);
                 self.commit(space, note.transaction, blocks);
@@ -69,7 +72,7 @@ impl Transactions {
         self.bound();
     }
 
-    fn commit(&mut self, space: u32, transaction: Option<u32>, blocks: Blocks) {
+    fn commit(&mut self, space: u32, transaction: Option<u32>, blocks: TransactionBlocks) {
         match self.first.entry(space) {
             Entry::Vacant(first) => {
                 first.insert((transaction, blocks));
@@ -80,25 +83,29 @@ impl Transactions {
 
     fn bound(&mut self) {
         while self.open.len() > OPEN {
-            self.given_up += self.open.pop_first().map_or(0, |(_, blocks)| blocks.logged);
+            self.abandoned += self.open.pop_first().map_or(0, |(_, blocks)| blocks.logged);
         }
     }
 
-    pub fn merge(&mut self, other: Self, join: Join, space_of: impl Fn(u32) -> u32) {
+    pub fn merge(&mut self, other: Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         self.committed.merge(&other.committed);
         self.count += other.count;
-        self.given_up += other.given_up;
+        self.abandoned += other.abandoned;
         for (space, (transaction, theirs)) in other.first {
             let space = space_of(space);
-            let begun =
-                if join == Join::Consecutive { self.open.remove(&(space, transaction)) } else { None };
+            let begun = if join == MergeRelation::Consecutive {
+                self.open.remove(&(space, transaction))
+            } else {
+                None
+            };
             self.count -= u64::from(begun.is_some());
             let blocks = theirs.plus(begun.unwrap_or_default());
             self.commit(space, transaction, blocks);
         }
-        if join == Join::Separate {
+        if join == MergeRelation::Separate {
             // None of their commit blocks belongs to our transactions.
-            self.given_up += std::mem::take(&mut self.open).values().map(|blocks| blocks.logged).sum::<u64>();
+            self.abandoned +=
+                std::mem::take(&mut self.open).values().map(|blocks| blocks.logged).sum::<u64>();
         }
         for ((space, transaction), theirs) in other.open {
             let begun = self.open.insert((space_of(space), transaction), theirs);
@@ -110,17 +117,17 @@ impl Transactions {
         self.bound();
     }
 
-    pub fn report(&self, roles: &Roles, duration_s: f64) -> Commits {
+    pub fn report(&self, roles: &RoleCounters, duration_s: f64) -> CommitSummary {
         let mut committed = self.committed.clone();
         self.first.values().for_each(|(_, blocks)| committed.add(*blocks));
-        let commits = roles.blocks(Role::Commit);
-        Commits {
+        let commits = roles.blocks(BlockRole::Commit);
+        CommitSummary {
             counted_by: "commit blocks",
             commits,
             commits_per_s: per_s(commits, duration_s),
-            fast_commits: Some(roles.blocks(Role::FastCommit)),
+            fast_commits: Some(roles.blocks(BlockRole::FastCommit)),
             transactions: Some(self.count),
-            not_committed: Some(self.given_up + self.open.values().map(|blocks| blocks.logged).sum::<u64>()),
+            not_committed: Some(self.abandoned + self.open.values().map(|blocks| blocks.logged).sum::<u64>()),
             logged_blocks: committed.logged.quantiles(1.0),
             journal_blocks: committed.all.quantiles(1.0),
             journal_kb: committed.sectors.quantiles(SECTORS_PER_KB),
@@ -128,7 +135,7 @@ impl Transactions {
     }
 }
 
-impl Blocks {
+impl TransactionBlocks {
     fn plus(self, other: Self) -> Self {
         Self {
             logged: self.logged + other.logged,
@@ -138,8 +145,8 @@ impl Blocks {
     }
 }
 
-impl Committed {
-    fn add(&mut self, blocks: Blocks) {
+impl CommitSizes {
+    fn add(&mut self, blocks: TransactionBlocks) {
         self.logged.add(blocks.logged);
         self.all.add(blocks.all);
         self.sectors.add(blocks.sectors);

@@ -1,23 +1,23 @@
 //! The cost of journaling: by the roles of blocks if the trace has block notes, otherwise estimated from flags and addresses.
 
+mod block_roles;
 mod commits;
 mod over_time;
-mod roles;
-mod signs;
-mod synchronous;
+mod sync_writes;
+mod write_signs;
 
-use emmclab_trace::{Activity, Batch, BlockNote, Flags, Header, Nanos, Op, Request};
+use emmclab_trace::{Batch, BlockNote, Nanos, Op, RecordedActivity, Request, RequestFlags, TraceHeader};
 
 use crate::bins::pct;
 use crate::elapsed;
-use crate::merge::Join;
-use crate::names::NameMap;
-use crate::report::{Commits, JournalReport, KindRow};
-use commits::Transactions;
-use over_time::OverTime;
-use roles::Roles;
-use signs::Signs;
-use synchronous::Synchronous;
+use crate::merge_relation::MergeRelation;
+use crate::name_map::NameMap;
+use crate::report::{BlockKindRow, CommitSummary, JournalReport};
+use block_roles::RoleCounters;
+use commits::TransactionCounters;
+use over_time::JournalOverTime;
+use sync_writes::SyncWriteCounters;
+use write_signs::SignCounters;
 
 /// Sectors per KB.
 const SECTORS_PER_KB: f64 = 2.0;
@@ -39,7 +39,7 @@ impl JournalProfile {
     }
 
     /// The report on all batches so far. `header` is the trace's header after the end of reading.
-    pub fn finish(&self, header: &Header) -> JournalReport {
+    pub fn finish(&self, header: &TraceHeader) -> JournalReport {
         self.cost.report(header)
     }
 }
@@ -53,11 +53,11 @@ pub(crate) struct JournalCost {
     writes: u64,
     written_sectors: u64,
     noted: u64,
-    roles: Roles,
-    transactions: Transactions,
-    synchronous: Synchronous,
-    signs: Signs,
-    over_time: OverTime,
+    roles: RoleCounters,
+    transactions: TransactionCounters,
+    synchronous: SyncWriteCounters,
+    signs: SignCounters,
+    over_time: JournalOverTime,
 }
 
 impl JournalCost {
@@ -83,7 +83,7 @@ impl JournalCost {
         self.transactions.add(notes, space);
     }
 
-    pub fn merge(&mut self, other: Self, join: Join, space_of: impl Fn(u32) -> u32) {
+    pub fn merge(&mut self, other: Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         self.first = match (self.first, other.first) {
             (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
             (mine, theirs) => mine.or(theirs),
@@ -97,24 +97,24 @@ impl JournalCost {
         self.transactions.merge(other.transactions, join, space_of);
         self.synchronous.merge(&other.synchronous);
         self.signs.merge(&other.signs);
-        self.over_time.merge(other.over_time, join == Join::Separate);
+        self.over_time.merge(other.over_time, join == MergeRelation::Separate);
     }
 
     /// The report; `None` if no request has block notes.
-    pub fn report_of_notes(&self, header: &Header) -> Option<JournalReport> {
+    pub fn report_of_notes(&self, header: &TraceHeader) -> Option<JournalReport> {
         (self.noted > 0).then(|| self.report(header))
     }
 
-    fn report(&self, header: &Header) -> JournalReport {
+    fn report(&self, header: &TraceHeader) -> JournalReport {
         let by_roles = self.noted > 0;
         let duration_s = self.first.map_or(0.0, |first| elapsed(first, self.last) as f64 / 1e9);
-        let knows_journal = header.recorded().has(Flags::JOURNAL) && self.signs.has_journal();
+        let knows_journal = header.recorded().has(RequestFlags::JOURNAL) && self.signs.has_journal();
         let journal_sectors = if by_roles {
             Some(self.roles.journal_sectors())
         } else {
             self.signs.journal_sectors(knows_journal)
         };
-        let activity = header.activity.as_deref().and_then(Activity::from_json).unwrap_or_default();
+        let activity = header.activity.as_deref().and_then(RecordedActivity::from_json).unwrap_or_default();
         let commits = if by_roles {
             Some(self.transactions.report(&self.roles, duration_s))
         } else {
@@ -145,11 +145,11 @@ impl JournalCost {
     }
 
     /// Rows for journal, data, home metadata, and writes without notes.
-    fn kinds(&self) -> Vec<KindRow> {
+    fn kinds(&self) -> Vec<BlockKindRow> {
         let mut rows = self.roles.kinds(self.written_sectors);
         let unknown = self.written_sectors.saturating_sub(self.roles.sectors());
         if unknown > 0 {
-            rows.push(KindRow {
+            rows.push(BlockKindRow {
                 kind: "without notes",
                 requests: self.writes - self.noted,
                 kb: unknown as f64 / SECTORS_PER_KB,
@@ -166,8 +166,8 @@ fn per_s(count: u64, duration_s: f64) -> Option<f64> {
 }
 
 /// Commits that were not counted by commit blocks.
-fn counted(by: &'static str, commits: u64, duration_s: f64) -> Commits {
-    Commits {
+fn counted(by: &'static str, commits: u64, duration_s: f64) -> CommitSummary {
+    CommitSummary {
         counted_by: by,
         commits,
         commits_per_s: per_s(commits, duration_s),

@@ -1,7 +1,7 @@
 //! Commits, journal writes and flushes over time, and by the rate of commits.
 
-use emmclab_timeline::{Cell, Coarsening};
-use emmclab_trace::{BlockNote, Flags, Nanos, Op, Request, Role};
+use emmclab_timeline::{BinContent, CoarseningBins};
+use emmclab_trace::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags};
 
 use super::SECTORS_PER_KB;
 use crate::report::{CommitRateRow, JournalTimeRow};
@@ -14,11 +14,11 @@ const NARROWEST: Nanos = Nanos(1_000_000_000);
 const RATES: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 #[derive(Clone, Debug)]
-pub(super) struct OverTime(Coarsening<Bin>);
+pub(super) struct JournalOverTime(CoarseningBins<JournalTimeBin>);
 
 /// Counts of the requests in a bin of time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bin {
+pub(super) struct JournalTimeBin {
     written: u64,
     flushes: u64,
     durable: u64,
@@ -31,7 +31,7 @@ pub(super) struct Bin {
     durable_sectors: u64,
 }
 
-impl Cell for Bin {
+impl BinContent for JournalTimeBin {
     fn add(&mut self, other: &Self) {
         self.written += other.written;
         self.flushes += other.flushes;
@@ -44,7 +44,7 @@ impl Cell for Bin {
     }
 }
 
-impl Bin {
+impl JournalTimeBin {
     pub fn add(&mut self, request: &Request) {
         self.flushes += u64::from(request.op == Op::Flush);
         if request.op != Op::Write {
@@ -52,12 +52,12 @@ impl Bin {
         }
         let sectors = u64::from(request.sectors);
         self.written += sectors;
-        let durable = request.flags.intersects(Flags::FUA.union(Flags::PREFLUSH));
+        let durable = request.flags.intersects(RequestFlags::FUA.union(RequestFlags::PREFLUSH));
         if durable {
             self.durable += 1;
             self.durable_sectors += sectors;
         }
-        if request.flags.contains(Flags::JOURNAL) {
+        if request.flags.contains(RequestFlags::JOURNAL) {
             self.flagged += sectors;
             self.flagged_durable += u64::from(durable);
         }
@@ -66,20 +66,20 @@ impl Bin {
     pub fn add_notes(&mut self, notes: &[BlockNote]) {
         for note in notes.iter().filter(|note| note.role.in_journal()) {
             self.journal += u64::from(note.sectors);
-            self.commits += u64::from(note.role == Role::Commit);
+            self.commits += u64::from(note.role == BlockRole::Commit);
         }
     }
 }
 
-impl Default for OverTime {
+impl Default for JournalOverTime {
     fn default() -> Self {
-        Self(Coarsening::with_width(BINS, NARROWEST))
+        Self(CoarseningBins::with_width(BINS, NARROWEST))
     }
 }
 
-impl OverTime {
+impl JournalOverTime {
     /// The bin of an arrival time.
-    pub fn bin(&mut self, arrival: Nanos) -> &mut Bin {
+    pub fn bin(&mut self, arrival: Nanos) -> &mut JournalTimeBin {
         self.0.at(arrival)
     }
 

@@ -8,11 +8,11 @@ use super::FsyncPartRow;
 
 /// The rows of each figure, in the order of drawing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct FigureRows {
     /// Figure 3 (section III-A): the device's rate by request size.
     pub throughput_by_size: Vec<ThroughputRow>,
     /// Figure 4 (III-B): request sizes.
-    pub size_distribution: Vec<SizeRow>,
+    pub size_distribution: Vec<RequestSizeRow>,
     /// Figure 5 (III-C): response times.
     pub response_distribution: Vec<LatencyRow>,
     /// Response times by request size (percentiles).
@@ -24,15 +24,15 @@ pub struct Figures {
     /// Growth of the working set.
     pub working_set: Vec<WorkingSetRow>,
     /// Update intervals: time between two writes of the same 4 KB page.
-    pub update_interval: Vec<UpdateRow>,
+    pub update_interval: Vec<UpdateIntervalRow>,
     /// Reuse distances: number of distinct pages touched between two touches of the same page.
-    pub reuse_distance: Vec<ReuseRow>,
+    pub reuse_distance: Vec<ReuseDistanceRow>,
     /// Miss ratios of caches by policy and size, if requested.
     pub miss_ratio: Vec<MissRatioRow>,
     /// Percentage of accesses to the hottest pages.
     pub hot_pages: Vec<HotPagesRow>,
     /// Lengths of runs of sequential requests.
-    pub sequential_runs: Vec<RunRow>,
+    pub sequential_runs: Vec<SequentialRunRow>,
     /// Alignment to flash pages.
     pub alignment: Vec<AlignmentRow>,
     /// Number of unfinished requests when a request arrives.
@@ -46,11 +46,11 @@ pub struct Figures {
     /// Idle gaps, in which no request is unfinished.
     pub idle_gaps: Vec<IdleGapRow>,
     /// Delay of requests by the length of the idle gap before them.
-    pub wake_up: Vec<WakeRow>,
+    pub wake_up: Vec<WakeUpRow>,
     /// Percentage of requests that are issued again, by the idle time before them.
     pub reissue_by_idle: Vec<ReissueRow>,
     /// Waits for durability during the recording; at most the 256 longest.
-    pub sync_stalls: Vec<StallRow>,
+    pub sync_stalls: Vec<FsyncStallRow>,
     /// The parts of the longest of these waits, if requested.
     pub fsync_parts: Vec<FsyncPartRow>,
     /// I/O by process.
@@ -85,7 +85,7 @@ pub struct ThroughputRow {
 
 /// Figure 4. The paper mentions "at most 4 KB" and 16 and 64 KB as edges; it is our assumption that the ranges double up to 1 MB.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SizeRow {
+pub struct RequestSizeRow {
     /// `read`, `write` or `all`.
     pub op: &'static str,
     /// Label of the range.
@@ -164,7 +164,7 @@ pub struct WorkingSetRow {
 
 /// Update intervals. A page write is the write of one request to one 4 KB page.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct UpdateRow {
+pub struct UpdateIntervalRow {
     /// Label of the range.
     pub bin: String,
     /// Intervals above this, seconds.
@@ -181,7 +181,7 @@ pub struct UpdateRow {
 
 /// Reuse distances of 4 KB pages (SHARDS: Waldspurger et al., FAST 2015). The last row counts first touches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ReuseRow {
+pub struct ReuseDistanceRow {
     /// Label of the range.
     pub bin: String,
     /// Distances of at least this many KB.
@@ -213,7 +213,7 @@ pub struct HotPagesRow {
 
 /// Runs of sequential requests: at least two requests, each of which starts where its predecessor ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RunRow {
+pub struct SequentialRunRow {
     /// Label of the range.
     pub bin: String,
     /// Number of requests in a run, exclusive lower edge.
@@ -327,7 +327,7 @@ pub struct IdleGapRow {
 
 /// The delay of requests by the idle gap before them: `issue - start` if known, else the service time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct WakeRow {
+pub struct WakeUpRow {
     /// Label of the range of gaps.
     pub bin: String,
     /// Gaps above this, ms.
@@ -427,7 +427,7 @@ pub struct ReissueRow {
 
 /// One wait of a process until a file is durable (`fsync`, `fdatasync`, `msync`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StallRow {
+pub struct FsyncStallRow {
     /// Its process.
     pub process: String,
     /// The kind of file system.

@@ -20,7 +20,7 @@ pub struct Finding {
     /// The unit of that value.
     pub unit: &'static str,
     /// Whether this trace shows the finding.
-    pub shown: Shown,
+    pub shown: FindingVerdict,
     /// The consequence for the device, or why the result is unknown.
     pub meaning: String,
 }
@@ -38,7 +38,7 @@ pub enum FindingKind {
 /// Whether a trace shows a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shown {
+pub enum FindingVerdict {
     /// The rule holds.
     Yes,
     /// The rule does not hold.

@@ -12,7 +12,7 @@ pub struct FsyncReport {
     /// The calls whose parts are known.
     pub split: u64,
     /// Why parts are unknown, with the number of calls.
-    pub unknown: Vec<UnknownRow>,
+    pub unknown: Vec<UnknownCauseRow>,
     /// Devices with ext4 of whose journal the thread is unknown: its commits are not explained.
     pub journals_without_thread: Vec<String>,
     /// Devices with ext4 of whose commits no start and end were recorded: the time in which the thread of the journal runs
@@ -25,7 +25,7 @@ pub struct FsyncReport {
     /// The three longest calls, with their requests.
     pub longest: Vec<ExplainedWait>,
     /// Calls that had not ended when the recording ended.
-    pub unfinished: Vec<UnfinishedRow>,
+    pub unfinished: Vec<UnfinishedWaitRow>,
 }
 
 /// The parts of a wait, or of many; `None` where they are unknown.
@@ -112,7 +112,7 @@ pub struct FsyncRow {
 
 /// A cause for which parts are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UnknownRow {
+pub struct UnknownCauseRow {
     /// The cause.
     pub cause: UnknownCause,
     /// Number of stored calls.
@@ -190,7 +190,7 @@ pub struct WaitRequestRow {
 
 /// A call without a recorded end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct UnfinishedRow {
+pub struct UnfinishedWaitRow {
     /// Name of the process.
     pub process: String,
     /// Id of the task.

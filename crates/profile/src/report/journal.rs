@@ -23,24 +23,24 @@ pub struct JournalReport {
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
     /// Rows for journal, data and home metadata; empty if roles are unknown.
-    pub by_kind: Vec<KindRow>,
+    pub by_kind: Vec<BlockKindRow>,
     /// Rows for the roles that occur; empty if roles are unknown.
-    pub by_role: Vec<RoleRow>,
+    pub by_role: Vec<BlockRoleRow>,
     /// Rows for classes of writes by flags and addresses; empty if roles are known.
     pub by_sign: Vec<SignRow>,
     /// Commits; `None` if none can be recognised.
-    pub commits: Option<Commits>,
+    pub commits: Option<CommitSummary>,
     /// Logged blocks, compared with their previous logged copies; `None` if roles are unknown.
-    pub logged: Option<Logged>,
+    pub logged: Option<LoggedBlockSummary>,
     /// Logged blocks by the number of their changed sectors.
-    pub changed_sectors: Vec<ChangedRow>,
+    pub changed_sectors: Vec<ChangedSectorsRow>,
     /// Synchronous writes by kind.
-    pub synchronous: Vec<SynchronousRow>,
+    pub synchronous: Vec<SyncWriteRow>,
     /// Service time of flushes and of writes with preflush or FUA, as a percentage of that of all synchronous writes; `None` without
     /// service times.
     pub flush_fua_time_pct: Option<f64>,
     /// All synchronous writes.
-    pub synchronous_writes: SynchronousWrites,
+    pub synchronous_writes: SyncWriteSummary,
     /// Time bins of at least a second.
     pub over_time: Vec<JournalTimeRow>,
     /// These bins, combined by their rate of commits.
@@ -49,7 +49,7 @@ pub struct JournalReport {
 
 /// Blocks of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct KindRow {
+pub struct BlockKindRow {
     /// `journal`, `data`, `home metadata`, or `without notes`.
     pub kind: &'static str,
     /// Writes with such blocks.
@@ -62,7 +62,7 @@ pub struct KindRow {
 
 /// Blocks of one role.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RoleRow {
+pub struct BlockRoleRow {
     /// The role.
     pub role: &'static str,
     /// Writes with such blocks.
@@ -92,7 +92,7 @@ pub struct SignRow {
 
 /// Commits of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Commits {
+pub struct CommitSummary {
     /// How commits were counted: `commit blocks`, `events of the journal`, or `writes with fua or preflush`.
     pub counted_by: &'static str,
     /// Number of commits.
@@ -115,7 +115,7 @@ pub struct Commits {
 
 /// Comparison of logged blocks and of home blocks with their previous logged copies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Logged {
+pub struct LoggedBlockSummary {
     /// Number of logged blocks.
     pub blocks: u64,
     /// Logged blocks with a previous logged copy.
@@ -132,7 +132,7 @@ pub struct Logged {
 
 /// Logged blocks with this many changed sectors.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ChangedRow {
+pub struct ChangedSectorsRow {
     /// Sectors that differ from the last logged copy.
     pub changed_sectors: u32,
     /// Number of logged blocks.
@@ -143,7 +143,7 @@ pub struct ChangedRow {
 
 /// Synchronous writes of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SynchronousRow {
+pub struct SyncWriteRow {
     /// `flush`, `preflush`, `fua`, `preflush and fua` or `other synchronous write`.
     pub kind: &'static str,
     /// Number of requests.
@@ -160,7 +160,7 @@ pub struct SynchronousRow {
 
 /// Flushes, and writes with the flag sync, preflush or fua.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SynchronousWrites {
+pub struct SyncWriteSummary {
     /// Number of requests.
     pub requests: u64,
     /// Requests with a known service time: from start, or else from submission, to completion.

@@ -3,7 +3,7 @@
 //! Figures that cannot be computed from a trace (for example service times without completions) are `None`, in JSON `null`; rows that
 //! cannot be computed are omitted. Nothing is guessed.
 
-mod clock;
+mod clock_jumps;
 mod figures;
 mod finding;
 mod fsync;
@@ -14,27 +14,29 @@ mod tables;
 pub use emmclab_cache::MissRatioRow;
 pub use emmclab_timeline::OverTimeRow;
 
-pub use clock::{ClockJumpRow, KeyFigures};
+pub use clock_jumps::{ClockJumpRow, KeyFigures};
 pub use figures::{
-    AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, Figures, FlagRow, HotPagesRow,
-    IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, ResponseBySizeRow, ReuseRow,
-    RunRow, SharePercentile, ShareRow, SizeRow, StallRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
+    AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, FigureRows, FlagRow, FsyncStallRow,
+    HotPagesRow, IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, RequestSizeRow,
+    ResponseBySizeRow, ReuseDistanceRow, SequentialRunRow, SharePercentile, ShareRow, ThroughputRow,
+    UpdateIntervalRow, WakeUpRow, WorkingSetRow,
 };
-pub use finding::{Finding, FindingKind, Shown};
+pub use finding::{Finding, FindingKind, FindingVerdict};
 pub use fsync::{
-    ExplainedWait, FsyncPartRow, FsyncParts, FsyncReport, FsyncRow, FsyncShares, UnfinishedRow, UnknownCause,
-    UnknownRow, WaitRequestRow,
+    ExplainedWait, FsyncPartRow, FsyncParts, FsyncReport, FsyncRow, FsyncShares, UnfinishedWaitRow,
+    UnknownCause, UnknownCauseRow, WaitRequestRow,
 };
 pub use journal::{
-    ChangedRow, CommitRateRow, Commits, JournalReport, JournalTimeRow, KindRow, Logged, RoleRow, SignRow,
-    SynchronousRow, SynchronousWrites,
+    BlockKindRow, BlockRoleRow, ChangedSectorsRow, CommitRateRow, CommitSummary, JournalReport,
+    JournalTimeRow, LoggedBlockSummary, SignRow, SyncWriteRow, SyncWriteSummary,
 };
-pub use reissues::{ReissueFigures, Reissues};
+pub use reissues::{ReissueFigures, ReissueSummary};
 pub use tables::{
-    IdleGc, Locality, OperationRow, PercentileRow, PowerSaving, Quantiles, QueueSummary, Tables, WorkingSet,
+    IdleGc, LocalitySummary, OperationPercentileRow, OperationRow, PaperTables, PowerSaving, Quantiles,
+    QueueSummary, WorkingSet,
 };
 
-use emmclab_trace::{Header, Ledger};
+use emmclab_trace::{Ledger, TraceHeader};
 use serde::Serialize;
 
 /// The results of a profile of one trace.
@@ -44,11 +46,11 @@ pub struct ProfileReport {
     pub name: String,
     /// Tables III and IV, as fields of this object, in the columns of the published tables.
     #[serde(flatten)]
-    pub tables: Tables,
+    pub tables: PaperTables,
     /// Counts of the records that the import kept, changed or lost.
     pub ledger: Ledger,
     /// The origin of the trace.
-    pub header: Header,
+    pub header: TraceHeader,
     /// Clock jumps or pauses of the recording, in the order of the requests; the first 64 of each direction.
     pub clock_jumps: Vec<ClockJumpRow>,
     /// Figures that are distorted by a clock jump, as recorded.
@@ -56,11 +58,11 @@ pub struct ProfileReport {
     /// The same without the jumps that are still in the trace; `None` if there are none.
     pub key_figures_without_jumps: Option<KeyFigures>,
     /// Suspected re-issues; `None` if the trace does not show them.
-    pub reissues: Option<Reissues>,
+    pub reissues: Option<ReissueSummary>,
     /// Sizes and times for each operation that occurs, then `all` (reads and writes together).
     pub by_operation: Vec<OperationRow>,
     /// Locality beyond Table IV.
-    pub locality: Locality,
+    pub locality: LocalitySummary,
     /// Unique pages; `None` without reads and writes.
     pub working_set: Option<WorkingSet>,
     /// Queue depth; `None` without completion times.
@@ -75,7 +77,7 @@ pub struct ProfileReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsync: Option<FsyncReport>,
     /// Rows of the figures.
-    pub figures: Figures,
+    pub figures: FigureRows,
     /// The six characteristics and five implications of the paper (sections III and IV), applied to this trace.
     pub findings: Vec<Finding>,
 }
@@ -85,7 +87,7 @@ impl ProfileReport {
     /// compare many traces, and much smaller.
     #[must_use]
     pub fn without_distributions(self) -> Self {
-        let Figures { hot_pages, alignment, flags, .. } = self.figures;
-        Self { figures: Figures { hot_pages, alignment, flags, ..Figures::default() }, ..self }
+        let FigureRows { hot_pages, alignment, flags, .. } = self.figures;
+        Self { figures: FigureRows { hot_pages, alignment, flags, ..FigureRows::default() }, ..self }
     }
 }

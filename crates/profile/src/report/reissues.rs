@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Requests that were probably issued a second time, because the driver could not accept them at first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Reissues {
+pub struct ReissueSummary {
     /// Suspected re-issues that are still in the trace.
     pub reissued: u64,
     /// Their share of all requests, percent.

@@ -9,7 +9,7 @@ use crate::options::GcCost;
 /// "Requests" are reads and writes in order of arrival, without headers of packed commands. Discards and flushes are counted in
 /// [`super::OperationRow`] and in the queue, but not here: the paper's recorder did not record them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Tables {
+pub struct PaperTables {
     /// Bytes read and written, KB (Table III, *Data Size*).
     pub data_size_kb: f64,
     /// Reads and writes (*Number of Reqs.*).
@@ -88,12 +88,12 @@ pub struct OperationRow {
     pub size_kb: Option<Quantiles>,
     /// Additional percentiles, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub percentiles: Vec<PercentileRow>,
+    pub percentiles: Vec<OperationPercentileRow>,
 }
 
 /// An additional percentile that was requested; nearest-rank, within 0.1 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PercentileRow {
+pub struct OperationPercentileRow {
     /// The percentile, in percent.
     pub percentile: f64,
     /// Of response times (completion - arrival), ms.
@@ -104,7 +104,7 @@ pub struct PercentileRow {
 
 /// Locality beyond Table IV.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Locality {
+pub struct LocalitySummary {
     /// Requests that start where their predecessor ended.
     pub sequential_requests: u64,
     /// Requests whose first sector was the first sector of an earlier request.

@@ -1,9 +1,9 @@
 //! A profile says where the clock jumps, gives its key figures without the jumps, and rests no verdict on a few gaps.
 
 use crate::common::{batch, profile_of, report_of, request};
-use emmclab_profile::report::{Finding, Shown};
-use emmclab_profile::{Join, Profile, ProfileOptions, ProfileReport};
-use emmclab_trace::{ClockJump, ClockJumps, Direction, Header, Ledger, Nanos, Op, Request};
+use emmclab_profile::report::{Finding, FindingVerdict};
+use emmclab_profile::{MergeRelation, Profile, ProfileOptions, ProfileReport};
+use emmclab_trace::{ClockJump, ClockJumps, JumpDirection, Ledger, Nanos, Op, Request, TraceHeader};
 
 const S: i64 = 1_000_000;
 const DAY: i64 = 86_400 * S;
@@ -61,8 +61,8 @@ fn a_jump_between_pieces_and_in_a_later_piece_is_found_as_in_one_pass() {
     let whole = report_of(&requests);
     for cut in [1, 400, 1_000, 1_300] {
         let mut merged = profile_of(&requests[..cut]);
-        merged.merge(profile_of(&requests[cut..]), Join::Consecutive).unwrap();
-        let merged = merged.finish(&Ledger::default(), &Header::default());
+        merged.merge(profile_of(&requests[cut..]), MergeRelation::Consecutive).unwrap();
+        let merged = merged.finish(&Ledger::default(), &TraceHeader::default());
         assert_eq!(merged.clock_jumps, whole.clock_jumps, "cut after {cut}");
         assert_eq!(merged.key_figures_without_jumps, whole.key_figures_without_jumps, "cut after {cut}");
     }
@@ -75,7 +75,7 @@ fn the_size_of_batches_changes_nothing() {
     for rows in [1, 7, 999] {
         let mut profile = Profile::new(ProfileOptions::default());
         requests.chunks(rows).for_each(|rows| profile.update(&batch(rows)));
-        let report = profile.finish(&Ledger::default(), &Header::default());
+        let report = profile.finish(&Ledger::default(), &TraceHeader::default());
         assert_eq!(report.clock_jumps, whole.clock_jumps);
         assert_eq!(report.key_figures_without_jumps, whole.key_figures_without_jumps);
         assert_eq!(report.findings, whole.findings);
@@ -86,8 +86,8 @@ fn the_size_of_batches_changes_nothing() {
 fn recordings_of_a_fleet_keep_their_jumps_and_the_time_between_them_is_none() {
     let mut fleet = profile_of(&jumping());
     let quiet: Vec<_> = steady(900 * DAY, 1_000, 60_000).collect();
-    fleet.merge(profile_of(&quiet), Join::Separate).unwrap();
-    let report = fleet.finish(&Ledger::default(), &Header::default());
+    fleet.merge(profile_of(&quiet), MergeRelation::Separate).unwrap();
+    let report = fleet.finish(&Ledger::default(), &TraceHeader::default());
     assert_eq!(report.clock_jumps, report_of(&jumping()).clock_jumps);
 }
 
@@ -104,7 +104,7 @@ fn a_jump_outside_the_reads_and_writes_leaves_their_mean_gap_alone() {
 #[test]
 fn a_mean_that_rests_on_a_jump_gives_no_verdict_on_distance() {
     let found = finding(&report_of(&jumping()), "characteristic-6");
-    assert_eq!(found.shown, Shown::Unknown);
+    assert_eq!(found.shown, FindingVerdict::Unknown);
     assert!(found.measured.unwrap() > 200_000.0);
     assert_eq!(
         found.meaning,
@@ -114,7 +114,7 @@ fn a_mean_that_rests_on_a_jump_gives_no_verdict_on_distance() {
 
 #[test]
 fn a_mean_that_holds_without_the_ten_longest_gaps_is_a_verdict() {
-    for (gap_us, shown) in [(250_000, Shown::Yes), (60_000, Shown::No)] {
+    for (gap_us, shown) in [(250_000, FindingVerdict::Yes), (60_000, FindingVerdict::No)] {
         let report = report_of(&steady(0, 1_000, gap_us).collect::<Vec<_>>());
         assert_eq!(finding(&report, "characteristic-6").shown, shown);
     }
@@ -123,7 +123,7 @@ fn a_mean_that_holds_without_the_ten_longest_gaps_is_a_verdict() {
 #[test]
 fn ten_gaps_or_fewer_give_no_verdict_on_distance() {
     let found = finding(&report_of(&steady(0, 11, 250_000).collect::<Vec<_>>()), "characteristic-6");
-    assert_eq!(found.shown, Shown::Unknown);
+    assert_eq!(found.shown, FindingVerdict::Unknown);
     assert!(found.meaning.contains("no gap is left"), "{}", found.meaning);
 }
 
@@ -131,14 +131,14 @@ fn ten_gaps_or_fewer_give_no_verdict_on_distance() {
 fn collections_that_fit_into_a_jump_only_do_not_fit() {
     // Writes without pauses of a second, in which a block could be reclaimed.
     let found = finding(&report_of(&jumping()), "implication-2");
-    assert_eq!(found.shown, Shown::Unknown);
+    assert_eq!(found.shown, FindingVerdict::Unknown);
     assert!(
         found
             .meaning
             .starts_with("unknown: the verdict rests on the 10 longest gaps; without them, 0 of the")
     );
     let paused: Vec<_> = (0..100).flat_map(|i| steady(i * 10 * S, 20, 2_000)).collect();
-    assert_eq!(finding(&report_of(&paused), "implication-2").shown, Shown::Yes);
+    assert_eq!(finding(&report_of(&paused), "implication-2").shown, FindingVerdict::Yes);
 }
 
 #[test]
@@ -155,22 +155,22 @@ fn a_sleep_that_ten_requests_show_is_unknown() {
         requests
     };
     let found = finding(&report_of(&sleepy(40)), "characteristic-4");
-    assert_eq!(found.shown, Shown::Yes, "{}", found.meaning);
+    assert_eq!(found.shown, FindingVerdict::Yes, "{}", found.meaning);
     let found = finding(&report_of(&sleepy(10)), "characteristic-4");
-    assert_ne!(found.shown, Shown::Yes, "{}", found.meaning);
+    assert_ne!(found.shown, FindingVerdict::Yes, "{}", found.meaning);
 }
 
 /// A header as the reader writes it for a clock set back by 500 s in the middle, unmended or mended.
-fn header(mended: bool) -> Header {
+fn header(mended: bool) -> TraceHeader {
     let jump = ClockJump {
-        direction: Direction::Backward,
+        direction: JumpDirection::Backward,
         request: 1_001,
         at_ns: 59_940_000_000,
         length_ns: 500_000_000_000,
         mended,
     };
     let jumps = ClockJumps { jumps: vec![jump], without_ns: 119_880_000_000 };
-    Header { clock_jumps: serde_json::to_string(&jumps).ok(), ..Header::default() }
+    TraceHeader { clock_jumps: serde_json::to_string(&jumps).ok(), ..TraceHeader::default() }
 }
 
 #[test]
@@ -194,19 +194,19 @@ fn a_jump_that_was_taken_out_is_listed_and_changes_no_figure() {
 }
 
 /// Jumps, their length in seconds, mean gaps in ms with and without them, and the verdict of characteristic 6.
-type Phone = (&'static str, usize, f64, f64, f64, Shown);
+type Phone = (&'static str, usize, f64, f64, f64, FindingVerdict);
 
 #[test]
 fn phone_traces_with_broken_clocks_are_recognised() {
     const PHONES: [Phone; 8] = [
-        ("pubg_exec", 1, 522_108.4, 7_788.981, 83.268, Shown::Unknown),
-        ("cod_exec", 2, 366_267.8 + 181_423.8, 2_571.079, 125.995, Shown::Unknown),
-        ("cod_precond", 2, 54_910.7 + 15_941.7, 1_001.622, 29.404, Shown::Unknown),
-        ("genshin_impact_precond", 2, 200_524.4 + 34_581.5, 1_721.765, 56.132, Shown::Unknown),
-        ("genshin_impact_exec", 0, 0.0, 66.596, 66.596, Shown::No),
-        ("pubg_precond", 0, 0.0, 11.638, 11.638, Shown::No),
-        ("telegram_exec", 0, 0.0, 29.674, 29.674, Shown::No),
-        ("telegram_precond", 0, 0.0, 194.558, 194.558, Shown::No),
+        ("pubg_exec", 1, 522_108.4, 7_788.981, 83.268, FindingVerdict::Unknown),
+        ("cod_exec", 2, 366_267.8 + 181_423.8, 2_571.079, 125.995, FindingVerdict::Unknown),
+        ("cod_precond", 2, 54_910.7 + 15_941.7, 1_001.622, 29.404, FindingVerdict::Unknown),
+        ("genshin_impact_precond", 2, 200_524.4 + 34_581.5, 1_721.765, 56.132, FindingVerdict::Unknown),
+        ("genshin_impact_exec", 0, 0.0, 66.596, 66.596, FindingVerdict::No),
+        ("pubg_precond", 0, 0.0, 11.638, 11.638, FindingVerdict::No),
+        ("telegram_exec", 0, 0.0, 29.674, 29.674, FindingVerdict::No),
+        ("telegram_precond", 0, 0.0, 194.558, 194.558, FindingVerdict::No),
     ];
     for (name, count, length_s, with_ms, without_ms, shown) in PHONES {
         let Some(path) = crate::common::real_trace(&format!("pixel6a/{name}.csv.gz")) else { return };

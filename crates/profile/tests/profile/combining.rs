@@ -1,13 +1,13 @@
 //! Profiles of combined traces.
 
 use emmclab_profile::{Profile, ProfileOptions};
-use emmclab_trace::{Combiner, TraceInput};
+use emmclab_trace::{TraceCombiner, TraceInput};
 
 #[test]
 fn a_trace_combined_with_itself_doubles_the_data_and_halves_no_time() {
     let Some(path) = crate::common::real_trace("nexus5/log106_Messaging.txt") else { return };
     let input = TraceInput { path, ..TraceInput::default() };
-    let mut combined = Combiner::open(vec![input.clone(), input], 1).unwrap();
+    let mut combined = TraceCombiner::open(vec![input.clone(), input], 1).unwrap();
     let mut profile = Profile::new(ProfileOptions::default());
     while let Some(batch) = combined.next_batch().unwrap() {
         profile.update(&batch);

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::common::{profile_of, report_of, request};
-use emmclab_profile::report::Shown;
-use emmclab_trace::{Flags, Header, Ledger, NameId, Nanos, Op, Request, Sector};
+use emmclab_profile::report::FindingVerdict;
+use emmclab_trace::{Ledger, NameId, Nanos, Op, Request, RequestFlags, Sector, TraceHeader};
 use proptest::prelude::*;
 
 #[test]
@@ -70,7 +70,7 @@ fn without_completion_times_nothing_is_said_about_waiting() {
     let unknown: Vec<_> = report
         .findings
         .iter()
-        .filter(|finding| finding.shown == Shown::Unknown)
+        .filter(|finding| finding.shown == FindingVerdict::Unknown)
         .map(|finding| (finding.id.as_str(), finding.meaning.as_str()))
         .collect();
     let reason = "unknown: the trace has no completion times";
@@ -83,7 +83,7 @@ fn without_completion_times_nothing_is_said_about_waiting() {
     ];
     assert_eq!(unknown, expected);
     let gaps = report.findings.iter().find(|finding| finding.id == "characteristic-6").unwrap();
-    assert_eq!((gaps.measured, gaps.shown), (Some(450.0), Shown::Yes));
+    assert_eq!((gaps.measured, gaps.shown), (Some(450.0), FindingVerdict::Yes));
 }
 
 #[test]
@@ -94,12 +94,12 @@ fn one_request_says_nothing_about_localities() {
         report.findings.into_iter().find(|finding| finding.id == id).map(|found| (found.shown, found.meaning))
     };
     for id in ["characteristic-5", "implication-3", "implication-4"] {
-        assert_eq!(shown(&[one], id).unwrap().0, Shown::Unknown, "{id}");
+        assert_eq!(shown(&[one], id).unwrap().0, FindingVerdict::Unknown, "{id}");
     }
     // Neither sequences nor returns: weak localities, but not the spatial one more so.
     let scattered = (0..9).map(|i| Request::new(Nanos(i), Op::Read, Sector(i as u64 * 800), 8));
     let (verdict, meaning) = shown(&scattered.collect::<Vec<_>>(), "characteristic-5").unwrap();
-    assert_eq!(verdict, Shown::No);
+    assert_eq!(verdict, FindingVerdict::No);
     assert!(meaning.contains("no rarer than returns"), "{meaning}");
 }
 
@@ -108,7 +108,7 @@ fn a_profile_of_nothing_has_no_figures() {
     let report = report_of(&[]);
     assert_eq!(report.tables.requests, 0);
     assert_eq!((report.tables.mean_size_kb, report.tables.arrival_rate_per_s), (None, None));
-    assert!(report.findings.iter().all(|finding| finding.shown == Shown::Unknown));
+    assert!(report.findings.iter().all(|finding| finding.shown == FindingVerdict::Unknown));
     assert!(!serde_json::to_string(&report).unwrap().contains("NaN"));
 }
 
@@ -133,7 +133,7 @@ fn absurd_numbers_do_no_harm() {
         start: Some(Nanos::MAX),
         issue: Some(Nanos(i64::MIN + 1)),
         complete: Some(Nanos(complete)),
-        flags: Flags(u16::MAX),
+        flags: RequestFlags(u16::MAX),
         ..Request::new(Nanos(arrival), op, Sector(sector), sectors)
     };
     let report = report_of(&[
@@ -286,7 +286,7 @@ proptest! {
 fn with_a_coarse_clock_nothing_is_said_about_waiting() {
     let at = |ms: i64, op| request(op, ms * 1_000, [0, 0, 300], 8 * ms as u64, 8);
     let profile = profile_of(&(0..40).map(|i| at(i / 3, Op::Write)).collect::<Vec<_>>());
-    let header = Header { coarse_clock: Some("1ms".into()), ..Header::default() };
+    let header = TraceHeader { coarse_clock: Some("1ms".into()), ..TraceHeader::default() };
     let report = profile.finish(&Ledger::default(), &header);
     assert_eq!((report.tables.no_wait_pct, report.queue, report.idle_gc), (None, None, None));
     let figures = &report.figures;
@@ -294,5 +294,5 @@ fn with_a_coarse_clock_nothing_is_said_about_waiting() {
     assert!(figures.idle_gaps.is_empty() && figures.inter_arrival_distribution.is_empty());
     assert!((report.tables.mean_response_ms.unwrap() - 0.3).abs() < 1e-9);
     let unknown = report.findings.iter().filter(|finding| finding.meaning.contains("steps of 1ms"));
-    assert_eq!(unknown.map(|finding| finding.shown).collect::<Vec<_>>(), [Shown::Unknown; 5]);
+    assert_eq!(unknown.map(|finding| finding.shown).collect::<Vec<_>>(), [FindingVerdict::Unknown; 5]);
 }

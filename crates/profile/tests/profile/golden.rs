@@ -1,6 +1,6 @@
 //! The real Messaging trace gives the paper's own row of Tables III and IV.
 
-use emmclab_profile::report::{Quantiles, Shown};
+use emmclab_profile::report::{FindingVerdict, Quantiles};
 use emmclab_profile::{ProfileReport, published};
 
 fn messaging() -> Option<ProfileReport> {
@@ -104,19 +104,19 @@ fn messaging_is_judged_like_in_the_paper() {
     let Some(report) = messaging() else { return };
     let shown: Vec<_> = report.findings.iter().map(|finding| (finding.id.as_str(), finding.shown)).collect();
     let expected = [
-        ("characteristic-1", Shown::Yes),
-        ("characteristic-2", Shown::Yes),
-        ("characteristic-3", Shown::Yes),
-        ("characteristic-4", Shown::Yes),
-        ("characteristic-5", Shown::Yes),
+        ("characteristic-1", FindingVerdict::Yes),
+        ("characteristic-2", FindingVerdict::Yes),
+        ("characteristic-3", FindingVerdict::Yes),
+        ("characteristic-4", FindingVerdict::Yes),
+        ("characteristic-5", FindingVerdict::Yes),
         // 103 ms: one of the five traces that the paper leaves out of this one.
-        ("characteristic-6", Shown::No),
-        ("implication-1", Shown::Yes),
-        ("implication-2", Shown::Yes),
+        ("characteristic-6", FindingVerdict::No),
+        ("implication-1", FindingVerdict::Yes),
+        ("implication-2", FindingVerdict::Yes),
         // Temporal locality is above 40 %, here and in the paper's own Table IV.
-        ("implication-3", Shown::No),
-        ("implication-4", Shown::No),
-        ("implication-5", Shown::Yes),
+        ("implication-3", FindingVerdict::No),
+        ("implication-4", FindingVerdict::No),
+        ("implication-5", FindingVerdict::Yes),
     ];
     assert_eq!(shown, expected);
 }

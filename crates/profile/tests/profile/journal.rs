@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emmclab_profile::{Join, JournalProfile, JournalReport, Profile, ProfileOptions};
+use emmclab_profile::{JournalProfile, JournalReport, MergeRelation, Profile, ProfileOptions};
 use emmclab_trace::{
-    Batch, BatchBuilder, BlockNote, Flags, Header, Ledger, Nanos, Op, Recorded, Request, Role, Sector,
-    SectorSet,
+    Batch, BatchBuilder, BlockNote, BlockRole, Ledger, Nanos, Op, RecordedFeatures, Request, RequestFlags,
+    Sector, SectorSet, TraceHeader,
 };
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn batch(rows: &[Noted]) -> Batch {
     builder.finish(&Arc::default(), &Arc::default())
 }
 
-fn report(rows: &[Noted], header: &Header) -> JournalReport {
+fn report(rows: &[Noted], header: &TraceHeader) -> JournalReport {
     let mut profile = JournalProfile::default();
     for part in rows.chunks(3) {
         profile.update(&batch(part));
@@ -29,7 +29,7 @@ fn report(rows: &[Noted], header: &Header) -> JournalReport {
 }
 
 /// A request that is served in so many milliseconds.
-fn request(at_ms: i64, op: Op, sector: u64, sectors: u32, flags: Flags, service_ms: i64) -> Request {
+fn request(at_ms: i64, op: Op, sector: u64, sectors: u32, flags: RequestFlags, service_ms: i64) -> Request {
     let at = Nanos::from_millis(at_ms);
     Request {
         flags,
@@ -39,40 +39,43 @@ fn request(at_ms: i64, op: Op, sector: u64, sectors: u32, flags: Flags, service_
     }
 }
 
-fn note(role: Role, sectors: u32, transaction: u32, changed: Option<u32>) -> BlockNote {
+fn note(role: BlockRole, sectors: u32, transaction: u32, changed: Option<u32>) -> BlockNote {
     let changed = changed.map(SectorSet::first);
     BlockNote { transaction: Some(transaction), changed, ..BlockNote::new(role, sectors) }
 }
 
 /// Two transactions: of one logged block and of three, of which the last has no copy before.
 fn two_commits() -> Vec<Noted> {
-    let (sync, forced) = (Flags::SYNC, Flags::SYNC.union(Flags::FUA));
+    let (sync, forced) = (RequestFlags::SYNC, RequestFlags::SYNC.union(RequestFlags::FUA));
     vec![
-        (request(0, Op::Write, 0, 24, sync, 4), vec![BlockNote::new(Role::Data, 24)]),
+        (request(0, Op::Write, 0, 24, sync, 4), vec![BlockNote::new(BlockRole::Data, 24)]),
         (
             request(10, Op::Write, 800, 16, sync, 2),
-            vec![note(Role::Descriptor, 8, 1, None), note(Role::Logged, 8, 1, Some(2))],
+            vec![note(BlockRole::Descriptor, 8, 1, None), note(BlockRole::Logged, 8, 1, Some(2))],
         ),
-        (request(20, Op::Flush, 0, 0, Flags::empty(), 3), vec![]),
-        (request(30, Op::Write, 816, 8, forced, 1), vec![note(Role::Commit, 8, 1, None)]),
+        (request(20, Op::Flush, 0, 0, RequestFlags::empty(), 3), vec![]),
+        (request(30, Op::Write, 816, 8, forced, 1), vec![note(BlockRole::Commit, 8, 1, None)]),
         (
             request(1_500, Op::Write, 824, 32, sync, 5),
             vec![
-                note(Role::Descriptor, 8, 2, None),
-                note(Role::Logged, 8, 2, Some(0)),
-                note(Role::Logged, 8, 2, Some(1)),
-                note(Role::Logged, 8, 2, None),
+                note(BlockRole::Descriptor, 8, 2, None),
+                note(BlockRole::Logged, 8, 2, Some(0)),
+                note(BlockRole::Logged, 8, 2, Some(1)),
+                note(BlockRole::Logged, 8, 2, None),
             ],
         ),
-        (request(1_510, Op::Write, 856, 8, forced, 5), vec![note(Role::Commit, 8, 2, None)]),
-        (request(1_600, Op::Write, 80, 8, Flags::META, 7), vec![note(Role::InodeTable, 8, 2, Some(0))]),
-        (request(1_700, Op::Write, 864, 8, sync, 0), vec![note(Role::Logged, 8, 3, None)]),
+        (request(1_510, Op::Write, 856, 8, forced, 5), vec![note(BlockRole::Commit, 8, 2, None)]),
+        (
+            request(1_600, Op::Write, 80, 8, RequestFlags::META, 7),
+            vec![note(BlockRole::InodeTable, 8, 2, Some(0))],
+        ),
+        (request(1_700, Op::Write, 864, 8, sync, 0), vec![note(BlockRole::Logged, 8, 3, None)]),
     ]
 }
 
 #[test]
 fn roles_commits_and_changes_are_counted() {
-    let found = report(&two_commits(), &Header::default());
+    let found = report(&two_commits(), &TraceHeader::default());
     assert_eq!((found.known_by, found.requests, found.writes, found.written_kb), ("roles", 8, 7, 52.0));
     // 16 + 8 + 32 + 8 + 8 of 104 sectors.
     assert_eq!((found.journal_kb, found.journal_pct), (Some(36.0), Some(100.0 * 72.0 / 104.0)));
@@ -108,7 +111,7 @@ fn roles_commits_and_changes_are_counted() {
 
 #[test]
 fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
-    let found = report(&two_commits(), &Header::default());
+    let found = report(&two_commits(), &TraceHeader::default());
     let rows: Vec<_> =
         found.synchronous.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
     assert_eq!(
@@ -127,7 +130,7 @@ fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
 
 #[test]
 fn commits_are_counted_over_time_and_by_their_rate() {
-    let found = report(&two_commits(), &Header::default());
+    let found = report(&two_commits(), &TraceHeader::default());
     let bins: Vec<_> =
         found.over_time.iter().map(|row| (row.time_s, row.commits, row.flushes, row.journal_kb)).collect();
     assert_eq!(bins, [(0.0, 1, 1, 12.0), (1.0, 1, 0, 24.0)]);
@@ -141,15 +144,18 @@ fn commits_are_counted_over_time_and_by_their_rate() {
 
 #[test]
 fn without_notes_flags_tell_of_the_journal() {
-    let forced = Flags::JOURNAL.union(Flags::FUA);
+    let forced = RequestFlags::JOURNAL.union(RequestFlags::FUA);
     let plain = |request| (request, Vec::new());
     let rows = [
-        plain(request(0, Op::Write, 0, 8, Flags::empty(), 1)),
-        plain(request(1, Op::Write, 800, 16, Flags::JOURNAL, 1)),
+        plain(request(0, Op::Write, 0, 8, RequestFlags::empty(), 1)),
+        plain(request(1, Op::Write, 800, 16, RequestFlags::JOURNAL, 1)),
         plain(request(2, Op::Write, 816, 8, forced, 1)),
-        plain(request(3, Op::Write, 64, 8, Flags::META, 1)),
+        plain(request(3, Op::Write, 64, 8, RequestFlags::META, 1)),
     ];
-    let found = report(&rows, &Header { recorded: Some(Recorded::BLOCK_EVENTS), ..Header::default() });
+    let found = report(
+        &rows,
+        &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), ..TraceHeader::default() },
+    );
     assert_eq!((found.known_by, found.journal_pct), ("flags", Some(60.0)));
     let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("journal", 2, 12.0), ("meta", 1, 4.0), ("none", 1, 4.0)]);
@@ -157,10 +163,10 @@ fn without_notes_flags_tell_of_the_journal() {
     assert_eq!((commits.counted_by, commits.commits), ("writes with fua or preflush", 1));
     assert_eq!((found.by_role.len(), found.by_kind.len(), found.logged), (0, 0, None));
     let activity = r#"{"journals":[{"device":"sda","commits":4,"handles":9,"blocks":12}]}"#;
-    let header = Header {
-        recorded: Some(Recorded::BLOCK_EVENTS),
+    let header = TraceHeader {
+        recorded: Some(RecordedFeatures::BLOCK_EVENTS),
         activity: Some(activity.into()),
-        ..Header::default()
+        ..TraceHeader::default()
     };
     let commits = report(&rows, &header).commits.unwrap();
     assert_eq!((commits.counted_by, commits.commits), ("events of the journal", 4));
@@ -170,12 +176,15 @@ fn without_notes_flags_tell_of_the_journal() {
 fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it() {
     let plain = |request| (request, Vec::new());
     let rows = [
-        plain(request(0, Op::Write, 800, 8, Flags::SYNC, 1)),
-        plain(request(1, Op::Write, 808, 16, Flags::SYNC, 1)),
-        plain(request(2, Op::Write, 100, 8, Flags::SYNC, 1)),
-        plain(request(3, Op::Write, 824, 8, Flags::FUA, 1)),
+        plain(request(0, Op::Write, 800, 8, RequestFlags::SYNC, 1)),
+        plain(request(1, Op::Write, 808, 16, RequestFlags::SYNC, 1)),
+        plain(request(2, Op::Write, 100, 8, RequestFlags::SYNC, 1)),
+        plain(request(3, Op::Write, 824, 8, RequestFlags::FUA, 1)),
     ];
-    let found = report(&rows, &Header { recorded: Some(Recorded::BLOCK_LAYER), ..Header::default() });
+    let found = report(
+        &rows,
+        &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_LAYER), ..TraceHeader::default() },
+    );
     let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("fua or preflush", 1, 4.0), ("before a durable write", 2, 12.0), ("none", 1, 4.0)]);
     assert_eq!(found.journal_pct, Some(80.0));
@@ -183,10 +192,11 @@ fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it
 
 #[test]
 fn a_trace_that_tells_nothing_of_a_journal_has_no_figures_of_it() {
-    let found = report(&[(request(0, Op::Write, 0, 8, Flags::empty(), 1), vec![])], &Header::default());
+    let found =
+        report(&[(request(0, Op::Write, 0, 8, RequestFlags::empty(), 1), vec![])], &TraceHeader::default());
     assert_eq!((found.journal_kb, found.journal_pct, found.flush_fua_time_pct), (None, None, None));
     assert!(found.commits.is_none() && found.synchronous.is_empty());
-    let empty = JournalProfile::default().finish(&Header::default());
+    let empty = JournalProfile::default().finish(&TraceHeader::default());
     assert_eq!((empty.requests, empty.duration_s, empty.over_time.len()), (0, 0.0, 0));
 }
 
@@ -195,9 +205,9 @@ fn a_profile_has_the_section_only_where_there_are_notes() {
     let of = |rows: &[Noted]| {
         let mut profile = Profile::new(ProfileOptions::default());
         profile.update(&batch(rows));
-        profile.finish(&Ledger::default(), &Header::default()).journal
+        profile.finish(&Ledger::default(), &TraceHeader::default()).journal
     };
-    assert_eq!(of(&two_commits()), Some(report(&two_commits(), &Header::default())));
+    assert_eq!(of(&two_commits()), Some(report(&two_commits(), &TraceHeader::default())));
     let plain: Vec<Noted> = two_commits().into_iter().map(|(request, _)| (request, Vec::new())).collect();
     assert_eq!(of(&plain), None);
 }
@@ -213,10 +223,10 @@ fn journal(commits: &[(u32, bool, i64, bool)]) -> Vec<Noted> {
     for (number, (logged, descriptor, gap_ms, split)) in (1..).zip(commits) {
         let mut notes = Vec::new();
         if *descriptor {
-            notes.push(note(Role::Descriptor, 8, number, None));
+            notes.push(note(BlockRole::Descriptor, 8, number, None));
         }
-        notes.extend((0..*logged).map(|i| note(Role::Logged, 8, number, Some(i))));
-        let commit = note(Role::Commit, 8, number, None);
+        notes.extend((0..*logged).map(|i| note(BlockRole::Logged, 8, number, Some(i))));
+        let commit = note(BlockRole::Commit, 8, number, None);
         let mut write = |notes: Vec<BlockNote>, flags| {
             now += 1 + gap_ms;
             let sectors: u32 = notes.iter().map(|note| note.sectors).sum();
@@ -224,11 +234,11 @@ fn journal(commits: &[(u32, bool, i64, bool)]) -> Vec<Noted> {
             head += u64::from(sectors);
         };
         if *split && !notes.is_empty() {
-            write(notes, Flags::SYNC);
-            write(vec![commit], Flags::FUA);
+            write(notes, RequestFlags::SYNC);
+            write(vec![commit], RequestFlags::FUA);
         } else {
             notes.push(commit);
-            write(notes, Flags::FUA);
+            write(notes, RequestFlags::FUA);
         }
     }
     rows
@@ -247,9 +257,9 @@ proptest! {
             profile.update(&batch(rows));
             profile
         };
-        let header = Header::default();
+        let header = TraceHeader::default();
         let mut merged = piece(&rows[..cut]);
-        merged.merge(piece(&rows[cut..]), Join::Consecutive).unwrap();
+        merged.merge(piece(&rows[cut..]), MergeRelation::Consecutive).unwrap();
         let merged = merged.finish(&Ledger::default(), &header).journal;
         prop_assert_eq!(&merged, &piece(&rows).finish(&Ledger::default(), &header).journal);
 
@@ -257,7 +267,7 @@ proptest! {
         let mut blocks: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for note in rows.iter().flat_map(|(_, notes)| notes) {
             let entry = blocks.entry(note.transaction.unwrap()).or_default();
-            entry.0 += u64::from(note.role == Role::Logged);
+            entry.0 += u64::from(note.role == BlockRole::Logged);
             entry.1 += 1;
         }
         let count = blocks.len() as u64;
@@ -277,10 +287,10 @@ proptest! {
             profile.update(&batch(&journal(commits)));
             profile
         };
-        let found = |profile: &Profile| profile.finish(&Ledger::default(), &Header::default()).journal.unwrap();
+        let found = |profile: &Profile| profile.finish(&Ledger::default(), &TraceHeader::default()).journal.unwrap();
         let (mut all, second) = (profile(&one), profile(&other));
         let (a, b) = (found(&all), found(&second));
-        all.merge(second, Join::Separate).unwrap();
+        all.merge(second, MergeRelation::Separate).unwrap();
         let both = found(&all);
         let counts = |report: &JournalReport| {
             let commits = report.commits.as_ref().unwrap();

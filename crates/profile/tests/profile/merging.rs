@@ -1,8 +1,8 @@
 //! Merging the profiles of pieces gives the profile of the whole.
 
 use crate::common::{batch, profile_of, request};
-use emmclab_profile::{Join, Profile, ProfileOptions};
-use emmclab_trace::{Flags, Header, Kind, Ledger, NameId, Nanos, Op, Request};
+use emmclab_profile::{MergeRelation, Profile, ProfileOptions};
+use emmclab_trace::{ErrorClass, Ledger, NameId, Nanos, Op, Request, RequestFlags, TraceHeader};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
                 end = sector + u64::from(sectors);
                 let times = [start, start + issue, start + issue + done];
                 Request {
-                    flags: Flags(flags),
+                    flags: RequestFlags(flags),
                     device: (name > 1).then_some(NameId(name)),
                     process: (name > 0).then_some(NameId(name)),
                     ..request(Op::ALL[op], now, times, sector, sectors)
@@ -57,7 +57,7 @@ fn pieces(mut first: Vec<Request>, second: Vec<Request>, pause_us: i64) -> [Vec<
 }
 
 fn json(profile: &Profile) -> Value {
-    serde_json::to_value(profile.finish(&Ledger::default(), &Header::default())).unwrap()
+    serde_json::to_value(profile.finish(&Ledger::default(), &TraceHeader::default())).unwrap()
 }
 
 /// Takes out the figures that begin anew in each piece, as [`Profile::merge`] says.
@@ -81,7 +81,7 @@ proptest! {
     fn consecutive_pieces_merge_to_the_whole(a in requests(), b in requests(), pause_us in 0_i64..3_000_000) {
         let [a, b] = pieces(a, b, pause_us);
         let mut merged = profile_of(&a);
-        merged.merge(profile_of(&b), Join::Consecutive).unwrap();
+        merged.merge(profile_of(&b), MergeRelation::Consecutive).unwrap();
         let whole = profile_of(&[a, b].concat());
         prop_assert_eq!(without_what_begins_anew(json(&merged)), without_what_begins_anew(json(&whole)));
     }
@@ -90,7 +90,7 @@ proptest! {
     fn histograms_of_pieces_add_up_wherever_a_recording_is_cut(all in requests(), cut in 0_usize..60) {
         let (a, b) = all.split_at(cut.min(all.len()));
         let mut merged = profile_of(a);
-        merged.merge(profile_of(b), Join::Consecutive).unwrap();
+        merged.merge(profile_of(b), MergeRelation::Consecutive).unwrap();
         // Requests may be unfinished at the cut: idle gaps and reuse distances are those of the pieces.
         let exact = |profile: &Profile| {
             let mut all = profile.histograms();
@@ -110,7 +110,7 @@ proptest! {
         let mut merged = Profile::new(ProfileOptions::default());
         let starts = std::iter::once(0).chain(cuts.iter().copied());
         for (from, to) in starts.zip(cuts.iter().copied().chain([all.len()])) {
-            merged.merge(profile_of(&all[from..to]), Join::Consecutive).unwrap();
+            merged.merge(profile_of(&all[from..to]), MergeRelation::Consecutive).unwrap();
         }
         let (merged, whole) = (json(&merged), json(&profile_of(&all)));
         for group in ["by_operation", "working_set"] {
@@ -176,7 +176,7 @@ proptest! {
         let [a, b] = pieces(a, b, 1_000);
         let [ab, c] = pieces([a.clone(), b.clone()].concat(), c, 5);
         let mut merged = profile_of(&a);
-        merged.merge(profile_of(&b), Join::Consecutive).unwrap();
+        merged.merge(profile_of(&b), MergeRelation::Consecutive).unwrap();
         merged.update(&batch(&c));
         let whole = profile_of(&[ab, c].concat());
         prop_assert_eq!(without_what_begins_anew(json(&merged)), without_what_begins_anew(json(&whole)));
@@ -184,7 +184,7 @@ proptest! {
 
     #[test]
     fn merging_into_nothing_and_merging_nothing_change_nothing(a in requests()) {
-        for join in [Join::Consecutive, Join::Separate] {
+        for join in [MergeRelation::Consecutive, MergeRelation::Separate] {
             let mut into_nothing = Profile::new(ProfileOptions::default());
             into_nothing.merge(profile_of(&a), join).unwrap();
             let mut nothing_in = profile_of(&a);
@@ -200,7 +200,7 @@ proptest! {
         let fleet = |recordings: [&[Request]; 3]| {
             let mut all = Profile::new(ProfileOptions::default());
             for recording in recordings {
-                all.merge(profile_of(recording), Join::Separate).unwrap();
+                all.merge(profile_of(recording), MergeRelation::Separate).unwrap();
             }
             let mut report = json(&all);
             // Figures over time are drawn from the first recording's start, which lies anywhere in its first bin.
@@ -217,9 +217,11 @@ proptest! {
 fn a_fleet_adds_durations_and_sees_no_locality_across_recordings() {
     let one = [request(Op::Write, 0, [0, 0, 1_000], 0, 8)];
     let mut fleet = profile_of(&one);
-    fleet.merge(profile_of(&[request(Op::Write, 500, [0, 0, 2_000], 8, 8)]), Join::Separate).unwrap();
-    fleet.merge(profile_of(&one), Join::Separate).unwrap();
-    let report = fleet.finish(&Ledger::default(), &Header::default());
+    fleet
+        .merge(profile_of(&[request(Op::Write, 500, [0, 0, 2_000], 8, 8)]), MergeRelation::Separate)
+        .unwrap();
+    fleet.merge(profile_of(&one), MergeRelation::Separate).unwrap();
+    let report = fleet.finish(&Ledger::default(), &TraceHeader::default());
     assert_eq!(report.tables.duration_s, 0.004);
     assert_eq!(report.tables.spatial_locality_pct, Some(0.0));
     assert_eq!(report.tables.temporal_locality_pct, Some(0.0));
@@ -231,5 +233,5 @@ fn a_fleet_adds_durations_and_sees_no_locality_across_recordings() {
 fn pieces_in_the_wrong_order_are_refused() {
     let mut late = profile_of(&[request(Op::Write, 900, [0, 0, 10], 0, 8)]);
     let early = profile_of(&[request(Op::Write, 100, [0, 0, 10], 0, 8)]);
-    assert_eq!(late.merge(early, Join::Consecutive).unwrap_err().kind(), Kind::Order);
+    assert_eq!(late.merge(early, MergeRelation::Consecutive).unwrap_err().kind(), ErrorClass::Order);
 }

@@ -1,6 +1,6 @@
 //! The eight Pixel traces, which have arrival times only, against figures counted apart from this crate.
 
-use emmclab_profile::report::Shown;
+use emmclab_profile::report::FindingVerdict;
 
 /// Counts of one trace.
 struct Expected {
@@ -47,7 +47,7 @@ fn pixel_traces_give_the_counts_of_a_plain_script() {
         assert_eq!(locality.overwrite_pct, Some(overwrite_pct), "{name}");
         assert_eq!((tables.mean_response_ms, tables.no_wait_pct), (None, None), "{name}");
         let waiting = report.findings.iter().find(|finding| finding.id == "characteristic-3").unwrap();
-        assert_eq!(waiting.shown, Shown::Unknown, "{name}");
+        assert_eq!(waiting.shown, FindingVerdict::Unknown, "{name}");
         assert!(report.figures.process_share.len() <= 64, "{name}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use emmclab_profile::published::{Inconsistency, PublishedRow, inconsistencies, parse, rows};
-use emmclab_trace::Kind;
+use emmclab_trace::ErrorClass;
 
 const COMBOS: [&str; 7] =
     ["Music/WB", "Radio/WB", "Music/FB", "Radio/FB", "Music/Msg", "Radio/Msg", "FB/Msg"];
@@ -67,11 +67,14 @@ fn other_rows_that_are_off_are_named() {
 #[test]
 fn damaged_tables_are_refused() {
     let text = "application,kind,data_size_kb\nIdle,individual,12\n";
-    assert_eq!(parse(text, text).unwrap_err().kind(), Kind::Syntax);
-    assert_eq!(parse("", text).unwrap_err().kind(), Kind::Empty);
+    assert_eq!(parse(text, text).unwrap_err().kind(), ErrorClass::Syntax);
+    assert_eq!(parse("", text).unwrap_err().kind(), ErrorClass::Empty);
     let timing = include_str!("../../../../presets/published/iiswc15_table4_timing.csv");
     let sizes =
         include_str!("../../../../presets/published/iiswc15_table3_size.csv").replace("123220", "many");
     let error = parse(&sizes, timing).unwrap_err();
-    assert_eq!((error.kind(), error.line(), error.field()), (Kind::Value, Some(2), Some("data_size_kb")));
+    assert_eq!(
+        (error.kind(), error.line(), error.field()),
+        (ErrorClass::Value, Some(2), Some("data_size_kb"))
+    );
 }

@@ -1,9 +1,9 @@
 //! Suspected re-issues in a profile: the share by idle time, and the figures without.
 
 use crate::common::{batch, profile_of, request};
-use emmclab_profile::report::Reissues;
-use emmclab_profile::{Join, Profile, ProfileOptions, ProfileReport};
-use emmclab_trace::{Flags, Header, Ledger, Op, Request};
+use emmclab_profile::report::ReissueSummary;
+use emmclab_profile::{MergeRelation, Profile, ProfileOptions, ProfileReport};
+use emmclab_trace::{Ledger, Op, Request, RequestFlags, TraceHeader};
 
 /// Pairs of writes: one 2 ms after the last and one 20 ms after that, which is issued again after 1 ms.
 fn reissued(pairs: i64) -> Vec<Request> {
@@ -11,7 +11,7 @@ fn reissued(pairs: i64) -> Vec<Request> {
     (0..pairs)
         .flat_map(|pair| {
             let (at, sector) = (pair * 23_000, pair as u64 * 64);
-            let again = Request { flags: Flags::REISSUED, ..write(at + 21_000, sector + 8) };
+            let again = Request { flags: RequestFlags::REISSUED, ..write(at + 21_000, sector + 8) };
             [write(at, sector), write(at + 20_000, sector + 8), again]
         })
         .collect()
@@ -19,7 +19,7 @@ fn reissued(pairs: i64) -> Vec<Request> {
 
 fn judged(profile: &Profile, dropped: u64) -> ProfileReport {
     let ledger = Ledger { reissued: Some(0), dropped_reissues: dropped, ..Ledger::default() };
-    profile.finish(&ledger, &Header::default())
+    profile.finish(&ledger, &TraceHeader::default())
 }
 
 #[test]
@@ -38,7 +38,8 @@ fn the_share_by_idle_time_shows_when_the_link_sleeps() {
 #[test]
 fn figures_without_reissues_are_those_of_a_trace_that_never_had_them() {
     let all = reissued(50);
-    let first: Vec<_> = all.iter().filter(|request| request.flags != Flags::REISSUED).copied().collect();
+    let first: Vec<_> =
+        all.iter().filter(|request| request.flags != RequestFlags::REISSUED).copied().collect();
     let with = judged(&profile_of(&all), 0).reissues.unwrap();
     let never = judged(&profile_of(&first), 50).reissues.unwrap();
     let (found, expected) = (with.figures_without.unwrap(), never.figures);
@@ -53,7 +54,7 @@ fn figures_without_reissues_are_those_of_a_trace_that_never_had_them() {
 
 #[test]
 fn a_trace_that_was_not_judged_has_no_reissues_rather_than_none() {
-    let report = profile_of(&reissued(2)).finish(&Ledger::default(), &Header::default());
+    let report = profile_of(&reissued(2)).finish(&Ledger::default(), &TraceHeader::default());
     assert_eq!(report.reissues, None);
 }
 
@@ -69,9 +70,9 @@ fn pieces_of_a_recording_and_separate_recordings_add_up() {
     };
     let of_whole = whole.reissues.unwrap();
     // A cut between pairs loses the time before one request.
-    let found: Reissues = merged(Join::Consecutive, 60);
+    let found: ReissueSummary = merged(MergeRelation::Consecutive, 60);
     assert_eq!((found.reissued, found.figures_without), (of_whole.reissued, of_whole.figures_without));
-    let found = merged(Join::Separate, 60);
+    let found = merged(MergeRelation::Separate, 60);
     assert_eq!(found.figures_without.unwrap().requests, of_whole.figures_without.unwrap().requests);
 }
 

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
-use emmclab_trace::{Error, Kind, Result, unfilled};
+use emmclab_trace::{Error, ErrorClass, Result, unfilled};
 
-use super::parser::{Compression, Parser, damaged, nonsense};
-use crate::byte_order::ByteOrder;
-use crate::kernel::Files;
+use super::parser::{TraceDatCompression, TraceDatParser, damaged, nonsense};
+use crate::byte_order::KernelByteOrder;
+use crate::kernel_format::Files;
 
 /// The first bytes of every `trace.dat`.
 pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
@@ -30,29 +30,29 @@ const COMPRESSED: u16 = 1;
 
 /// A recorded tracefs instance; the main one has no name.
 #[derive(Debug, Default)]
-pub(super) struct Buffer {
+pub(super) struct TraceBuffer {
     pub(super) name: String,
     /// Name of the clock; empty if the file does not specify it.
     pub(super) clock: String,
-    pub(super) cpus: Vec<Pages>,
+    pub(super) cpus: Vec<CpuPages>,
 }
 
 /// Offset and length of the pages of a CPU.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pages {
+pub(super) struct CpuPages {
     pub(super) cpu: usize,
     pub(super) at: u64,
     pub(super) end: u64,
 }
 
 /// The header of a file.
-pub(super) struct Contents {
-    pub(super) compression: Compression,
+pub(super) struct TraceDatContents {
+    pub(super) compression: TraceDatCompression,
     pub(super) page_bytes: u64,
     /// The texts as read from a live machine: formats, layout of pages, byte order.
     pub(super) files: Files,
     /// The main buffer and those of instances; empty ones are omitted.
-    pub(super) buffers: Vec<Buffer>,
+    pub(super) buffers: Vec<TraceBuffer>,
     /// The `per_cpu/cpuN/stats` texts of the main buffer.
     pub(super) statistics: Vec<String>,
     /// The text of `saved_cmdlines`: ids and names of tasks.
@@ -61,21 +61,21 @@ pub(super) struct Contents {
     clock: String,
 }
 
-impl Contents {
+impl TraceDatContents {
     /// Reads everything except the pages.
-    pub(super) fn read(parser: &mut Parser<File>) -> Result<Self> {
+    pub(super) fn read(parser: &mut TraceDatParser<File>) -> Result<Self> {
         if parser.bytes(MAGIC.len() as u64)? != MAGIC {
-            return Err(Error::new(Kind::UnknownFormat, "is not a trace.dat of trace-cmd")
+            return Err(Error::new(ErrorClass::UnknownFormat, "is not a trace.dat of trace-cmd")
                 .hint("leave --format out: the format is found by the content"));
         }
         let version = parser.word()?;
         let order = parser.number(1)?;
-        parser.order = if order == 0 { ByteOrder::Little } else { ByteOrder::Big };
+        parser.order = if order == 0 { KernelByteOrder::Little } else { KernelByteOrder::Big };
         let _long_bytes = parser.number(1)?;
         let page_bytes = parser.number(4)?;
         let byte_order = if order == 0 { "\u{1}" } else { "\u{2}" };
         let mut contents = Self {
-            compression: Compression::None,
+            compression: TraceDatCompression::None,
             page_bytes,
             files: Files::from([("byte_order".to_owned(), byte_order.to_owned())]),
             buffers: Vec::new(),
@@ -86,12 +86,12 @@ impl Contents {
         match version.as_str() {
             "6" => contents.version_6(parser)?,
             "7" => {
-                contents.compression = Compression::by_name(&parser.word()?)?;
+                contents.compression = TraceDatCompression::by_name(&parser.word()?)?;
                 let _compression_version = parser.word()?;
                 contents.version_7(parser)?;
             }
             other => {
-                return Err(Error::new(Kind::Unsupported, "is neither version 6 nor 7")
+                return Err(Error::new(ErrorClass::Unsupported, "is neither version 6 nor 7")
                     .of_field("version", 0, other.as_bytes())
                     .hint("`trace-cmd convert` writes version 7"));
             }
@@ -113,7 +113,7 @@ impl Contents {
     }
 
     /// Reads a version 6 file: parts in a fixed order, then options, then the table of CPUs.
-    fn version_6(&mut self, parser: &mut Parser<File>) -> Result<()> {
+    fn version_6(&mut self, parser: &mut TraceDatParser<File>) -> Result<()> {
         self.header_info(parser)?;
         for _ in 0..parser.number(4)? {
             parser.text()?;
@@ -138,20 +138,24 @@ impl Contents {
                 _ => return Err(no_pages(&tag)),
             }
         }
-        self.buffers.push(Buffer { cpus: table_6(parser, cpus)?, ..Buffer::default() });
+        self.buffers.push(TraceBuffer { cpus: table_6(parser, cpus)?, ..TraceBuffer::default() });
         for (at, name) in instances {
             parser.input.seek(SeekFrom::Start(at)).map_err(|error| damaged(&error))?;
             let tag = parser.bytes(10)?;
             if tag != b"flyrecord\0" {
                 return Err(no_pages(&tag));
             }
-            self.buffers.push(Buffer { name, cpus: table_6(parser, cpus)?, ..Buffer::default() });
+            self.buffers.push(TraceBuffer { name, cpus: table_6(parser, cpus)?, ..TraceBuffer::default() });
         }
         Ok(())
     }
 
     /// Reads the options of a version 6 file; offsets and names of the instances are added to `instances`.
-    fn options_6(&mut self, parser: &mut Parser<File>, instances: &mut Vec<(u64, String)>) -> Result<()> {
+    fn options_6(
+        &mut self,
+        parser: &mut TraceDatParser<File>,
+        instances: &mut Vec<(u64, String)>,
+    ) -> Result<()> {
         loop {
             let id = parser.number(2)? as u16;
             if id == DONE {
@@ -160,7 +164,7 @@ impl Contents {
             let size = parser.number(4)?;
             let data = parser.bytes(size)?;
             if id == BUFFER {
-                let mut option = Parser { input: &data[..], order: parser.order };
+                let mut option = TraceDatParser { input: &data[..], order: parser.order };
                 let at = option.number(8)?;
                 let name = String::from_utf8_lossy(unfilled(option.input)).into_owned();
                 instances.push((at, name));
@@ -180,7 +184,7 @@ impl Contents {
     }
 
     /// Reads the linked option sections of a version 7 file.
-    fn version_7(&mut self, parser: &mut Parser<File>) -> Result<()> {
+    fn version_7(&mut self, parser: &mut TraceDatParser<File>) -> Result<()> {
         let mut next = parser.number(8)?;
         for _ in 0..MOST_OPTION_SECTIONS {
             if next == 0 {
@@ -188,11 +192,11 @@ impl Contents {
             }
             let order = parser.order;
             let section = self.section(parser, next)?;
-            let mut options = Parser { input: &section[..], order };
+            let mut options = TraceDatParser { input: &section[..], order };
             next = 0;
             while !options.input.is_empty() {
                 let (id, data) = options.option()?;
-                let mut option = Parser { input: &data[..], order };
+                let mut option = TraceDatParser { input: &data[..], order };
                 match id {
                     DONE => {
                         next = option.number(8)?;
@@ -200,7 +204,7 @@ impl Contents {
                     }
                     HEADER_INFO | EVENT_FORMATS | NAMES_OF_TASKS => {
                         let content = self.section(parser, option.number(8)?)?;
-                        let mut content = Parser { input: &content[..], order };
+                        let mut content = TraceDatParser { input: &content[..], order };
                         match id {
                             HEADER_INFO => self.header_info(&mut content)?,
                             EVENT_FORMATS => self.event_formats(&mut content)?,
@@ -212,11 +216,11 @@ impl Contents {
                 }
             }
         }
-        Err(Error::new(Kind::Syntax, "the list of options in the file has no end")
+        Err(Error::new(ErrorClass::Syntax, "the list of options in the file has no end")
             .hint("copy or record the file again: it is damaged"))
     }
 
-    fn buffer_7(&mut self, option: &mut Parser<&[u8]>) -> Result<()> {
+    fn buffer_7(&mut self, option: &mut TraceDatParser<&[u8]>) -> Result<()> {
         let _section = option.number(8)?;
         let (name, clock) = (option.word()?, option.word()?);
         let _page_bytes = option.number(4)?;
@@ -225,7 +229,7 @@ impl Contents {
             return Err(nonsense("CPUs", count));
         }
         // Compressed pages begin with the number of their chunks.
-        let skip = if self.compression == Compression::None { 0 } else { 4 };
+        let skip = if self.compression == TraceDatCompression::None { 0 } else { 4 };
         let mut cpus = Vec::new();
         for _ in 0..count {
             let (cpu, at, size) = (option.number(4)?, option.number(8)?, option.number(8)?);
@@ -234,12 +238,12 @@ impl Contents {
             }
             cpus.extend(pages(cpu, at.saturating_add(skip), size.saturating_sub(skip)));
         }
-        self.buffers.push(Buffer { name, clock, cpus });
+        self.buffers.push(TraceBuffer { name, clock, cpus });
         Ok(())
     }
 
     /// The decompressed contents of the section at `at`.
-    fn section(&self, parser: &mut Parser<File>, at: u64) -> Result<Vec<u8>> {
+    fn section(&self, parser: &mut TraceDatParser<File>, at: u64) -> Result<Vec<u8>> {
         parser.input.seek(SeekFrom::Start(at)).map_err(|error| damaged(&error))?;
         let _id = parser.number(2)?;
         let flags = parser.number(2)? as u16;
@@ -248,11 +252,11 @@ impl Contents {
         if flags & COMPRESSED == 0 { parser.bytes(size) } else { parser.chunk(self.compression) }
     }
 
-    fn header_info<R: std::io::Read>(&mut self, parser: &mut Parser<R>) -> Result<()> {
+    fn header_info<R: std::io::Read>(&mut self, parser: &mut TraceDatParser<R>) -> Result<()> {
         for name in ["header_page", "header_event"] {
             let found = parser.word()?;
             if found != name {
-                return Err(Error::new(Kind::Syntax, format!("is in the place of `{name}`"))
+                return Err(Error::new(ErrorClass::Syntax, format!("is in the place of `{name}`"))
                     .of_field("section", 0, found.as_bytes())
                     .hint("copy or record the file again: it is damaged"));
             }
@@ -261,7 +265,7 @@ impl Contents {
         Ok(())
     }
 
-    fn event_formats<R: std::io::Read>(&mut self, parser: &mut Parser<R>) -> Result<()> {
+    fn event_formats<R: std::io::Read>(&mut self, parser: &mut TraceDatParser<R>) -> Result<()> {
         for _ in 0..parser.number(4)? {
             let system = parser.word()?;
             for _ in 0..parser.number(4)? {
@@ -276,7 +280,7 @@ impl Contents {
 }
 
 /// Reads the table of CPUs of a version 6 file.
-fn table_6(parser: &mut Parser<File>, cpus: u64) -> Result<Vec<Pages>> {
+fn table_6(parser: &mut TraceDatParser<File>, cpus: u64) -> Result<Vec<CpuPages>> {
     let mut out = Vec::new();
     for cpu in 0..cpus {
         let (at, size) = (parser.number(8)?, parser.number(8)?);
@@ -285,12 +289,12 @@ fn table_6(parser: &mut Parser<File>, cpus: u64) -> Result<Vec<Pages>> {
     Ok(out)
 }
 
-fn pages(cpu: u64, at: u64, size: u64) -> Option<Pages> {
-    (size > 0).then(|| Pages { cpu: cpu as usize, at, end: at.saturating_add(size) })
+fn pages(cpu: u64, at: u64, size: u64) -> Option<CpuPages> {
+    (size > 0).then(|| CpuPages { cpu: cpu as usize, at, end: at.saturating_add(size) })
 }
 
 fn no_pages(tag: &[u8]) -> Error {
-    Error::new(Kind::Unsupported, "holds no pages of events")
+    Error::new(ErrorClass::Unsupported, "holds no pages of events")
         .of_field("data", 0, tag)
         .hint("record events in place of this latency trace, with `trace-cmd record -e block`")
 }

@@ -10,41 +10,41 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use contents::{Buffer, Contents, MAGIC, Pages};
-use emmclab_trace::formats::{Format, Input, Origin, TimeUnit, Times};
+use contents::{CpuPages, MAGIC, TraceBuffer, TraceDatContents};
+use emmclab_trace::formats::{DecompressedInput, FormatOrigin, FormatTimes, TimeUnit, TraceFormat};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, Column, Error, Header, Kind, Ledger, Names, Progress, ReadOptions, Recorded, Request,
-    Result, Source, Tally,
+    BATCH_ROWS, Batch, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress,
+    RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceSource,
 };
-use parser::{Compression, Parser, damaged, nonsense};
+use parser::{TraceDatCompression, TraceDatParser, damaged, nonsense};
 
-use crate::byte_order::ByteOrder;
+use crate::byte_order::KernelByteOrder;
 use crate::event_format::EventFormat;
-use crate::kernel::{Files, Kernel};
-use crate::pipeline::Pipeline;
+use crate::kernel_format::{Files, KernelFormat};
+use crate::pipeline::RecordPipeline;
 use crate::recorder::lost_by_counters;
-use crate::stats::Meter;
-use crate::watched::Watched;
+use crate::statistics::RecordMeter;
+use crate::watched_devices::WatchedDevices;
 
-pub(crate) static FORMAT: Format = Format {
+pub(crate) static FORMAT: TraceFormat = TraceFormat {
     name: "trace-cmd",
     about: "trace.dat of trace-cmd, versions 6 and 7",
     known_by: "its magic number and `tracing` at its start",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`trace-cmd record -C mono -e block -e mmc -e ufs -o FILE`",
-        gives: Column::OF_EVENTS,
+        gives: TraceColumn::OF_EVENTS,
         unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
     },
     extensions: &[],
-    recorded: Recorded::BLOCK_EVENTS,
-    times: Times::Fixed(TimeUnit::Nanos),
+    recorded: RecordedFeatures::BLOCK_EVENTS,
+    times: FormatTimes::Fixed(TimeUnit::Nanos),
     sniff: |head, _| head.starts_with(MAGIC),
-    open: |input: Input, _: &ReadOptions| Ok(Box::new(TraceDat::open(input)?)),
+    open: |input: DecompressedInput, _: &ReadOptions| Ok(Box::new(TraceDatReader::open(input)?)),
     writes: None,
 };
 
 /// The pages of one CPU.
-struct Cpu {
+struct CpuPageReader {
     number: usize,
     /// Offset of the next page in the file, and end of the pages.
     at: u64,
@@ -57,39 +57,39 @@ struct Cpu {
 }
 
 /// A `trace.dat` being read.
-struct TraceDat {
-    parser: Parser<File>,
-    compression: Compression,
+struct TraceDatReader {
+    parser: TraceDatParser<File>,
+    compression: TraceDatCompression,
     page: Vec<u8>,
-    cpus: Vec<Cpu>,
+    cpus: Vec<CpuPageReader>,
     /// CPUs with more to read; computed in each round.
-    behind: Vec<usize>,
-    pipeline: Pipeline,
+    cpus_behind: Vec<usize>,
+    pipeline: RecordPipeline,
     /// Number of lost events by CPU, as counted by the kernel for the main buffer.
     lost: Vec<(usize, u64)>,
     /// Names of tasks, from the kernel's list at the end.
     saved_names: String,
-    header: Header,
+    header: TraceHeader,
     /// The pages of all CPUs, to count events by name if no request was found.
-    pages: Vec<Pages>,
+    pages: Vec<CpuPages>,
     names: BTreeMap<u16, String>,
-    tally: Tally,
-    made: bool,
-    total: u64,
-    done: u64,
+    tally: EventTally,
+    has_batches: bool,
+    file_bytes: u64,
+    bytes_read: u64,
     ended: bool,
 }
 
-impl TraceDat {
+impl TraceDatReader {
     /// Reads everything except the pages.
-    fn open(input: Input) -> Result<Self> {
+    fn open(input: DecompressedInput) -> Result<Self> {
         let (path, source) = (input.path().to_owned(), input.name());
         // The parts of the file are not read in order.
         let file = input.into_file()?;
         let total = file.metadata().map_err(|error| Error::io(&path, error))?.len();
-        let mut parser = Parser { input: file, order: ByteOrder::Little };
-        let mut contents = Contents::read(&mut parser)?;
-        let kernel = Kernel::of_any_events(&contents.files)?;
+        let mut parser = TraceDatParser { input: file, order: KernelByteOrder::Little };
+        let mut contents = TraceDatContents::read(&mut parser)?;
+        let kernel = KernelFormat::of_any_events(&contents.files)?;
         let names = event_names(&contents.files);
         if kernel.layout().page_bytes() as u64 != contents.page_bytes {
             return Err(nonsense("page size", contents.page_bytes));
@@ -102,28 +102,28 @@ impl TraceDat {
             parser,
             compression: contents.compression,
             page,
-            behind: Vec::new(),
-            pipeline: Pipeline::of_any_events(kernel, Watched::default()),
+            cpus_behind: Vec::new(),
+            pipeline: RecordPipeline::of_any_events(kernel, WatchedDevices::default()),
             lost: if main {
                 contents.statistics.iter().filter_map(|text| lost(text)).collect()
             } else {
                 Vec::new()
             },
             saved_names: contents.saved_names,
-            header: Header {
+            header: TraceHeader {
                 source,
                 format: FORMAT.name.to_owned(),
                 clock: clock(&buffer)?.to_owned(),
                 note: (!main).then(|| format!("buffer `{}`", buffer.name)),
-                ..Header::default()
+                ..TraceHeader::default()
             },
             pages: buffer.cpus.clone(),
-            cpus: buffer.cpus.into_iter().map(Cpu::new).collect(),
+            cpus: buffer.cpus.into_iter().map(CpuPageReader::new).collect(),
             names,
-            tally: Tally::default(),
-            made: false,
-            total,
-            done: 0,
+            tally: EventTally::default(),
+            has_batches: false,
+            file_bytes: total,
+            bytes_read: 0,
             ended: false,
         })
     }
@@ -139,17 +139,17 @@ impl TraceDat {
             self.pipeline.page(cpu.number, &self.page);
             cpu.latest = self.pipeline.latest(cpu.number);
         }
-        self.done += cpu.at - before;
-        self.behind.clear();
-        self.behind.extend(self.cpus.iter().filter(|cpu| !cpu.is_empty()).map(|cpu| cpu.number));
-        self.pipeline.end_round(&self.behind);
+        self.bytes_read += cpu.at - before;
+        self.cpus_behind.clear();
+        self.cpus_behind.extend(self.cpus.iter().filter(|cpu| !cpu.is_empty()).map(|cpu| cpu.number));
+        self.pipeline.end_round(&self.cpus_behind);
         Ok(true)
     }
 
     /// Counts all events by name.
-    fn count_events(&mut self) -> Result<Tally> {
+    fn count_events(&mut self) -> Result<EventTally> {
         let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
-        for mut cpu in self.pages.clone().into_iter().map(Cpu::new) {
+        for mut cpu in self.pages.clone().into_iter().map(CpuPageReader::new) {
             while !cpu.is_empty() {
                 if cpu.page(&mut self.parser, self.compression, &mut self.page)? {
                     self.pipeline
@@ -159,7 +159,7 @@ impl TraceDat {
             }
         }
         let name = |number| self.names.get(number).cloned().unwrap_or_else(|| format!("event {number}"));
-        Ok(Tally::new(counts.iter().map(|(number, count)| (name(number), *count))))
+        Ok(EventTally::new(counts.iter().map(|(number, count)| (name(number), *count))))
     }
 
     fn finish(&mut self) {
@@ -188,15 +188,19 @@ fn event_names(files: &Files) -> BTreeMap<u16, String> {
 }
 
 /// The index of the first buffer with a block event; the first buffer if none has one.
-fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page: &mut [u8]) -> Result<usize> {
+fn choose(
+    parser: &mut TraceDatParser<File>,
+    contents: &TraceDatContents,
+    kernel: &KernelFormat,
+    page: &mut [u8],
+) -> Result<usize> {
     if contents.buffers.is_empty() {
-        return Err(
-            Error::new(Kind::Empty, "the file holds no event").hint("record again while the device has I/O")
-        );
+        return Err(Error::new(ErrorClass::Empty, "the file holds no event")
+            .hint("record again while the device has I/O"));
     }
     if contents.buffers.len() > 1 {
         for (number, buffer) in contents.buffers.iter().enumerate() {
-            for mut cpu in buffer.cpus.iter().copied().map(Cpu::new) {
+            for mut cpu in buffer.cpus.iter().copied().map(CpuPageReader::new) {
                 while !cpu.is_empty() {
                     let whole = cpu.page(parser, contents.compression, page)?;
                     let mut events = 0;
@@ -211,11 +215,11 @@ fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page:
 }
 
 /// The kind of the trace's clock; an error for clocks that do not count nanoseconds.
-fn clock(buffer: &Buffer) -> Result<&'static str> {
+fn clock(buffer: &TraceBuffer) -> Result<&'static str> {
     match buffer.clock.as_str() {
         "mono" | "mono_raw" | "boot" => Ok("monotonic"),
         clock @ ("counter" | "uptime" | "x86-tsc" | "ppc-tb") => {
-            Err(Error::new(Kind::Unsupported, "is a clock that does not count nanoseconds")
+            Err(Error::new(ErrorClass::Unsupported, "is a clock that does not count nanoseconds")
                 .of_field("trace_clock", 0, clock.as_bytes())
                 .hint("record with `trace-cmd record -C mono -e block`"))
         }
@@ -229,8 +233,8 @@ fn lost(text: &str) -> Option<(usize, u64)> {
     Some((cpu, lost_by_counters(text)))
 }
 
-impl Cpu {
-    fn new(pages: Pages) -> Self {
+impl CpuPageReader {
+    fn new(pages: CpuPages) -> Self {
         Self { number: pages.cpu, at: pages.at, end: pages.end, unpacked: Vec::new(), used: 0, latest: 0 }
     }
 
@@ -239,8 +243,13 @@ impl Cpu {
     }
 
     /// Reads the next page; false if less than a page is left.
-    fn page(&mut self, parser: &mut Parser<File>, compression: Compression, page: &mut [u8]) -> Result<bool> {
-        if compression == Compression::None {
+    fn page(
+        &mut self,
+        parser: &mut TraceDatParser<File>,
+        compression: TraceDatCompression,
+        page: &mut [u8],
+    ) -> Result<bool> {
+        if compression == TraceDatCompression::None {
             parser.input.seek(SeekFrom::Start(self.at)).map_err(|error| damaged(&error))?;
             parser.input.read_exact(page).map_err(|error| damaged(&error).at_offset(self.at))?;
             self.at = self.at.saturating_add(page.len() as u64);
@@ -262,7 +271,7 @@ impl Cpu {
     }
 }
 
-impl Source for TraceDat {
+impl TraceSource for TraceDatReader {
     fn in_file_order(&self) -> bool {
         false
     }
@@ -272,7 +281,7 @@ impl Source for TraceDat {
         Ok(false)
     }
 
-    fn names(&self) -> (&Names, &Names) {
+    fn names(&self) -> (&NameTable, &NameTable) {
         self.pipeline.names()
     }
 
@@ -280,24 +289,24 @@ impl Source for TraceDat {
         self.pipeline.ledger().clone()
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         self.header.clone()
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> EventTally {
         self.tally.clone()
     }
 
-    fn progress(&self) -> Progress {
-        Progress { done: self.done, total: Some(self.total) }
+    fn progress(&self) -> ReadProgress {
+        ReadProgress { done: self.bytes_read, total: Some(self.file_bytes) }
     }
 
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         loop {
             let at_least = if self.ended { 1 } else { BATCH_ROWS };
-            let batch = self.pipeline.take_batch(at_least, |_| false, &mut Meter::default());
-            self.made |= batch.is_some();
-            if self.ended && !self.made {
+            let batch = self.pipeline.take_batch(at_least, |_| false, &mut RecordMeter::default());
+            self.has_batches |= batch.is_some();
+            if self.ended && !self.has_batches {
                 match self.count_events() {
                     Ok(tally) => self.tally = tally,
                     Err(error) => return Some(Err(error)),

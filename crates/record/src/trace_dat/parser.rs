@@ -2,29 +2,29 @@
 
 use std::io::{self, Read};
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 
-use crate::byte_order::ByteOrder;
+use crate::byte_order::KernelByteOrder;
 
 /// Maximum size of a part, in bytes. Event formats and symbols of a large kernel have some 10 MB.
 const LARGEST_PART: u64 = 1 << 28;
 
 /// How a version 7 file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(super) enum TraceDatCompression {
     None,
     Zlib,
     Zstd,
 }
 
-impl Compression {
+impl TraceDatCompression {
     /// The compression with this name in the file.
     pub(super) fn by_name(name: &str) -> Result<Self> {
         match name {
-            "none" => Ok(Compression::None),
-            "zlib" => Ok(Compression::Zlib),
-            "zstd" => Ok(Compression::Zstd),
-            other => Err(Error::new(Kind::Unsupported, "is not a known compression")
+            "none" => Ok(TraceDatCompression::None),
+            "zlib" => Ok(TraceDatCompression::Zlib),
+            "zstd" => Ok(TraceDatCompression::Zstd),
+            other => Err(Error::new(ErrorClass::Unsupported, "is not a known compression")
                 .of_field("compression", 0, other.as_bytes())
                 .hint("write the file without one: `trace-cmd convert --compression none`")),
         }
@@ -32,29 +32,29 @@ impl Compression {
 }
 
 /// Reads numbers in the byte order of the file.
-pub(super) struct Parser<R> {
+pub(super) struct TraceDatParser<R> {
     pub(super) input: R,
-    pub(super) order: ByteOrder,
+    pub(super) order: KernelByteOrder,
 }
 
 /// The error for input that is cut short or cannot be decompressed.
 pub(super) fn damaged(error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => Error::new(Kind::Truncated, "the file ends too early")
+        io::ErrorKind::UnexpectedEof => Error::new(ErrorClass::Truncated, "the file ends too early")
             .hint("if trace-cmd was killed, `trace-cmd restore` makes a whole file of what it left"),
-        _ => Error::new(Kind::Io, format!("reading failed: {error}"))
+        _ => Error::new(ErrorClass::Io, format!("reading failed: {error}"))
             .hint("copy or record the file again: it is cut short or damaged"),
     }
 }
 
 /// The error for a number that is impossible in such a file.
 pub(super) fn nonsense(what: &str, value: u64) -> Error {
-    Error::new(Kind::Value, "is impossible in a trace.dat")
+    Error::new(ErrorClass::Value, "is impossible in a trace.dat")
         .of_field(what, 0, value.to_string().as_bytes())
         .hint("copy or record the file again: it is damaged")
 }
 
-impl<R: Read> Parser<R> {
+impl<R: Read> TraceDatParser<R> {
     pub(super) fn number(&mut self, size: usize) -> Result<u64> {
         let mut bytes = [0; 8];
         self.input.read_exact(&mut bytes[..size]).map_err(|error| damaged(&error))?;
@@ -84,7 +84,7 @@ impl<R: Read> Parser<R> {
                 byte => out.push(byte),
             }
         }
-        Err(Error::new(Kind::Syntax, "is not a name: a name has at most 255 bytes")
+        Err(Error::new(ErrorClass::Syntax, "is not a name: a name has at most 255 bytes")
             .of_field("name", 0, &out)
             .hint("copy or record the file again: it is damaged"))
     }
@@ -103,7 +103,7 @@ impl<R: Read> Parser<R> {
     }
 
     /// Reads a chunk of compressed data with its two sizes before it.
-    pub(super) fn chunk(&mut self, compression: Compression) -> Result<Vec<u8>> {
+    pub(super) fn chunk(&mut self, compression: TraceDatCompression) -> Result<Vec<u8>> {
         let (packed, plain) = (self.number(4)?, self.number(4)?);
         if plain > LARGEST_PART {
             return Err(nonsense("chunk size", plain));
@@ -111,11 +111,11 @@ impl<R: Read> Parser<R> {
         let packed = self.bytes(packed)?;
         let mut out = Vec::new();
         let unpacked = match compression {
-            Compression::None => return Ok(packed),
-            Compression::Zlib => {
+            TraceDatCompression::None => return Ok(packed),
+            TraceDatCompression::Zlib => {
                 flate2::read::ZlibDecoder::new(&packed[..]).take(plain).read_to_end(&mut out)
             }
-            Compression::Zstd => {
+            TraceDatCompression::Zstd => {
                 zstd::Decoder::new(&packed[..]).and_then(|decoder| decoder.take(plain).read_to_end(&mut out))
             }
         };

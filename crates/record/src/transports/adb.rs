@@ -9,9 +9,9 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 
-use super::remote::{Remote, command_line};
+use super::remote::{RemoteTransport, command_line};
 
 /// Default port of the server, unless `ANDROID_ADB_SERVER_PORT` is set.
 const PORT: u16 = 5037;
@@ -19,7 +19,7 @@ const PORT: u16 = 5037;
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Runs the helper on the phone with this serial number, or on the only one.
-pub(crate) fn open(serial: Option<&str>, port: Option<u16>) -> Result<Remote> {
+pub(crate) fn open(serial: Option<&str>, port: Option<u16>) -> Result<RemoteTransport> {
     let mut server = connect(port.unwrap_or_else(default_port))?;
     let transport = match serial {
         Some(serial) => format!("host:transport:{serial}"),
@@ -29,7 +29,7 @@ pub(crate) fn open(serial: Option<&str>, port: Option<u16>) -> Result<Remote> {
     request(&mut server, &format!("exec:{}", command_line()))?;
     let output = server.try_clone().map_err(|error| failed(&error))?;
     output.set_read_timeout(Some(SILENCE)).map_err(|error| failed(&error))?;
-    Remote::connect(Box::new(output), Box::new(server), None)
+    RemoteTransport::connect(Box::new(output), Box::new(server), None)
 }
 
 fn default_port() -> u16 {
@@ -48,14 +48,17 @@ fn connect(port: u16) -> Result<TcpStream> {
         .stdout(Stdio::null())
         .status();
     if let Err(error) = started {
-        return Err(Error::new(Kind::Io, format!("no adb server runs and `adb` cannot be started: {error}"))
-            .hint("install Android's platform tools (Debian: `apt install adb`)"));
+        return Err(Error::new(
+            ErrorClass::Io,
+            format!("no adb server runs and `adb` cannot be started: {error}"),
+        )
+        .hint("install Android's platform tools (Debian: `apt install adb`)"));
     }
     TcpStream::connect(address).map_err(|error| failed(&error))
 }
 
 fn failed(error: &std::io::Error) -> Error {
-    Error::new(Kind::Io, format!("the adb server does not answer: {error}"))
+    Error::new(ErrorClass::Io, format!("the adb server does not answer: {error}"))
         .hint("`adb kill-server`, then `adb devices`, shows whether the phone is seen")
 }
 
@@ -80,5 +83,5 @@ fn request(server: &mut TcpStream, text: &str) -> Result<()> {
     } else {
         "`adb devices` must list the phone as `device`: enable USB debugging and plug it in"
     };
-    Err(Error::new(Kind::Io, format!("adb: {reason}")).hint(hint))
+    Err(Error::new(ErrorClass::Io, format!("adb: {reason}")).hint(hint))
 }

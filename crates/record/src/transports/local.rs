@@ -8,16 +8,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use emmclab_trace::{Error, KernelEvent, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, KernelEvent, Result};
 use rustix::fs::OFlags;
 
-use crate::byte_order::ByteOrder;
-use crate::disks::Disks;
-use crate::instance::{Instance, denied};
-use crate::kernel::Files;
-use crate::stream::HelperStream;
+use crate::byte_order::KernelByteOrder;
+use crate::disks::TargetDisks;
+use crate::helper_stream::HelperStream;
+use crate::kernel_format::Files;
+use crate::tracefs_instance::{TracefsInstance, denied};
 
-use super::{Round, Setup, Transport};
+use super::{ReadRound, RecordSetup, RecordTransport};
 
 /// The mounts of this process.
 const MOUNTS: &str = "/proc/mounts";
@@ -25,10 +25,10 @@ const MOUNTS: &str = "/proc/mounts";
 /// Maximum number of pages that are read of one CPU before the next CPU: 1 MB with pages of 4 KB.
 const PAGES_PER_TURN: usize = 256;
 
-pub(crate) struct Local {
+pub(crate) struct LocalTransport {
     // Dropped before the instance, which cannot be removed while these files are open.
     pipes: Vec<(usize, File)>,
-    instance: Instance,
+    instance: TracefsInstance,
     files: Files,
     page: Vec<u8>,
     interval: Duration,
@@ -37,10 +37,10 @@ pub(crate) struct Local {
     stopping: bool,
 }
 
-impl Local {
+impl LocalTransport {
     /// Makes the instance and reads the texts.
     pub(crate) fn open() -> Result<Self> {
-        let instance = Instance::create()?;
+        let instance = TracefsInstance::create()?;
         // Kernels before 3.17 have no monotonic trace clock.
         instance.write("trace_clock", "mono").or_else(|_| instance.write("trace_clock", "global"))?;
         let mut files = Files::new();
@@ -57,7 +57,7 @@ impl Local {
                 files.insert(name, text);
             }
         }
-        let order = if ByteOrder::NATIVE == ByteOrder::Little { "\u{1}" } else { "\u{2}" };
+        let order = if KernelByteOrder::NATIVE == KernelByteOrder::Little { "\u{1}" } else { "\u{2}" };
         files.insert("byte_order".to_owned(), order.to_owned());
         for (name, path) in [
             ("release", "/proc/sys/kernel/osrelease"),
@@ -90,12 +90,12 @@ impl Local {
     }
 }
 
-impl Transport for Local {
+impl RecordTransport for LocalTransport {
     fn files(&self) -> &Files {
         &self.files
     }
 
-    fn begin(&mut self, setup: &Setup) -> Result<Files> {
+    fn begin(&mut self, setup: &RecordSetup) -> Result<Files> {
         let registers = registers(&setup.registers);
         self.instance.write("buffer_size_kb", &setup.buffer_kb.to_string())?;
         for event in &setup.events {
@@ -116,11 +116,11 @@ impl Transport for Local {
         Ok(registers)
     }
 
-    fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<Round> {
+    fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<ReadRound> {
         if self.idle && !self.stopping {
             std::thread::sleep(self.interval);
         }
-        let mut round = Round::default();
+        let mut round = ReadRound::default();
         for (cpu, pipe) in &mut self.pipes {
             let mut turns = 0;
             loop {
@@ -135,7 +135,7 @@ impl Transport for Local {
                     Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                     Err(error) => {
                         let problem = format!("reading the ring buffer of CPU {cpu} failed: {error}");
-                        return Err(Error::new(Kind::Io, problem));
+                        return Err(Error::new(ErrorClass::Io, problem));
                     }
                 }
                 turns += 1;
@@ -161,8 +161,8 @@ impl Transport for Local {
         self.instance.read("../../saved_cmdlines").unwrap_or_default()
     }
 
-    fn disks_now(&self) -> Option<Disks> {
-        Some(Disks::parse(&disks(), &fs::read_to_string(MOUNTS).unwrap_or_default()))
+    fn disks_now(&self) -> Option<TargetDisks> {
+        Some(TargetDisks::parse(&disks(), &fs::read_to_string(MOUNTS).unwrap_or_default()))
     }
 
     fn is_own(&self, task: i32) -> bool {
@@ -178,7 +178,7 @@ fn registers(commands: &str) -> Files {
     HelperStream::new(&whole[..]).texts("end").unwrap_or_default()
 }
 
-/// The block devices of this host, as lines for [`crate::Disks::parse`].
+/// The block devices of this host, as lines for [`crate::TargetDisks::parse`].
 fn disks() -> String {
     let mut out = String::new();
     let entries = |path: &Path| {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use emmclab_trace::Result;
 
-use crate::disks::Disks;
-use crate::kernel::Files;
-use crate::target::Target;
+use crate::disks::TargetDisks;
+use crate::kernel_format::Files;
+use crate::target::RecordTarget;
 
 /// What to record and how, as determined from the texts of the recorded machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Setup {
+pub(crate) struct RecordSetup {
     /// Events by their folder (`block/block_rq_issue`).
     pub(crate) events: Vec<String>,
     /// The kernel's filter expression for the block events; empty for no filter.
@@ -32,7 +32,7 @@ pub(crate) struct Setup {
     pub(crate) registers: String,
 }
 
-impl Setup {
+impl RecordSetup {
     /// Whether the filter applies to this event: events of other systems have no field `dev`.
     fn filters(&self, event: &str) -> bool {
         !self.filter.is_empty() && event.starts_with("block/")
@@ -41,7 +41,7 @@ impl Setup {
 
 /// How a round over all CPUs ended.
 #[derive(Debug, Default)]
-pub(crate) struct Round {
+pub(crate) struct ReadRound {
     /// CPUs that have more to read.
     pub(crate) behind: Vec<usize>,
     /// Whether this was the last round.
@@ -49,15 +49,15 @@ pub(crate) struct Round {
 }
 
 /// A connection to the ring buffers of one machine. The tracefs instance there is removed when this is dropped.
-pub(crate) trait Transport: Send {
-    /// The texts of the machine: see [`crate::Kernel::from_files`] and [`crate::Disks::parse`].
+pub(crate) trait RecordTransport: Send {
+    /// The texts of the machine: see [`crate::KernelFormat::from_files`] and [`crate::TargetDisks::parse`].
     fn files(&self) -> &Files;
 
     /// Reads the registers of the devices, then starts recording. Returns the texts of [`crate::registers`].
-    fn begin(&mut self, setup: &Setup) -> Result<Files>;
+    fn begin(&mut self, setup: &RecordSetup) -> Result<Files>;
 
     /// Reads every CPU once and calls `page` with each page and its CPU. Pauses first if the last round left nothing to read.
-    fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<Round>;
+    fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<ReadRound>;
 
     /// Stops recording; the caller continues with rounds until the last one.
     fn stop(&mut self);
@@ -69,7 +69,7 @@ pub(crate) trait Transport: Send {
     fn saved_names(&self) -> String;
 
     /// The disks that exist now; `None` if the transport reports them only after the last round, or never.
-    fn disks_now(&self) -> Option<Disks>;
+    fn disks_now(&self) -> Option<TargetDisks>;
 
     /// Whether this task is one of the recorder's own.
     fn is_own(&self, task: i32) -> bool;
@@ -81,11 +81,11 @@ pub(crate) fn helper_command() -> String {
 }
 
 /// Connects to a machine and makes the tracefs instance there.
-pub(crate) fn open(target: &Target) -> Result<Box<dyn Transport>> {
+pub(crate) fn open(target: &RecordTarget) -> Result<Box<dyn RecordTransport>> {
     Ok(match target {
-        Target::Local => Box::new(local::Local::open()?),
-        Target::Ssh { destination, options } => Box::new(ssh::open(destination, options)?),
-        Target::Adb { serial, port } => Box::new(adb::open(serial.as_deref(), *port)?),
-        Target::Command(command) => Box::new(remote::Remote::spawn(command)?),
+        RecordTarget::Local => Box::new(local::LocalTransport::open()?),
+        RecordTarget::Ssh { destination, options } => Box::new(ssh::open(destination, options)?),
+        RecordTarget::Adb { serial, port } => Box::new(adb::open(serial.as_deref(), *port)?),
+        RecordTarget::Command(command) => Box::new(remote::RemoteTransport::spawn(command)?),
     })
 }

@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 
-use crate::disks::Disks;
-use crate::kernel::Files;
-use crate::stream::{Frame, HelperStream};
+use crate::disks::TargetDisks;
+use crate::helper_stream::{HelperFrame, HelperStream};
+use crate::kernel_format::Files;
 
-use super::{Round, Setup, Transport};
+use super::{ReadRound, RecordSetup, RecordTransport};
 
 /// How long to wait for the helper to remove its instance.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub(crate) fn command_line() -> String {
 }
 
 /// A recording by the helper script.
-pub(crate) struct Remote {
+pub(crate) struct RemoteTransport {
     stream: HelperStream<Box<dyn Read + Send>>,
     answer: Option<Box<dyn Write + Send>>,
     files: Files,
@@ -40,11 +40,11 @@ pub(crate) struct Remote {
     child: Option<Child>,
 }
 
-impl Remote {
+impl RemoteTransport {
     /// Runs a command whose standard input and output are those of the helper.
     pub(crate) fn spawn(command: &[String]) -> Result<Self> {
         let (program, arguments) = command.split_first().ok_or_else(|| {
-            Error::new(Kind::Config, "there is no command to reach the recorded machine with")
+            Error::new(ErrorClass::Config, "there is no command to reach the recorded machine with")
         })?;
         let mut child = Command::new(program)
             .args(arguments)
@@ -52,12 +52,12 @@ impl Remote {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| {
-                Error::new(Kind::Io, format!("cannot run it: {error}"))
+                Error::new(ErrorClass::Io, format!("cannot run it: {error}"))
                     .of_field("command", 0, program.as_bytes())
                     .hint(format!("install `{program}`, or check its path"))
             })?;
         let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
-            return Err(Error::new(Kind::Io, "the command has no input or output"));
+            return Err(Error::new(ErrorClass::Io, "the command has no input or output"));
         };
         let input: ChildStdin = input;
         Self::connect(Box::new(output), Box::new(input), Some(child))
@@ -84,7 +84,7 @@ impl Remote {
     /// If the connection ended because its command failed, returns an error that says so.
     fn explain(&mut self, error: Error) -> Error {
         let status = match (&mut self.child, error.kind()) {
-            (Some(child), Kind::Truncated) => child.wait().ok(),
+            (Some(child), ErrorClass::Truncated) => child.wait().ok(),
             _ => None,
         };
         match status {
@@ -99,7 +99,7 @@ impl Remote {
                     }
                     None => format!("the command to the recorded machine was ended: {status}"),
                 };
-                Error::new(Kind::Io, problem)
+                Error::new(ErrorClass::Io, problem)
                     .hint("the message of the command is above; try the same connection by hand")
             }
             _ => error,
@@ -107,12 +107,12 @@ impl Remote {
     }
 }
 
-impl Transport for Remote {
+impl RecordTransport for RemoteTransport {
     fn files(&self) -> &Files {
         &self.files
     }
 
-    fn begin(&mut self, setup: &Setup) -> Result<Files> {
+    fn begin(&mut self, setup: &RecordSetup) -> Result<Files> {
         let mut answer = String::new();
         let (size, most) = (setup.page_bytes, setup.events_per_page);
         let _ = writeln!(answer, "{} {size} {most} {:.3}", setup.buffer_kb, setup.interval.as_secs_f64());
@@ -125,19 +125,19 @@ impl Transport for Remote {
         self.stream.texts("stream").map_err(|error| self.explain(error))
     }
 
-    fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<Round> {
+    fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<ReadRound> {
         loop {
             match self.stream.frame()? {
-                Frame::Pages { cpu, count } => {
+                HelperFrame::Pages { cpu, count } => {
                     for _ in 0..count {
                         self.stream.page(&mut self.page)?;
                         page(cpu, &self.page);
                     }
                 }
-                Frame::Round => return Ok(Round::default()),
-                Frame::End => {
+                HelperFrame::Round => return Ok(ReadRound::default()),
+                HelperFrame::End => {
                     self.counters = self.stream.texts("end")?;
-                    return Ok(Round { behind: Vec::new(), ended: true });
+                    return Ok(ReadRound { behind: Vec::new(), ended: true });
                 }
             }
         }
@@ -161,9 +161,9 @@ impl Transport for Remote {
         self.counters.get("saved_cmdlines").cloned().unwrap_or_default()
     }
 
-    fn disks_now(&self) -> Option<Disks> {
+    fn disks_now(&self) -> Option<TargetDisks> {
         let mounts = self.counters.get("mounts").map_or("", String::as_str);
-        self.counters.get("disks").map(|text| Disks::parse(text, mounts))
+        self.counters.get("disks").map(|text| TargetDisks::parse(text, mounts))
     }
 
     fn is_own(&self, _task: i32) -> bool {
@@ -171,7 +171,7 @@ impl Transport for Remote {
     }
 }
 
-impl Drop for Remote {
+impl Drop for RemoteTransport {
     fn drop(&mut self) {
         // In any state, the helper cleans up and exits when its input or output is closed.
         self.answer = None;

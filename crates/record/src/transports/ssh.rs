@@ -2,10 +2,10 @@
 
 use emmclab_trace::Result;
 
-use super::remote::{Remote, command_line};
+use super::remote::{RemoteTransport, command_line};
 
 /// Runs the helper through this host's ssh client, with the user's own configuration, keys and agent.
-pub(crate) fn open(destination: &str, options: &[String]) -> Result<Remote> {
+pub(crate) fn open(destination: &str, options: &[String]) -> Result<RemoteTransport> {
     let mut command: Vec<String> =
         ["ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
             .map(str::to_owned)
@@ -13,5 +13,5 @@ pub(crate) fn open(destination: &str, options: &[String]) -> Result<Remote> {
     command.extend_from_slice(options);
     // `--` prevents that the destination is parsed as an option.
     command.extend(["--".to_owned(), destination.to_owned(), command_line()]);
-    Remote::spawn(&command)
+    RemoteTransport::spawn(&command)
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::common::{LoopDisk, Recorded, machine, record, run};
-use emmclab_record::{Outcome, Target, helper_command};
-use emmclab_trace::{Activity, Flags, Nanos, Op, Request};
+use emmclab_record::{RecordOutcome, RecordTarget, helper_command};
+use emmclab_trace::{Nanos, Op, RecordedActivity, Request, RequestFlags};
 use serde_json::Value;
 
 /// Runs one job of fio on a file and gives its report; `json+` holds the histograms.
@@ -26,7 +26,7 @@ fn fio(folder: &Path, options: &[&str]) -> Value {
     report["jobs"][0].clone()
 }
 
-fn syncs_are_those_of_fio(target: Target) -> (Vec<Recorded>, Outcome) {
+fn syncs_are_those_of_fio(target: RecordTarget) -> (Vec<Recorded>, RecordOutcome) {
     let disk = LoopDisk::new();
     let folder = disk.mount();
     let mut job = Value::Null;
@@ -57,7 +57,7 @@ fn syncs_are_those_of_fio(target: Target) -> (Vec<Recorded>, Outcome) {
     let [journal] = &activity.journals[..] else { unreachable!("{activity:?}") };
     assert_eq!(journal.device, disk.device.rsplit('/').next().unwrap());
     assert!(journal.commits > 0 && journal.blocks >= 2 * journal.commits, "{journal:?}");
-    let stored: Activity = serde_json::from_str(outcome.header.activity.as_ref().unwrap()).unwrap();
+    let stored: RecordedActivity = serde_json::from_str(outcome.header.activity.as_ref().unwrap()).unwrap();
     assert_eq!(&stored, activity);
     (requests, outcome)
 }
@@ -65,8 +65,8 @@ fn syncs_are_those_of_fio(target: Target) -> (Vec<Recorded>, Outcome) {
 #[test]
 fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
     let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
-    let (requests, outcome) = syncs_are_those_of_fio(Target::Local);
-    let journal = |recorded: &Recorded| recorded.request.flags.contains(Flags::JOURNAL);
+    let (requests, outcome) = syncs_are_those_of_fio(RecordTarget::Local);
+    let journal = |recorded: &Recorded| recorded.request.flags.contains(RequestFlags::JOURNAL);
     for recorded in &requests {
         assert_eq!(journal(recorded), recorded.process.starts_with("jbd2/"), "{recorded:?}");
     }
@@ -74,7 +74,8 @@ fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
     let written: u64 = requests.iter().filter(|it| journal(it)).map(|it| it.request.bytes().0 / 1024).sum();
     assert!(written >= outcome.activity.journals[0].blocks, "{written} blocks, {:?}", outcome.activity);
     let commits =
-        requests.iter().filter(|it| journal(it) && it.request.flags.contains(Flags::FUA)).count() as u64;
+        requests.iter().filter(|it| journal(it) && it.request.flags.contains(RequestFlags::FUA)).count()
+            as u64;
     assert_eq!(commits, outcome.activity.journals[0].commits);
 }
 
@@ -82,7 +83,7 @@ fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
 fn syncs_are_recorded_by_the_helper_too() {
     let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
     let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
-    syncs_are_those_of_fio(Target::Command(shell.to_vec()));
+    syncs_are_those_of_fio(RecordTarget::Command(shell.to_vec()));
 }
 
 /// How many of these times are no longer than the limit.
@@ -97,7 +98,7 @@ fn no_response_is_longer_than_fio_saw_it() {
     let folder = disk.mount();
     fio(&folder, &["--rw=write", "--bs=1m", "--end_fsync=1"]);
     let mut job = Value::Null;
-    let (requests, outcome) = record(Target::Local, &disk, || {
+    let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         let options = ["--rw=randread", "--bs=64k", "--direct=1", "--ioengine=psync", "--number_ios=3000"];
         job = fio(&folder, &[&options[..], &["--norandommap=1", "--io_size=256m"]].concat());
     });

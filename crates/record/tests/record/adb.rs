@@ -12,7 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::common::{LoopDisk, by_dd, complete_recording, machine, stop, take, wait_until};
-use emmclab_record::{RecordOptions, Recorder, Target};
+use emmclab_record::{RecordOptions, RecordTarget, TracefsRecorder};
 
 const CNXN: u32 = u32::from_le_bytes(*b"CNXN");
 const OPEN: u32 = u32::from_le_bytes(*b"OPEN");
@@ -173,8 +173,8 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    pub fn target(&self, serial: &str) -> Target {
-        Target::Adb { serial: Some(serial.to_owned()), port: Some(self.port) }
+    pub fn target(&self, serial: &str) -> RecordTarget {
+        RecordTarget::Adb { serial: Some(serial.to_owned()), port: Some(self.port) }
     }
 }
 
@@ -192,7 +192,7 @@ fn a_phone_is_recorded_through_the_adb_server_as_its_kernel_counts() {
     complete_recording(server.target(&server.serial), &disk);
 
     let options = RecordOptions { target: server.target("no-such-phone"), ..RecordOptions::default() };
-    let error = Recorder::start(&options).err().unwrap();
+    let error = TracefsRecorder::start(&options).err().unwrap();
     assert!(error.to_string().contains("not found") && error.hint_text().is_some(), "{error}");
 }
 
@@ -203,7 +203,7 @@ fn an_unplugged_phone_leaves_what_came_before() {
     let server = Server::start();
     let target = server.target(&server.serial);
     let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     assert_eq!(disk.instances(), 1);
     disk.read(500, 4);
     let requests = take(&recorder, 500);

@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
-use emmclab_record::{BlockEvent, Files, Frame, HelperStream, Kernel, PageSummary, Traced};
-use emmclab_trace::{EventKind, unfilled};
+use emmclab_record::{
+    BlockEvent, Files, HelperFrame, HelperStream, KernelFormat, RingPageSummary, TracedEvent,
+};
+use emmclab_trace::{BlockEventKind, unfilled};
 use proptest::prelude::*;
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -18,30 +20,30 @@ fn capture(name: &str) -> (Files, Vec<Vec<u8>>, Files) {
     let mut stream = HelperStream::new(&bytes[..]);
     let files = stream.texts("ready").unwrap();
     stream.texts("stream").unwrap();
-    let page_bytes = Kernel::from_files(&files).unwrap().layout().page_bytes();
+    let page_bytes = KernelFormat::from_files(&files).unwrap().layout().page_bytes();
     let mut pages = Vec::new();
     loop {
         match stream.frame().unwrap() {
-            Frame::Pages { count, .. } => {
+            HelperFrame::Pages { count, .. } => {
                 for _ in 0..count {
                     let mut page = vec![0; page_bytes];
                     stream.page(&mut page).unwrap();
                     pages.push(page);
                 }
             }
-            Frame::Round => {}
-            Frame::End => return (files, pages, stream.texts("end").unwrap()),
+            HelperFrame::Round => {}
+            HelperFrame::End => return (files, pages, stream.texts("end").unwrap()),
         }
     }
 }
 
-fn decode_all(kernel: &Kernel, pages: &[Vec<u8>]) -> (Vec<(u64, BlockEvent)>, PageSummary) {
+fn decode_all(kernel: &KernelFormat, pages: &[Vec<u8>]) -> (Vec<(u64, BlockEvent)>, RingPageSummary) {
     let mut events = Vec::new();
-    let mut total = PageSummary::default();
+    let mut total = RingPageSummary::default();
     for page in pages {
         let summary = kernel
             .decode(page, |time, event| {
-                if let Traced::Block(event) = event {
+                if let TracedEvent::Block(event) = event {
                     events.push((time, event));
                 }
             })
@@ -74,7 +76,7 @@ fn shown((time, event): &(u64, BlockEvent)) -> Printed {
     let device = format!("{},{}", event.device >> 20, event.device & 0xf_ffff);
     let letters = String::from_utf8_lossy(unfilled(&event.rwbs)).into_owned();
     let second = match event.kind {
-        EventKind::Split(second) => second,
+        BlockEventKind::Split(second) => second,
         _ => u64::from(event.sectors),
     };
     // The kernel rounds to the nearest microsecond.
@@ -84,7 +86,7 @@ fn shown((time, event): &(u64, BlockEvent)) -> Printed {
 #[test]
 fn every_event_comes_out_as_the_kernel_prints_it() {
     let (files, pages, after) = capture("host.stream.zst");
-    let (events, total) = decode_all(&Kernel::from_files(&files).unwrap(), &pages);
+    let (events, total) = decode_all(&KernelFormat::from_files(&files).unwrap(), &pages);
     let text = String::from_utf8(fixture("host.trace.zst")).unwrap();
     let lines: Vec<_> = text.lines().filter(|line| line.contains(": block_")).collect();
     let mut expected: Vec<_> =
@@ -106,7 +108,7 @@ fn every_event_comes_out_as_the_kernel_prints_it() {
 #[test]
 fn a_cut_page_is_an_error_and_never_a_panic() {
     let (files, pages, _) = capture("host.stream.zst");
-    let kernel = Kernel::from_files(&files).unwrap();
+    let kernel = KernelFormat::from_files(&files).unwrap();
     let page = &pages[0];
     let used = 16 + usize::from(u16::from_le_bytes([page[8], page[9]]));
     for end in 0..page.len() {
@@ -124,7 +126,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 1..64),
     ) {
         let (files, pages, _) = capture("host.stream.zst");
-        let kernel = Kernel::from_files(&files).unwrap();
+        let kernel = KernelFormat::from_files(&files).unwrap();
         let mut page = which.get(&pages).clone();
         let end = (at + bytes.len()).min(page.len());
         page.splice(at..end, bytes.iter().copied().take(end - at));
@@ -137,7 +139,7 @@ proptest! {
     #[test]
     fn foreign_bytes_never_panic(page in prop::collection::vec(any::<u8>(), 0..5000), used in 0u16..4080) {
         let (files, _, _) = capture("host.stream.zst");
-        let kernel = Kernel::from_files(&files).unwrap();
+        let kernel = KernelFormat::from_files(&files).unwrap();
         let mut page = page;
         if page.len() > 16 {
             page[8..12].copy_from_slice(&u32::from(used).to_le_bytes());
@@ -156,7 +158,7 @@ proptest! {
         let file = files.get_mut(name.get(&names)).unwrap();
         let place = at.index(file.len());
         file.insert_str(place, &text);
-        if let Ok(kernel) = Kernel::from_files(&files) {
+        if let Ok(kernel) = KernelFormat::from_files(&files) {
             for page in &pages {
                 let _ = kernel.decode(page, |_, _| {});
             }
@@ -174,7 +176,7 @@ fn the_fuzz_corpus_never_panics() {
     assert!(pages.len() >= 2, "the corpus is missing");
     for order in ["\u{1}", "\u{2}"] {
         files.insert("byte_order".to_owned(), order.to_owned());
-        let kernel = Kernel::from_files(&files).unwrap();
+        let kernel = KernelFormat::from_files(&files).unwrap();
         for page in &pages {
             let _ = kernel.decode(&page[1..], |_, _| {});
         }

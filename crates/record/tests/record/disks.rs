@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::common::{machine, run, stop, wait_until};
-use emmclab_record::{RecordOptions, Recorder, Target, helper_command};
+use emmclab_record::{RecordOptions, RecordTarget, TracefsRecorder, helper_command};
 
 /// A loop device of 16 MB, which may be mounted.
 struct Loop {
@@ -70,7 +70,7 @@ fn a_recording_ends_with_its_last_disk_and_holds_what_came_before() {
     let Some(_alone) = machine(&["losetup"]) else { return };
     let mut disk = Loop::new();
     let options = RecordOptions { devices: vec![disk.device().to_owned()], ..RecordOptions::default() };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     let name = disk.name().to_owned();
     let reader = disk.read();
     disk.remove();
@@ -89,7 +89,7 @@ fn a_recording_ends_where_another_disk_takes_the_number_of_its_last() {
     let Some(_alone) = machine(&["losetup"]) else { return };
     let mut disk = Loop::new();
     let options = RecordOptions { devices: vec![disk.device().to_owned()], ..RecordOptions::default() };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     // The same device node, with another file behind it.
     let (device, other) = (disk.device().to_owned(), tempfile::NamedTempFile::new().unwrap());
     other.as_file().set_len(16 << 20).unwrap();
@@ -108,13 +108,13 @@ fn a_recording_ends_where_another_disk_takes_the_number_of_its_last() {
 fn disks_that_come_or_go_are_named_at_the_end() {
     let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
     let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
-    for target in [Target::Local, Target::Command(shell.to_vec())] {
+    for target in [RecordTarget::Local, RecordTarget::Command(shell.to_vec())] {
         let (mut old, unused) = (Loop::mounted(), Loop::new());
         // Without a name all disks are recorded, but for loop devices that back nothing.
-        let recorder = Recorder::start(&RecordOptions { target, ..RecordOptions::default() }).unwrap();
+        let recorder = TracefsRecorder::start(&RecordOptions { target, ..RecordOptions::default() }).unwrap();
         assert!(recorder.disks().iter().any(|disk| disk.name == old.name()));
         assert!(recorder.disks().iter().all(|disk| disk.name != unused.name()));
-        assert!(recorder.chosen().unwrap().contains(unused.name()));
+        assert!(recorder.choice_reason().unwrap().contains(unused.name()));
         let (new, gone) = (Loop::mounted(), old.name().to_owned());
         old.remove();
         new.read();

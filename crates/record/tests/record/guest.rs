@@ -4,8 +4,8 @@
 
 use crate::common::guest::{Clock, Guest, folder};
 use crate::common::{Counted, record_elsewhere, stop, take, wait_until};
-use emmclab_record::{RecordOptions, Recorder, Target};
-use emmclab_trace::{CommandKind, Flags, SyncCounts};
+use emmclab_record::{RecordOptions, RecordTarget, TracefsRecorder};
+use emmclab_trace::{CommandKind, RequestFlags, SyncCounts};
 
 /// The figures behind `word` in what the workload printed.
 fn counted(text: &str, word: &str) -> Counted {
@@ -16,7 +16,7 @@ fn counted(text: &str, word: &str) -> Counted {
 fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     let Some(folder) = folder() else { return };
     let guest = Guest::boot(&folder, Clock::Host);
-    let target = Target::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
+    let target = RecordTarget::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
     let options = RecordOptions { target, devices: vec!["mmcblk0".to_owned()], ..RecordOptions::default() };
     let mut work = String::new();
     let (requests, outcome) = record_elsewhere(&options, || work = guest.ssh("sh /work").unwrap());
@@ -50,7 +50,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     }
     let [journal] = &outcome.activity.journals[..] else { unreachable!("{:?}", outcome.activity) };
     assert!(journal.device == "mmcblk0p1" && journal.commits >= 5, "{journal:?}");
-    assert!(requests.iter().any(|recorded| recorded.request.flags.contains(Flags::JOURNAL)));
+    assert!(requests.iter().any(|recorded| recorded.request.flags.contains(RequestFlags::JOURNAL)));
     // Nothing of the recorder is left there.
     assert_eq!(guest.ssh("ls /sys/kernel/tracing/instances").unwrap(), "");
 }
@@ -59,9 +59,9 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
 fn a_guest_that_dies_leaves_what_came_before() {
     let Some(folder) = folder() else { return };
     let mut guest = Guest::boot(&folder, Clock::Host);
-    let target = Target::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
+    let target = RecordTarget::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
     let options = RecordOptions { target, devices: vec!["mmcblk0".to_owned()], ..RecordOptions::default() };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     for _ in 0..3 {
         guest.ssh("dd if=/dev/mmcblk0 of=/dev/null bs=16k count=40 iflag=direct").unwrap();
     }

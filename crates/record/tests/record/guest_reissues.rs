@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use crate::common::guest::{Clock, Guest, folder};
-use emmclab_trace::{Flags, Ledger, ReadOptions, ReissueWindow, TraceReader};
+use emmclab_trace::{Ledger, ReadOptions, ReissueWindow, RequestFlags, TraceReader};
 
 /// Device, range and operation; there is one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,7 +139,7 @@ fn judge(issues: &[Issue], completions: bool, window: Option<&str>) -> Judgement
     let mut reader = TraceReader::open(file.path(), &options).unwrap();
     let mut marks = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
-        marks.extend(batch.iter().map(|request| request.flags.contains(Flags::REISSUED)));
+        marks.extend(batch.iter().map(|request| request.flags.contains(RequestFlags::REISSUED)));
     }
     assert_eq!(marks.len(), issues.len());
     let known = issues.iter().map(|issue| issue.again_after_ns.is_some());

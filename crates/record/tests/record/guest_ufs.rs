@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::common::guest::{Clock, Guest, Machine, folder};
 use crate::common::{Counted, Recorded, record_elsewhere};
-use emmclab_record::{Outcome, RecordOptions, Target};
-use emmclab_trace::{CommandCounts, CommandKind, Flags, Nanos, Op};
+use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget};
+use emmclab_trace::{CommandCounts, CommandKind, Nanos, Op, RequestFlags};
 
 /// The figures behind `word` in what the workload printed.
 fn counted(text: &str, word: &str) -> Counted {
@@ -37,11 +37,11 @@ fn printed(text: &str) -> BTreeMap<CommandKind, (u64, u64)> {
 }
 
 /// Boots a guest whose UFS has these options and records its work; what the work printed, too.
-fn recorded(options: &str) -> Option<(Vec<Recorded>, Outcome, String)> {
+fn recorded(options: &str) -> Option<(Vec<Recorded>, RecordOutcome, String)> {
     let folder = folder()?;
     let machine = Machine::with_ufs(&folder, options)?;
     let guest = Guest::boot_as(&folder, Clock::Host, &machine);
-    let target = Target::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
+    let target = RecordTarget::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
     let record = RecordOptions { target, devices: vec!["sda".to_owned()], ..RecordOptions::default() };
     let mut work = String::new();
     let (requests, outcome) = record_elsewhere(&record, || work = guest.ssh("sh /ufs").unwrap());
@@ -79,7 +79,7 @@ fn check(options: &str) {
     assert!(outcome.activity.hosts.iter().all(|host| host.unpaired == 0 && host.busy.0 > 0));
 
     // Each file was made durable by a commit, with a flush before it and FUA.
-    let forced = requests.iter().filter(|one| one.request.flags.contains(Flags::FUA)).count();
+    let forced = requests.iter().filter(|one| one.request.flags.contains(RequestFlags::FUA)).count();
     let flushes = requests.iter().filter(|one| one.request.op == Op::Flush).count() as u64;
     assert!(forced >= 5, "{forced} requests with FUA");
     assert!(flushes <= seen[&CommandKind::Flush].0 && seen[&CommandKind::Flush].0 >= 5);

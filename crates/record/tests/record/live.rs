@@ -5,15 +5,15 @@ use std::fs;
 use std::time::Duration;
 
 use crate::common::{Counted, LoopDisk, machine, record, run, sqlite, stop, take, wait_until};
-use emmclab_record::{RecordOptions, Recorder, Target};
-use emmclab_trace::{Flags, Op};
+use emmclab_record::{RecordOptions, RecordTarget, TracefsRecorder};
+use emmclab_trace::{Op, RequestFlags};
 
 #[test]
 fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
     let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "fstrim"]) else { return };
     let disk = LoopDisk::new();
     let before = disk.counted();
-    let (requests, outcome) = record(Target::Local, &disk, || {
+    let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         let folder = disk.mount();
         sqlite(&folder);
         run(
@@ -45,7 +45,7 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
     }
     // Each insertion syncs: rollback mode several times, write-ahead mode once.
     let flushes = |recorded: &&crate::common::Recorded| {
-        recorded.request.op == Op::Flush || recorded.request.flags.contains(Flags::PREFLUSH)
+        recorded.request.op == Op::Flush || recorded.request.flags.contains(RequestFlags::PREFLUSH)
     };
     assert!(requests.iter().filter(flushes).count() >= 40);
     let by_sqlite = requests.iter().filter(|recorded| recorded.process == "sqlite3").count();
@@ -69,7 +69,7 @@ fn a_fio_workload_has_the_counts_bytes_and_times_that_fio_saw() {
     let before = disk.counted();
     let mut report = String::new();
     let mut counted = before;
-    let (requests, outcome) = record(Target::Local, &disk, || {
+    let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         let begun = disk.counted();
         report = run(
             "fio",
@@ -111,7 +111,7 @@ fn a_fio_workload_has_the_counts_bytes_and_times_that_fio_saw() {
         let data: Vec<_> = requests
             .iter()
             .filter(|recorded| recorded.process == "fio" && recorded.request.op == op)
-            .filter(|recorded| !recorded.request.flags.contains(Flags::META))
+            .filter(|recorded| !recorded.request.flags.contains(RequestFlags::META))
             .collect();
         let recorded_bytes: u64 = data.iter().map(|recorded| recorded.request.bytes().0).sum();
         assert!(ios > 500);
@@ -134,7 +134,7 @@ fn a_buffer_that_overflows_is_told_by_the_ledger() {
         interval: Some(Duration::from_secs(1)),
         ..RecordOptions::default()
     };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     wait_until("the buffer overflows", || {
         disk.read(4000, 4);
         recorder.stats().ledger.lost > 1000
@@ -166,7 +166,7 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
     }
     // The kernel keeps an instance while somebody else looks into it.
     wait_until("stale instances are removed", || {
-        drop(Recorder::start(&options).unwrap());
+        drop(TracefsRecorder::start(&options).unwrap());
         !stale.exists() && !reused.exists()
     });
     let left = alive.exists();
@@ -175,11 +175,12 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
     assert_eq!(disk.instances(), 0);
 
     // Two recorders of one process, and one that cannot start, leave nothing behind either.
-    let (first, second) = (Recorder::start(&options).unwrap(), Recorder::start(&options).unwrap());
+    let (first, second) =
+        (TracefsRecorder::start(&options).unwrap(), TracefsRecorder::start(&options).unwrap());
     assert_eq!(disk.instances(), 2);
     drop((first, second));
     let unknown = RecordOptions { devices: vec!["/dev/nothing".to_owned()], ..RecordOptions::default() };
-    let error = Recorder::start(&unknown).err().unwrap();
+    let error = TracefsRecorder::start(&unknown).err().unwrap();
     assert!(error.hint_text().unwrap().contains("loop"), "{error}");
     assert_eq!(disk.instances(), 0);
 }
@@ -188,7 +189,7 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
 fn what_the_recorder_itself_reads_and_writes_is_left_out() {
     let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
     let disk = LoopDisk::new();
-    let (requests, outcome) = record(Target::Local, &disk, || {
+    let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         // This very process: four pieces past the page cache's read-ahead.
         use std::os::unix::fs::FileExt;
         let file = fs::File::open(&disk.device).unwrap();
@@ -207,7 +208,7 @@ fn live_figures_name_the_processes_of_the_interval() {
     let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
     let disk = LoopDisk::new();
     let options = RecordOptions { devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     disk.read(100, 16);
     take(&recorder, 100);
     let stats = recorder.stats();

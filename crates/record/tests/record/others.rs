@@ -8,7 +8,7 @@ use crate::containers::perfetto::Unknown;
 use crate::containers::trace_dat::{Order, Packing, version_6_of, version_7_of};
 use crate::containers::{capture, fixture, perfetto};
 use emmclab_record::{Files, open_trace};
-use emmclab_trace::{Activity, CommandKind, Flags, Ledger, Nanos, ReadOptions, Request};
+use emmclab_trace::{CommandKind, Ledger, Nanos, ReadOptions, RecordedActivity, Request, RequestFlags};
 
 const CARD: &str = "debian-6.12-card.stream.zst";
 
@@ -17,7 +17,7 @@ const CARD: &str = "debian-6.12-card.stream.zst";
 struct Read {
     requests: Vec<(Request, String, String)>,
     ledger: Ledger,
-    activity: Activity,
+    activity: RecordedActivity,
 }
 
 fn read(bytes: &[u8], format: &str) -> Read {
@@ -37,7 +37,7 @@ fn read(bytes: &[u8], format: &str) -> Read {
     let header = reader.header();
     assert_eq!(header.format, format);
     let activity =
-        header.activity.map_or_else(Activity::default, |text| serde_json::from_str(&text).unwrap());
+        header.activity.map_or_else(RecordedActivity::default, |text| serde_json::from_str(&text).unwrap());
     // Files of trace-cmd and Perfetto stand in the order of arrival, or in that of completion: no concern here.
     let ledger = Ledger { reordered: 0, ..reader.ledger() };
     Read { requests, ledger, activity }
@@ -73,11 +73,15 @@ fn a_recording_of_a_card_is_used_in_full() {
     assert_eq!((&*journal.device, journal.commits, journal.blocks), ("179,1", 5, 41));
     // The trace does not name the disk behind the host; its requests identify it.
     for (request, process, _) in &requests {
-        assert_eq!(request.flags.contains(Flags::JOURNAL), process.starts_with("jbd2/"), "{process}");
+        assert_eq!(request.flags.contains(RequestFlags::JOURNAL), process.starts_with("jbd2/"), "{process}");
         if request.op.has_data() {
             assert!(request.start < request.issue && request.issue < request.complete, "{request:?}");
             // What goes through flushes of the kernel is served by several commands.
-            assert_eq!(request.served.is_none(), request.flags.contains(Flags::PREFLUSH), "{request:?}");
+            assert_eq!(
+                request.served.is_none(),
+                request.flags.contains(RequestFlags::PREFLUSH),
+                "{request:?}"
+            );
             assert!(
                 request.served.is_none_or(|end| request.issue < Some(end) && Some(end) < request.complete)
             );
@@ -140,7 +144,7 @@ fn times(read: &mut Read) -> impl Iterator<Item = &mut Nanos> {
     })
 }
 
-fn durations(activity: &mut Activity) -> Vec<&mut Nanos> {
+fn durations(activity: &mut RecordedActivity) -> Vec<&mut Nanos> {
     let mut out = Vec::new();
     for host in &mut activity.hosts {
         out.push(&mut host.busy);

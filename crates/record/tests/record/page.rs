@@ -1,23 +1,23 @@
 //! Pages of any byte order and word size, built by the rules of the kernel's ring buffer.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use emmclab_record::{ByteOrder, Lost, PageLayout};
+use emmclab_record::{KernelByteOrder, LostEvents, RingPageLayout};
 
 const HEADER_EVENT: &str = "# compressed entry header\n\ttype_len    :    5 bits\n\ttime_delta  :   27 bits\n\t\
     array       :   32 bits\n\n\tpadding     : type == 29\n\ttime_extend : type == 30\n\tdata max type_len  == 28\n";
 
 struct Builder {
-    order: ByteOrder,
+    order: KernelByteOrder,
     long: usize,
     data: Vec<u8>,
 }
 
 impl Builder {
-    fn new(order: ByteOrder, long: usize) -> Self {
+    fn new(order: KernelByteOrder, long: usize) -> Self {
         Self { order, long, data: Vec::new() }
     }
 
-    fn layout(&self) -> PageLayout {
+    fn layout(&self) -> RingPageLayout {
         let data_at = 8 + self.long;
         let header = format!(
             "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
@@ -27,20 +27,20 @@ impl Builder {
             self.long,
             4096 - data_at
         );
-        PageLayout::parse(&header, HEADER_EVENT, self.order).unwrap()
+        RingPageLayout::parse(&header, HEADER_EVENT, self.order).unwrap()
     }
 
     fn number(&self, value: u64, size: usize) -> Vec<u8> {
         match self.order {
-            ByteOrder::Little => value.to_le_bytes()[..size].to_vec(),
-            ByteOrder::Big => value.to_be_bytes()[8 - size..].to_vec(),
+            KernelByteOrder::Little => value.to_le_bytes()[..size].to_vec(),
+            KernelByteOrder::Big => value.to_be_bytes()[8 - size..].to_vec(),
         }
     }
 
     fn head(&mut self, kind: u32, delta: u32) -> &mut Self {
         let word = match self.order {
-            ByteOrder::Little => kind | delta << 5,
-            ByteOrder::Big => kind << 27 | delta,
+            KernelByteOrder::Little => kind | delta << 5,
+            KernelByteOrder::Big => kind << 27 | delta,
         };
         let bytes = self.number(u64::from(word), 4);
         self.data.extend(bytes);
@@ -63,8 +63,8 @@ impl Builder {
     }
 }
 
-fn machines() -> impl Iterator<Item = (ByteOrder, usize)> {
-    [ByteOrder::Little, ByteOrder::Big].into_iter().flat_map(|order| [(order, 4), (order, 8)])
+fn machines() -> impl Iterator<Item = (KernelByteOrder, usize)> {
+    [KernelByteOrder::Little, KernelByteOrder::Big].into_iter().flat_map(|order| [(order, 4), (order, 8)])
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn times_add_up_over_deltas_extends_stamps_and_discarded_records() {
         let layout = page.layout();
         assert_eq!(layout.page_bytes(), 4096);
         let records = layout.open(&bytes).unwrap();
-        assert_eq!(records.lost(), Lost::None);
+        assert_eq!(records.lost(), LostEvents::None);
         let found: Vec<_> = records
             .map(|record| {
                 let record = record.unwrap();
@@ -101,7 +101,7 @@ fn times_add_up_over_deltas_extends_stamps_and_discarded_records() {
 
 #[test]
 fn an_absolute_stamp_keeps_the_upper_bits_of_the_clock() {
-    let mut page = Builder::new(ByteOrder::Little, 8);
+    let mut page = Builder::new(KernelByteOrder::Little, 8);
     page.head(31, 1).word(0);
     page.head(1, 0).word(0);
     let start = (1 << 60) | 5;
@@ -121,15 +121,15 @@ fn lost_events_are_told_with_their_number_where_there_is_room() {
         let count = page.number(1234, long);
         let layout = page.layout();
         let lost = |flags, behind: &[u8]| layout.open(&page.page(0, flags, behind)).unwrap().lost();
-        assert_eq!(lost(MISSED | STORED, &count), Lost::Count(1234));
-        assert_eq!(lost(MISSED, &count), Lost::Unknown);
-        assert_eq!(lost(0, &count), Lost::None);
+        assert_eq!(lost(MISSED | STORED, &count), LostEvents::Count(1234));
+        assert_eq!(lost(MISSED, &count), LostEvents::Unknown);
+        assert_eq!(lost(0, &count), LostEvents::None);
     }
 }
 
 #[test]
 fn a_record_that_leaves_its_page_ends_it_with_its_offset() {
-    let mut page = Builder::new(ByteOrder::Little, 8);
+    let mut page = Builder::new(KernelByteOrder::Little, 8);
     page.head(1, 0).word(0);
     page.head(28, 0).word(0);
     let bytes = page.page(0, 0, &[]);
@@ -142,11 +142,13 @@ fn a_record_that_leaves_its_page_ends_it_with_its_offset() {
 #[test]
 fn another_layout_is_refused() {
     let header = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n";
-    assert!(PageLayout::parse(header, HEADER_EVENT, ByteOrder::Little).is_err());
+    assert!(RingPageLayout::parse(header, HEADER_EVENT, KernelByteOrder::Little).is_err());
     let huge = format!("{header}\tfield: char data;\toffset:16;\tsize:65000000;\tsigned:1;\n");
-    let error = PageLayout::parse(&huge, HEADER_EVENT, ByteOrder::Little);
+    let error = RingPageLayout::parse(&huge, HEADER_EVENT, KernelByteOrder::Little);
     assert!(error.is_err());
     let good = format!("{header}\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;\n");
-    assert!(PageLayout::parse(&good, HEADER_EVENT, ByteOrder::Little).is_ok());
-    assert!(PageLayout::parse(&good, &HEADER_EVENT.replace("27", "28"), ByteOrder::Little).is_err());
+    assert!(RingPageLayout::parse(&good, HEADER_EVENT, KernelByteOrder::Little).is_ok());
+    assert!(
+        RingPageLayout::parse(&good, &HEADER_EVENT.replace("27", "28"), KernelByteOrder::Little).is_err()
+    );
 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use emmclab_record::{Outcome, RecordOptions, Recorder, Target, helper_command};
+use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder, helper_command};
 use serde_json::Value;
 
 use crate::adb::Server;
@@ -45,13 +45,13 @@ impl Machine {
         format!("mount --bind {root}/block /sys/block && mount --bind {root}/debug /sys/kernel/debug")
     }
 
-    fn target(&self, shell: &str) -> Target {
+    fn target(&self, shell: &str) -> RecordTarget {
         let words = ["unshare", "-m", "sh", "-c", &format!("{} && exec {shell} -c \"$0\"", self.enter())];
         let words = words.map(str::to_owned).into_iter().chain([helper_command()]);
-        Target::Command(words.collect())
+        RecordTarget::Command(words.collect())
     }
 
-    fn record(&self, target: Target) -> (Vec<Value>, Outcome) {
+    fn record(&self, target: RecordTarget) -> (Vec<Value>, RecordOutcome) {
         let options =
             RecordOptions { target, devices: vec![self.disk.to_owned()], ..RecordOptions::default() };
         let (_, outcome) = record_elsewhere(&options, || {});
@@ -144,7 +144,7 @@ fn a_disk_that_has_no_such_registers_is_no_gap() {
     let Some(_alone) = machine(&["mkfs.ext4", "losetup", "unshare"]) else { return };
     let disk = LoopDisk::new();
     let options = RecordOptions { devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     assert_eq!(recorder.header().registers, None);
     drop(recorder);
     // A memory card has no EXT_CSD.

@@ -7,12 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::common::{LoopDisk, by_dd, complete_recording, machine, recorded, run, stop, wait_until};
-use emmclab_record::{RecordOptions, Recorder, Target, helper_command};
-use emmclab_trace::Kind;
+use emmclab_record::{RecordOptions, RecordTarget, TracefsRecorder, helper_command};
+use emmclab_trace::ErrorClass;
 
-fn through(shell: &[&str]) -> Target {
+fn through(shell: &[&str]) -> RecordTarget {
     let words = shell.iter().copied().chain(["-c"]).map(str::to_owned);
-    Target::Command(words.chain([helper_command()]).collect())
+    RecordTarget::Command(words.chain([helper_command()]).collect())
 }
 
 #[test]
@@ -89,9 +89,9 @@ fn a_link_that_breaks_leaves_what_came_before() {
     // The helper's output is cut in the middle of a page.
     let cut =
         format!("sh -c '{}' | dd bs=1 count=200000 status=none", helper_command().replace('\'', r"'\''"));
-    let target = Target::Command(["sh", "-c", &cut].map(str::to_owned).to_vec());
+    let target = RecordTarget::Command(["sh", "-c", &cut].map(str::to_owned).to_vec());
     let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     let (mut requests, mut read) = (Vec::new(), 0);
     while !recorder.has_ended() {
         disk.read(150, 4);
@@ -103,7 +103,7 @@ fn a_link_that_breaks_leaves_what_came_before() {
     }
     let (requests, outcome) = stop(recorder, requests);
     let error = outcome.interrupted.unwrap();
-    assert_eq!(error.kind(), Kind::Truncated);
+    assert_eq!(error.kind(), ErrorClass::Truncated);
     assert!(error.to_string().contains("link"), "{error}");
     assert!(outcome.header.note.unwrap().contains("ended early"));
     // All that was read up to some moment, without a gap.
@@ -121,15 +121,15 @@ fn a_link_that_breaks_leaves_what_came_before() {
 fn what_cannot_be_reached_is_said_in_words() {
     let Some(_alone) = machine(&[]) else { return };
     let start = |words: &[&str]| {
-        let target = Target::Command(words.iter().map(|word| (*word).to_owned()).collect());
-        Recorder::start(&RecordOptions { target, ..RecordOptions::default() }).err().unwrap()
+        let target = RecordTarget::Command(words.iter().map(|word| (*word).to_owned()).collect());
+        TracefsRecorder::start(&RecordOptions { target, ..RecordOptions::default() }).err().unwrap()
     };
     let error = start(&["emmclab-no-such-program"]);
     assert!(error.to_string().contains("emmclab-no-such-program"), "{error}");
     let error = start(&["sh", "-c", "exit 255"]);
     assert!(error.to_string().contains("255"), "{error}");
     let error = start(&["echo", "Hello"]);
-    assert_eq!(error.kind(), Kind::Truncated);
+    assert_eq!(error.kind(), ErrorClass::Truncated);
 }
 
 /// An ssh server of this host's own for each connection, without a port, for a key made now.
@@ -161,7 +161,7 @@ impl Sshd {
         Self { folder }
     }
 
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> RecordTarget {
         let key = self.folder.path().join("user");
         let server =
             format!("ProxyCommand=/usr/sbin/sshd -i -f {}", self.folder.path().join("config").display());
@@ -180,7 +180,7 @@ impl Sshd {
             "BatchMode=yes",
         ];
         let options = options.map(str::to_owned).to_vec();
-        Target::Ssh { destination: "root@127.0.0.1".to_owned(), options }
+        RecordTarget::Ssh { destination: "root@127.0.0.1".to_owned(), options }
     }
 }
 
@@ -200,13 +200,13 @@ fn ssh_records_as_the_kernel_counts_and_its_end_removes_the_instance() {
         devices: vec![disk.device.clone()],
         ..RecordOptions::default()
     };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     assert_eq!(disk.instances(), 1);
     drop(recorder);
     disk.wait_for_no_instance();
 
     // A device that is not there is found out before anything is recorded.
     let options = RecordOptions { devices: vec!["/dev/mmcblk7".to_owned()], ..options };
-    assert_eq!(Recorder::start(&options).err().unwrap().kind(), Kind::Config);
+    assert_eq!(TracefsRecorder::start(&options).err().unwrap().kind(), ErrorClass::Config);
     disk.wait_for_no_instance();
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::common::{Counted, Recorded};
-use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
+use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder};
 use emmclab_trace::CommandKind;
 
 /// A kept stream as it was sent.
@@ -15,17 +15,17 @@ fn stream(name: &str) -> Vec<u8> {
 }
 
 /// Plays a kept stream as if a machine sent it.
-fn play(name: &str, device: &str) -> (Vec<Recorded>, Outcome) {
+fn play(name: &str, device: &str) -> (Vec<Recorded>, RecordOutcome) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&stream(name)).unwrap();
     play_by(&["cat", file.path().to_str().unwrap()], device)
 }
 
 /// Takes what a command prints as the stream of a machine, and no batch before it has ended.
-fn play_by(command: &[&str], device: &str) -> (Vec<Recorded>, Outcome) {
-    let target = Target::Command(command.iter().map(|word| (*word).to_owned()).collect());
+fn play_by(command: &[&str], device: &str) -> (Vec<Recorded>, RecordOutcome) {
+    let target = RecordTarget::Command(command.iter().map(|word| (*word).to_owned()).collect());
     let options = RecordOptions { target, devices: vec![device.to_owned()], ..RecordOptions::default() };
-    let recorder = Recorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&options).unwrap();
     let mut requests = Vec::new();
     crate::common::wait_until("the stream ends", || recorder.has_ended());
     let outcome = recorder

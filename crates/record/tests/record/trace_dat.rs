@@ -10,7 +10,7 @@ use crate::containers::capture;
 use crate::containers::trace_dat::Order::{self, Little};
 use crate::containers::trace_dat::{PAGE, Packing, version_6_of, version_7_of};
 use emmclab_record::{Files, open_trace};
-use emmclab_trace::{Kind, ReadOptions, Request, Result};
+use emmclab_trace::{ErrorClass, ReadOptions, Request, Result};
 
 /// The texts and the pages of each CPU of the host's stream.
 fn host() -> (Files, Vec<Vec<u8>>) {
@@ -176,9 +176,9 @@ fn what_cannot_be_read_is_said_with_a_way_out() {
     let at = bytes.windows(19).position(|found| found == b"local global [mono]").unwrap();
     bytes[at..at + 19].copy_from_slice(b"[counter] mono     ");
     let error = open_and_read(&bytes).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert_eq!(error.kind(), ErrorClass::Unsupported, "{error}");
     assert!(error.hint_text().unwrap().contains("-C mono"));
-    assert_eq!(open_and_read(b"").unwrap_err().kind(), Kind::Empty);
+    assert_eq!(open_and_read(b"").unwrap_err().kind(), ErrorClass::Empty);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_file_cut_or_damaged_anywhere_is_an_error_and_never_a_panic() {
         }
     }
     let error = open_and_read(b"\x17\x08\x44tracing8\0\0\x08\0\x10\0\0").unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(error.kind(), ErrorClass::Unsupported);
 }
 
 #[test]

@@ -1,23 +1,26 @@
 //! Describes the register of an eMMC in plain words.
 
-use super::fields::{self, FIELDS, Field};
-use super::{ExtCsd, NEWEST, settings};
-use crate::report::{Facts, FieldRow, Report, Value, end_of_life, grouped, hex_number, life_used, size, yes};
+use super::fields::{self, FIELDS, RegisterField};
+use super::{ExtCsdRegister, NEWEST, settings};
+use crate::report::{
+    FactCollector, FieldRow, RegisterReport, RegisterValue, end_of_life, grouped, hex_number, life_used,
+    size, yes_or_no,
+};
 
 /// Bytes of the units in which the register counts.
 const SECTOR: u64 = 512;
 const PARTITION_UNIT: u64 = 128 << 10;
 const ERASE_UNIT: u64 = 512 << 10;
 
-impl ExtCsd {
+impl ExtCsdRegister {
     /// The report on all values of the register.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> RegisterReport {
         let mut notes = self.card.as_ref().map_or_else(Vec::new, |card| card.notes.clone());
         notes.extend(self.order.clone());
         self.note_gaps(&mut notes);
         let facts = self.facts();
         let settings = settings::of(self, &mut notes);
-        Report {
+        RegisterReport {
             kind: "emmc",
             standard: self.standard(),
             like: settings::like(self),
@@ -63,35 +66,35 @@ impl ExtCsd {
             if self.number(*field).is_some_and(|value| value != 0) {
                 notes.push(format!(
                     "{} is set, but revision {revision} has no such field: left out",
-                    self.said(*field)
+                    self.field_with_value(*field)
                 ));
             }
         }
     }
 
     /// A field with its place and value, as `CACHE_SIZE [252:249] = 0x00010000`.
-    pub(super) fn said(&self, field: Field) -> String {
+    pub(super) fn field_with_value(&self, field: RegisterField) -> String {
         let value = self.bytes_of(field).map_or_else(|| "not given".to_owned(), hex_number);
         format!("{} {} = {value}", field.name, field.place())
     }
 
     fn rows(&self) -> Vec<FieldRow> {
-        let row = |field: &Field| FieldRow {
+        let row = |field: &RegisterField| FieldRow {
             name: field.name,
             register: "EXT_CSD".to_owned(),
             place: field.place(),
             value: self.bytes_of(*field).map(|bytes| match field.bytes {
-                1..=4 => Value::Number(field.get(&self.bytes)),
-                _ => Value::Text(hex_number(bytes)),
+                1..=4 => RegisterValue::Number(field.get(&self.bytes)),
+                _ => RegisterValue::Text(hex_number(bytes)),
             }),
             meaning: field.meaning,
         };
-        let of_card = self.card.iter().flat_map(super::card::Card::rows);
+        let of_card = self.card.iter().flat_map(super::sysfs_files::CardRegisters::rows);
         FIELDS.iter().map(row).chain(of_card).collect()
     }
 
-    fn facts(&self) -> Vec<crate::report::Fact> {
-        let mut facts = Facts(Vec::new());
+    fn facts(&self) -> Vec<crate::report::RegisterFact> {
+        let mut facts = FactCollector(Vec::new());
         let is_known = self.revision().is_some();
         facts.add("standard", is_known.then(|| self.standard()), &["EXT_CSD_REV"]);
         if let Some(card) = &self.card {
@@ -105,7 +108,7 @@ impl ExtCsd {
         facts.0
     }
 
-    fn sizes(&self, facts: &mut Facts) {
+    fn sizes(&self, facts: &mut FactCollector) {
         let capacity = settings::sectors(self)
             .map(|sectors| format!("{} ({} sectors of 512 bytes)", size(sectors * SECTOR), grouped(sectors)));
         facts.add("capacity", capacity, &["SEC_COUNT"]);
@@ -114,39 +117,39 @@ impl ExtCsd {
         });
         facts.add("enhanced area (SLC)", enhanced, &["ENH_SIZE_MULT", "PARTITIONS_ATTRIBUTE"]);
         let partition = |units| if units == 0 { "none".to_owned() } else { size(units * PARTITION_UNIT) };
-        let boot = self.stated(fields::BOOT_SIZE_MULT).map(|units| match units {
+        let boot = self.supported_value(fields::BOOT_SIZE_MULT).map(|units| match units {
             0 => "none".to_owned(),
             units => format!("2 of {}", size(units * PARTITION_UNIT)),
         });
         facts.add("boot partitions", boot, &["BOOT_SIZE_MULT"]);
-        let rpmb = self.stated(fields::RPMB_SIZE_MULT).map(partition);
+        let rpmb = self.supported_value(fields::RPMB_SIZE_MULT).map(partition);
         facts.add("RPMB partition", rpmb, &["RPMB_SIZE_MULT"]);
-        let group = self.stated(fields::HC_ERASE_GRP_SIZE).filter(|units| *units > 0);
+        let group = self.supported_value(fields::HC_ERASE_GRP_SIZE).filter(|units| *units > 0);
         facts.add("erase group", group.map(|units| size(units * ERASE_UNIT)), &["HC_ERASE_GRP_SIZE"]);
-        let write = self.stated(fields::OPTIMAL_WRITE_SIZE).filter(|units| *units > 0);
+        let write = self.supported_value(fields::OPTIMAL_WRITE_SIZE).filter(|units| *units > 0);
         facts.add("preferred write", write.map(|units| size(units * 4096)), &["OPTIMAL_WRITE_SIZE"]);
     }
 
-    fn durability(&self, facts: &mut Facts) {
-        let cache = self.stated(fields::CACHE_SIZE).map(|units| {
-            let in_use = match self.stated(fields::CACHE_CTRL) {
+    fn durability(&self, facts: &mut FactCollector) {
+        let cache = self.supported_value(fields::CACHE_SIZE).map(|units| {
+            let in_use = match self.supported_value(fields::CACHE_CTRL) {
                 _ if units == 0 => "",
                 Some(state) if state & 1 == 1 => ", on",
                 Some(_) => ", off when it was read",
                 None => "",
             };
-            let order = match self.stated(fields::CACHE_FLUSH_POLICY) {
+            let order = match self.supported_value(fields::CACHE_FLUSH_POLICY) {
                 Some(policy) if units > 0 && policy & 1 == 1 => ", keeps the order of writes",
                 _ => "",
             };
             if units == 0 { "none".to_owned() } else { format!("{}{in_use}{order}", size(units * 128)) }
         });
         facts.add("volatile cache", cache, &["CACHE_SIZE", "CACHE_CTRL", "CACHE_FLUSH_POLICY"]);
-        let barrier = self.stated(fields::BARRIER_SUPPORT).map(|value| yes(value & 1 == 1));
+        let barrier = self.supported_value(fields::BARRIER_SUPPORT).map(|value| yes_or_no(value & 1 == 1));
         facts.add("cache barriers", barrier, &["BARRIER_SUPPORT"]);
-        let reliable = self.stated(fields::WR_REL_PARAM).map(|value| match value >> 2 & 1 {
+        let reliable = self.supported_value(fields::WR_REL_PARAM).map(|value| match value >> 2 & 1 {
             1 => "of any length".to_owned(),
-            _ => match self.stated(fields::REL_WR_SEC_C) {
+            _ => match self.supported_value(fields::REL_WR_SEC_C) {
                 Some(sectors) => format!("of exactly {sectors} sector(s)"),
                 None => "not of any length".to_owned(),
             },
@@ -154,24 +157,26 @@ impl ExtCsd {
         facts.add("reliable writes", reliable, &["WR_REL_PARAM", "REL_WR_SEC_C"]);
     }
 
-    fn commands(&self, facts: &mut Facts) {
-        let most = |field| match self.stated(field) {
+    fn commands(&self, facts: &mut FactCollector) {
+        let most = |field| match self.supported_value(field) {
             Some(0) => Some("none".to_owned()),
             entries => entries.map(|entries| format!("up to {entries} entries")),
         };
         facts.add("packed writes", most(fields::MAX_PACKED_WRITES), &["MAX_PACKED_WRITES"]);
         facts.add("packed reads", most(fields::MAX_PACKED_READS), &["MAX_PACKED_READS"]);
-        let queue = self.stated(fields::CMDQ_SUPPORT).map(|support| match self.stated(fields::CMDQ_DEPTH) {
-            _ if support & 1 == 0 => "none".to_owned(),
-            Some(depth) => format!("{} commands", (depth & 0x1f) + 1),
-            None => "yes".to_owned(),
+        let queue = self.supported_value(fields::CMDQ_SUPPORT).map(|support| {
+            match self.supported_value(fields::CMDQ_DEPTH) {
+                _ if support & 1 == 0 => "none".to_owned(),
+                Some(depth) => format!("{} commands", (depth & 0x1f) + 1),
+                None => "yes".to_owned(),
+            }
         });
         facts.add("command queue", queue, &["CMDQ_SUPPORT", "CMDQ_DEPTH"]);
         facts.add("bus modes", self.bus_modes(), &["DEVICE_TYPE"]);
-        let interrupt = self.stated(fields::HPI_FEATURES).map(|value| yes(value & 1 == 1));
+        let interrupt = self.supported_value(fields::HPI_FEATURES).map(|value| yes_or_no(value & 1 == 1));
         facts.add("high priority interrupt", interrupt, &["HPI_FEATURES"]);
-        let background = self.stated(fields::BKOPS_SUPPORT).map(|support| {
-            let by = match self.stated(fields::BKOPS_EN) {
+        let background = self.supported_value(fields::BKOPS_SUPPORT).map(|support| {
+            let by = match self.supported_value(fields::BKOPS_EN) {
                 Some(by) if by & 2 == 2 => ", the device starts them",
                 Some(by) if by & 1 == 1 => ", the host starts them",
                 Some(_) => ", not switched on",
@@ -180,18 +185,18 @@ impl ExtCsd {
             if support & 1 == 0 { "no".to_owned() } else { format!("yes{by}") }
         });
         facts.add("background operations", background, &["BKOPS_SUPPORT", "BKOPS_EN"]);
-        let erases = self.stated(fields::SEC_FEATURE_SUPPORT).map(|bits| {
+        let erases = self.supported_value(fields::SEC_FEATURE_SUPPORT).map(|bits| {
             let names = [(0, "secure erase"), (4, "trim"), (6, "sanitize")];
             let has: Vec<_> =
                 names.iter().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect();
             if has.is_empty() { "none".to_owned() } else { has.join(", ") }
         });
         facts.add("erasing", erases, &["SEC_FEATURE_SUPPORT"]);
-        let update = self.stated(fields::SUPPORTED_MODES).map(|modes| yes(modes & 1 == 1));
+        let update = self.supported_value(fields::SUPPORTED_MODES).map(|modes| yes_or_no(modes & 1 == 1));
         facts.add("firmware update", update, &["SUPPORTED_MODES"]);
     }
 
-    fn wear(&self, facts: &mut Facts) {
+    fn wear(&self, facts: &mut FactCollector) {
         for (topic, field, name) in [
             (
                 "life used, type A (mostly SLC)",
@@ -204,13 +209,17 @@ impl ExtCsd {
                 "DEVICE_LIFE_TIME_EST_TYP_B",
             ),
         ] {
-            facts.add(topic, self.stated(field).and_then(life_used), &[name]);
+            facts.add(topic, self.supported_value(field).and_then(life_used), &[name]);
         }
-        facts.add("spare blocks", self.stated(fields::PRE_EOL_INFO).and_then(end_of_life), &["PRE_EOL_INFO"]);
+        facts.add(
+            "spare blocks",
+            self.supported_value(fields::PRE_EOL_INFO).and_then(end_of_life),
+            &["PRE_EOL_INFO"],
+        );
     }
 
     fn bus_modes(&self) -> Option<String> {
-        let bits = self.stated(fields::DEVICE_TYPE)?;
+        let bits = self.supported_value(fields::DEVICE_TYPE)?;
         let names = [(0b10, "high speed"), (0b1100, "DDR52"), (0b11_0000, "HS200"), (0b1100_0000, "HS400")];
         let has: Vec<_> = names.iter().filter(|(mask, _)| bits & mask != 0).map(|(_, name)| *name).collect();
         (!has.is_empty()).then(|| has.join(", "))
@@ -218,7 +227,7 @@ impl ExtCsd {
 
     /// The version of the firmware: as text if it is printable, else in hexadecimal digits.
     fn firmware(&self) -> Option<String> {
-        self.stated(fields::FIRMWARE_VERSION)?;
+        self.supported_value(fields::FIRMWARE_VERSION)?;
         let bytes = self.bytes_of(fields::FIRMWARE_VERSION)?;
         let end = bytes.iter().rposition(|byte| *byte != 0)? + 1;
         let is_text = bytes[..end].iter().all(|byte| (0x20..0x7f).contains(byte));

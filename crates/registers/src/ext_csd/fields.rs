@@ -3,7 +3,7 @@
 
 /// A field of the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct RegisterField {
     /// Its name in the standard.
     pub name: &'static str,
     /// Its lowest byte.
@@ -19,7 +19,7 @@ pub struct Field {
 /// Bytes of the register.
 pub const REGISTER_BYTES: usize = 512;
 
-impl Field {
+impl RegisterField {
     /// Its byte as the index of the command that writes it (CMD6). Only fields in the lower half of the register, the modes, can be
     /// written.
     pub const fn index(self) -> u8 {
@@ -53,7 +53,7 @@ impl Field {
     }
 
     /// The field with this name in the standard.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn by_name(name: &str) -> Option<Self> {
         FIELDS.iter().find(|field| field.name == name).copied()
     }
 }
@@ -62,12 +62,12 @@ macro_rules! fields {
     ($($name:ident $byte:literal $bytes:literal since $since:literal: $meaning:literal;)*) => {
         $(
             #[doc = $meaning]
-            pub const $name: Field =
-                Field { name: stringify!($name), byte: $byte, bytes: $bytes, since: $since, meaning: $meaning };
+            pub const $name: RegisterField =
+                RegisterField { name: stringify!($name), byte: $byte, bytes: $bytes, since: $since, meaning: $meaning };
         )*
 
         /// Every field, by its bytes.
-        pub static FIELDS: &[Field] = &[$($name),*];
+        pub static FIELDS: &[RegisterField] = &[$($name),*];
     };
 }
 
@@ -232,7 +232,7 @@ mod tests {
         for field in FIELDS {
             field.put(&mut register, 0xa5);
             assert_eq!(field.get(&register), 0xa5, "{}", field.name);
-            assert_eq!(Field::named(field.name), Some(*field));
+            assert_eq!(RegisterField::by_name(field.name), Some(*field));
         }
         assert_eq!((SEC_COUNT.place(), EXT_CSD_REV.place()), ("[215:212]".to_owned(), "[192]".to_owned()));
     }

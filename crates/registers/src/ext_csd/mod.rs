@@ -1,19 +1,19 @@
 //! The `EXT_CSD` register of an eMMC (JESD84-B51, 7.4), in the forms that programs print: 512 bytes, digits, rows and words of
 //! dumps, and the sentences of mmc-utils.
 
-mod card;
+mod byte_order;
 mod describe;
 pub mod fields;
-mod order;
 mod sentences;
 mod settings;
+mod sysfs_files;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use crate::dump::{self, Dump};
-use crate::source::{Source, text_of};
-pub use card::is_card_file;
-use fields::{Field, REGISTER_BYTES};
+use crate::dump::{self, HexDump};
+use crate::source::{RegisterSource, text_of};
+use fields::{REGISTER_BYTES, RegisterField};
+pub use sysfs_files::is_card_file;
 
 /// The newest revision whose fields are known: that of eMMC 5.1.
 pub(crate) const NEWEST: u8 = 8;
@@ -22,22 +22,22 @@ const MOST: u8 = 20;
 
 /// A register, of which some bytes may be unknown: sentences name only some fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ExtCsd {
+pub(crate) struct ExtCsdRegister {
     bytes: [u8; REGISTER_BYTES],
-    known: [bool; REGISTER_BYTES],
+    known_bytes: [bool; REGISTER_BYTES],
     /// The sysfs files of the device, besides the register.
-    card: Option<card::Card>,
+    card: Option<sysfs_files::CardRegisters>,
     /// A note on the order of the bytes, if they were not printed in that of the standard.
     order: Option<String>,
 }
 
-impl ExtCsd {
+impl ExtCsdRegister {
     /// The register in one file.
     ///
     /// # Errors
     /// If it has none of the known forms, is incomplete, or is no register.
-    pub fn read(source: &Source<'_>) -> Result<Self> {
-        Self::of(source.bytes).and_then(Self::checked).map_err(|error| error.in_file(source.path))
+    pub fn read(source: &RegisterSource<'_>) -> Result<Self> {
+        Self::of(source.bytes).and_then(Self::validate).map_err(|error| error.in_file(source.path))
     }
 
     /// Adds the values of the device's sysfs files, which may also replace a register that could not be read. A value of
@@ -45,30 +45,30 @@ impl ExtCsd {
     ///
     /// # Errors
     /// If a file does not have the form in which the kernel prints it, or if no file holds a register.
-    pub fn with_files(mut self, sources: &[&Source<'_>]) -> Result<Self> {
+    pub fn with_files(mut self, sources: &[&RegisterSource<'_>]) -> Result<Self> {
         let Some(first) = sources.first() else { return Ok(self) };
-        let card = card::Card::read(sources)?;
+        let card = sysfs_files::CardRegisters::read(sources)?;
         for (field, bytes) in &card.fields {
             if self.bytes_of(*field).is_none() {
                 self.bytes[field.range()].copy_from_slice(bytes);
-                self.known[field.range()].fill(true);
+                self.known_bytes[field.range()].fill(true);
             }
         }
-        if card.says_something() {
+        if card.has_values() {
             self.card = Some(card);
         }
-        self.checked().map_err(|error| error.in_file(first.path))
+        self.validate().map_err(|error| error.in_file(first.path))
     }
 
     /// A register of which nothing is known.
-    pub const fn of_nothing() -> Self {
-        Self { bytes: [0; REGISTER_BYTES], known: [false; REGISTER_BYTES], card: None, order: None }
+    pub const fn unknown_register() -> Self {
+        Self { bytes: [0; REGISTER_BYTES], known_bytes: [false; REGISTER_BYTES], card: None, order: None }
     }
 
     fn of(bytes: &[u8]) -> Result<Self> {
         let Some(text) = text_of(bytes) else { return Self::raw(bytes) };
         let found = sentences::read(&text)?;
-        let dumped = match dumped(&text) {
+        let dumped = match register_in_dump(&text) {
             Ok(dumped) => dumped,
             Err(_) if !found.is_empty() => None,
             Err(error) => return Err(error),
@@ -76,9 +76,9 @@ impl ExtCsd {
         let mut register = match dumped {
             Some(bytes) => Self::of_bytes(&bytes)?,
             None if found.is_empty() => return Err(Self::unknown(&text)),
-            None => Self::of_nothing(),
+            None => Self::unknown_register(),
         };
-        for sentences::Found { field, value, line } in found {
+        for sentences::FieldLine { field, value, line } in found {
             register.add(field, &value).map_err(|error| error.at_line(line))?;
         }
         Ok(register)
@@ -86,7 +86,7 @@ impl ExtCsd {
 
     fn raw(bytes: &[u8]) -> Result<Self> {
         let Ok(register) = <[u8; REGISTER_BYTES]>::try_from(bytes) else {
-            let kind = if bytes.len() < REGISTER_BYTES { Kind::Truncated } else { Kind::Syntax };
+            let kind = if bytes.len() < REGISTER_BYTES { ErrorClass::Truncated } else { ErrorClass::Syntax };
             let problem =
                 format!("these are {} bytes, and an EXT_CSD register has {REGISTER_BYTES}", bytes.len());
             return Err(Error::new(kind, problem)
@@ -98,41 +98,48 @@ impl ExtCsd {
 
     /// A whole register, in any order of its bytes.
     fn of_bytes(bytes: &[u8; REGISTER_BYTES]) -> Result<Self> {
-        answered(bytes)?;
-        let (bytes, order) = order::in_order(bytes)?;
-        Ok(Self { bytes, known: [true; REGISTER_BYTES], card: None, order })
+        check_answer(bytes)?;
+        let (bytes, order) = byte_order::in_order(bytes)?;
+        Ok(Self { bytes, known_bytes: [true; REGISTER_BYTES], card: None, order })
     }
 
     fn unknown(text: &str) -> Error {
         let of_u_boot = ["Manufacturer ID:", "Bus Speed:", "High Capacity:"];
         if text.trim().is_empty() {
-            Error::new(Kind::Empty, "the file is empty").hint(HINT)
+            Error::new(ErrorClass::Empty, "the file is empty").hint(HINT)
         } else if of_u_boot.iter().all(|mark| text.contains(mark)) {
-            Error::new(Kind::Unsupported, "this is `mmc info` of U-Boot, a summary with a rounded capacity")
-                .hint("take the register itself: `mmc reg read extcsd all`, or a dump by `md`")
+            Error::new(
+                ErrorClass::Unsupported,
+                "this is `mmc info` of U-Boot, a summary with a rounded capacity",
+            )
+            .hint("take the register itself: `mmc reg read extcsd all`, or a dump by `md`")
         } else {
             let problem = "there is no EXT_CSD register in this text, and no descriptor of a UFS";
-            Error::new(Kind::UnknownFormat, problem).hint(format!("{HINT}, or the folder of a UFS in sysfs"))
+            Error::new(ErrorClass::UnknownFormat, problem)
+                .hint(format!("{HINT}, or the folder of a UFS in sysfs"))
         }
     }
 
     /// Adds the value of a field; an error if it contradicts the value known so far.
-    fn add(&mut self, field: Field, value: &[u8]) -> Result<()> {
+    fn add(&mut self, field: RegisterField, value: &[u8]) -> Result<()> {
         let range = field.range();
-        let is_known = self.known[range.clone()].iter().all(|known| *known);
+        let is_known = self.known_bytes[range.clone()].iter().all(|known| *known);
         if is_known && self.bytes[range.clone()] != *value {
             let other = crate::report::hex_number(&self.bytes[range]);
-            return Err(Error::new(Kind::Value, format!("contradicts {other}, which is given elsewhere"))
-                .of_field(field.name, 0, crate::report::hex_number(value).as_bytes())
-                .hint("give one register of one device"));
+            return Err(Error::new(
+                ErrorClass::Value,
+                format!("contradicts {other}, which is given elsewhere"),
+            )
+            .of_field(field.name, 0, crate::report::hex_number(value).as_bytes())
+            .hint("give one register of one device"));
         }
         self.bytes[range.clone()].copy_from_slice(value);
-        self.known[range].fill(true);
+        self.known_bytes[range].fill(true);
         Ok(())
     }
 
     /// Checks that this can be a register.
-    fn checked(self) -> Result<Self> {
+    fn validate(self) -> Result<Self> {
         for (field, most, what) in [
             (fields::EXT_CSD_REV, MOST, "no revision of the register"),
             (fields::CSD_STRUCTURE, 3, "no version of the CSD register"),
@@ -141,36 +148,36 @@ impl ExtCsd {
             if let Some(value) = self.number(field).filter(|value| *value > u64::from(most)) {
                 let problem =
                     format!("is {what} (at most {most}); the bytes are damaged, or of something else");
-                return Err(Error::new(Kind::Value, problem)
+                return Err(Error::new(ErrorClass::Value, problem)
                     .at_offset(field.byte.into())
                     .of_field(field.name, 0, format!("{value:#04x}").as_bytes())
                     .hint(HINT));
             }
         }
         if self.number(fields::EXT_CSD_REV).is_none() && !self.has_any() && self.card.is_none() {
-            return Err(Error::new(Kind::Empty, "it names no field of the register").hint(HINT));
+            return Err(Error::new(ErrorClass::Empty, "it names no field of the register").hint(HINT));
         }
         Ok(self)
     }
 
     /// Whether every byte is known, as from a dump; sentences name only some fields.
     fn is_whole(&self) -> bool {
-        self.known.iter().all(|known| *known)
+        self.known_bytes.iter().all(|known| *known)
     }
 
     fn has_any(&self) -> bool {
-        self.known.iter().any(|known| *known)
+        self.known_bytes.iter().any(|known| *known)
     }
 
     /// The value of a field; `None` if it is unknown.
-    pub fn number(&self, field: Field) -> Option<u64> {
+    pub fn number(&self, field: RegisterField) -> Option<u64> {
         self.bytes_of(field).map(|_| field.get(&self.bytes))
     }
 
     /// The bytes of a field; `None` if they are unknown.
-    pub fn bytes_of(&self, field: Field) -> Option<&[u8]> {
+    pub fn bytes_of(&self, field: RegisterField) -> Option<&[u8]> {
         let range = field.range();
-        self.known[range.clone()].iter().all(|known| *known).then(|| &self.bytes[range])
+        self.known_bytes[range.clone()].iter().all(|known| *known).then(|| &self.bytes[range])
     }
 
     /// The revision; `None` if it is unknown.
@@ -179,19 +186,19 @@ impl ExtCsd {
     }
 
     /// The value of a field; `None` if it is unknown, or if this revision of the register does not have the field.
-    pub fn stated(&self, field: Field) -> Option<u64> {
+    pub fn supported_value(&self, field: RegisterField) -> Option<u64> {
         let has = self.revision().is_none_or(|revision| revision >= field.since);
         self.number(field).filter(|_| has)
     }
 }
 
 /// The bytes of the register in a text, or `None` if no line of it is a row of digits.
-fn dumped(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
-    dump::read(text, REGISTER_BYTES)?.map(whole).transpose()
+fn register_in_dump(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
+    dump::read(text, REGISTER_BYTES)?.map(register_of).transpose()
 }
 
 /// The bytes as a register. The last row of a table of ten columns may be short, or padded.
-fn whole(Dump { mut bytes, end }: Dump<'_>) -> Result<[u8; REGISTER_BYTES]> {
+fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_BYTES]> {
     let found = bytes.len();
     bytes.truncate(REGISTER_BYTES);
     if let Ok(register) = <[u8; REGISTER_BYTES]>::try_from(bytes)
@@ -202,27 +209,27 @@ fn whole(Dump { mut bytes, end }: Dump<'_>) -> Result<[u8; REGISTER_BYTES]> {
     let problem = format!("the dump has {found} bytes, and the register {REGISTER_BYTES}");
     let hint = "dump the register again, as a whole";
     Err(match end {
-        Some((line, content)) => Error::new(Kind::Syntax, format!("no row of digits; {problem}"))
+        Some((line, content)) => Error::new(ErrorClass::Syntax, format!("no row of digits; {problem}"))
             .at_line(line)
             .of_field("row", 0, content.as_bytes()),
-        None if found < REGISTER_BYTES => Error::new(Kind::Truncated, problem).at_offset(found as u64),
-        None => Error::new(Kind::Syntax, problem),
+        None if found < REGISTER_BYTES => Error::new(ErrorClass::Truncated, problem).at_offset(found as u64),
+        None => Error::new(ErrorClass::Syntax, problem),
     }
     .hint(hint))
 }
 
 /// Refuses bytes that no device sent.
-fn answered(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
+fn check_answer(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
     for (value, problem) in [
         (0, "every byte is 0: nothing was read from the device"),
         (0xff, "every byte is 0xff: nothing answered on the bus"),
     ] {
         if bytes.iter().all(|byte| *byte == value) {
-            return Err(Error::new(Kind::Value, problem).at_offset(0).hint(HINT));
+            return Err(Error::new(ErrorClass::Value, problem).at_offset(0).hint(HINT));
         }
     }
     if bytes.ends_with(&[0x55, 0xaa]) {
-        return Err(Error::new(Kind::Value, "this is a boot sector: it ends in 55 aa")
+        return Err(Error::new(ErrorClass::Value, "this is a boot sector: it ends in 55 aa")
             .at_offset(510)
             .hint(HINT));
     }
@@ -237,7 +244,7 @@ pub fn is_ext_csd(head: &[u8]) -> bool {
     let Some(text) = text_of(head) else {
         return <[u8; REGISTER_BYTES]>::try_from(head).is_ok_and(|bytes| is_register(&bytes));
     };
-    sentences::is(&text) || matches!(dumped(&text), Ok(Some(bytes)) if is_register(&bytes))
+    sentences::is(&text) || matches!(register_in_dump(&text), Ok(Some(bytes)) if is_register(&bytes))
 }
 
 /// The fault of the first bytes of a file that seem to be a register, but are none: a dump that is cut short or damaged, or 512 bytes
@@ -249,12 +256,12 @@ pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
         Some(text) => dump::is_dump(&text, LEAST),
         None => head.len() == REGISTER_BYTES && head.iter().all(|byte| *byte == head[0]),
     };
-    if seems { ExtCsd::of(head).and_then(ExtCsd::checked).err() } else { None }
+    if seems { ExtCsdRegister::of(head).and_then(ExtCsdRegister::validate).err() } else { None }
 }
 
 /// Whether these are the bytes of a register, in any order: some fields have one of few possible values, and the first bytes are reserved.
 fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
-    let Ok((bytes, _)) = answered(bytes).and_then(|()| order::in_order(bytes)) else { return false };
+    let Ok((bytes, _)) = check_answer(bytes).and_then(|()| byte_order::in_order(bytes)) else { return false };
     let [revision, structure, sets, sectors] =
         [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT]
             .map(|field| field.get(&bytes));

@@ -1,23 +1,26 @@
 //! Describes the descriptors of a UFS in plain words.
 
 use super::fields::FIELDS;
-use super::text::Given;
-use super::{Descriptors, NEWEST, settings, shown};
-use crate::report::{Fact, Facts, FieldRow, Report, Value, end_of_life, life_used, size, yes};
+use super::text::DescriptorValue;
+use super::{NEWEST, UfsDescriptors, format_value, settings};
+use crate::report::{
+    FactCollector, FieldRow, RegisterFact, RegisterReport, RegisterValue, end_of_life, life_used, size,
+    yes_or_no,
+};
 
 /// Bit of `WriteBooster` in `dExtendedUFSFeaturesSupport`.
 const WRITE_BOOSTER: u32 = 8;
 /// Bit of HPB in `bUFSFeaturesSupport`, and in `dExtendedUFSFeaturesSupport`.
 const HPB: u32 = 7;
 
-impl Descriptors {
+impl UfsDescriptors {
     /// The report on all values of the descriptors.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> RegisterReport {
         let mut notes: Vec<_> = self.order.clone().into_iter().collect();
         match self.version() {
             Some((major, _)) if major > NEWEST => notes.push(format!(
                 "{}: fields beyond those of UFS {NEWEST} are not known",
-                self.said("wSpecVersion")
+                self.field_with_value("wSpecVersion")
             )),
             Some(_) => {}
             None => {
@@ -25,7 +28,7 @@ impl Descriptors {
             }
         }
         let settings = settings::of(self, &mut notes);
-        Report {
+        RegisterReport {
             kind: "ufs",
             standard: self.standard().unwrap_or_else(|| "UFS".to_owned()),
             like: settings::like(self),
@@ -43,8 +46,9 @@ impl Descriptors {
     }
 
     /// A field with its value, as `bQueueDepth = 0x20`.
-    pub(super) fn said(&self, name: &'static str) -> String {
-        let value = self.all(name).next().map_or_else(|| "not given".to_owned(), |(_, given)| shown(given));
+    pub(super) fn field_with_value(&self, name: &'static str) -> String {
+        let value =
+            self.all(name).next().map_or_else(|| "not given".to_owned(), |(_, given)| format_value(given));
         format!("{name} = {value}")
     }
 
@@ -68,8 +72,8 @@ impl Descriptors {
             }
             rows.extend(found.map(|((_, unit), given)| {
                 let value = match given {
-                    Given::Number(value) => Value::Number(*value),
-                    Given::Text(text) => Value::Text(text.clone()),
+                    DescriptorValue::Number(value) => RegisterValue::Number(*value),
+                    DescriptorValue::Text(text) => RegisterValue::Text(text.clone()),
                 };
                 row(*unit, Some(value))
             }));
@@ -77,8 +81,8 @@ impl Descriptors {
         rows
     }
 
-    fn facts(&self) -> Vec<Fact> {
-        let mut facts = Facts(Vec::new());
+    fn facts(&self) -> Vec<RegisterFact> {
+        let mut facts = FactCollector(Vec::new());
         facts.add("standard", self.standard(), &["wSpecVersion"]);
         let product = [self.text("iManufacturerName"), self.text("iProductName")];
         let product: Vec<_> = product.into_iter().flatten().collect();
@@ -97,7 +101,7 @@ impl Descriptors {
         facts.0
     }
 
-    fn sizes(&self, facts: &mut Facts) {
+    fn sizes(&self, facts: &mut FactCollector) {
         let capacity = settings::capacity(self).map(|stated| size(stated.bytes));
         facts.add(
             "capacity",
@@ -119,7 +123,7 @@ impl Descriptors {
         facts.add("volatile cache", None, &[]);
     }
 
-    fn commands(&self, facts: &mut Facts) {
+    fn commands(&self, facts: &mut FactCollector) {
         let depth = settings::queue_depth(self).map(|(depth, _)| format!("{depth} commands"));
         facts.add("queue", depth, &["bQueueDepth", "bLUQueueDepth"]);
         let link = match (self.text("PA_TxGear"), self.number("PA_ActiveTxDataLanes")) {
@@ -134,7 +138,7 @@ impl Descriptors {
         let has_hpb =
             self.has_hpb().map(|has| match self.number("wHPBVersion").filter(|version| *version > 0) {
                 Some(version) if has => format!("version {:x}.{:x}", version >> 8, version >> 4 & 0xf),
-                _ => yes(has),
+                _ => yes_or_no(has),
             });
         facts.add("HPB", has_hpb, &["bUFSFeaturesSupport", "wHPBVersion"]);
         let background =
@@ -142,7 +146,7 @@ impl Descriptors {
         facts.add("background operations", background, &["fBackgroundOpsEn"]);
     }
 
-    fn booster(&self, facts: &mut Facts) {
+    fn booster(&self, facts: &mut FactCollector) {
         let text = self.has_booster().map(|has| {
             if !has {
                 return "none".to_owned();
@@ -174,7 +178,7 @@ impl Descriptors {
         facts.add("WriteBooster now", state, &["fWriteBoosterEn", "bAvailableWriteBoosterBufferSize"]);
     }
 
-    fn wear(&self, facts: &mut Facts) {
+    fn wear(&self, facts: &mut FactCollector) {
         for (topic, name) in [
             ("life used, type A (mostly SLC)", "bDeviceLifeTimeEstA"),
             ("life used, type B (mostly MLC, TLC)", "bDeviceLifeTimeEstB"),

@@ -3,11 +3,11 @@
 //! In the sysfs of Linux they have other names (`Documentation/ABI/testing/sysfs-driver-ufs`); ufs-utils prints the names of the
 //! standard with the offset of each field.
 
-use Part::{Attributes, Device, Flags, Geometry, Health, Interconnect, Link, Strings, Unit};
+use DescriptorKind::{Attributes, Device, Flags, Geometry, Health, Interconnect, Link, Strings, Unit};
 
 /// The descriptor or group that a field belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub(crate) enum DescriptorKind {
     Device,
     Geometry,
     Unit,
@@ -20,7 +20,7 @@ pub(crate) enum Part {
     Link,
 }
 
-impl Part {
+impl DescriptorKind {
     pub const ALL: [Self; 9] =
         [Device, Geometry, Unit, Interconnect, Health, Strings, Attributes, Flags, Link];
 
@@ -57,8 +57,8 @@ impl Part {
 
 /// A field.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Field {
-    pub part: Part,
+pub(crate) struct DescriptorField {
+    pub part: DescriptorKind,
     /// Its name in the standard.
     pub name: &'static str,
     /// Its name in sysfs.
@@ -70,9 +70,9 @@ pub(crate) struct Field {
     pub meaning: &'static str,
 }
 
-impl Field {
+impl DescriptorField {
     /// The field with this file name in sysfs.
-    pub fn of_sysfs(part: Part, file: &str) -> Option<&'static Self> {
+    pub fn of_sysfs(part: DescriptorKind, file: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|field| field.part == part && field.sysfs == file)
     }
 
@@ -89,7 +89,7 @@ impl Field {
 
 macro_rules! fields {
     ($($part:ident $offset:literal $bytes:literal $name:literal $sysfs:literal: $meaning:literal;)*) => {
-        &[$(Field {
+        &[$(DescriptorField {
             part: $part,
             name: $name,
             sysfs: $sysfs,
@@ -104,7 +104,7 @@ macro_rules! fields {
 }
 
 /// Every field that is read.
-pub(crate) static FIELDS: &[Field] = fields! {
+pub(crate) static FIELDS: &[DescriptorField] = fields! {
     Device 0x02 1 "bDevice" "device_type": "type of the device";
     Device 0x03 1 "bDeviceClass" "device_class": "class of the device";
     Device 0x06 1 "bNumberLU" "number_of_luns": "logical units";
@@ -183,8 +183,13 @@ mod tests {
     #[test]
     fn every_name_stands_once() {
         for (at, field) in FIELDS.iter().enumerate() {
-            assert_eq!(Field::of_sysfs(field.part, field.sysfs), Some(&FIELDS[at]), "{}", field.sysfs);
-            assert_eq!(Field::of_standard(field.name), Some(&FIELDS[at]), "{}", field.name);
+            assert_eq!(
+                DescriptorField::of_sysfs(field.part, field.sysfs),
+                Some(&FIELDS[at]),
+                "{}",
+                field.sysfs
+            );
+            assert_eq!(DescriptorField::of_standard(field.name), Some(&FIELDS[at]), "{}", field.name);
         }
     }
 }

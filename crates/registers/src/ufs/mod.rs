@@ -1,9 +1,9 @@
 //! The descriptors of a UFS (JESD220, 14): as a tree of files from the sysfs of Linux, as the text of these files, as ufs-utils and the
 //! debugfs of vendors print them, and raw.
 
+mod byte_order;
 mod describe;
 mod fields;
-mod order;
 mod raw;
 mod settings;
 mod text;
@@ -11,11 +11,11 @@ mod text;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use crate::source::{Source, text_of};
-use fields::{Field, Part};
-use text::{Found, Given};
+use crate::source::{RegisterSource, text_of};
+use fields::{DescriptorField, DescriptorKind};
+use text::{DescriptorValue, FieldValue};
 
 /// Logical units from this number on are well known ones: boot, RPMB, and the device itself.
 const WELL_KNOWN: u32 = 0x80;
@@ -32,20 +32,20 @@ type Place = (PathBuf, Option<u64>);
 
 /// All values that were read from a UFS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Descriptors {
-    values: BTreeMap<Key, Given>,
+pub(crate) struct UfsDescriptors {
+    values: BTreeMap<Key, DescriptorValue>,
     /// The place at which each value was found first.
-    places: BTreeMap<Key, Place>,
+    positions: BTreeMap<Key, Place>,
     /// A note on the order of the bytes, if fields were printed with their lowest byte first.
     order: Option<String>,
 }
 
-impl Descriptors {
+impl UfsDescriptors {
     /// The descriptors in these files: one text, or the files of a tree.
     ///
     /// # Errors
     /// If a value cannot be read, contradicts another, or is impossible.
-    pub fn read(sources: &[Source<'_>]) -> Result<Self> {
+    pub fn read(sources: &[RegisterSource<'_>]) -> Result<Self> {
         let mut out = Self::default();
         for source in sources {
             let found = Self::of(source).map_err(|error| error.in_file(source.path))?;
@@ -53,19 +53,20 @@ impl Descriptors {
                 out.add(one, source.path)?;
             }
         }
-        out.order = order::turn(&mut out.values);
+        out.order = byte_order::reverse_bytes(&mut out.values);
         let path = sources.first().map_or(Path::new(""), |source| source.path);
         out.check().map_err(|error| error.in_file(path))?;
         Ok(out)
     }
 
-    fn of(source: &Source<'_>) -> Result<Vec<Found>> {
+    fn of(source: &RegisterSource<'_>) -> Result<Vec<FieldValue>> {
         let is_file = text::is_path(source.path);
         if !is_file && let Some(found) = raw::read(source.bytes)? {
             return Ok(found);
         }
         let content = text_of(source.bytes).ok_or_else(|| {
-            Error::new(Kind::Syntax, "this is no text, and no descriptor by its length and type").hint(HINT)
+            Error::new(ErrorClass::Syntax, "this is no text, and no descriptor by its length and type")
+                .hint(HINT)
         })?;
         if is_file {
             return Ok(text::of_file(source.path, &content)?.into_iter().collect());
@@ -73,30 +74,30 @@ impl Descriptors {
         text::of_text(&content)
     }
 
-    fn add(&mut self, found: Found, path: &Path) -> Result<()> {
+    fn add(&mut self, found: FieldValue, path: &Path) -> Result<()> {
         let key = (index(found.field), found.unit);
         if let Some(other) = self.values.get(&key)
             && *other != found.value
         {
-            let place = self.places.get(&key).map(|(path, line)| match line {
+            let place = self.positions.get(&key).map(|(path, line)| match line {
                 Some(line) => format!("{}:{line}", path.display()),
                 None => path.display().to_string(),
             });
             let problem = format!(
                 "contradicts {}, which {} has",
-                shown(other),
+                format_value(other),
                 place.as_deref().unwrap_or("another file")
             );
-            let error = Error::new(Kind::Value, problem)
+            let error = Error::new(ErrorClass::Value, problem)
                 .in_file(path)
-                .of_field(found.field.name, 0, shown(&found.value).as_bytes())
+                .of_field(found.field.name, 0, format_value(&found.value).as_bytes())
                 .hint("give the descriptors of one device; of logical units with the path or bUnitIndex of each");
             return Err(match found.line {
                 Some(line) => error.at_line(line),
                 None => error,
             });
         }
-        self.places.entry(key).or_insert_with(|| (path.to_owned(), found.line));
+        self.positions.entry(key).or_insert_with(|| (path.to_owned(), found.line));
         self.values.insert(key, found.value);
         Ok(())
     }
@@ -104,22 +105,21 @@ impl Descriptors {
     /// Checks that these can be the descriptors of a device.
     fn check(&self) -> Result<()> {
         if self.values.is_empty() {
-            return Err(Error::new(Kind::UnknownFormat, "there are no descriptors of a UFS").hint(HINT));
+            return Err(Error::new(ErrorClass::UnknownFormat, "there are no descriptors of a UFS").hint(HINT));
         }
-        let is_number = |given: &&Given| matches!(given, Given::Number(_));
+        let is_number = |given: &&DescriptorValue| matches!(given, DescriptorValue::Number(_));
         let numbers = || self.values.values().filter(is_number);
-        if numbers().count() > 3 && numbers().all(|given| *given == Given::Number(0)) {
-            return Err(
-                Error::new(Kind::Value, "every value is 0: nothing was read from the device").hint(HINT)
-            );
+        if numbers().count() > 3 && numbers().all(|given| *given == DescriptorValue::Number(0)) {
+            return Err(Error::new(ErrorClass::Value, "every value is 0: nothing was read from the device")
+                .hint(HINT));
         }
         for name in IMPOSSIBLE {
             for ((_, unit), given) in self.all(name) {
-                if let Given::Number(value) = given
+                if let DescriptorValue::Number(value) = given
                     && unit.is_none_or(|unit| unit < WELL_KNOWN)
                     && let Some(problem) = impossible(name, *value)
                 {
-                    return Err(Error::new(Kind::Value, problem)
+                    return Err(Error::new(ErrorClass::Value, problem)
                         .of_field(name, 0, format!("{value:#x}").as_bytes())
                         .hint(HINT));
                 }
@@ -128,39 +128,39 @@ impl Descriptors {
         Ok(())
     }
 
-    fn all(&self, name: &'static str) -> impl Iterator<Item = (&Key, &Given)> {
+    fn all(&self, name: &'static str) -> impl Iterator<Item = (&Key, &DescriptorValue)> {
         self.values.iter().filter(move |((at, _), _)| fields::FIELDS[*at].name == name)
     }
 
     /// The number of a field that belongs to no logical unit.
     fn number(&self, name: &'static str) -> Option<u64> {
         self.all(name).find_map(|(_, given)| match given {
-            Given::Number(value) => Some(*value),
-            Given::Text(_) => None,
+            DescriptorValue::Number(value) => Some(*value),
+            DescriptorValue::Text(_) => None,
         })
     }
 
     fn text(&self, name: &'static str) -> Option<&str> {
         self.all(name).find_map(|(_, given)| match given {
-            Given::Text(text) => Some(text.as_str()),
-            Given::Number(_) => None,
+            DescriptorValue::Text(text) => Some(text.as_str()),
+            DescriptorValue::Number(_) => None,
         })
     }
 
     /// The number of a field of a logical unit.
     fn of_unit(&self, unit: Option<u32>, name: &'static str) -> Option<u64> {
         self.all(name).find_map(|((_, other), given)| match given {
-            Given::Number(value) if *other == unit => Some(*value),
+            DescriptorValue::Number(value) if *other == unit => Some(*value),
             _ => None,
         })
     }
 
     /// The enabled logical units for data, with their size in bytes.
-    fn units(&self) -> Vec<Unit> {
+    fn units(&self) -> Vec<LogicalUnit> {
         let mut units: Vec<_> = self
             .values
             .keys()
-            .filter(|key| fields::FIELDS[key.0].part == Part::Unit)
+            .filter(|key| fields::FIELDS[key.0].part == DescriptorKind::Unit)
             .map(|key| key.1)
             .collect();
         units.sort_unstable();
@@ -174,7 +174,7 @@ impl Descriptors {
             let power =
                 u32::try_from(self.of_unit(unit, "bLogicalBlockSize")?).ok().filter(|power| *power >= 9)?;
             let bytes = blocks.checked_mul(1_u64.checked_shl(power)?)?;
-            (bytes > 0).then_some(Unit { number: unit, bytes })
+            (bytes > 0).then_some(LogicalUnit { number: unit, bytes })
         };
         units.into_iter().filter(is_for_data).filter_map(of).collect()
     }
@@ -205,13 +205,13 @@ const IMPOSSIBLE: [&str; 6] = [
 /// The reason why a value is impossible; `None` if it is possible.
 fn impossible(name: &str, value: u64) -> Option<&'static str> {
     match name {
-        "wSpecVersion" if !order::is_version(value) => {
+        "wSpecVersion" if !byte_order::is_version(value) => {
             Some("is no version of the standard, which are as 0x0310; nothing was read, or something else")
         }
         "bLogicalBlockSize" if value != 0 && !(9..=16).contains(&value) => {
             Some("is no size of a logical block, which is a power of 2 from 9 to 16")
         }
-        "qTotalRawDeviceCapacity" if !order::is_capacity(value) => {
+        "qTotalRawDeviceCapacity" if !byte_order::is_capacity(value) => {
             Some("is no capacity of a UFS, in units of 512 bytes; nothing was read, or something else")
         }
         "bPreEOLInfo" | "bDeviceLifeTimeEstA" | "bDeviceLifeTimeEstB" if value == 0xff => {
@@ -222,12 +222,12 @@ fn impossible(name: &str, value: u64) -> Option<&'static str> {
 }
 
 /// A logical unit for data.
-struct Unit {
+struct LogicalUnit {
     number: Option<u32>,
     bytes: u64,
 }
 
-fn index(field: &'static Field) -> usize {
+fn index(field: &'static DescriptorField) -> usize {
     fields::FIELDS.iter().position(|other| std::ptr::eq(other, field)).unwrap_or(usize::MAX)
 }
 
@@ -236,10 +236,10 @@ const fn decimal(value: u64) -> u64 {
     (value >> 4 & 0xf) * 10 + (value & 0xf)
 }
 
-fn shown(given: &Given) -> String {
+fn format_value(given: &DescriptorValue) -> String {
     match given {
-        Given::Number(value) => format!("{value:#x}"),
-        Given::Text(text) => text.clone(),
+        DescriptorValue::Number(value) => format!("{value:#x}"),
+        DescriptorValue::Text(text) => text.clone(),
     }
 }
 

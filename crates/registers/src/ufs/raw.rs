@@ -1,10 +1,10 @@
 //! Raw descriptors of a UFS (JESD220, 14.1.4), as bytes or in a dump of hexadecimal digits: each begins with its length and its type,
 //! and its fields have their highest byte first. Several may follow each other.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use super::fields::{FIELDS, Part};
-use super::text::{Found, Given};
+use super::fields::{DescriptorKind, FIELDS};
+use super::text::{DescriptorValue, FieldValue};
 use super::{HINT, impossible};
 use crate::dump;
 use crate::source::text_of;
@@ -14,12 +14,12 @@ const MOST_BYTES: usize = 64 << 10;
 /// Bytes of the header: length and type.
 const HEADER: usize = 2;
 /// Types of descriptors that are read, and the lengths that the versions of the standard give them.
-const TYPES: [(u8, Part, &[u8]); 5] = [
-    (0x00, Part::Device, &[0x1f, 0x40, 0x59]),
-    (0x02, Part::Unit, &[0x23, 0x2d]),
-    (0x04, Part::Interconnect, &[0x06]),
-    (0x07, Part::Geometry, &[0x44, 0x48, 0x57]),
-    (0x09, Part::Health, &[0x25, 0x2d]),
+const TYPES: [(u8, DescriptorKind, &[u8]); 5] = [
+    (0x00, DescriptorKind::Device, &[0x1f, 0x40, 0x59]),
+    (0x02, DescriptorKind::Unit, &[0x23, 0x2d]),
+    (0x04, DescriptorKind::Interconnect, &[0x06]),
+    (0x07, DescriptorKind::Geometry, &[0x44, 0x48, 0x57]),
+    (0x09, DescriptorKind::Health, &[0x25, 0x2d]),
 ];
 /// Types that are not read: configuration, strings, power.
 const OTHERS: [u8; 3] = [0x01, 0x05, 0x08];
@@ -54,7 +54,7 @@ fn begins(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// If a descriptor ends before its length, or has a type that no descriptor has.
-pub(super) fn read(content: &[u8]) -> Result<Option<Vec<Found>>> {
+pub(super) fn read(content: &[u8]) -> Result<Option<Vec<FieldValue>>> {
     bytes_of(content).map(|bytes| fields_of(&bytes)).transpose()
 }
 
@@ -65,14 +65,14 @@ pub(super) fn may_be(content: &[u8]) -> bool {
 
 /// Whether a file is raw descriptors as a whole, with a field that no other file has at its place.
 pub(super) fn is(content: &[u8]) -> bool {
-    let is_mark = |found: &Found| {
+    let is_mark = |found: &FieldValue| {
         MARKS.contains(&found.field.name)
-            && matches!(found.value, Given::Number(value) if value > 0 && impossible(found.field.name, value).is_none())
+            && matches!(found.value, DescriptorValue::Number(value) if value > 0 && impossible(found.field.name, value).is_none())
     };
     matches!(read(content), Ok(Some(found)) if found.iter().any(is_mark))
 }
 
-fn fields_of(bytes: &[u8]) -> Result<Vec<Found>> {
+fn fields_of(bytes: &[u8]) -> Result<Vec<FieldValue>> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some([length, kind]) = bytes.get(at..at + HEADER) {
@@ -82,17 +82,20 @@ fn fields_of(bytes: &[u8]) -> Result<Vec<Found>> {
         }
         let part = TYPES.iter().find(|(other, ..)| other == kind).map(|(_, part, _)| *part);
         if part.is_none() && !OTHERS.contains(kind) || usize::from(*length) < HEADER {
-            return Err(Error::new(Kind::Value, "is no type of a descriptor with this length")
+            return Err(Error::new(ErrorClass::Value, "is no type of a descriptor with this length")
                 .at_offset(at as u64)
                 .of_field("bDescriptorType", 0, format!("{kind:#04x}, length {length:#04x}").as_bytes())
                 .hint(HINT));
         }
         let Some(descriptor) = bytes.get(at..at + usize::from(*length)) else {
             let left = bytes.len() - at;
-            return Err(Error::new(Kind::Truncated, format!("the descriptor has {left} of {length} bytes"))
-                .at_offset(bytes.len() as u64)
-                .of_field("bLength", 0, format!("{length:#04x}").as_bytes())
-                .hint("read the descriptor again, as a whole"));
+            return Err(Error::new(
+                ErrorClass::Truncated,
+                format!("the descriptor has {left} of {length} bytes"),
+            )
+            .at_offset(bytes.len() as u64)
+            .of_field("bLength", 0, format!("{length:#04x}").as_bytes())
+            .hint("read the descriptor again, as a whole"));
         };
         found.extend(part.into_iter().flat_map(|part| fields(descriptor, part)));
         at += usize::from(*length);
@@ -101,12 +104,12 @@ fn fields_of(bytes: &[u8]) -> Result<Vec<Found>> {
 }
 
 /// The fields of one descriptor. A device of an older version has a shorter descriptor, without the fields at its end.
-fn fields(descriptor: &[u8], part: Part) -> impl Iterator<Item = Found> + '_ {
-    let unit = (part == Part::Unit).then(|| u32::from(descriptor[HEADER]));
+fn fields(descriptor: &[u8], part: DescriptorKind) -> impl Iterator<Item = FieldValue> + '_ {
+    let unit = (part == DescriptorKind::Unit).then(|| u32::from(descriptor[HEADER]));
     FIELDS.iter().filter(move |field| field.part == part).filter_map(move |field| {
         let begin = usize::from(field.offset?);
         let bytes = descriptor.get(begin..begin + usize::from(field.bytes))?;
         let value = bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
-        Some(Found { field, unit, value: Given::Number(value), line: None })
+        Some(FieldValue { field, unit, value: DescriptorValue::Number(value), line: None })
     })
 }

@@ -2,37 +2,37 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use super::fields::{Field, Part};
+use super::fields::{DescriptorField, DescriptorKind};
 
 /// A field with a value that was found in one place.
-pub(super) struct Found {
-    pub field: &'static Field,
+pub(super) struct FieldValue {
+    pub field: &'static DescriptorField,
     /// The logical unit, if the field belongs to one.
     pub unit: Option<u32>,
-    pub value: Given,
+    pub value: DescriptorValue,
     /// The line, if the text may have several.
     pub line: Option<u64>,
 }
 
 /// A value as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum DescriptorValue {
     Number(u64),
     Text(String),
 }
 
 /// The field in a file of sysfs; `None` if the file has none that is read, or is empty.
-pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<Found>> {
+pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<FieldValue>> {
     let Some((field, unit)) = of_path(&path.to_string_lossy()) else { return Ok(None) };
-    Ok(value(field, content.trim())?.map(|value| Found { field, unit, value, line: None }))
+    Ok(value(field, content.trim())?.map(|value| FieldValue { field, unit, value, line: None }))
 }
 
 /// The fields in a text: lines with names of the standard, of `grep -r .` and of `head` or `tail` over files of sysfs.
-pub(super) fn of_text(text: &str) -> Result<Vec<Found>> {
+pub(super) fn of_text(text: &str) -> Result<Vec<FieldValue>> {
     let mut found = Vec::new();
-    let mut block = Block::default();
+    let mut block = CurrentDescriptor::default();
     // The file that the last line `==> path <==` named.
     let mut announced: Option<&str> = None;
     for (number, line) in (1..).zip(text.lines()) {
@@ -45,14 +45,14 @@ pub(super) fn of_text(text: &str) -> Result<Vec<Found>> {
             continue;
         }
         let one = match announced.take() {
-            Some(path) => named_file(path, line),
+            Some(path) => value_of_file(path, line),
             None => match of_name(line, &mut block) {
                 Ok(None) => of_grep(line),
                 one => one,
             },
         };
         if let Some(one) = one.map_err(|error| error.at_line(number))? {
-            found.push(Found { line: Some(number), ..one });
+            found.push(FieldValue { line: Some(number), ..one });
         }
     }
     Ok(found)
@@ -61,7 +61,7 @@ pub(super) fn of_text(text: &str) -> Result<Vec<Found>> {
 /// Whether the first bytes of a text hold such lines.
 pub(super) fn is(text: &str) -> bool {
     let is_line = |line: &str| {
-        !matches!(of_name(line, &mut Block::default()), Ok(None))
+        !matches!(of_name(line, &mut CurrentDescriptor::default()), Ok(None))
             || !matches!(of_grep(line), Ok(None))
             || line.strip_prefix("==> ").and_then(|rest| of_path(rest.strip_suffix(" <==")?)).is_some()
     };
@@ -73,17 +73,17 @@ pub(super) fn is_path(path: &Path) -> bool {
     of_path(&path.to_string_lossy()).is_some()
 }
 
-fn found_in(field: &'static Field, unit: Option<u32>, text: &str) -> Result<Option<Found>> {
-    Ok(value(field, text)?.map(|value| Found { field, unit, value, line: None }))
+fn field_value(field: &'static DescriptorField, unit: Option<u32>, text: &str) -> Result<Option<FieldValue>> {
+    Ok(value(field, text)?.map(|value| FieldValue { field, unit, value, line: None }))
 }
 
-fn named_file(path: &str, text: &str) -> Result<Option<Found>> {
-    of_path(path).map_or(Ok(None), |(field, unit)| found_in(field, unit, text))
+fn value_of_file(path: &str, text: &str) -> Result<Option<FieldValue>> {
+    of_path(path).map_or(Ok(None), |(field, unit)| field_value(field, unit, text))
 }
 
 /// Reads a line `path:value`. The path itself contains colons if it names a logical unit.
-fn of_grep(line: &str) -> Result<Option<Found>> {
-    let Some((part, end)) = Part::ALL.iter().find_map(|part| {
+fn of_grep(line: &str) -> Result<Option<FieldValue>> {
+    let Some((part, end)) = DescriptorKind::ALL.iter().find_map(|part| {
         let at = line.find(&format!("{}/", part.folder()))?;
         Some((part, at + part.folder().len()))
     }) else {
@@ -92,24 +92,24 @@ fn of_grep(line: &str) -> Result<Option<Found>> {
     let Some(colon) = line[end..].find(':') else { return Ok(None) };
     let (path, text) = (&line[..end + colon], &line[end + colon + 1..]);
     debug_assert!(path.contains(part.folder()), "the path ends behind its folder");
-    named_file(path, text.trim())
+    value_of_file(path, text.trim())
 }
 
 /// The field of a path that ends in a folder of descriptors and a file, and the logical unit of the folder before.
-fn of_path(path: &str) -> Option<(&'static Field, Option<u32>)> {
+fn of_path(path: &str) -> Option<(&'static DescriptorField, Option<u32>)> {
     let mut parts = path.rsplit('/');
     let (file, folder) = (parts.next()?, parts.next()?);
-    let part = *Part::ALL.iter().find(|part| part.folder() == folder)?;
-    let field = Field::of_sysfs(part, file)?;
+    let part = *DescriptorKind::ALL.iter().find(|part| part.folder() == folder)?;
+    let field = DescriptorField::of_sysfs(part, file)?;
     // A logical unit is a folder with the numbers of host, channel, target and unit.
     let unit = parts.next().filter(|name| name.split(':').count() == 4);
     let unit = unit.and_then(|name| name.rsplit(':').next()?.parse().ok());
-    Some((field, if part == Part::Unit { unit } else { None }))
+    Some((field, if part == DescriptorKind::Unit { unit } else { None }))
 }
 
 /// The descriptor whose lines are read.
 #[derive(Default)]
-struct Block {
+struct CurrentDescriptor {
     /// Its `bDescriptorType`, if a line had it.
     kind: Option<u64>,
     /// Its `bUnitIndex`, if a line had it.
@@ -121,7 +121,7 @@ const CONFIGURATION: u64 = 1;
 
 /// Reads a line with a name of the standard: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20` of ufs-utils and of the
 /// debugfs of vendors, or `bBackgroundOpStatus := 0x02`. The name tells the descriptor, because headings differ between programs.
-fn of_name(line: &str, block: &mut Block) -> Result<Option<Found>> {
+fn of_name(line: &str, block: &mut CurrentDescriptor) -> Result<Option<FieldValue>> {
     let (heading, offset, assigned) = match line.split_once("[Byte offset") {
         Some((heading, rest)) => match rest.split_once(']') {
             Some((offset, assigned)) => (heading, Some(offset.trim()), assigned),
@@ -150,7 +150,9 @@ fn of_name(line: &str, block: &mut Block) -> Result<Option<Found>> {
         "ManufacturerID" | "wManufactureID" => "wManufacturerID",
         name => name,
     };
-    let Some(field) = Field::of_standard(name).filter(|field| field.bytes > 0) else { return Ok(None) };
+    let Some(field) = DescriptorField::of_standard(name).filter(|field| field.bytes > 0) else {
+        return Ok(None);
+    };
     // A configuration descriptor has fields of the same names, for what is to be configured and not what the device has.
     if heading.trim_start().starts_with("Config") || block.kind == Some(CONFIGURATION) {
         return Ok(None);
@@ -159,21 +161,23 @@ fn of_name(line: &str, block: &mut Block) -> Result<Option<Found>> {
         && let Some(place) = field.offset
         && Some(u64::from(place)) != number(offset)
     {
-        return Err(Error::new(Kind::Value, format!("the standard has this field at {place:#x}"))
+        return Err(Error::new(ErrorClass::Value, format!("the standard has this field at {place:#x}"))
             .of_field(field.name, 0, offset.as_bytes())
             .hint("take the output of the program as it was printed"));
     }
-    let unit = if field.part == Part::Unit { block.unit } else { None };
-    found_in(field, unit, text)
+    let unit = if field.part == DescriptorKind::Unit { block.unit } else { None };
+    field_value(field, unit, text)
 }
 
 /// The value of a field; `None` if the kernel could not read it.
-fn value(field: &'static Field, text: &str) -> Result<Option<Given>> {
+fn value(field: &'static DescriptorField, text: &str) -> Result<Option<DescriptorValue>> {
     if text.is_empty() {
         return Ok(None);
     }
     if field.bytes == 0 {
-        return Ok(Some(Given::Text(text.chars().filter(|letter| !letter.is_control()).take(64).collect())));
+        return Ok(Some(DescriptorValue::Text(
+            text.chars().filter(|letter| !letter.is_control()).take(64).collect(),
+        )));
     }
     let value = match text {
         "true" => 1,
@@ -182,13 +186,13 @@ fn value(field: &'static Field, text: &str) -> Result<Option<Given>> {
     };
     if field.bytes < 8 && value >> (8 * field.bytes) != 0 {
         return Err(Error::new(
-            Kind::Value,
+            ErrorClass::Value,
             format!("does not fit into the {} byte(s) of the field", field.bytes),
         )
         .of_field(field.name, 0, text.as_bytes())
         .hint("read the descriptor again"));
     }
-    Ok(Some(Given::Number(value)))
+    Ok(Some(DescriptorValue::Number(value)))
 }
 
 /// A number in hexadecimal digits with `0x`, or in decimal ones.
@@ -200,7 +204,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn unreadable(name: &str, text: &str) -> Error {
-    Error::new(Kind::Syntax, "is no number")
+    Error::new(ErrorClass::Syntax, "is no number")
         .of_field(name, 0, text.as_bytes())
         .hint("a value is written as 0x20; read the descriptor again")
 }

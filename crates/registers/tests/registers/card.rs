@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use emmclab_base::Result;
-use emmclab_registers::{Report, Source, Value, is_card_file, read};
+use emmclab_registers::{RegisterReport, RegisterSource, RegisterValue, is_card_file, read};
 
 use crate::support::register;
 
@@ -23,7 +23,7 @@ const FILES: [(&str, &str); 12] = [
     ("size", "61071360"),
 ];
 
-fn read_files(changes: &[(&str, &str)], register: Option<&[u8]>) -> Result<Report> {
+fn read_files(changes: &[(&str, &str)], register: Option<&[u8]>) -> Result<RegisterReport> {
     let path = |file: &str| PathBuf::from(format!("phone.parquet/mmc0:0001/{file}"));
     let text = |file: &str, usual: &'static str| {
         let change = changes.iter().find(|(other, _)| *other == file);
@@ -32,11 +32,11 @@ fn read_files(changes: &[(&str, &str)], register: Option<&[u8]>) -> Result<Repor
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         FILES.iter().map(|(file, usual)| (path(file), text(file, usual).into_bytes())).collect();
     files.extend(register.map(|bytes| (path("ext_csd"), bytes.to_vec())));
-    let sources: Vec<_> = files.iter().map(|(path, bytes)| Source { path, bytes }).collect();
+    let sources: Vec<_> = files.iter().map(|(path, bytes)| RegisterSource { path, bytes }).collect();
     read(&sources)
 }
 
-fn fact<'a>(report: &'a Report, topic: &str) -> Option<&'a str> {
+fn fact<'a>(report: &'a RegisterReport, topic: &str) -> Option<&'a str> {
     report.facts.iter().find(|fact| fact.topic == topic).and_then(|fact| fact.text.as_deref())
 }
 
@@ -50,7 +50,7 @@ fn without_its_register_sysfs_says_what_a_device_is_and_how_worn() {
     assert_eq!(report.capacity.as_ref().map(|stated| stated.bytes), Some(61_071_360 * 512));
     assert_eq!((fact(&report, "volatile cache"), &report.notes[..]), (None, &[][..]));
     let cid = report.fields.iter().find(|row| row.name == "PNM").unwrap();
-    assert_eq!((&*cid.register, &cid.value), ("CID", &Some(Value::Text("DF4032".to_owned()))));
+    assert_eq!((&*cid.register, &cid.value), ("CID", &Some(RegisterValue::Text("DF4032".to_owned()))));
 }
 
 #[test]

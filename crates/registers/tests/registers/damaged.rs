@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use emmclab_base::Kind;
+use emmclab_base::ErrorClass;
 use emmclab_registers::ext_csd::fields;
-use emmclab_registers::{Source, is_ext_csd, is_ufs, read};
+use emmclab_registers::{RegisterSource, is_ext_csd, is_ufs, read};
 use proptest::prelude::*;
 
 use crate::support::{forms, read_one, register};
@@ -43,7 +43,7 @@ fn a_truncated_register_is_refused_in_each_form() {
     for (form, text) in forms(&register()) {
         let half = &text[..text.len() / 2];
         let error = read_one(half).expect_err(form);
-        assert!(matches!(error.kind(), Kind::Truncated | Kind::Syntax), "{form}: {error}");
+        assert!(matches!(error.kind(), ErrorClass::Truncated | ErrorClass::Syntax), "{form}: {error}");
     }
 }
 
@@ -104,7 +104,7 @@ proptest! {
     fn no_text_makes_the_reader_panic(lines in proptest::collection::vec(line(), 0..40), file in "[a-z_/:0-9]{0,40}") {
         let text = lines.join("\n");
         let _ = read_one(text.as_bytes());
-        let _ = read(&[Source { path: Path::new(&file), bytes: text.as_bytes() }]);
+        let _ = read(&[RegisterSource { path: Path::new(&file), bytes: text.as_bytes() }]);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The register of an eMMC: forms, facts and settings.
 
 use emmclab_registers::ext_csd::fields::{self, REGISTER_BYTES};
-use emmclab_registers::{Report, Value, is_ext_csd};
+use emmclab_registers::{RegisterReport, RegisterValue, is_ext_csd};
 
 use crate::support::{fact, forms, has_note, read_one, register, setting, value};
 
-fn with(changes: &[(fields::Field, u64)]) -> Report {
+fn with(changes: &[(fields::RegisterField, u64)]) -> RegisterReport {
     let mut bytes = register();
     for (field, value) in changes {
         field.put(&mut bytes, *value);
@@ -53,7 +53,7 @@ fn the_register_of_an_8_gb_device_gives_its_sizes_and_settings() {
     ] {
         assert_eq!(setting(&report, key).as_deref(), Some(text), "{key}");
     }
-    assert_eq!(value(&report, "CACHE_SIZE"), Some(Value::Number(65_536)));
+    assert_eq!(value(&report, "CACHE_SIZE"), Some(RegisterValue::Number(65_536)));
     assert_eq!(report.fields.len(), fields::FIELDS.len(), "every field has a row");
 }
 
@@ -80,7 +80,7 @@ fn the_sentences_of_mmc_utils_give_only_what_they_name() {
     assert_eq!(value(&report, "MAX_PACKED_READS"), None);
     assert_eq!(setting(&report, "features.packed_reads"), None);
     assert!(report.notes.iter().any(|note| note.contains("old versions of mmc-utils")), "{:?}", report.notes);
-    assert_eq!(value(&report, "CMDQ_DEPTH"), Some(Value::Number(15)));
+    assert_eq!(value(&report, "CMDQ_DEPTH"), Some(RegisterValue::Number(15)));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use emmclab_registers::ext_csd::fields::{self, REGISTER_BYTES};
-use emmclab_registers::{Report, Source, Value, read};
+use emmclab_registers::{RegisterReport, RegisterSource, RegisterValue, read};
 
 /// The register of an 8 GB eMMC 5.1 with a cache of 8 MB and a queue of 16.
 pub fn register() -> [u8; REGISTER_BYTES] {
@@ -101,25 +101,25 @@ pub fn forms(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     .into()
 }
 
-pub fn read_one(bytes: &[u8]) -> emmclab_base::Result<Report> {
-    read(&[Source { path: Path::new("dump"), bytes }])
+pub fn read_one(bytes: &[u8]) -> emmclab_base::Result<RegisterReport> {
+    read(&[RegisterSource { path: Path::new("dump"), bytes }])
 }
 
 /// The fact about a topic; empty if it is unknown.
-pub fn fact(report: &Report, topic: &str) -> String {
+pub fn fact(report: &RegisterReport, topic: &str) -> String {
     let found = report.facts.iter().find(|fact| fact.topic == topic).unwrap_or_else(|| panic!("no {topic}"));
     found.text.clone().unwrap_or_default()
 }
 
-pub fn setting(report: &Report, key: &str) -> Option<String> {
+pub fn setting(report: &RegisterReport, key: &str) -> Option<String> {
     report.settings.iter().find(|setting| setting.key == key).map(|setting| setting.value.clone())
 }
 
-pub fn value(report: &Report, name: &str) -> Option<Value> {
+pub fn value(report: &RegisterReport, name: &str) -> Option<RegisterValue> {
     report.fields.iter().find(|field| field.name == name).and_then(|field| field.value.clone())
 }
 
-pub fn has_note(report: &Report, part: &str) -> bool {
+pub fn has_note(report: &RegisterReport, part: &str) -> bool {
     report.notes.iter().any(|note| note.contains(part))
 }
 

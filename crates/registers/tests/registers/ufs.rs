@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use emmclab_registers::{Report, Source, Value, is_ufs, read};
+use emmclab_registers::{RegisterReport, RegisterSource, RegisterValue, is_ufs, read};
 
 use crate::support::{fact, has_note, hex_forms, read_one, setting, value};
 
@@ -43,9 +43,11 @@ const FILES: &[(&str, &str)] = &[
     ("host0/target0:0:0/0:0:0:49476/unit_descriptor/logical_block_count", "0x0000000000010000"),
 ];
 
-fn tree(files: &[(&str, &str)]) -> emmclab_base::Result<Report> {
-    let sources: Vec<_> =
-        files.iter().map(|(path, text)| Source { path: Path::new(path), bytes: text.as_bytes() }).collect();
+fn tree(files: &[(&str, &str)]) -> emmclab_base::Result<RegisterReport> {
+    let sources: Vec<_> = files
+        .iter()
+        .map(|(path, text)| RegisterSource { path: Path::new(path), bytes: text.as_bytes() })
+        .collect();
     read(&sources)
 }
 
@@ -114,7 +116,7 @@ fn ufs_utils_gives_the_same_values() {
     assert_eq!((report.standard.as_str(), report.like), ("UFS 4.0", "ufs40"));
     assert_eq!(report.capacity.as_ref().unwrap().bytes, 0x003b_9000 << 12);
     assert_eq!(fact(&report, "logical units"), "3: 15,248 MB");
-    assert_eq!(value(&report, "bBackgroundOpStatus"), Some(Value::Number(2)));
+    assert_eq!(value(&report, "bBackgroundOpStatus"), Some(RegisterValue::Number(2)));
     assert_eq!(fact(&report, "WriteBooster"), "");
 }
 
@@ -168,8 +170,8 @@ fn contradictions_and_impossible_values_are_named_with_their_place() {
 fn registers_of_two_devices_are_refused() {
     let dump = crate::support::register();
     let sources = [
-        Source { path: Path::new("ext_csd"), bytes: &dump },
-        Source { path: Path::new("device_descriptor/queue_depth"), bytes: b"0x20\n" },
+        RegisterSource { path: Path::new("ext_csd"), bytes: &dump },
+        RegisterSource { path: Path::new("device_descriptor/queue_depth"), bytes: b"0x20\n" },
     ];
     assert!(read(&sources).is_err());
 }
@@ -206,7 +208,7 @@ fn words_that_are_printed_as_the_processor_loads_them_are_turned_together() {
     assert_eq!((report.standard.as_str(), report.like), ("UFS 2.1", "ufs22"));
     assert_eq!(fact(&report, "manufacturer"), "0x01ce, Samsung");
     assert_eq!(report.capacity.as_ref().unwrap().bytes, 0x000e_e640_u64 << 9);
-    assert_eq!(value(&report, "dSegmentSize"), Some(Value::Number(0x2000)));
+    assert_eq!(value(&report, "dSegmentSize"), Some(RegisterValue::Number(0x2000)));
     assert!(has_note(&report, "wSpecVersion = 0x1002 has its lowest byte first"), "{:?}", report.notes);
     for text in
         ["wSpecVersion = 0x1299\n", "wSpecVersion = 0x310\nqTotalRawDeviceCapacity = 0x40e60e0000000000\n"]
@@ -262,7 +264,7 @@ fn raw_descriptors_are_read_in_each_form() {
         );
         assert_eq!(fact(&report, "manufacturer"), "0x01ad, SK hynix");
         assert_eq!(fact(&report, "life used, type B (mostly MLC, TLC)"), "beyond the estimated life");
-        assert_eq!(value(&report, "qTotalRawDeviceCapacity"), Some(Value::Number(0x0ee6_4000)));
+        assert_eq!(value(&report, "qTotalRawDeviceCapacity"), Some(RegisterValue::Number(0x0ee6_4000)));
     }
     for (form, text) in hex_forms(&health) {
         assert!(is_ufs(&text), "{form}");

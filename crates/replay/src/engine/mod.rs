@@ -1,63 +1,65 @@
 //! The replay engine: all commands reach the devices through it.
 //!
-//! An [`Engine`] accepts commands in order of arrival and reports their completions to an observer. Below it is one device, bare or with
+//! An [`ReplayEngine`] accepts commands in order of arrival and reports their completions to an observer. Below it is one device, bare or with
 //! host queue and checker, or a stack of layers over one or two such disks. The completion of a command may become known later: a device
 //! that reorders reports it when the request's last page has begun.
 
+mod completion_queue;
 #[cfg(test)]
 mod tests;
-mod watched;
 
 use emmclab_device::gc::VictimPolicy;
-use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted, Stop};
+use emmclab_device::{
+    Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, StopReason,
+};
 use emmclab_layers::LayerConfig;
-use emmclab_trace::{BlockNote, Error, Kind, Nanos, Result};
+use emmclab_trace::{BlockNote, Error, ErrorClass, Nanos, Result};
 
-use crate::disk::Disk;
-use crate::disks::Disks;
+use crate::disk::SimulatedDisk;
+use crate::disk_pair::DiskPair;
 use crate::host::HostCounts;
-use crate::in_order::InOrder;
-use crate::layered::Layered;
+use crate::reorder_buffer::ReorderBuffer;
+use crate::simulated_stack::SimulatedStack;
 
-use watched::Watched;
+use completion_queue::CompletionQueue;
 
 /// One or two devices and the software above them.
-pub(crate) struct Engine {
-    main: Disk,
-    second: Option<Box<Disk>>,
-    layers: Option<Box<Layered>>,
+pub(crate) struct ReplayEngine {
+    main: SimulatedDisk,
+    second: Option<Box<SimulatedDisk>>,
+    layers: Option<Box<SimulatedStack>>,
     /// Whether commands go directly to the device.
     bare: bool,
-    in_order: InOrder,
+    reorder_buffer: ReorderBuffer,
     /// The last completions of a disk, kept to reuse the memory.
-    known: Vec<RequestCompleted>,
+    completions: Vec<RequestCompleted>,
     /// The completion that became known last. With layers: when the latest one became known.
-    completed: Nanos,
+    last_complete: Nanos,
     /// Completions as soon as they are known, if a caller waits for them.
-    watched: Option<Box<Watched>>,
+    completion_queue: Option<Box<CompletionQueue>>,
 }
 
-impl Engine {
+impl ReplayEngine {
     /// Wraps a device without host queue, checker and layers.
     pub fn bare(device: Device) -> Self {
-        Self::of(Disk::new(device))
+        Self::of(SimulatedDisk::new(device))
     }
 
     /// A device at time 0 of a run, with the host queue that its settings configure, and a checker if `check`.
     pub fn for_run(config: &DeviceConfig, device: Device, check: bool) -> Self {
-        Self::of(Disk::for_run(config.settings(), device, check))
+        Self::of(SimulatedDisk::for_run(config.settings(), device, check))
     }
 
-    fn of(main: Disk) -> Self {
+    fn of(main: SimulatedDisk) -> Self {
         Self {
             bare: main.is_bare(),
             main,
             second: None,
             layers: None,
-            in_order: InOrder::default(),
-            known: Vec::new(),
-            completed: Nanos::ZERO,
-            watched: None,
+            reorder_buffer: ReorderBuffer::default(),
+            completions: Vec::new(),
+            last_complete: Nanos::ZERO,
+            completion_queue: None,
         }
     }
 
@@ -69,17 +71,20 @@ impl Engine {
     pub fn with_layers(
         mut self,
         layers: &[LayerConfig],
-        second: Option<Disk>,
+        second: Option<SimulatedDisk>,
         first_writes: u32,
     ) -> Result<Self> {
         if layers.is_empty() {
             if second.is_some() {
-                return Err(Error::new(Kind::Config, "there is a second device, but no layer to use it"));
+                return Err(Error::new(
+                    ErrorClass::Config,
+                    "there is a second device, but no layer to use it",
+                ));
             }
             return Ok(self);
         }
         let below = self.main.below(second.as_ref());
-        self.layers = Some(Box::new(Layered::new(layers, &below, first_writes)?));
+        self.layers = Some(Box::new(SimulatedStack::new(layers, &below, first_writes)?));
         (self.second, self.bare) = (second.map(Box::new), false);
         Ok(self)
     }
@@ -129,7 +134,7 @@ impl Engine {
     }
 
     /// The layers.
-    pub fn layers(&self) -> Option<&Layered> {
+    pub fn layers(&self) -> Option<&SimulatedStack> {
         self.layers.as_deref()
     }
 
@@ -140,14 +145,14 @@ impl Engine {
 
     /// Why a device accepts no more commands; `None` if all still do.
     #[inline]
-    pub fn stop(&self) -> Option<Stop> {
+    pub fn stop(&self) -> Option<StopReason> {
         self.main.stop().or_else(|| self.second.as_ref().and_then(|disk| disk.stop()))
     }
 
-    /// When the last submitted command is complete, as far as that is known; [`Engine::settle`] makes it known.
+    /// When the last submitted command is complete, as far as that is known; [`ReplayEngine::settle`] makes it known.
     #[inline]
     pub fn completed(&self) -> Nanos {
-        self.completed
+        self.last_complete
     }
 
     /// Whether a layer reads the notes on the blocks of writes.
@@ -162,7 +167,7 @@ impl Engine {
     #[inline]
     pub fn submit<O: Observer>(
         &mut self,
-        command: &Command,
+        command: &DeviceCommand,
         notes: &[BlockNote],
         observer: &mut O,
     ) -> Result<bool> {
@@ -171,7 +176,7 @@ impl Engine {
         }
         match self.main.device_mut().submit(command, observer)? {
             Some(done) => {
-                self.completed = done;
+                self.last_complete = done;
                 Ok(true)
             }
             None => Ok(self.main.stop().is_none()),
@@ -181,17 +186,17 @@ impl Engine {
     #[inline(never)]
     fn submit_to_disks<O: Observer>(
         &mut self,
-        command: &Command,
+        command: &DeviceCommand,
         notes: &[BlockNote],
         observer: &mut O,
     ) -> Result<bool> {
         if let Some(layers) = &mut self.layers {
             let second = self.second.as_deref_mut();
-            let disks = &mut Disks { main: &mut self.main, second, observer };
+            let disks = &mut DiskPair { main: &mut self.main, second, observer };
             let id = layers.submit(command, notes.to_vec(), disks)?;
-            if let Some(watched) = &mut self.watched {
-                watched.submitted(id);
-                watched.take(layers);
+            if let Some(watched) = &mut self.completion_queue {
+                watched.map_number(id);
+                watched.take_from_layers(layers);
             }
         } else {
             self.main.advance(command.arrival, observer)?;
@@ -204,44 +209,44 @@ impl Engine {
     /// Simulates until every command is complete or a device has stopped. Returns the completion that became known last.
     ///
     /// # Errors
-    /// As [`Engine::submit`].
+    /// As [`ReplayEngine::submit`].
     #[inline]
     pub fn settle<O: Observer>(&mut self, observer: &mut O) -> Result<Nanos> {
         if self.bare {
-            self.completed = self.main.device_mut().settle(observer);
+            self.last_complete = self.main.device_mut().settle(observer);
         } else if let Some(layers) = &mut self.layers {
             let second = self.second.as_deref_mut();
-            layers.settle(&mut Disks { main: &mut self.main, second, observer })?;
-            self.completed = layers.last_known();
+            layers.settle(&mut DiskPair { main: &mut self.main, second, observer })?;
+            self.last_complete = layers.last_known();
         } else {
             self.main.advance(Nanos::MAX, observer)?;
             self.report(observer);
         }
-        Ok(self.completed)
+        Ok(self.last_complete)
     }
 
     /// Makes the layers move all data that they hold in temporary places to its final place. All commands must be complete. Returns how
     /// long that took.
     ///
     /// # Errors
-    /// As [`Engine::submit`].
+    /// As [`ReplayEngine::submit`].
     pub fn drain<O: Observer>(&mut self, observer: &mut O) -> Result<Nanos> {
         let Some(layers) = &mut self.layers else { return Ok(Nanos::ZERO) };
         let second = self.second.as_deref_mut();
-        layers.drain(&mut Disks { main: &mut self.main, second, observer })
+        layers.drain(&mut DiskPair { main: &mut self.main, second, observer })
     }
 
     /// Reports the completions that have become known, in order of arrival.
     fn report<O: Observer>(&mut self, observer: &mut O) {
-        self.main.take_completed(&mut self.known);
-        for event in self.known.drain(..) {
-            self.completed = event.complete;
-            if let Some(watched) = &mut self.watched {
-                watched.known(&event);
+        self.main.take_completed(&mut self.completions);
+        for event in self.completions.drain(..) {
+            self.last_complete = event.complete;
+            if let Some(watched) = &mut self.completion_queue {
+                watched.add_completion(&event);
             }
-            self.in_order.put(event);
+            self.reorder_buffer.insert(event);
         }
-        while let Some(event) = self.in_order.pop() {
+        while let Some(event) = self.reorder_buffer.pop() {
             observer.request_completed(&event);
         }
     }
@@ -259,7 +264,7 @@ impl Engine {
         self.main.power_off(observer)?;
         self.main.verify()?;
         if let Some(second) = &mut self.second {
-            second.advance(Nanos::MAX, &mut Quiet)?;
+            second.advance(Nanos::MAX, &mut NullObserver)?;
             second.verify()?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Tests of a disk whose device reports completions late, and of the parts that an engine adds to its disks.
 
-use emmclab_device::Modifiers;
+use emmclab_device::CommandFlags;
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn config(settings: &[(&str, &str)]) -> DeviceConfig {
 
 /// A device that lets reads pass writes, below a host queue. The settings refuse this combination, because such a device accepts commands
 /// without limit; a command queue that reorders would behave like this.
-fn reordering_behind_a_queue(depth: &str, packed: &str) -> Disk {
+fn reordering_behind_a_queue(depth: &str, packed: &str) -> SimulatedDisk {
     let device = config(&[("controller.scheduling", "read_first")]);
     let queue = config(&[
         ("controller.queue_depth", depth),
@@ -23,26 +23,29 @@ fn reordering_behind_a_queue(depth: &str, packed: &str) -> Disk {
         ("host.packed_writes", packed),
         ("host.packed_reads", packed),
     ]);
-    Disk::for_run(device.settings(), Device::new(&device), true).with_host_of(queue.settings())
+    SimulatedDisk::for_run(device.settings(), Device::new(&device), true).with_host_of(queue.settings())
 }
 
 /// Drives a disk through commands; returns the completions in the order in which they became known.
-fn drive(disk: &mut Disk, commands: &[Command]) -> Vec<RequestCompleted> {
+fn drive(disk: &mut SimulatedDisk, commands: &[DeviceCommand]) -> Vec<RequestCompleted> {
     let mut known = Vec::new();
     for command in commands {
-        disk.advance(command.arrival, &mut Quiet).unwrap();
-        disk.submit(std::slice::from_ref(command), &mut Quiet).unwrap();
+        disk.advance(command.arrival, &mut NullObserver).unwrap();
+        disk.submit(std::slice::from_ref(command), &mut NullObserver).unwrap();
         disk.take_completed(&mut known);
     }
-    disk.advance(Nanos::MAX, &mut Quiet).unwrap();
+    disk.advance(Nanos::MAX, &mut NullObserver).unwrap();
     disk.take_completed(&mut known);
-    disk.power_off(&mut Quiet).unwrap();
+    disk.power_off(&mut NullObserver).unwrap();
     disk.verify().unwrap();
     known
 }
 
-fn command(at_us: i64, op: Op, sector: u64, sectors: u32) -> Command {
-    Command { modifiers: Modifiers::empty(), ..Command::new(Nanos::from_micros(at_us), op, sector, sectors) }
+fn command(at_us: i64, op: Op, sector: u64, sectors: u32) -> DeviceCommand {
+    DeviceCommand {
+        modifiers: CommandFlags::empty(),
+        ..DeviceCommand::new(Nanos::from_micros(at_us), op, sector, sectors)
+    }
 }
 
 #[test]
@@ -72,9 +75,10 @@ fn both_disks_of_a_checked_run_have_a_checker_and_the_queue_of_their_settings() 
     let plain = config(&[]);
     let queued = config(&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")]);
     let layer = LayerConfig::named("pair").with("routing", "striping");
-    let second = Disk::for_run(queued.settings(), Device::new(&queued), true);
-    let engine =
-        Engine::for_run(&plain, Device::new(&plain), true).with_layers(&[layer], Some(second), 0).unwrap();
+    let second = SimulatedDisk::for_run(queued.settings(), Device::new(&queued), true);
+    let engine = ReplayEngine::for_run(&plain, Device::new(&plain), true)
+        .with_layers(&[layer], Some(second), 0)
+        .unwrap();
     let second = engine.second.unwrap();
     assert!(engine.main.has_checker() && second.has_checker());
     assert!(engine.main.host_counts().is_none() && second.host_counts().is_some());

@@ -1,31 +1,31 @@
 //! Blocks of the host's file system: requests are extended to whole blocks.
 
-use emmclab_device::{Command, Geometry, Settings};
+use emmclab_device::{DeviceCommand, DeviceSettings, Geometry};
 
 /// Block size of a file system that fills the device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocks {
+pub(super) struct BlockAlignment {
     sectors: u64,
     /// Sectors of the device.
     capacity: u64,
 }
 
-impl Blocks {
+impl BlockAlignment {
     /// The blocks that the settings configure, or `None` if requests are not extended.
-    pub fn new(settings: &Settings) -> Option<Self> {
+    pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let sectors = u64::from(settings.host.block_kb) * 2;
         (sectors > 0).then(|| Self { sectors, capacity: Geometry::new(settings).sectors() })
     }
 
     /// Extends a request with data to whole blocks; the last block of the device may be shorter.
-    pub fn whole(&self, request: &Command) -> Command {
+    pub fn align(&self, request: &DeviceCommand) -> DeviceCommand {
         if !request.op.has_data() {
             return *request;
         }
         let end = request.sector + u64::from(request.sectors);
         let first = request.sector / self.sectors * self.sectors;
         let last = (end.div_ceil(self.sectors) * self.sectors).min(self.capacity).max(end);
-        Command { sector: first, sectors: (last - first) as u32, ..*request }
+        DeviceCommand { sector: first, sectors: (last - first) as u32, ..*request }
     }
 }
 
@@ -34,16 +34,16 @@ mod tests {
     use emmclab_device::DeviceConfig;
     use emmclab_trace::{Nanos, Op};
 
-    use super::{Blocks, Command};
+    use super::{BlockAlignment, DeviceCommand};
 
     #[test]
     fn data_is_widened_to_whole_blocks_and_discards_are_not() {
         let mut config = DeviceConfig::preset("small-1gb").unwrap();
-        assert!(Blocks::new(config.settings()).is_none());
+        assert!(BlockAlignment::new(config.settings()).is_none());
         config.set("host.block_kb", "16").unwrap();
-        let blocks = Blocks::new(config.settings()).unwrap();
+        let blocks = BlockAlignment::new(config.settings()).unwrap();
         let whole = |op, sector, sectors| {
-            let command = blocks.whole(&Command::new(Nanos::ZERO, op, sector, sectors));
+            let command = blocks.align(&DeviceCommand::new(Nanos::ZERO, op, sector, sectors));
             (command.sector, command.sectors)
         };
         assert_eq!(whole(Op::Write, 8, 8), (0, 32));

@@ -1,7 +1,9 @@
 //! Translates the flags of a request as the block layer and MMC driver of a kernel do: into a sequence of commands, each sent when the
 //! previous one is complete (`block/blk-flush.c`, `drivers/mmc/core/block.c`).
 
-use emmclab_device::{Capabilities, Command, KernelEra, KernelRules, Modifiers, Settings};
+use emmclab_device::{
+    CommandFlags, DeviceCapabilities, DeviceCommand, DeviceSettings, KernelEra, KernelRules,
+};
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
 
@@ -29,21 +31,21 @@ impl DriverCounts {
 
 /// The driver of a named kernel above a device with these capabilities.
 #[derive(Debug)]
-pub(super) struct Driver {
+pub(super) struct KernelDriver {
     rules: KernelRules,
-    capabilities: Capabilities,
+    capabilities: DeviceCapabilities,
     counts: DriverCounts,
 }
 
 /// The remaining commands of a request in their order; each is removed when it is sent.
-pub(super) type Sequence = arrayvec::ArrayVec<Command, 3>;
+pub(super) type Sequence = arrayvec::ArrayVec<DeviceCommand, 3>;
 
-impl Driver {
+impl KernelDriver {
     /// The driver of the kernel that the settings name, or `None` if flags reach the device unchanged.
-    pub fn new(settings: &Settings) -> Option<Self> {
+    pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let kernel = settings.host.kernel;
         let counts = DriverCounts { kernel, flushes: 0, barriers: 0, reliable_writes: 0, without_command: 0 };
-        Some(Self { rules: kernel.rules()?, capabilities: Capabilities::of(settings), counts })
+        Some(Self { rules: kernel.rules()?, capabilities: DeviceCapabilities::of(settings), counts })
     }
 
     /// The counts so far.
@@ -61,32 +63,33 @@ impl Driver {
     }
 
     /// The commands of a request; empty if the request is complete at once.
-    pub fn sequence(&mut self, request: &Command) -> Sequence {
+    pub fn sequence(&mut self, request: &DeviceCommand) -> Sequence {
         let mut sequence = Sequence::new();
-        let Capabilities { cache_kb, cache_in_order, barrier, .. } = self.capabilities;
+        let DeviceCapabilities { cache_kb, cache_in_order, barrier, .. } = self.capabilities;
         let cached = cache_kb > 0;
-        let around = |op, modifiers| Command { modifiers, ..Command::new(request.arrival, op, 0, 0) };
-        let flush = cached.then(|| around(Op::Flush, Modifiers::empty()));
+        let around =
+            |op, modifiers| DeviceCommand { modifiers, ..DeviceCommand::new(request.arrival, op, 0, 0) };
+        let flush = cached.then(|| around(Op::Flush, CommandFlags::empty()));
         // A barrier becomes a flush if the device has no barriers, and nothing if its cache keeps the order.
         let order = if cache_in_order {
             None
         } else if barrier {
-            Some(around(Op::Flush, Modifiers::BARRIER))
+            Some(around(Op::Flush, CommandFlags::BARRIER))
         } else {
             flush
         };
         match request.op {
-            Op::Flush if request.modifiers.contains(Modifiers::BARRIER) => sequence.extend(order),
+            Op::Flush if request.modifiers.contains(CommandFlags::BARRIER) => sequence.extend(order),
             Op::Flush => sequence.extend(flush),
             Op::Write => {
-                let fua = request.modifiers.contains(Modifiers::RELIABLE);
+                let fua = request.modifiers.contains(CommandFlags::RELIABLE);
                 let reliable = fua && self.rules.fua && self.capabilities.has_fua();
-                if request.modifiers.contains(Modifiers::PREFLUSH) {
+                if request.modifiers.contains(CommandFlags::PREFLUSH) {
                     sequence.extend(if self.rules.barriers && fua { order } else { flush });
                 }
-                let mut modifiers = request.modifiers.difference(Modifiers::PREFLUSH);
-                modifiers.set(Modifiers::RELIABLE, reliable);
-                sequence.push(Command { modifiers, ..*request });
+                let mut modifiers = request.modifiers.difference(CommandFlags::PREFLUSH);
+                modifiers.set(CommandFlags::RELIABLE, reliable);
+                sequence.push(DeviceCommand { modifiers, ..*request });
                 if fua && !reliable {
                     sequence.extend(flush);
                 }
@@ -98,20 +101,20 @@ impl Driver {
     }
 
     /// Sets the flags of a command that is sent now, and counts it.
-    pub fn send(&mut self, command: &mut Command) {
-        let metadata = command.op == Op::Write && command.modifiers.contains(Modifiers::META);
+    pub fn send(&mut self, command: &mut DeviceCommand) {
+        let metadata = command.op == Op::Write && command.modifiers.contains(CommandFlags::META);
         if metadata && self.rules.reliable_metadata && self.capabilities.reliable_write {
-            command.modifiers.insert(Modifiers::RELIABLE);
+            command.modifiers.insert(CommandFlags::RELIABLE);
         }
-        let ordering = command.modifiers.contains(Modifiers::BARRIER);
+        let ordering = command.modifiers.contains(CommandFlags::BARRIER);
         self.counts.barriers += u64::from(command.op == Op::Flush && ordering);
         self.counts.flushes += u64::from(command.op == Op::Flush && !ordering);
-        self.counts.reliable_writes += u64::from(command.modifiers.contains(Modifiers::RELIABLE));
+        self.counts.reliable_writes += u64::from(command.modifiers.contains(CommandFlags::RELIABLE));
     }
 }
 
 /// Removes the first of the remaining commands and returns it; it arrives at `at` or later.
-pub(super) fn next(sequence: &mut Sequence, at: Nanos) -> Option<Command> {
+pub(super) fn next(sequence: &mut Sequence, at: Nanos) -> Option<DeviceCommand> {
     let command = sequence.pop_at(0)?;
-    Some(Command { arrival: command.arrival.max(at), ..command })
+    Some(DeviceCommand { arrival: command.arrival.max(at), ..command })
 }

@@ -16,17 +16,17 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-use emmclab_device::{Command, HostSettings, LatencyBreakdown, RequestCompleted, Settings};
+use emmclab_device::{DeviceCommand, DeviceSettings, HostSettings, LatencyBreakdown, RequestCompleted};
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
 
-use crate::numbered::Numbered;
+use crate::sequence_map::SequenceMap;
 
-use blocks::Blocks;
+use blocks::BlockAlignment;
 pub use driver::DriverCounts;
-use driver::{Driver, Sequence};
-use queue::{Queue, packable};
-use tags::Tags;
+use driver::{KernelDriver, Sequence};
+use queue::{RequestQueue, packable};
+use tags::TagSet;
 
 /// Counts of the host's queue and driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,19 +49,19 @@ pub struct HostCounts {
 
 /// A request that is not complete.
 #[derive(Clone, Debug)]
-struct Open {
-    command: Command,
+struct IncompleteRequest {
+    command: DeviceCommand,
     /// The next request merged into the same command, by number.
     next: Option<u64>,
     /// Commands that follow the one in progress.
     rest: Sequence,
     /// Times of the commands of the request that are complete.
-    done: Option<Done>,
+    done: Option<RequestTiming>,
 }
 
 /// Times and counts of the completed commands of a request.
 #[derive(Clone, Copy, Debug)]
-struct Done {
+struct RequestTiming {
     start: Nanos,
     complete: Nanos,
     subrequests: u32,
@@ -70,7 +70,7 @@ struct Done {
 
 /// A command in the device: its first request and its tag.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct InFlightCommand {
     first: u64,
     tag: Option<usize>,
 }
@@ -78,56 +78,56 @@ struct Sent {
 /// The block layer's queue and the driver.
 #[derive(Debug)]
 pub(crate) struct HostQueue {
-    blocks: Option<Blocks>,
-    queue: Queue,
-    driver: Option<Driver>,
+    blocks: Option<BlockAlignment>,
+    queue: RequestQueue,
+    driver: Option<KernelDriver>,
     /// Largest number of entries of a packed read and of a packed write.
     packed: [u32; 2],
     packed_sectors: u64,
-    tags: Tags,
+    tags: TagSet,
     /// Time that fetching takes; it is added by the device.
     fetch: Nanos,
-    open: Numbered<Open>,
-    sent: Numbered<Sent>,
+    incomplete: SequenceMap<IncompleteRequest>,
+    in_flight: SequenceMap<InFlightCommand>,
     counts: HostCounts,
 }
 
 impl HostQueue {
     /// The queue that the settings configure, or `None` if every request is sent as one command.
-    pub fn new(settings: &Settings) -> Option<Self> {
+    pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, .. } = settings.host;
-        let (driver, blocks) = (Driver::new(settings), Blocks::new(settings));
+        let (driver, blocks) = (KernelDriver::new(settings), BlockAlignment::new(settings));
         let plain = driver.is_none() && blocks.is_none();
         if merge_max_kb == 0 && packed_writes == 0 && packed_reads == 0 && plain {
             return None;
         }
-        let by_kernel = driver.as_ref().map_or(0, Driver::packed_writes);
+        let by_kernel = driver.as_ref().map_or(0, KernelDriver::packed_writes);
         let packed_writes = if packed_writes > 0 { packed_writes } else { by_kernel };
         let most = packed_writes.max(packed_reads).max(1) as usize;
         Some(Self {
             blocks,
-            queue: Queue::new(merge_max_kb * 2),
+            queue: RequestQueue::new(merge_max_kb * 2),
             driver,
             packed: [packed_reads.max(1), packed_writes.max(1)],
             packed_sectors: u64::from(packed_max_kb) * 2,
-            tags: Tags::new(settings.controller.queue_depth),
+            tags: TagSet::new(settings.controller.queue_depth),
             fetch: settings.host.fetch(),
-            open: Numbered::default(),
-            sent: Numbered::default(),
+            incomplete: SequenceMap::default(),
+            in_flight: SequenceMap::default(),
             counts: HostCounts { packs_by_entries: vec![0; most + 1], ..HostCounts::default() },
         })
     }
 
     /// The counts so far.
     pub fn counts(&self) -> HostCounts {
-        HostCounts { driver: self.driver.as_ref().map(Driver::counts), ..self.counts.clone() }
+        HostCounts { driver: self.driver.as_ref().map(KernelDriver::counts), ..self.counts.clone() }
     }
 
     /// Adds a request to the queue, or merges it into one that waits there. If it needs no command, adds its completion to `requests`.
     /// Returns its number.
-    pub fn push(&mut self, request: &Command, requests: &mut Vec<RequestCompleted>) -> u64 {
+    pub fn push(&mut self, request: &DeviceCommand, requests: &mut Vec<RequestCompleted>) -> u64 {
         let mut rest = Sequence::new();
-        let whole = self.blocks.as_ref().map_or(*request, |blocks| blocks.whole(request));
+        let whole = self.blocks.as_ref().map_or(*request, |blocks| blocks.align(request));
         let first = match &mut self.driver {
             None => Some(whole),
             Some(driver) => {
@@ -135,20 +135,21 @@ impl HostQueue {
                 driver::next(&mut rest, request.arrival)
             }
         };
-        let number = self.open.push(Open { command: *request, next: None, rest, done: None });
+        let number =
+            self.incomplete.push(IncompleteRequest { command: *request, next: None, rest, done: None });
         if let Some(first) = first {
             self.enqueue(&first, number);
         } else {
-            self.open.take(number);
+            self.incomplete.take(number);
             requests.push(completed_at_once(request, number));
         }
         number
     }
 
-    fn enqueue(&mut self, command: &Command, number: u64) {
+    fn enqueue(&mut self, command: &DeviceCommand, number: u64) {
         if let Some(last) = self.queue.push(command, number) {
             self.counts.merged += 1;
-            if let Some(last) = self.open.get_mut(last) {
+            if let Some(last) = self.incomplete.get_mut(last) {
                 last.next = Some(number);
             }
         }
@@ -162,7 +163,7 @@ impl HostQueue {
     }
 
     /// Fetches the next command, with several entries if it is packed. All arrive at `at`.
-    pub fn fetch(&mut self, at: Nanos, commands: &mut Vec<Command>) {
+    pub fn fetch(&mut self, at: Nanos, commands: &mut Vec<DeviceCommand>) {
         commands.clear();
         let tag = self.tags.first_free();
         let mut sectors = 0;
@@ -177,9 +178,9 @@ impl HostQueue {
             }
             let Some(first) = self.queue.pop() else { break };
             sectors += u64::from(command.sectors);
-            self.sent.push(Sent { first, tag });
+            self.in_flight.push(InFlightCommand { first, tag });
             self.tags.occupy(tag);
-            let mut sent = Command { arrival: at, ..command };
+            let mut sent = DeviceCommand { arrival: at, ..command };
             if let Some(driver) = &mut self.driver {
                 driver.send(&mut sent);
             }
@@ -197,12 +198,12 @@ impl HostQueue {
 
     /// Handles the completion of command `event.id`: adds the completions of its requests, or enqueues their next commands.
     pub fn completed(&mut self, event: &RequestCompleted, requests: &mut Vec<RequestCompleted>) {
-        let Some(sent) = self.sent.take(event.id) else { return };
+        let Some(sent) = self.in_flight.take(event.id) else { return };
         self.tags.release(sent.tag, event.complete);
         let mut number = Some(sent.first);
         let mut subrequests = event.subrequests;
         while let Some(id) = number {
-            let Some(open) = self.open.get_mut(id) else { return };
+            let Some(open) = self.incomplete.get_mut(id) else { return };
             number = open.next;
             let command = open.command;
             let mut waits = event.waits;
@@ -210,8 +211,8 @@ impl HostQueue {
             // Merged requests share the page operations; all are counted for the first request.
             let own = std::mem::take(&mut subrequests);
             let done = open.done.map_or(
-                Done { start: event.start, complete: event.complete, subrequests: own, waits },
-                |done| Done {
+                RequestTiming { start: event.start, complete: event.complete, subrequests: own, waits },
+                |done| RequestTiming {
                     complete: event.complete,
                     subrequests: done.subrequests + own,
                     waits: done.waits.then(waits),
@@ -223,9 +224,9 @@ impl HostQueue {
                 self.enqueue(&next, id);
                 continue;
             }
-            self.open.take(id);
-            let Done { start, complete, subrequests, waits } = done;
-            let Command { arrival, op, modifiers, sector, sectors } = command;
+            self.incomplete.take(id);
+            let RequestTiming { start, complete, subrequests, waits } = done;
+            let DeviceCommand { arrival, op, modifiers, sector, sectors } = command;
             requests.push(RequestCompleted {
                 id,
                 op,
@@ -243,8 +244,8 @@ impl HostQueue {
 }
 
 /// The completion of a request that needs no command, at its arrival.
-fn completed_at_once(request: &Command, id: u64) -> RequestCompleted {
-    let Command { arrival, op, modifiers, sector, sectors } = *request;
+fn completed_at_once(request: &DeviceCommand, id: u64) -> RequestCompleted {
+    let DeviceCommand { arrival, op, modifiers, sector, sectors } = *request;
     let waits = LatencyBreakdown::default();
     RequestCompleted {
         id,

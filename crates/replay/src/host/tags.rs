@@ -4,7 +4,7 @@ use emmclab_trace::Nanos;
 
 /// One place in the device's command queue.
 #[derive(Clone, Copy, Debug)]
-struct Tag {
+struct QueueTag {
     /// When the commands that held it are complete, as far as that is known.
     free: Nanos,
     /// Number of commands that hold it and are not known to be complete; more than one for the entries of a packed command.
@@ -13,11 +13,11 @@ struct Tag {
 
 /// All tags; empty if the device accepts commands without limit.
 #[derive(Debug)]
-pub(super) struct Tags(Vec<Tag>);
+pub(super) struct TagSet(Vec<QueueTag>);
 
-impl Tags {
+impl TagSet {
     pub fn new(queue_depth: u32) -> Self {
-        Self(vec![Tag { free: Nanos::MIN, commands: 0 }; queue_depth as usize])
+        Self(vec![QueueTag { free: Nanos::MIN, commands: 0 }; queue_depth as usize])
     }
 
     /// When a command that arrives at `arrival` can be sent; `None` if every tag is held by a command of unknown completion.

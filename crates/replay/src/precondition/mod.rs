@@ -1,21 +1,21 @@
 //! Turns a new device into a used one. All methods terminate: fills write each unit once, the others have an upper bound.
 
-mod age;
-mod used;
-mod what;
+mod aging_device;
+mod phone_use;
+mod specification;
 
 use std::fmt::Write;
 
 use emmclab_device::{Device, DeviceConfig};
-use emmclab_trace::{Combiner, Nanos, Result, TraceInput};
+use emmclab_trace::{Nanos, Result, TraceCombiner, TraceInput};
 
-use self::age::Age;
-pub use self::age::preconditioned_bytes;
-pub use self::used::Use;
-pub use self::what::Precondition;
+use self::aging_device::AgingDevice;
+pub use self::aging_device::preconditioned_bytes;
+pub use self::phone_use::PhoneUse;
+pub use self::specification::Precondition;
 use crate::images::{ImageStore, file_hash};
 use crate::options::ReplayOptions;
-use crate::wrap_addresses::place;
+use crate::wrap_addresses::wrap_address;
 
 /// Idle time that is enough for all background work of a UFS.
 const HIBERNATION: Nanos = Nanos(3_600_000_000_000);
@@ -103,12 +103,12 @@ pub fn age_by_traces(
 }
 
 fn replay(config: &DeviceConfig, inputs: Vec<TraceInput>) -> Result<Device> {
-    let mut age = Age::new(config, 0);
+    let mut age = AgingDevice::new(config, 0);
     let capacity = u64::from(age.units()) * u64::from(age.unit_sectors());
-    let mut traces = Combiner::open(inputs, 1)?;
+    let mut traces = TraceCombiner::open(inputs, 1)?;
     while let Some(batch) = traces.next_batch()? {
         for request in &batch {
-            let (sector, sectors) = place(request.sector.0, request.sectors, capacity, true)?;
+            let (sector, sectors) = wrap_address(request.sector.0, request.sectors, capacity, true)?;
             age.submit(request.op, sector, sectors)?;
         }
     }
@@ -117,7 +117,7 @@ fn replay(config: &DeviceConfig, inputs: Vec<TraceInput>) -> Result<Device> {
 
 fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
     options.precondition.check()?;
-    let mut age = Age::new(config, options.seed);
+    let mut age = AgingDevice::new(config, options.seed);
     let share = |units: u32, share: f64| (f64::from(units) * share / 100.0) as u32;
     match &options.precondition {
         Precondition::None => {}
@@ -127,7 +127,7 @@ fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
             age.fill(age.units())?;
             age.until_flat(*most_capacities)?;
         }
-        Precondition::Used(usage) => used::live(&mut age, usage)?,
+        Precondition::Used(usage) => phone_use::live(&mut age, usage)?,
     }
     Ok(age.into_device())
 }

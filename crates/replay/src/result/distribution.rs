@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Blocks by a value, in equal steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Distribution {
+pub struct BlockDistribution {
     /// Smallest value.
     pub min: u32,
     /// Largest value.
@@ -22,7 +22,7 @@ pub struct Distribution {
 /// Steps of a distribution.
 const STEPS: u64 = 20;
 
-impl Distribution {
+impl BlockDistribution {
     pub(super) fn of(values: impl Iterator<Item = u32> + Clone) -> Self {
         let count = values.clone().count() as f64;
         if count == 0.0 {

@@ -1,20 +1,20 @@
 //! Flash operations, write amplification and space.
 
-use emmclab_device::{Cause, Counters, Device};
+use emmclab_device::{Device, DeviceCounters, OperationCause};
 use emmclab_trace::Nanos;
 use serde::Serialize;
 
 /// Use of the flash space that host data took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Space {
+pub struct SpaceUse {
     /// Bytes the host wrote / flash bytes that they took.
     pub space_utilisation: f64,
     /// Figure 9 of IISWC 2015 for this device against 4PS, whose utilisation is 1: utilisation - 1.
     pub gain_difference: f64,
 }
 
-impl Space {
-    pub(super) fn new(counters: &Counters) -> Self {
+impl SpaceUse {
+    pub(super) fn new(counters: &DeviceCounters) -> Self {
         let space_utilisation = counters.space_utilisation();
         Self { space_utilisation, gain_difference: space_utilisation - 1.0 }
     }
@@ -36,13 +36,13 @@ pub struct WriteAmplification {
 }
 
 impl WriteAmplification {
-    pub(super) fn new(counters: &Counters) -> Self {
+    pub(super) fn new(counters: &DeviceCounters) -> Self {
         Self {
             waf: counters.waf(),
-            host: counters.waf_of(Cause::Host),
-            gc: counters.waf_of(Cause::Gc),
-            wear: counters.waf_of(Cause::Wear),
-            map: counters.waf_of(Cause::Map),
+            host: counters.waf_of(OperationCause::Host),
+            gc: counters.waf_of(OperationCause::Gc),
+            wear: counters.waf_of(OperationCause::Wear),
+            map: counters.waf_of(OperationCause::Map),
         }
     }
 }
@@ -68,11 +68,11 @@ impl PageOperations {
     fn new(pages: &[u64]) -> Self {
         Self {
             total: pages.iter().sum(),
-            host: pages[Cause::Host as usize],
-            read_modify_write: pages[Cause::ReadModifyWrite as usize],
-            gc: pages[Cause::Gc as usize],
-            wear: pages[Cause::Wear as usize],
-            map: pages[Cause::Map as usize],
+            host: pages[OperationCause::Host as usize],
+            read_modify_write: pages[OperationCause::ReadModifyWrite as usize],
+            gc: pages[OperationCause::Gc as usize],
+            wear: pages[OperationCause::Wear as usize],
+            map: pages[OperationCause::Map as usize],
         }
     }
 }
@@ -89,7 +89,7 @@ pub struct FlashOperations {
 }
 
 impl FlashOperations {
-    pub(super) fn new(counters: &Counters) -> Self {
+    pub(super) fn new(counters: &DeviceCounters) -> Self {
         Self {
             page_reads: PageOperations::new(&counters.page_reads),
             page_programs: PageOperations::new(&counters.page_programs),

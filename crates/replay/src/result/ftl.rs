@@ -1,9 +1,9 @@
 //! Work of the FTL beside the host's own operations: mapping, collection, SLC folding, RAM for data.
 
-use emmclab_device::{BlockState, Counters, Device, Settings};
+use emmclab_device::{BlockState, Device, DeviceCounters, DeviceSettings};
 use serde::Serialize;
 
-use super::distribution::Distribution;
+use super::distribution::BlockDistribution;
 
 /// A share in percent; 0 of nothing.
 fn share(part: u64, of: u64) -> f64 {
@@ -89,7 +89,7 @@ pub struct LogBlockMerges {
 
 /// Garbage collection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Collection {
+pub struct GcSummary {
     /// Blocks collected.
     pub blocks: u64,
     /// Blocks among them that were collected while the device was idle.
@@ -101,10 +101,10 @@ pub struct Collection {
     /// Time among it while the device was idle, in s.
     pub idle_busy_s: f64,
     /// Valid map units in the full blocks, by block: what a collection would move.
-    pub valid_units: Distribution,
+    pub valid_units: BlockDistribution,
 }
 
-impl Collection {
+impl GcSummary {
     pub(super) fn new(device: &Device) -> Self {
         let counters = device.counters();
         let full = device.blocks().filter(|block| block.state == BlockState::Full);
@@ -114,7 +114,7 @@ impl Collection {
             interruptions: counters.gc_interruptions,
             busy_s: counters.gc_ns as f64 / 1e9,
             idle_busy_s: counters.gc_idle_ns as f64 / 1e9,
-            valid_units: Distribution::of(full.map(|block| block.valid)),
+            valid_units: BlockDistribution::of(full.map(|block| block.valid)),
         }
     }
 }
@@ -142,7 +142,7 @@ pub struct CacheCounts {
 }
 
 impl CacheCounts {
-    pub(super) fn of(settings: &Settings, counters: &Counters) -> Option<Self> {
+    pub(super) fn of(settings: &DeviceSettings, counters: &DeviceCounters) -> Option<Self> {
         (settings.cache.size_kb > 0 || settings.cache.read_kb > 0).then(|| Self {
             units_written: counters.cache_written,
             write_hit_pct: share(counters.cache_overwritten, counters.cache_written),

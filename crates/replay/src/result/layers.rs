@@ -6,8 +6,8 @@ use emmclab_device::Device;
 use serde::Serialize;
 
 use crate::host::HostCounts;
-use crate::measure::Kinds;
-use crate::tally::Times;
+use crate::run_measurement::OperationTotals;
+use crate::time_histogram::TimeSummary;
 
 /// The work of a layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -35,12 +35,12 @@ pub struct DurableTimes {
     pub requests: u64,
     /// Mean and percentiles, ms.
     #[serde(flatten)]
-    pub times: Times,
+    pub times: TimeSummary,
 }
 
 impl DurableTimes {
-    pub(crate) fn new(measured: &Kinds) -> Self {
-        Self { requests: measured.count, times: Kinds::response(&[measured]) }
+    pub(crate) fn new(measured: &OperationTotals) -> Self {
+        Self { requests: measured.count, times: OperationTotals::response(&[measured]) }
     }
 }
 

@@ -5,32 +5,37 @@ mod flash;
 mod ftl;
 mod layers;
 mod power;
-mod recorded;
+mod recorded_comparison;
 mod times;
 mod ufs;
 mod wear;
 
 use std::time::Duration;
 
-use emmclab_device::{Device, DeviceConfig, SettingChange, Settings};
-use emmclab_trace::{Flags, Header, Ledger, Nanos, Op, Recorded as RecordedKinds};
+use emmclab_device::{Device, DeviceConfig, DeviceSettings, SettingChange};
+use emmclab_trace::{Ledger, Nanos, Op, RecordedFeatures as RecordedKinds, RequestFlags, TraceHeader};
 use serde::Serialize;
 
 use crate::host::HostCounts;
-use crate::measure::{Kinds, Measure};
-use crate::options::{Mode, ReplayOptions};
+use crate::options::{ReplayMode, ReplayOptions};
 use crate::over_time::RunTimeRow;
-use crate::recorded::Recorded;
+use crate::recorded_times::RecordedTotals;
+use crate::run_measurement::{OperationTotals, RunMeasurement};
 
-pub use distribution::Distribution;
-pub use flash::{FlashOperations, PageOperations, Space, Utilisation, WriteAmplification};
-pub use ftl::{CacheCounts, Collection, LogBlockMerges, MapCounts, SlcCounts};
+pub use distribution::BlockDistribution;
+pub use flash::{FlashOperations, PageOperations, SpaceUse, Utilisation, WriteAmplification};
+pub use ftl::{CacheCounts, GcSummary, LogBlockMerges, MapCounts, SlcCounts};
 pub use layers::{DurableTimes, LayerResult, SecondDevice};
-pub use power::{Energy, PowerStates};
-pub use recorded::{ByOperation, Load, RecordedBeside, ShareBeside, TimeBeside};
-pub use times::{PercentileRow, Percentiles, ResponseRow, ResponseTimes, ServiceTimes, WaitTimes};
+pub use power::{EnergyUse, PowerStateTimes};
+pub use recorded_comparison::{
+    ByOperation, LoadSummary, RecordedComparison, ShareComparison, TimeComparison,
+};
+pub use times::{
+    ResponseHistogramRow, ResponsePercentileRow, ResponseTimeSummary, ServiceTimeSummary, TimePercentiles,
+    WaitTimes,
+};
 pub use ufs::{LinkDirection, UfsUse, WriteBoosterUse, ZoneUse};
-pub use wear::{Lifetime, Wear};
+pub use wear::{LifetimeEstimate, WearSummary};
 
 /// The result of a run. All but `computing` depends on nothing but input, settings and version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -38,30 +43,30 @@ pub struct SimulationResult {
     /// Name of the device.
     pub device: String,
     /// The settings of the device that decide most.
-    pub configuration: Configuration,
+    pub configuration: ConfigurationSummary,
     /// How the workload was driven, and how that ended.
-    pub run: Run,
+    pub run: ReplaySummary,
     /// The requests of the workload.
-    pub requests: Requests,
+    pub requests: RequestTotals,
     /// Response times: complete - arrival.
-    pub response: ResponseTimes,
+    pub response: ResponseTimeSummary,
     /// Percentiles of response times that were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub percentiles: Vec<PercentileRow>,
+    pub percentiles: Vec<ResponsePercentileRow>,
     /// Requests by response time, where asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub response_distribution: Vec<ResponseRow>,
+    pub response_distribution: Vec<ResponseHistogramRow>,
     /// Requests, response times and the work of the device over time, where asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over_time: Vec<RunTimeRow>,
     /// Service times: complete - start.
-    pub service: ServiceTimes,
+    pub service: ServiceTimeSummary,
     /// Where the response time went.
     pub waits: WaitTimes,
     /// Recorded and simulated.
-    pub recorded: RecordedBeside,
+    pub recorded: RecordedComparison,
     /// Use of the flash space by host data.
-    pub space: Space,
+    pub space: SpaceUse,
     /// Bytes programmed over bytes the host wrote.
     pub write_amplification: WriteAmplification,
     /// Page and block operations.
@@ -71,9 +76,9 @@ pub struct SimulationResult {
     /// The map.
     pub map: MapCounts,
     /// Garbage collection.
-    pub gc: Collection,
+    pub gc: GcSummary,
     /// Wear of the blocks.
-    pub wear: Wear,
+    pub wear: WearSummary,
     /// Blocks in SLC mode.
     pub slc: SlcCounts,
     /// Write buffer and read cache, where the device has any.
@@ -82,9 +87,9 @@ pub struct SimulationResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ufs: Option<UfsUse>,
     /// Power states.
-    pub power: PowerStates,
+    pub power: PowerStateTimes,
     /// Energy.
-    pub energy: Energy,
+    pub energy: EnergyUse,
     /// The counts of the host above the device, where it merges or packs.
     pub host: Option<HostCounts>,
     /// The counts of the readers, and the requests whose addresses were wrapped.
@@ -105,12 +110,12 @@ pub struct SimulationResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_device: Option<SecondDevice>,
     /// Cost of the run on this computer; differs from run to run.
-    pub computing: Computing,
+    pub computing: ComputeCost,
 }
 
 /// The settings of a device that decide most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Configuration {
+pub struct ConfigurationSummary {
     /// Capacity that the host sees.
     pub capacity_bytes: u64,
     /// RAM of the write buffer and the read cache.
@@ -127,8 +132,8 @@ pub struct Configuration {
     pub lies: String,
 }
 
-impl Configuration {
-    fn new(settings: &Settings, device: &Device) -> Self {
+impl ConfigurationSummary {
+    fn new(settings: &DeviceSettings, device: &Device) -> Self {
         Self {
             capacity_bytes: device.geometry().capacity().0,
             ram_kb: u64::from(settings.cache.size_kb) + u64::from(settings.cache.read_kb),
@@ -151,9 +156,9 @@ fn word(value: impl Serialize) -> String {
 
 /// The replay, and how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Run {
+pub struct ReplaySummary {
     /// Open loop, closed loop or back to back.
-    pub mode: Mode,
+    pub mode: ReplayMode,
     /// Why that was chosen, where it was not asked for.
     pub mode_reason: Option<String>,
     /// The operations and flags that a device acts upon and that the trace does not record: their figures are `None`. `None` if it
@@ -162,7 +167,7 @@ pub struct Run {
     /// The step of the trace's clock, such as `1ms`, if it is too coarse to tell which requests waited for each other.
     pub coarse_clock: Option<String>,
     /// Whether the device kept up.
-    pub load: Load,
+    pub load: LoadSummary,
     /// Why the run ended early, where it did.
     pub stopped: Option<String>,
     /// From the first arrival to the last completion, in s.
@@ -175,7 +180,7 @@ pub struct Run {
 
 /// Requests completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Requests {
+pub struct RequestTotals {
     /// All of them.
     pub total: u64,
     /// Reads.
@@ -198,7 +203,7 @@ pub struct Requests {
 
 /// Cost of a run on the computer that simulated it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Computing {
+pub struct ComputeCost {
     /// Computing time.
     pub wall_s: f64,
     /// Page reads and programs per second of it.
@@ -210,8 +215,8 @@ impl SimulationResult {
     pub(crate) fn new(
         config: &DeviceConfig,
         device: &Device,
-        (measure, recorded): (&Measure, &Recorded),
-        (options, mode): (&ReplayOptions, Mode),
+        (measure, recorded): (&RunMeasurement, &RecordedTotals),
+        (options, mode): (&ReplayOptions, ReplayMode),
         drain: Option<Nanos>,
     ) -> Self {
         let settings = config.settings();
@@ -220,16 +225,16 @@ impl SimulationResult {
         let simulated_s = elapsed.as_secs_f64();
         let bytes = measure.reads.bytes() + measure.writes.bytes();
         let after = drain.unwrap_or(Nanos::ZERO);
-        let power = PowerStates::new(counters, measure.busy + after, elapsed + after);
+        let power = PowerStateTimes::new(counters, measure.busy + after, elapsed + after);
         Self {
             device: settings.name.clone(),
-            configuration: Configuration::new(settings, device),
-            run: Run {
+            configuration: ConfigurationSummary::new(settings, device),
+            run: ReplaySummary {
                 mode,
                 mode_reason: options.mode_reason.clone(),
                 unrecorded: None,
                 coarse_clock: None,
-                load: Load::new(measure, mode),
+                load: LoadSummary::new(measure, mode),
                 stopped: device.stop().map(|stop| stop.reason().to_owned()),
                 simulated_s,
                 throughput_mb_per_s: if elapsed > Nanos::ZERO {
@@ -239,44 +244,48 @@ impl SimulationResult {
                 },
                 drain_s: drain.map(Nanos::as_secs_f64),
             },
-            requests: Requests {
+            requests: RequestTotals {
                 total: measure.requests(),
                 read: measure.reads.count,
                 write: measure.writes.count,
                 other: Some(measure.others.count),
                 no_wait_pct: measure.no_wait_pct()[0],
-                begun_at_once_pct: Kinds::begun_at_once_pct(&measure.timed()),
+                begun_at_once_pct: OperationTotals::begun_at_once_pct(&measure.timed()),
                 bytes_read: counters.host_bytes_read,
                 bytes_written: counters.host_bytes_written,
                 // Known when the ledger is.
                 wrapped_pct: 0.0,
             },
             durable: measure.durable(),
-            response: ResponseTimes::new(measure),
-            percentiles: PercentileRow::all(measure, &options.percentiles),
-            response_distribution: if options.distribution { ResponseRow::all(measure) } else { Vec::new() },
-            service: ServiceTimes::new(measure),
+            response: ResponseTimeSummary::new(measure),
+            percentiles: ResponsePercentileRow::all(measure, &options.percentiles),
+            response_distribution: if options.distribution {
+                ResponseHistogramRow::all(measure)
+            } else {
+                Vec::new()
+            },
+            service: ServiceTimeSummary::new(measure),
             waits: WaitTimes::new(measure),
-            recorded: RecordedBeside::new(measure, recorded, options, mode),
-            space: Space::new(counters),
+            recorded: RecordedComparison::new(measure, recorded, options, mode),
+            space: SpaceUse::new(counters),
             write_amplification: WriteAmplification::new(counters),
             flash: FlashOperations::new(counters),
             utilisation: Utilisation::new(device, elapsed + after),
             map: MapCounts::new(device),
-            gc: Collection::new(device),
-            wear: Wear::new(settings, device),
+            gc: GcSummary::new(device),
+            wear: WearSummary::new(settings, device),
             slc: SlcCounts { folded_blocks: counters.folds },
             cache: CacheCounts::of(settings, counters),
             ufs: UfsUse::of(settings, device, elapsed + after),
             power,
-            energy: Energy::new(settings, device, &power),
+            energy: EnergyUse::new(settings, device, &power),
             ..Self::default()
         }
     }
 
     /// Withdraws what the trace does not tell: counts of 0 of what it does not record, and what follows from the order of arrivals if its
     /// clock is coarse.
-    pub(crate) fn withdraw_unrecorded(&mut self, trace: Header) {
+    pub(crate) fn withdraw_unrecorded(&mut self, trace: TraceHeader) {
         if trace.coarse_clock.is_some() {
             self.recorded.withdraw_waits();
         }
@@ -287,7 +296,7 @@ impl SimulationResult {
             return;
         }
         self.run.unrecorded = Some(missing.to_string());
-        let flushes = recorded.has_op(Op::Flush) && recorded.has(Flags::PREFLUSH);
+        let flushes = recorded.has_op(Op::Flush) && recorded.has(RequestFlags::PREFLUSH);
         let discards = recorded.has_op(Op::Discard);
         let withdraw =
             |count: &mut Option<u64>, known: bool| *count = count.filter(|count| known || *count > 0);
@@ -297,7 +306,8 @@ impl SimulationResult {
             withdraw(&mut cache.flushes, flushes);
         }
         if let Some(host) = &mut self.host {
-            host.driver = host.driver.filter(|driver| flushes && recorded.has(Flags::FUA) || driver.any());
+            host.driver =
+                host.driver.filter(|driver| flushes && recorded.has(RequestFlags::FUA) || driver.any());
         }
     }
 
@@ -306,6 +316,6 @@ impl SimulationResult {
         let wall_s = wall.as_secs_f64();
         let operations = self.flash.page_operations() as f64;
         let page_operations_per_s = if wall_s > 0.0 { operations / wall_s } else { 0.0 };
-        self.computing = Computing { wall_s, page_operations_per_s };
+        self.computing = ComputeCost { wall_s, page_operations_per_s };
     }
 }

@@ -1,12 +1,12 @@
 //! Time and energy of the device by power state, and energy of the flash operations.
 
-use emmclab_device::{Counters, Device, LOOKUP_NJ, Settings};
+use emmclab_device::{Device, DeviceCounters, DeviceSettings, LOOKUP_NJ};
 use emmclab_trace::Nanos;
 use serde::Serialize;
 
 /// Time of the device in each power state, in s; the times add up to the simulated time, and that of draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct PowerStates {
+pub struct PowerStateTimes {
     /// Working on requests, or collecting while idle.
     pub active_s: f64,
     /// Awake without work.
@@ -19,8 +19,8 @@ pub struct PowerStates {
     pub wake_ups: u64,
 }
 
-impl PowerStates {
-    pub(super) fn new(counters: &Counters, busy: Nanos, elapsed: Nanos) -> Self {
+impl PowerStateTimes {
+    pub(super) fn new(counters: &DeviceCounters, busy: Nanos, elapsed: Nanos) -> Self {
         let elapsed_s = elapsed.as_secs_f64();
         let asleep_s = (counters.asleep_ns as f64 / 1e9).min(elapsed_s);
         let waking_s = (counters.waking_ns as f64 / 1e9).min(elapsed_s - asleep_s);
@@ -34,7 +34,7 @@ impl PowerStates {
 
 /// Energy that the device took, in mJ; `None` if its settings give no figure for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Energy {
+pub struct EnergyUse {
     /// All that is known.
     pub total_mj: Option<f64>,
     /// Page reads, page programs, block erases and transfers over the flash bus.
@@ -51,8 +51,8 @@ pub struct Energy {
     pub waking_mj: Option<f64>,
 }
 
-impl Energy {
-    pub(super) fn new(settings: &Settings, device: &Device, states: &PowerStates) -> Self {
+impl EnergyUse {
+    pub(super) fn new(settings: &DeviceSettings, device: &Device, states: &PowerStateTimes) -> Self {
         let power = &settings.power;
         let groups = settings.block_groups();
         let of_flash = groups.iter().map(|group| group.read_uj + group.program_uj + group.erase_uj);
@@ -74,7 +74,7 @@ impl Energy {
 }
 
 /// Energy of reads, programs, erases and transfers.
-fn flash_mj(settings: &Settings, device: &Device) -> f64 {
+fn flash_mj(settings: &DeviceSettings, device: &Device) -> f64 {
     let counters = device.counters();
     let flash_uj: f64 = settings
         .block_groups()

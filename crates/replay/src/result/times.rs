@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::measure::{Kinds, Measure};
-use crate::tally::Times;
+use crate::run_measurement::{OperationTotals, RunMeasurement};
+use crate::time_histogram::TimeSummary;
 
 /// Percentiles, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Percentiles {
+pub struct TimePercentiles {
     pub p50_ms: f64,
     pub p90_ms: f64,
     pub p99_ms: f64,
@@ -16,73 +16,73 @@ pub struct Percentiles {
     pub max_ms: f64,
 }
 
-impl From<Times> for Percentiles {
-    fn from(Times { mean_ms: _, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }: Times) -> Self {
+impl From<TimeSummary> for TimePercentiles {
+    fn from(TimeSummary { mean_ms: _, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }: TimeSummary) -> Self {
         Self { p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
 }
 
-impl Percentiles {
-    fn with_mean(self, mean_ms: f64) -> Times {
+impl TimePercentiles {
+    fn with_mean(self, mean_ms: f64) -> TimeSummary {
         let Self { p50_ms, p90_ms, p99_ms, p999_ms, max_ms } = self;
-        Times { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+        TimeSummary { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
 }
 
 /// Response times (complete - arrival) of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct ResponseTimes {
+pub struct ResponseTimeSummary {
     /// Mean of reads and writes together, in ms.
     pub mean_response_ms: f64,
     /// Percentiles of reads and writes together.
     #[serde(flatten)]
-    pub percentiles: Percentiles,
+    pub percentiles: TimePercentiles,
     /// Reads alone.
-    pub read: Times,
+    pub read: TimeSummary,
     /// Writes alone.
-    pub write: Times,
+    pub write: TimeSummary,
 }
 
-impl ResponseTimes {
-    pub(super) fn new(measure: &Measure) -> Self {
-        let [all, read, write] = by_operation(measure, Kinds::response);
+impl ResponseTimeSummary {
+    pub(super) fn new(measure: &RunMeasurement) -> Self {
+        let [all, read, write] = by_operation(measure, OperationTotals::response);
         Self { mean_response_ms: all.mean_ms, percentiles: all.into(), read, write }
     }
 
     /// Reads and writes together.
-    pub fn all(&self) -> Times {
+    pub fn all(&self) -> TimeSummary {
         self.percentiles.with_mean(self.mean_response_ms)
     }
 }
 
 /// Service times (complete - start) of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct ServiceTimes {
+pub struct ServiceTimeSummary {
     /// Mean of reads and writes together, in ms.
     pub mean_service_ms: f64,
     /// Percentiles of reads and writes together.
     #[serde(flatten)]
-    pub percentiles: Percentiles,
+    pub percentiles: TimePercentiles,
     /// Reads alone.
-    pub read: Times,
+    pub read: TimeSummary,
     /// Writes alone.
-    pub write: Times,
+    pub write: TimeSummary,
 }
 
-impl ServiceTimes {
-    pub(super) fn new(measure: &Measure) -> Self {
-        let [all, read, write] = by_operation(measure, Kinds::service);
+impl ServiceTimeSummary {
+    pub(super) fn new(measure: &RunMeasurement) -> Self {
+        let [all, read, write] = by_operation(measure, OperationTotals::service);
         Self { mean_service_ms: all.mean_ms, percentiles: all.into(), read, write }
     }
 
     /// Reads and writes together.
-    pub fn all(&self) -> Times {
+    pub fn all(&self) -> TimeSummary {
         self.percentiles.with_mean(self.mean_service_ms)
     }
 }
 
 /// Times of reads and writes together, of reads, and of writes.
-fn by_operation(measure: &Measure, times: fn(&[&Kinds]) -> Times) -> [Times; 3] {
+fn by_operation(measure: &RunMeasurement, times: fn(&[&OperationTotals]) -> TimeSummary) -> [TimeSummary; 3] {
     let all = measure.timed();
     [&all[..], &all[..1], &all[1..]].map(times)
 }
@@ -105,7 +105,7 @@ pub struct WaitTimes {
 }
 
 impl WaitTimes {
-    pub(super) fn new(measure: &Measure) -> Self {
+    pub(super) fn new(measure: &RunMeasurement) -> Self {
         let [read, write] = measure.timed();
         let requests = (read.count + write.count).max(1) as f64;
         let [queue_ms, controller_ms, bus_ms, array_ms, gc_ms, wake_up_ms] =
@@ -116,7 +116,7 @@ impl WaitTimes {
 
 /// A percentile of the response time that was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PercentileRow {
+pub struct ResponsePercentileRow {
     /// `read`, `write`, or `all` for both together.
     pub op: &'static str,
     /// Which, percent.
@@ -125,15 +125,15 @@ pub struct PercentileRow {
     pub response_ms: f64,
 }
 
-impl PercentileRow {
+impl ResponsePercentileRow {
     /// These percentiles (percent, ascending) of each operation that occurs.
-    pub(super) fn all(measure: &Measure, percentiles: &[f64]) -> Vec<Self> {
+    pub(super) fn all(measure: &RunMeasurement, percentiles: &[f64]) -> Vec<Self> {
         let [read, write] = measure.timed();
-        let kinds: [(&'static str, &[&Kinds]); 3] =
+        let kinds: [(&'static str, &[&OperationTotals]); 3] =
             [("all", &[read, write]), ("read", &[read]), ("write", &[write])];
         let mut rows = Vec::new();
         for (op, kinds) in kinds {
-            let times = Kinds::response_percentiles(kinds, percentiles).unwrap_or_default();
+            let times = OperationTotals::response_percentiles(kinds, percentiles).unwrap_or_default();
             rows.extend(percentiles.iter().zip(times).map(|(percentile, response_ms)| Self {
                 op,
                 percentile: *percentile,
@@ -146,7 +146,7 @@ impl PercentileRow {
 
 /// Requests by response time, in ranges of which 16 make a power of two.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ResponseRow {
+pub struct ResponseHistogramRow {
     /// `read` or `write`.
     pub op: &'static str,
     /// Response times up to this, ms.
@@ -157,9 +157,9 @@ pub struct ResponseRow {
     pub cumulative_pct: f64,
 }
 
-impl ResponseRow {
+impl ResponseHistogramRow {
     /// Of reads, then of writes; ranges without a request are left out.
-    pub(super) fn all(measure: &Measure) -> Vec<Self> {
+    pub(super) fn all(measure: &RunMeasurement) -> Vec<Self> {
         let mut rows = Vec::new();
         for (op, kinds) in ["read", "write"].into_iter().zip(measure.timed()) {
             let mut so_far = 0;

@@ -1,6 +1,6 @@
 //! The cost of link, queues and hibernation of a UFS.
 
-use emmclab_device::{Cause, Device, Gear, Settings, SlcMode};
+use emmclab_device::{Device, DeviceSettings, LinkGear, OperationCause, SlcMode};
 use emmclab_trace::{Nanos, SECTOR_BYTES};
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub struct UfsUse {
     /// Lanes of the link in each direction.
     pub lanes: u32,
     /// Gear of each lane.
-    pub gear: Gear,
+    pub gear: LinkGear,
     /// The capacity of the link in each direction, in MB/s of 1,000,000 bytes.
     pub link_mb_per_s: f64,
     /// Data of writes.
@@ -138,7 +138,7 @@ impl ZoneUse {
 }
 
 impl WriteBoosterUse {
-    fn of(settings: &Settings, device: &Device) -> Option<Self> {
+    fn of(settings: &DeviceSettings, device: &Device) -> Option<Self> {
         if settings.slc.mode != SlcMode::Cache {
             return None;
         }
@@ -157,7 +157,8 @@ impl WriteBoosterUse {
         Some(Self {
             size_bytes: blocks * page_bytes,
             bytes_written,
-            bytes_past_it: counters.bytes_programmed[Cause::Host as usize].saturating_sub(bytes_written),
+            bytes_past_it: counters.bytes_programmed[OperationCause::Host as usize]
+                .saturating_sub(bytes_written),
             flushed_blocks: counters.folds,
             life_used_pct: (limit > 0).then(|| 100.0 * erases as f64 / limit as f64),
             current_size_bytes: u64::from(geometry.planes) * u64::from(device.booster_blocks()) * page_bytes,
@@ -180,7 +181,7 @@ fn mean_ms(ns: u64, of: u64) -> f64 {
 
 impl UfsUse {
     /// Of a run of this length; `None` for a device that is no UFS.
-    pub(super) fn of(settings: &Settings, device: &Device, elapsed: Nanos) -> Option<Self> {
+    pub(super) fn of(settings: &DeviceSettings, device: &Device, elapsed: Nanos) -> Option<Self> {
         let (interface, counters) = (&settings.interface, device.counters());
         let share = |ns: u64| (100.0 * ns as f64 / elapsed.0.max(1) as f64).min(100.0);
         let [to_device, to_host] = counters.link.map(|load| LinkDirection {
@@ -197,9 +198,9 @@ impl UfsUse {
             to_host,
             tags: settings.controller.queue_depth,
             most_in_flight: commands.most_in_flight,
-            tag_wait_ms: mean_ms(commands.tag_wait_ns, commands.taken),
+            tag_wait_ms: mean_ms(commands.tag_wait_ns, commands.fetched),
             queues: interface.queues,
-            queue_wait_ms: mean_ms(commands.queue_wait_ns, commands.taken),
+            queue_wait_ms: mean_ms(commands.queue_wait_ns, commands.fetched),
             write_booster: WriteBoosterUse::of(settings, device),
             zones: ZoneUse::of(device),
             map_hints: counters.map_hints,

@@ -1,30 +1,30 @@
 //! Wear: moves for levelling, erase counts, lifetime.
 
-use emmclab_device::{Device, Settings, SlcMode};
+use emmclab_device::{Device, DeviceSettings, SlcMode};
 use serde::Serialize;
 
-use super::distribution::Distribution;
+use super::distribution::BlockDistribution;
 
 /// Wear of the blocks, and the work against it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Wear {
+pub struct WearSummary {
     /// Blocks moved to even out wear.
     pub moved_blocks: u64,
     /// Blocks gone bad.
     pub bad_blocks: u64,
     /// Erases of all blocks, by block.
-    pub erase_counts: Distribution,
+    pub erase_counts: BlockDistribution,
     /// How much of its life the device has used, and how long it would live under this workload; only with an erase limit.
-    pub lifetime: Option<Lifetime>,
+    pub lifetime: Option<LifetimeEstimate>,
 }
 
-impl Wear {
-    pub(super) fn new(settings: &Settings, device: &Device) -> Self {
+impl WearSummary {
+    pub(super) fn new(settings: &DeviceSettings, device: &Device) -> Self {
         Self {
             moved_blocks: device.counters().wear_moves,
             bad_blocks: device.counters().bad_blocks,
-            erase_counts: Distribution::of(device.blocks().map(|block| block.erases)),
-            lifetime: Lifetime::of(settings, device),
+            erase_counts: BlockDistribution::of(device.blocks().map(|block| block.erases)),
+            lifetime: LifetimeEstimate::of(settings, device),
         }
     }
 }
@@ -32,7 +32,7 @@ impl Wear {
 /// Bytes that the host can write to the device in its life, which ends with that of the first kind of block (block group, those in SLC mode
 /// among them). Blocks without an erase limit are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Lifetime {
+pub struct LifetimeEstimate {
     /// Until every block of one kind has reached its erase limit: perfect levelling among them. `None` if the run erased no block.
     pub even_host_bytes: Option<f64>,
     /// Until the most worn block reaches its limit: the work of the run, as unevenly spread as all wear of the device so far. `None` if
@@ -44,17 +44,17 @@ pub struct Lifetime {
     pub used_slc_pct: Option<f64>,
 }
 
-impl Lifetime {
-    fn of(settings: &Settings, device: &Device) -> Option<Self> {
+impl LifetimeEstimate {
+    fn of(settings: &DeviceSettings, device: &Device) -> Option<Self> {
         let groups = &device.geometry().groups;
         let kinds: Vec<_> = (0..groups.len())
             .filter(|group| groups[*group].erase_limit > 0)
-            .map(|group| KindLife::of(settings, device, group))
+            .map(|group| GroupLifetime::of(settings, device, group))
             .collect();
         // Blocks in SLC mode are the last group.
         let limited = groups.last().is_some_and(|group| group.erase_limit > 0);
         let slc = kinds.last().filter(|_| limited && settings.slc.mode != SlcMode::Off);
-        let least = |life: fn(&KindLife) -> f64| kinds.iter().map(life).fold(f64::INFINITY, f64::min);
+        let least = |life: fn(&GroupLifetime) -> f64| kinds.iter().map(life).fold(f64::INFINITY, f64::min);
         let used = kinds.iter().map(|kind| kind.used).reduce(f64::max)?;
         let erased = kinds.iter().any(|kind| kind.erases > 0);
         let even = least(|kind| kind.even);
@@ -68,7 +68,7 @@ impl Lifetime {
 }
 
 /// The life of the blocks of one group, in bytes that the host writes to the device; endless where the run did not touch them.
-struct KindLife {
+struct GroupLifetime {
     even: f64,
     first_block: f64,
     /// What the most worn block has of its limit.
@@ -77,8 +77,8 @@ struct KindLife {
     erases: u64,
 }
 
-impl KindLife {
-    fn of(settings: &Settings, device: &Device, number: usize) -> Self {
+impl GroupLifetime {
+    fn of(settings: &DeviceSettings, device: &Device, number: usize) -> Self {
         let (counters, geometry) = (device.counters(), device.geometry());
         let group = &geometry.groups[number];
         let (written, limit) = (counters.host_bytes_written as f64, f64::from(group.erase_limit));
@@ -108,7 +108,7 @@ impl KindLife {
 }
 
 /// Bytes that the run left in the SLC cache, from which they have yet to be folded into blocks of this group.
-fn still_to_fold(settings: &Settings, device: &Device, number: usize) -> f64 {
+fn still_to_fold(settings: &DeviceSettings, device: &Device, number: usize) -> f64 {
     let slc = &settings.slc;
     if slc.mode != SlcMode::Cache || slc.group as usize != number {
         return 0.0;

@@ -1,19 +1,19 @@
 //! A simulation that callers drive request by request, waiting for the completions.
 
-use emmclab_device::{Observer, Stop};
+use emmclab_device::{Observer, StopReason};
 use emmclab_trace::{BlockNote, Nanos, Request, Result};
 
 use super::Simulation;
-use crate::options::Mode;
-use crate::pace::Pace;
+use crate::arrival_pacer::ArrivalPacer;
+use crate::options::ReplayMode;
 
 impl Simulation {
     /// Returns the simulation in closed loop, with completions enabled for [`Simulation::take_known`].
-    pub(crate) fn watched(mut self) -> Self {
-        self.options.mode = Mode::Closed;
+    pub(crate) fn with_completion_queue(mut self) -> Self {
+        self.options.mode = ReplayMode::Closed;
         self.options.mode_reason = Some("callers wait for their requests".to_owned());
-        self.pace = Pace::new(&self.options);
-        self.engine = self.engine.watched();
+        self.pacer = ArrivalPacer::new(&self.options);
+        self.engine = self.engine.with_completion_queue();
         self
     }
 
@@ -30,7 +30,7 @@ impl Simulation {
         notes: &[BlockNote],
         observer: &mut O,
     ) -> Result<bool> {
-        let command = self.placed.command(request, at)?;
+        let command = self.commands.command(request, at)?;
         let notes = if self.engine.reads_notes() { notes } else { &[] };
         self.engine.submit(&command, notes, &mut (&mut self.measure, observer))
     }
@@ -47,11 +47,11 @@ impl Simulation {
 
     /// Appends newly known completions, each with the number of its request, counted from 0.
     pub(crate) fn take_known(&mut self, out: &mut Vec<(u64, Nanos)>) {
-        self.engine.take_known(out);
+        self.engine.take_completions(out);
     }
 
     /// Why a device accepts no more commands; `None` if all still do.
     pub(crate) fn stopped(&self) -> Option<&'static str> {
-        self.engine.stop().map(Stop::reason)
+        self.engine.stop().map(StopReason::reason)
     }
 }

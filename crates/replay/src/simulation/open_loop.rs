@@ -3,7 +3,7 @@
 //! It keeps its state in locals, so that the compiler uses fixed offsets.
 
 use emmclab_device::Observer;
-use emmclab_trace::{Requests, Result};
+use emmclab_trace::{RequestIter, Result};
 
 use super::Simulation;
 
@@ -12,10 +12,10 @@ impl Simulation {
     #[inline(always)]
     pub(super) fn feed_open<O: Observer>(
         &mut self,
-        requests: Requests<'_>,
+        requests: RequestIter<'_>,
         observer: &mut O,
     ) -> Result<bool> {
-        let Self { engine, measure, pace, placed, .. } = self;
+        let Self { engine, measure, pacer: pace, commands: placed, .. } = self;
         let device = engine.device_mut();
         let mut listeners = (measure, observer);
         for request in requests {

@@ -9,30 +9,32 @@ use emmclab_device::{
     BlockErased, CacheFlushed, Device, GcFinished, GcStarted, IdleInterrupted, Observer, PageProgrammed,
     PageRead, RequestCompleted, UnitCached, UnplacedRead, WokeUp,
 };
-use emmclab_perfetto::{Argument, DrawnRequest, RequestTracks, Tracks, Value};
-use emmclab_trace::{AtomicFile, Batch, Error, Names, Nanos, Result, SECTOR_BYTES, Sender, picture_file};
+use emmclab_perfetto::{Argument, ArgumentValue, DrawnRequest, RequestTracks, TrackWriter};
+use emmclab_trace::{
+    AtomicFile, Batch, Error, NameTable, Nanos, RequestSender, Result, SECTOR_BYTES, picture_file,
+};
 
-use crate::in_order::InOrder;
-use crate::numbered::Numbered;
+use crate::reorder_buffer::ReorderBuffer;
+use crate::sequence_map::SequenceMap;
 use device::DeviceTracks;
 
 /// Draws a run. The file appears only when complete, at [`RunTracks::finish`]. A second device is not drawn.
 pub struct RunTracks {
     path: PathBuf,
-    tracks: Tracks<AtomicFile>,
-    picture: Option<Picture>,
+    tracks: TrackWriter<AtomicFile>,
+    state: Option<RunTrackState>,
     /// The first error; an observer cannot return it, so [`RunTracks::check`] does.
     failed: Option<io::Error>,
 }
 
 /// The tracks of a run.
-struct Picture {
+struct RunTrackState {
     requests: RequestTracks,
     device: DeviceTracks,
     /// Senders of requests, by the number of the request.
-    senders: Numbered<Sender>,
-    names: Names,
-    in_order: InOrder,
+    senders: SequenceMap<RequestSender>,
+    names: NameTable,
+    in_order: ReorderBuffer,
 }
 
 impl RunTracks {
@@ -41,7 +43,7 @@ impl RunTracks {
     /// # Errors
     /// As [`picture_file`].
     pub fn create(path: PathBuf) -> Result<Self> {
-        Ok(Self { tracks: picture_file(&path)?, path, picture: None, failed: None })
+        Ok(Self { tracks: picture_file(&path)?, path, state: None, failed: None })
     }
 
     /// Creates the tracks of a device, whose run begins at `origin` or at 0, whichever is earlier.
@@ -52,33 +54,33 @@ impl RunTracks {
         let tracks = &mut self.tracks;
         tracks.set_origin(origin.min(Nanos::ZERO));
         let mut lay_out = || {
-            Ok(Picture {
+            Ok(RunTrackState {
                 requests: RequestTracks::new(tracks, "requests")?,
                 device: DeviceTracks::new(tracks, name, device)?,
-                senders: Numbered::default(),
-                names: Names::default(),
-                in_order: InOrder::default(),
+                senders: SequenceMap::default(),
+                names: NameTable::default(),
+                in_order: ReorderBuffer::default(),
             })
         };
-        self.picture = Some(lay_out().map_err(|error| Error::io(&self.path, error))?);
+        self.state = Some(lay_out().map_err(|error| Error::io(&self.path, error))?);
         Ok(())
     }
 
     /// Records the senders of the requests of the next batch. Without this, all requests are in one row.
     pub fn expect(&mut self, batch: &Batch) {
-        if let Some(picture) = &mut self.picture {
+        if let Some(picture) = &mut self.state {
             let known = picture.names.len();
             batch.processes().from(known).for_each(|name| {
                 picture.names.intern(name);
             });
             batch.iter().for_each(|request| {
-                picture.senders.push(Sender::of(&request));
+                picture.senders.push(RequestSender::of(&request));
             });
         }
     }
 
     /// Draws additional tracks into the same file.
-    pub fn draw(&mut self, more: impl FnOnce(&mut Tracks<AtomicFile>) -> io::Result<()>) {
+    pub fn draw(&mut self, more: impl FnOnce(&mut TrackWriter<AtomicFile>) -> io::Result<()>) {
         let drawn = more(&mut self.tracks);
         self.note(drawn);
     }
@@ -97,7 +99,7 @@ impl RunTracks {
     /// If writing failed at any time; then no file is left.
     pub fn finish(mut self) -> Result<()> {
         self.check()?;
-        let Self { path, mut tracks, picture, .. } = self;
+        let Self { path, mut tracks, state: picture, .. } = self;
         let drawn = picture.map_or(Ok(()), |picture| picture.finish(&mut tracks));
         let file = drawn.and_then(|()| tracks.finish()).map_err(|error| Error::io(&path, error))?;
         file.commit()
@@ -110,47 +112,50 @@ impl RunTracks {
     }
 
     /// Draws an event of the device.
-    fn device(&mut self, drawn: impl FnOnce(&mut DeviceTracks, &mut Tracks<AtomicFile>) -> io::Result<()>) {
-        if let Some(picture) = &mut self.picture {
+    fn device(
+        &mut self,
+        drawn: impl FnOnce(&mut DeviceTracks, &mut TrackWriter<AtomicFile>) -> io::Result<()>,
+    ) {
+        if let Some(picture) = &mut self.state {
             let drawn = drawn(&mut picture.device, &mut self.tracks);
             self.note(drawn);
         }
     }
 }
 
-impl Picture {
-    fn completed(&mut self, tracks: &mut Tracks<AtomicFile>, event: RequestCompleted) -> io::Result<()> {
-        self.in_order.put(event);
+impl RunTrackState {
+    fn completed(&mut self, tracks: &mut TrackWriter<AtomicFile>, event: RequestCompleted) -> io::Result<()> {
+        self.in_order.insert(event);
         while let Some(event) = self.in_order.pop() {
             self.request(tracks, &event)?;
         }
         Ok(())
     }
 
-    fn request(&mut self, tracks: &mut Tracks<AtomicFile>, event: &RequestCompleted) -> io::Result<()> {
+    fn request(&mut self, tracks: &mut TrackWriter<AtomicFile>, event: &RequestCompleted) -> io::Result<()> {
         let &RequestCompleted { op, sectors, arrival, complete, waits, .. } = event;
         let bytes = u64::from(sectors) * SECTOR_BYTES;
-        let mut arguments: [Argument<'_>; 9] = [("", Value::Count(0)); 9];
+        let mut arguments: [Argument<'_>; 9] = [("", ArgumentValue::Count(0)); 9];
         let parts = ["queue_ns", "controller_ns", "bus_ns", "array_ns", "gc_ns", "wake_up_ns"];
         let parts = parts.into_iter().zip(waits.parts()).filter(|(_, part)| *part != Nanos::ZERO);
         let known = [
-            ("sector", Value::Count(event.sector)),
-            ("bytes", Value::Count(bytes)),
-            ("subrequests", Value::Count(event.subrequests.into())),
+            ("sector", ArgumentValue::Count(event.sector)),
+            ("bytes", ArgumentValue::Count(bytes)),
+            ("subrequests", ArgumentValue::Count(event.subrequests.into())),
         ];
         let mut count = 0;
-        for argument in known.into_iter().chain(parts.map(|(name, part)| (name, Value::Time(part)))) {
+        for argument in known.into_iter().chain(parts.map(|(name, part)| (name, ArgumentValue::Time(part)))) {
             arguments[count] = argument;
             count += 1;
         }
-        let sender = self.senders.take(event.id).unwrap_or(Sender::UNKNOWN);
+        let sender = self.senders.take(event.id).unwrap_or(RequestSender::UNKNOWN);
         let arguments = &arguments[..count];
         let drawn = DrawnRequest { op, sectors, arrival, complete: Some(complete), arguments };
         self.requests.draw(tracks, sender.0, || sender.name(&self.names), &drawn)
     }
 
-    fn finish(mut self, tracks: &mut Tracks<AtomicFile>) -> io::Result<()> {
-        for event in std::mem::take(&mut self.in_order).rest() {
+    fn finish(mut self, tracks: &mut TrackWriter<AtomicFile>) -> io::Result<()> {
+        for event in std::mem::take(&mut self.in_order).into_remaining() {
             self.request(tracks, &event)?;
         }
         self.requests.finish(tracks)?;
@@ -162,7 +167,7 @@ impl Observer for RunTracks {
     const UNITS: bool = false;
 
     fn request_completed(&mut self, event: &RequestCompleted) {
-        if let Some(picture) = &mut self.picture {
+        if let Some(picture) = &mut self.state {
             let drawn = picture.completed(&mut self.tracks, *event);
             self.note(drawn);
         }

@@ -1,7 +1,7 @@
 //! Recorded times beside simulated ones, the mode that a trace allows, and a device that cannot keep up.
 
-use emmclab_device::{DeviceConfig, Quiet};
-use emmclab_replay::{Mode, Rate, ReplayOptions, Simulation, SimulationResult};
+use emmclab_device::{DeviceConfig, NullObserver};
+use emmclab_replay::{RateFactor, ReplayMode, ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{Nanos, Op, Request, Sector};
 
 /// 4 KB pages, 1 ms a program, one command at a time.
@@ -32,14 +32,14 @@ fn request(op: Op, arrival: i64, start: Option<i64>, complete: Option<i64>) -> R
 fn run(config: &DeviceConfig, options: &ReplayOptions, requests: &[Request]) -> SimulationResult {
     let mut simulation = Simulation::new(config, options, None).unwrap();
     for request in requests {
-        if !simulation.push(request, &mut Quiet).unwrap() {
+        if !simulation.push(request, &mut NullObserver).unwrap() {
             break;
         }
     }
-    simulation.finish(None, &mut Quiet).unwrap()
+    simulation.finish(None, &mut NullObserver).unwrap()
 }
 
-fn in_mode(mode: Mode) -> ReplayOptions {
+fn in_mode(mode: ReplayMode) -> ReplayOptions {
     ReplayOptions { mode, ..ReplayOptions::default() }
 }
 
@@ -57,7 +57,7 @@ fn means_of_the_recording_are_those_of_the_profile_by_operation() {
         request(Op::Flush, 20_000, Some(20_000), Some(29_000)),
         request(Op::Read, 30_000, Some(30_200), Some(30_600)),
     ];
-    let found = run(&device(), &in_mode(Mode::Closed), &requests).recorded;
+    let found = run(&device(), &in_mode(ReplayMode::Closed), &requests).recorded;
     let response = [found.response.all, found.response.read, found.response.write];
     assert_eq!(response.map(|beside| beside.recorded_ms), [Some(1.25), Some(1.0), Some(1.5)]);
     // One write has no start.
@@ -72,7 +72,7 @@ fn means_of_the_recording_are_those_of_the_profile_by_operation() {
 
 #[test]
 fn without_recorded_times_nothing_is_put_beside_the_simulated_ones() {
-    let found = run(&device(), &in_mode(Mode::Open), &writes(3, 5_000)).recorded;
+    let found = run(&device(), &in_mode(ReplayMode::Open), &writes(3, 5_000)).recorded;
     assert_eq!((found.response.all.recorded_ms, found.response.all.error_pct), (None, None));
     assert_eq!(found.response.all.simulated_ms, Some(1.0));
     assert_eq!((found.response.read.simulated_ms, found.dependent_pct), (None, None));
@@ -83,9 +83,9 @@ fn without_recorded_times_nothing_is_put_beside_the_simulated_ones() {
 fn a_run_at_another_pace_than_the_recording_has_no_error() {
     let requests =
         [request(Op::Write, 0, Some(0), Some(900)), request(Op::Write, 5_000, Some(5_000), Some(5_900))];
-    let twice = ReplayOptions { rate: Rate::new(2.0).unwrap(), ..in_mode(Mode::Open) };
+    let twice = ReplayOptions { rate: RateFactor::new(2.0).unwrap(), ..in_mode(ReplayMode::Open) };
     for (options, comparable) in
-        [(in_mode(Mode::Open), true), (in_mode(Mode::BackToBack), false), (twice, false)]
+        [(in_mode(ReplayMode::Open), true), (in_mode(ReplayMode::BackToBack), false), (twice, false)]
     {
         let beside = run(&device(), &options, &requests).recorded.response.all;
         assert_eq!((beside.recorded_ms, beside.error_pct.is_some()), (Some(0.9), comparable), "{options:?}");
@@ -107,7 +107,7 @@ fn the_request_at_which_a_device_stops_is_neither_recorded_nor_simulated() {
             ..request(Op::Write, i * 2_000, Some(i * 2_000), Some(i * 2_001))
         })
         .collect();
-    let result = run(&config, &in_mode(Mode::Open), &requests);
+    let result = run(&config, &in_mode(ReplayMode::Open), &requests);
     let count = result.requests.total as f64;
     assert!(result.run.stopped.is_some() && count < 1_000.0);
     let recorded_ms = result.recorded.response.all.recorded_ms.unwrap();
@@ -123,30 +123,30 @@ fn requests_within_a_millisecond_of_the_device_going_idle_are_counted_as_depende
         request(Op::Write, 5_001, None, Some(6_000)),
         request(Op::Write, 5_500, None, Some(6_500)),
     ];
-    let found = run(&device(), &in_mode(Mode::Open), &requests).recorded;
+    let found = run(&device(), &in_mode(ReplayMode::Open), &requests).recorded;
     assert_eq!(found.dependent_pct, Some(40.0));
 }
 
 #[test]
 fn a_trace_with_completions_is_replayed_in_closed_loop_unless_another_mode_is_asked_for() {
     let complete = [request(Op::Write, 0, None, Some(900)), request(Op::Write, 1_000, None, Some(1_900))];
-    for (requests, mode) in [(&complete[..], Mode::Closed), (&writes(2, 1_000), Mode::Open)] {
-        assert_eq!(run(&device(), &in_mode(Mode::Auto), requests).run.mode, mode);
-        assert_eq!(run(&device(), &in_mode(Mode::Open), requests).run.mode, Mode::Open);
+    for (requests, mode) in [(&complete[..], ReplayMode::Closed), (&writes(2, 1_000), ReplayMode::Open)] {
+        assert_eq!(run(&device(), &in_mode(ReplayMode::Auto), requests).run.mode, mode);
+        assert_eq!(run(&device(), &in_mode(ReplayMode::Open), requests).run.mode, ReplayMode::Open);
     }
     // Chosen by the first request of a stream, the mode bears a request without completion.
     let mixed = [complete[0], request(Op::Write, 1_000, None, None), complete[1]];
-    assert_eq!(run(&device(), &in_mode(Mode::Auto), &mixed).requests.total, 3);
+    assert_eq!(run(&device(), &in_mode(ReplayMode::Auto), &mixed).requests.total, 3);
 }
 
 #[test]
 fn a_light_trace_and_one_with_bursts_are_no_overload() {
-    let light = run(&device(), &in_mode(Mode::Open), &writes(1_000, 5_000)).run.load;
+    let light = run(&device(), &in_mode(ReplayMode::Open), &writes(1_000, 5_000)).run.load;
     assert!(!light.overloaded && (light.offered_pct.unwrap() - 20.0).abs() < 0.1, "{light:?}");
     // Bursts of 50 at once, one each 100 ms.
     let bursts: Vec<_> =
         (0..1_000).map(|i| request(Op::Write, i / 50 * 100_000 + i % 50, None, None)).collect();
-    let bursty = run(&device(), &in_mode(Mode::Open), &bursts).run.load;
+    let bursty = run(&device(), &in_mode(ReplayMode::Open), &bursts).run.load;
     assert!(!bursty.overloaded && bursty.offered_pct.unwrap() < 60.0, "{bursty:?}");
 }
 
@@ -154,29 +154,29 @@ fn a_light_trace_and_one_with_bursts_are_no_overload() {
 fn a_burst_at_the_end_of_a_light_trace_is_no_overload() {
     let mut requests = writes(1_000, 5_000);
     requests.extend((0..500).map(|i| request(Op::Write, 5_000_000 + i, None, None)));
-    let load = run(&device(), &in_mode(Mode::Open), &requests).run.load;
+    let load = run(&device(), &in_mode(ReplayMode::Open), &requests).run.load;
     assert!(load.backlog_s > 0.4 && !load.overloaded, "{load:?}");
 }
 
 #[test]
 fn requests_that_come_faster_than_the_device_serves_them_are_an_overload() {
-    let load = run(&device(), &in_mode(Mode::Open), &writes(2_000, 500)).run.load;
+    let load = run(&device(), &in_mode(ReplayMode::Open), &writes(2_000, 500)).run.load;
     assert!(load.overloaded && (load.offered_pct.unwrap() - 200.0).abs() < 1.0, "{load:?}");
     assert!((load.backlog_s - 1.0).abs() < 0.01, "{load:?}");
     // Closed loop waits for the device.
     let complete: Vec<_> =
         (0..2_000).map(|i| request(Op::Write, i * 500, None, Some(i * 500 + 400))).collect();
-    let closed = run(&device(), &in_mode(Mode::Closed), &complete).run.load;
+    let closed = run(&device(), &in_mode(ReplayMode::Closed), &complete).run.load;
     assert_eq!((closed.offered_pct, closed.overloaded), (None, false));
     // A handful of requests at once is none either.
-    assert!(!run(&device(), &in_mode(Mode::Open), &writes(8, 10)).run.load.overloaded);
+    assert!(!run(&device(), &in_mode(ReplayMode::Open), &writes(8, 10)).run.load.overloaded);
 }
 
 #[test]
 fn the_time_of_fetching_counts_to_the_response_alone_and_passes_while_a_command_runs() {
     let mut config = device();
     config.set("host.fetch_us", "70").unwrap();
-    let alone = run(&config, &in_mode(Mode::Open), &writes(10, 5_000));
+    let alone = run(&config, &in_mode(ReplayMode::Open), &writes(10, 5_000));
     assert!((alone.response.mean_response_ms - 1.07).abs() < 1e-9, "{:?}", alone.response);
     assert!((alone.service.mean_service_ms - 1.0).abs() < 1e-9, "{:?}", alone.service);
     assert_eq!(alone.requests.no_wait_pct, 100.0);
@@ -186,11 +186,11 @@ fn the_time_of_fetching_counts_to_the_response_alone_and_passes_while_a_command_
         alone.waits
     );
     // All at once: only the first is waited for.
-    let queued = run(&config, &in_mode(Mode::Open), &writes(10, 1));
+    let queued = run(&config, &in_mode(ReplayMode::Open), &writes(10, 1));
     assert!((queued.run.simulated_s - 0.01007).abs() < 1e-9, "{:?}", queued.run);
     assert_eq!(queued.requests.no_wait_pct, 10.0);
     // The host's queue fetches as early.
     config.set("host.merge_max_kb", "4").unwrap();
-    let merged = run(&config, &in_mode(Mode::Open), &writes(10, 1));
+    let merged = run(&config, &in_mode(ReplayMode::Open), &writes(10, 1));
     assert_eq!((merged.run.simulated_s, merged.waits), (queued.run.simulated_s, queued.waits));
 }

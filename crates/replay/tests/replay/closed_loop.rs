@@ -3,7 +3,7 @@
 use crate::common::Reported;
 use emmclab_device::{Device, DeviceConfig};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{ClosedLoop, Mode, ReplayOptions, Simulation};
+use emmclab_replay::{ClosedLoop, ReplayMode, ReplayOptions, Simulation};
 use emmclab_trace::{Nanos, Op, Request, Sector};
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn simulation((settings, layers): Run) -> Simulation {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config.set("geometry.block_groups.0.pages_per_block", "16").unwrap();
     config.set_all(settings).unwrap();
-    let options = ReplayOptions { mode: Mode::Open, check: true, ..ReplayOptions::default() };
+    let options = ReplayOptions { mode: ReplayMode::Open, check: true, ..ReplayOptions::default() };
     let layers: Vec<_> = layers.iter().map(|name| LayerConfig::named(name)).collect();
     Simulation::on(&config, &options, Device::new(&config)).with_layers(&layers, None).unwrap()
 }

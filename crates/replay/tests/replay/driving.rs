@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use crate::common::{Reported, parts_ms};
-use emmclab_device::{DeviceConfig, Quiet};
+use emmclab_device::{DeviceConfig, NullObserver};
 use emmclab_replay::{
-    Computing, ImageStore, Mode, Precondition, Rate, ReplayOptions, RequestRows, Simulation, SimulationResult,
+    ComputeCost, ImageStore, Precondition, RateFactor, ReplayMode, ReplayOptions, RequestRows, Simulation,
+    SimulationResult,
 };
 use emmclab_trace::{Nanos, Op, Request, Sector, TraceInput};
 
@@ -66,17 +67,17 @@ fn open_loop_keeps_recorded_times_scaled_and_moved() {
     assert!((result.response.mean_response_ms - 1.6).abs() < 1e-12);
     assert_eq!(result.response.all().mean_ms, result.response.mean_response_ms);
     let options = ReplayOptions {
-        rate: Rate::new(2.0).unwrap(),
+        rate: RateFactor::new(2.0).unwrap(),
         start_offset: Nanos::from_micros(50),
         ..Default::default()
     };
     assert_eq!(run(&config(), &options, &requests).1, [50, 150, 550]);
-    assert!(Rate::new(0.0).is_err() && Rate::new(f64::NAN).is_err());
+    assert!(RateFactor::new(0.0).is_err() && RateFactor::new(f64::NAN).is_err());
 }
 
 #[test]
 fn closed_loop_keeps_think_time_after_the_simulated_completion() {
-    let options = ReplayOptions { mode: Mode::Closed, ..ReplayOptions::default() };
+    let options = ReplayOptions { mode: ReplayMode::Closed, ..ReplayOptions::default() };
     // The second overlaps the first (100 us after its arrival); the third comes 300 us after the second is done.
     let requests = [recorded(0, 200, 0), recorded(100, 400, 1), recorded(700, 800, 2)];
     for scheduling in ["fifo", "read_first"] {
@@ -87,8 +88,8 @@ fn closed_loop_keeps_think_time_after_the_simulated_completion() {
     }
     let mut simulation = Simulation::new(&config(), &options, None).unwrap();
     let bare = Request::new(Nanos(0), Op::Write, Sector(0), 8);
-    simulation.push(&bare, &mut Quiet).unwrap();
-    let error = simulation.push(&bare, &mut Quiet).unwrap_err();
+    simulation.push(&bare, &mut NullObserver).unwrap();
+    let error = simulation.push(&bare, &mut NullObserver).unwrap_err();
     assert!(error.hint_text().unwrap().contains("open"));
 }
 
@@ -96,8 +97,8 @@ fn closed_loop_keeps_think_time_after_the_simulated_completion() {
 fn a_trace_beyond_the_device_is_refused_or_wrapped_and_counted() {
     let beyond = [recorded(0, 1, 0), recorded(10_000, 10_001, 200)];
     let mut simulation = Simulation::new(&config(), &ReplayOptions::default(), None).unwrap();
-    simulation.push(&beyond[0], &mut Quiet).unwrap();
-    assert!(simulation.push(&beyond[1], &mut Quiet).is_err());
+    simulation.push(&beyond[0], &mut NullObserver).unwrap();
+    assert!(simulation.push(&beyond[1], &mut NullObserver).is_err());
     let options = ReplayOptions { wrap_addresses: true, check: true, ..ReplayOptions::default() };
     let (result, _) = run(&config(), &options, &beyond);
     assert_eq!((result.requests.total, result.ledger.folded), (2, 1));
@@ -168,7 +169,7 @@ fn the_same_input_gives_the_same_result_and_options_count() {
         let requests: Vec<_> =
             (0..2000).map(|i| recorded(i * 500, i * 500 + 1, (i * 31 % 3800) as u64)).collect();
         let mut result = run(&config, &options, &requests).0;
-        result.computing = Computing::default();
+        result.computing = ComputeCost::default();
         serde_json::to_string(&result).unwrap()
     };
     assert_eq!(run_once(1), run_once(1));
@@ -187,11 +188,11 @@ fn an_aged_device_from_the_store_is_the_device_that_was_saved() {
             let mut simulation = Simulation::new(&config, &options, Some(&store)).unwrap();
             for i in 0..5000 {
                 simulation
-                    .push(&recorded(i * 500, i * 500 + 1, (i * 131 % 3800) as u64), &mut Quiet)
+                    .push(&recorded(i * 500, i * 500 + 1, (i * 131 % 3800) as u64), &mut NullObserver)
                     .unwrap();
             }
-            let mut result = simulation.finish(None, &mut Quiet).unwrap();
-            result.computing = Computing::default();
+            let mut result = simulation.finish(None, &mut NullObserver).unwrap();
+            result.computing = ComputeCost::default();
             serde_json::to_string(&result).unwrap()
         };
         let files = || std::fs::read_dir(folder.path()).unwrap().count();
@@ -264,6 +265,6 @@ fn a_device_aged_by_a_trace_holds_it_and_is_kept_by_the_bytes_of_the_trace() {
     age(&trace(folder.path(), "a", 1_000_000, 1000, 299));
     assert_eq!(images(), 2);
     let simulation = Simulation::on(&small(), &ReplayOptions::default(), device);
-    let result = simulation.finish(None, &mut Quiet).unwrap();
+    let result = simulation.finish(None, &mut NullObserver).unwrap();
     assert_eq!((result.requests.total, result.flash.page_programs.total), (0, 0));
 }

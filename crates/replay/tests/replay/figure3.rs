@@ -4,7 +4,7 @@
 use crate::common::Reported;
 use emmclab_device::DeviceConfig;
 use emmclab_replay::{ReplayOptions, Simulation};
-use emmclab_trace::{Combiner, Flags, Nanos, Op, Request, Sector, TraceInput};
+use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector, TraceCombiner, TraceInput};
 
 /// Longest request of the kernel: larger ones come as several, which the driver may pack.
 const LONGEST_KB: u32 = 512;
@@ -114,7 +114,7 @@ fn on_the_phone(requests: &[Request], kb: std::ops::RangeInclusive<u32>, packed:
     let asked = |request: &&Request| {
         request.op == Op::Write
             && kb.contains(&(request.sectors / 2))
-            && request.flags.contains(Flags::PACKED) == packed
+            && request.flags.contains(RequestFlags::PACKED) == packed
     };
     let mut times: Vec<i64> = requests
         .iter()
@@ -128,7 +128,7 @@ fn on_the_phone(requests: &[Request], kb: std::ops::RangeInclusive<u32>, packed:
 #[test]
 fn on_the_phone_entries_of_a_pack_are_programmed_one_by_one() {
     let Some(path) = crate::common::real_trace("nexus5/log106_Messaging.txt") else { return };
-    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let mut traces = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     let mut requests = Vec::new();
     while let Some(batch) = traces.next_batch().unwrap() {
         requests.extend(batch.iter());

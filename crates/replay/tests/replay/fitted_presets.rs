@@ -2,7 +2,7 @@
 //! moves the fit, and lists what is outside its bounds and is said to be so in the preset.
 
 use emmclab_device::{DeviceConfig, presets};
-use emmclab_replay::{FittedFigure, Sync, Transfers, UsedDevice, fitted_figures};
+use emmclab_replay::{FittedFigure, SyncMethod, TransferPattern, UsedDevice, fitted_figures};
 use emmclab_trace::Op;
 
 /// Prints every figure; those outside their bounds.
@@ -68,7 +68,7 @@ fn the_cards_of_fast12_meet_their_writes_in_order_and_at_random() {
 fn the_cards_of_fast12_write_4_kb_in_order_without_copying_blocks() {
     for card in cards() {
         let device = UsedDevice::full(&card).unwrap();
-        let transfers = Transfers { op: Op::Write, unit_kb: 4, random: false, sync: Sync::None };
+        let transfers = TransferPattern { op: Op::Write, unit_kb: 4, random: false, sync: SyncMethod::None };
         let mb_s = device.rate(&transfers, 64 << 20).unwrap();
         assert!(mb_s > 1.0, "{}: {mb_s} MB/s", card.name());
     }

@@ -1,9 +1,9 @@
 //! The host's queue in front of the device: merging, packing, one command at a time.
 
 use crate::common::Reported;
-use emmclab_device::{DeviceConfig, Quiet, RequestCompleted};
+use emmclab_device::{DeviceConfig, NullObserver, RequestCompleted};
 use emmclab_replay::{ReplayOptions, Simulation, SimulationResult};
-use emmclab_trace::{Flags, Nanos, Op, Request, Sector};
+use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 use proptest::prelude::*;
 
 fn config(settings: &[(&str, &str)]) -> DeviceConfig {
@@ -106,15 +106,15 @@ fn a_write_with_a_flag_is_not_merged_and_one_behind_a_flush_is_not_packed() {
         (host.commands, host.merged, host.packs, host.packed_requests)
     };
     // The first goes at once; a packed command's entries have flags of their own.
-    assert_eq!(counts(Flags::META), counts(Flags::default()), "a hint is no obstacle");
-    assert_eq!(counts(Flags::FUA), (2, 0, 1, 3));
-    assert_eq!(counts(Flags::PREFLUSH), (4, 0, 0, 0));
+    assert_eq!(counts(RequestFlags::META), counts(RequestFlags::default()), "a hint is no obstacle");
+    assert_eq!(counts(RequestFlags::FUA), (2, 0, 1, 3));
+    assert_eq!(counts(RequestFlags::PREFLUSH), (4, 0, 0, 0));
 }
 
 #[test]
 fn the_flags_of_a_request_reach_the_cache() {
     let mut requests = burst(3);
-    requests[1].flags = Flags::FUA;
+    requests[1].flags = RequestFlags::FUA;
     requests.push(Request::new(Nanos::from_micros(50_000), Op::Flush, Sector(0), 0));
     let cached = config(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
     let (result, reported) = run(&cached, &requests);
@@ -133,13 +133,13 @@ fn closed_loop_waits_for_what_the_host_still_holds() {
     };
     let requests = [recorded(0, 100, 0), recorded(10, 100, 8), recorded(500, 600, 16)];
     let config = config(&[("host.packed_writes", "8")]);
-    let options = ReplayOptions { mode: emmclab_replay::Mode::Closed, ..ReplayOptions::default() };
+    let options = ReplayOptions { mode: emmclab_replay::ReplayMode::Closed, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(&config, &options, None).unwrap();
     let mut reported = Reported::default();
     for request in &requests {
         simulation.push(request, &mut reported).unwrap();
     }
-    simulation.finish(None, &mut Quiet).unwrap();
+    simulation.finish(None, &mut NullObserver).unwrap();
     let think = Nanos::from_micros(400);
     assert_eq!(reported.0.len(), 2);
     assert!(reported.0.iter().all(|event| event.complete > think));
@@ -178,7 +178,7 @@ proptest! {
             };
             let mut request = Request::new(Nanos::from_micros(now), op, Sector(sector), sectors);
             if *fua && op == Op::Write {
-                request.flags = Flags::FUA;
+                request.flags = RequestFlags::FUA;
             }
             request
         }).collect();
@@ -211,7 +211,7 @@ proptest! {
             ("features.barrier", barrier),
             ("geometry.block_groups.0.page_kb", "16"),
         ]);
-        let flags = [Flags::FUA, Flags::PREFLUSH, Flags::META, Flags::SYNC];
+        let flags = [RequestFlags::FUA, RequestFlags::PREFLUSH, RequestFlags::META, RequestFlags::SYNC];
         let mut now = 0;
         let requests: Vec<_> = steps.iter().map(|(gap, op, place, bits)| {
             now += i64::from(*gap % 2000);

@@ -1,17 +1,17 @@
 //! The Messaging trace on the devices of IISWC 2015, against figures worked out independently.
 
-use emmclab_device::{DeviceConfig, Quiet};
+use emmclab_device::{DeviceConfig, NullObserver};
 use emmclab_replay::{ReplayOptions, SimulationResult, simulate};
-use emmclab_trace::{Combiner, TraceInput};
+use emmclab_trace::{TraceCombiner, TraceInput};
 
 /// The result for the Messaging trace, or `None` where it is not installed.
 fn messaging(preset: &str, settings: &[(&str, &str)]) -> Option<SimulationResult> {
     let path = crate::common::real_trace("nexus5/log106_Messaging.txt")?;
     let mut config = DeviceConfig::preset(preset).unwrap();
     config.set_all(settings).unwrap();
-    let mut traces = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let mut traces = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     let options = ReplayOptions { check: true, ..ReplayOptions::default() };
-    let result = simulate(&config, &mut traces, &options, &mut Quiet).unwrap();
+    let result = simulate(&config, &mut traces, &options, &mut NullObserver).unwrap();
     println!(
         "{preset} {settings:?}: mean {:.3} (read {:.3}, write {:.3}) ms, utilisation {:.4}",
         result.response.mean_response_ms,

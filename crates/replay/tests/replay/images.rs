@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use emmclab_device::DeviceConfig;
 use emmclab_replay::{ImageStore, Precondition, ReplayOptions, Simulation, prepare};
 use emmclab_trace::interrupt::interruptible;
-use emmclab_trace::{Kind, ReadOptions, formats};
+use emmclab_trace::{ErrorClass, ReadOptions, formats};
 
 fn small() -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
@@ -38,7 +38,7 @@ fn preconditioning_can_be_interrupted_and_leaves_nothing() {
         ..Default::default()
     };
     let error = interruptible(|| true, || Simulation::new(&small(), &options, Some(&store)).err()).unwrap();
-    assert_eq!(error.kind(), Kind::Interrupted);
+    assert_eq!(error.kind(), ErrorClass::Interrupted);
     assert!(files(folder.path()).is_empty());
 }
 

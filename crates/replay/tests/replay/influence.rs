@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use emmclab_device::{DeviceConfig, Row, decides_contents, presets};
+use emmclab_device::{DeviceConfig, SettingExplanation, decides_contents, presets};
 use emmclab_replay::{Precondition, ReplayOptions, Simulation, age_by_traces};
 use emmclab_trace::{ReadOptions, TraceInput, formats};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 /// Another value of a setting: a number times a factor, the other of two truths, another name; none where there is no other.
-fn another(row: &Row, factor: f64) -> Option<String> {
+fn another(row: &SettingExplanation, factor: f64) -> Option<String> {
     if let Ok(truth) = row.value.parse::<bool>() {
         return Some((!truth).to_string());
     }

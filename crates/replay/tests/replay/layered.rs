@@ -1,10 +1,10 @@
 //! Layers in simulated time: what passes through is untouched, what is logged costs what its commands cost.
 
 use crate::common::{Reported, parts_ms};
-use emmclab_device::{Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceConfig, NullObserver};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{Computing, Mode, ReplayOptions, Simulation, SimulationResult};
-use emmclab_trace::{Flags, Kind, Nanos, Op, Request, Sector};
+use emmclab_replay::{ComputeCost, ReplayMode, ReplayOptions, Simulation, SimulationResult};
+use emmclab_trace::{ErrorClass, Nanos, Op, Request, RequestFlags, Sector};
 use proptest::prelude::*;
 
 fn device() -> DeviceConfig {
@@ -37,10 +37,10 @@ fn run(
     let mut simulation =
         Simulation::new(&config, options, None).unwrap().with_layers(layers, beside).unwrap();
     for request in requests {
-        assert!(simulation.push(request, &mut Quiet).unwrap());
+        assert!(simulation.push(request, &mut NullObserver).unwrap());
     }
-    let mut result = simulation.finish(None, &mut Quiet).unwrap();
-    result.computing = Computing::default();
+    let mut result = simulation.finish(None, &mut NullObserver).unwrap();
+    result.computing = ComputeCost::default();
     result
 }
 
@@ -60,7 +60,7 @@ fn without_reports_of_layers(result: SimulationResult) -> SimulationResult {
 #[test]
 fn pass_through_changes_nothing() {
     let requests = requests(3000, 1 << 20, 900);
-    for mode in [Mode::Open, Mode::BackToBack] {
+    for mode in [ReplayMode::Open, ReplayMode::BackToBack] {
         let options = ReplayOptions { mode, check: true, ..ReplayOptions::default() };
         let bare = run(&[], false, &options, &requests);
         let pass = LayerConfig::named("pass-through");
@@ -114,7 +114,13 @@ fn pass_through_leaves_the_host_s_queue_as_it_is() {
 fn flags_pass_through_a_layer_that_accepts_them() {
     let config = queued(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
     let mut requests = requests(600, 1 << 15, 2000);
-    let all = [Flags::default(), Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::FUA.union(Flags::PREFLUSH)];
+    let all = [
+        RequestFlags::default(),
+        RequestFlags::META,
+        RequestFlags::FUA,
+        RequestFlags::PREFLUSH,
+        RequestFlags::FUA.union(RequestFlags::PREFLUSH),
+    ];
     for (i, request) in requests.iter_mut().enumerate().filter(|(_, request)| request.op == Op::Write) {
         request.flags = all[i % all.len()];
     }
@@ -134,11 +140,13 @@ fn flags_become_flushes_above_a_layer_that_does_not_accept_them() {
         let sector = Sector(kb * 2);
         Request { flags, ..Request::new(Nanos::from_micros(at_us), Op::Write, sector, 8) }
     };
-    let plain = [write(0, 0, Flags::default()), write(10_000, 64, Flags::default())];
+    let plain = [write(0, 0, RequestFlags::default()), write(10_000, 64, RequestFlags::default())];
     for layers in [vec![LayerConfig::named("pass-through"), advil()], vec![advil()]] {
         let response = |reported: &Reported| reported.0[1].complete - reported.0[1].arrival;
         let (_, without) = reported(&config, &layers, &plain);
-        for flags in [Flags::FUA, Flags::PREFLUSH, Flags::FUA.union(Flags::PREFLUSH)] {
+        for flags in
+            [RequestFlags::FUA, RequestFlags::PREFLUSH, RequestFlags::FUA.union(RequestFlags::PREFLUSH)]
+        {
             let (result, with) = reported(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
             let longer = response(&with) - response(&without);
             assert!(longer > Nanos::from_micros(500), "{flags:?} waits for a program: {longer}");
@@ -163,7 +171,7 @@ fn the_same_input_gives_the_same_result() {
 
 #[test]
 fn logged_writes_take_what_the_second_device_takes() {
-    let options = ReplayOptions { mode: Mode::BackToBack, ..ReplayOptions::default() };
+    let options = ReplayOptions { mode: ReplayMode::BackToBack, ..ReplayOptions::default() };
     let writes: Vec<_> = (0..500_u64)
         .map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8))
         .collect();
@@ -206,7 +214,7 @@ fn draining_is_timed_and_changes_nothing_before_it() {
     let writes: Vec<_> = (0..9_000_u64)
         .map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8))
         .collect();
-    let plain = ReplayOptions { mode: Mode::BackToBack, ..ReplayOptions::default() };
+    let plain = ReplayOptions { mode: ReplayMode::BackToBack, ..ReplayOptions::default() };
     let drain = ReplayOptions { drain: true, ..plain.clone() };
     let stacked = |name: &str| {
         vec![LayerConfig::named(name).with("reserved", "16MB").with("second_device", "true"), advil()]
@@ -247,7 +255,7 @@ fn what_cannot_be_is_refused() {
         let beside = second.then(|| (&card, Device::new(&card)));
         let new = Simulation::new(config, &ReplayOptions::default(), None).unwrap();
         let Err(error) = new.with_layers(layers, beside) else { panic!("it was accepted") };
-        assert_eq!(error.kind(), Kind::Config);
+        assert_eq!(error.kind(), ErrorClass::Config);
         error.to_string()
     };
     assert!(refuse(&device(), &[], true).contains("no layer to use it"));
@@ -299,7 +307,7 @@ proptest! {
                 (u64::from(*place % 2000) * 4, u32::from(*length % 64 + 1))
             };
             let mut request = Request::new(Nanos::from_micros(now), op, Sector(sector), sectors);
-            request.flags = match flags { 0..=15 => Flags::FUA, 16..=30 => Flags::PREFLUSH, _ => Flags::default() };
+            request.flags = match flags { 0..=15 => RequestFlags::FUA, 16..=30 => RequestFlags::PREFLUSH, _ => RequestFlags::default() };
             request
         }).collect();
         let (result, reported) = reported(&config, &layers, &requests);

@@ -1,6 +1,6 @@
 //! The lifetime ends with that of the first kind of block.
 
-use emmclab_device::{DeviceConfig, Quiet};
+use emmclab_device::{DeviceConfig, NullObserver};
 use emmclab_replay::{ReplayOptions, Simulation, SimulationResult};
 use emmclab_trace::{Nanos, Op, Request, Sector};
 
@@ -29,13 +29,13 @@ fn written(config: &DeviceConfig, units: u64) -> (SimulationResult, f64) {
     for number in 0..units {
         let arrival = Nanos::from_micros(number as i64 * 1000);
         let request = Request::new(arrival, Op::Write, Sector(number * 7919 % 12_000 * 8), 8);
-        assert!(run.push(&request, &mut Quiet).unwrap());
+        assert!(run.push(&request, &mut NullObserver).unwrap());
     }
     let geometry = run.device().geometry();
     let group = &geometry.groups[0];
     let bytes =
         f64::from(group.blocks * geometry.planes * group.pages_per_block) * f64::from(group.page_bytes);
-    (run.finish(None, &mut Quiet).unwrap(), bytes)
+    (run.finish(None, &mut NullObserver).unwrap(), bytes)
 }
 
 fn even(result: &SimulationResult) -> f64 {
@@ -48,7 +48,7 @@ fn wear_so_far_is_known_after_a_run_that_erased_nothing() {
     let options = ReplayOptions { precondition: used, ..ReplayOptions::default() };
     let life = |config: &DeviceConfig, options: &ReplayOptions| {
         let run = Simulation::new(config, options, None).unwrap();
-        run.finish(None, &mut Quiet).unwrap().wear.lifetime
+        run.finish(None, &mut NullObserver).unwrap().wear.lifetime
     };
     let with_limit = cached(3000);
     let worn = life(&with_limit, &options).unwrap();

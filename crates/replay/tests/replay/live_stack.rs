@@ -1,10 +1,10 @@
 //! A live stack against a plain array: every read gives the last write before it, and a cut of power loses nothing that was
 //! acknowledged as durable, with every layer and device.
 
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet};
+use emmclab_device::{CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver};
 use emmclab_layers::LayerConfig;
-use emmclab_media::Image;
-use emmclab_replay::{Answer, Part, Stack};
+use emmclab_media::RawImage;
+use emmclab_replay::{LiveCompletion, LiveStack, StackDevice};
 use emmclab_testing::SMALL_DEVICE;
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 use proptest::prelude::*;
@@ -85,19 +85,19 @@ struct Sent {
 }
 
 struct Host {
-    stack: Stack,
+    stack: LiveStack,
     sectors: Vec<Known>,
     sent: std::collections::HashMap<u64, Sent>,
-    answers: Vec<Answer>,
+    answers: Vec<LiveCompletion>,
 }
 
 impl Host {
     fn collect(&mut self, now: Nanos) -> Result<(), TestCaseError> {
         let mut answers = std::mem::take(&mut self.answers);
-        self.stack.advance(now, &mut Quiet).unwrap();
-        self.stack.take_answers(now, &mut Quiet, &mut answers).unwrap();
+        self.stack.advance(now, &mut NullObserver).unwrap();
+        self.stack.take_answers(now, &mut NullObserver, &mut answers).unwrap();
         self.stack.land(now).unwrap();
-        for Answer { id, command, event, data, failed } in answers.drain(..) {
+        for LiveCompletion { id, command, event, data, failed } in answers.drain(..) {
             prop_assert!(!failed, "{command:?} failed");
             prop_assert!(
                 (command.arrival..=now).contains(&event.complete),
@@ -129,7 +129,7 @@ impl Host {
         Ok(())
     }
 
-    fn send(&mut self, command: Command, version: u64) {
+    fn send(&mut self, command: DeviceCommand, version: u64) {
         let range = command.sector as usize..(command.sector + u64::from(command.sectors)) as usize;
         let (versions, data) = match command.op {
             Op::Read => (self.sectors[range].iter().map(|known| known.newest).collect(), Vec::new()),
@@ -140,21 +140,21 @@ impl Host {
             }
             _ => (Vec::new(), Vec::new()),
         };
-        let id = self.stack.submit(&command, Vec::new(), data, &mut Quiet).unwrap();
-        let flushes = command.op == Op::Flush || command.modifiers.contains(Modifiers::PREFLUSH);
+        let id = self.stack.submit(&command, Vec::new(), data, &mut NullObserver).unwrap();
+        let flushes = command.op == Op::Flush || command.modifiers.contains(CommandFlags::PREFLUSH);
         let flushes = self.sectors.iter().filter(|_| flushes).map(|known| known.complete).collect();
         self.sent.insert(id, Sent { versions, flushes });
     }
 
     /// Reads everything back, once all that was sent is complete.
     fn read_back(&mut self, now: &mut Nanos) -> Result<Vec<Option<u64>>, TestCaseError> {
-        let command = Command::new(*now, Op::Read, 0, SPAN as u32);
-        let id = self.stack.submit(&command, Vec::new(), Vec::new(), &mut Quiet).unwrap();
+        let command = DeviceCommand::new(*now, Op::Read, 0, SPAN as u32);
+        let id = self.stack.submit(&command, Vec::new(), Vec::new(), &mut NullObserver).unwrap();
         let mut answers = Vec::new();
         while answers.is_empty() {
             *now = self.stack.next_event().unwrap().max(*now);
-            self.stack.advance(*now, &mut Quiet).unwrap();
-            self.stack.take_answers(*now, &mut Quiet, &mut answers).unwrap();
+            self.stack.advance(*now, &mut NullObserver).unwrap();
+            self.stack.take_answers(*now, &mut NullObserver, &mut answers).unwrap();
         }
         prop_assert_eq!((answers.len(), answers[0].id), (1, id));
         Ok(answers[0].data.chunks(SECTOR).map(version).collect())
@@ -182,9 +182,9 @@ proptest! {
     ) {
         let config = config(&settings);
         let device = Device::new(&config);
-        let image = Image::temporary(device.geometry().sectors()).unwrap();
-        let main = Part { config: &config, device, image };
-        let stack = Stack::new(&layers, main, None, (true, false)).unwrap();
+        let image = RawImage::temporary(device.geometry().sectors()).unwrap();
+        let main = StackDevice { config: &config, device, image };
+        let stack = LiveStack::new(&layers, main, None, (true, false)).unwrap();
         let mut host = Host {
             stack,
             sectors: vec![Known::default(); SPAN as usize],
@@ -198,16 +198,16 @@ proptest! {
             let length = u64::from(length) + 1;
             let sector = u64::from(place) % (SPAN - length + 1);
             let (op, modifiers) = match kind {
-                0..=130 => (Op::Write, Modifiers::empty()),
-                131..=160 => (Op::Write, Modifiers::RELIABLE),
-                161..=175 => (Op::Write, Modifiers::PREFLUSH),
-                176..=185 => (Op::Write, Modifiers::PREFLUSH | Modifiers::RELIABLE),
-                186..=220 => (Op::Read, Modifiers::empty()),
-                _ => (Op::Flush, Modifiers::empty()),
+                0..=130 => (Op::Write, CommandFlags::empty()),
+                131..=160 => (Op::Write, CommandFlags::RELIABLE),
+                161..=175 => (Op::Write, CommandFlags::PREFLUSH),
+                176..=185 => (Op::Write, CommandFlags::PREFLUSH | CommandFlags::RELIABLE),
+                186..=220 => (Op::Read, CommandFlags::empty()),
+                _ => (Op::Flush, CommandFlags::empty()),
             };
             let (sector, length) = if op == Op::Flush { (0, 0) } else { (sector, length as u32) };
             next += 1;
-            host.send(Command { modifiers, ..Command::new(now, op, sector, length) }, next);
+            host.send(DeviceCommand { modifiers, ..DeviceCommand::new(now, op, sector, length) }, next);
             let Some(later) = cut else { continue };
             now += Nanos::from_micros(i64::from(later));
             host.collect(now)?;
@@ -227,6 +227,6 @@ proptest! {
         for (found, known) in found.into_iter().zip(&host.sectors) {
             prop_assert_eq!(found, Some(known.newest));
         }
-        host.stack.power_off(now, &mut Quiet).unwrap();
+        host.stack.power_off(now, &mut NullObserver).unwrap();
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::common::Reported;
 use emmclab_device::DeviceConfig;
-use emmclab_replay::{ByOperation, Mode, ReplayOptions, Simulation, SimulationResult};
-use emmclab_trace::{Combiner, Nanos, Op, Request, TraceInput};
+use emmclab_replay::{ByOperation, ReplayMode, ReplayOptions, Simulation, SimulationResult};
+use emmclab_trace::{Nanos, Op, Request, TraceCombiner, TraceInput};
 
 /// Service times in us by write and KB.
 type Times = BTreeMap<(bool, u32), Vec<i64>>;
@@ -18,7 +18,7 @@ fn median(times: &mut [i64]) -> f64 {
 
 fn recorded(path: &Path) -> Vec<Request> {
     let input = TraceInput { path: path.to_owned(), ..TraceInput::default() };
-    let mut traces = Combiner::open(vec![input], 1).unwrap();
+    let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
     let mut requests = Vec::new();
     while let Some(batch) = traces.next_batch().unwrap() {
         requests.extend(batch.iter());
@@ -27,7 +27,7 @@ fn recorded(path: &Path) -> Vec<Request> {
 }
 
 fn in_closed_loop(config: &DeviceConfig, requests: &[Request]) -> (SimulationResult, Reported) {
-    let options = ReplayOptions { mode: Mode::Closed, ..ReplayOptions::default() };
+    let options = ReplayOptions { mode: ReplayMode::Closed, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(config, &options, None).unwrap();
     let mut reported = Reported::default();
     for request in requests {
@@ -91,11 +91,12 @@ fn its_own_recording_is_met_in_closed_loop_over_ten_seeds() {
         config.set("power.seed", &seed.to_string()).unwrap();
         runs.push(in_closed_loop(&config, &requests).0.recorded);
     }
-    let response = |op: fn(&ByOperation<emmclab_replay::TimeBeside>) -> emmclab_replay::TimeBeside| {
-        let times: Vec<_> = runs.iter().map(|run| op(&run.response)).collect();
-        let mean = times.iter().map(|time| time.simulated_ms.unwrap()).sum::<f64>() / 10.0;
-        100.0 * (mean / times[0].recorded_ms.unwrap() - 1.0)
-    };
+    let response =
+        |op: fn(&ByOperation<emmclab_replay::TimeComparison>) -> emmclab_replay::TimeComparison| {
+            let times: Vec<_> = runs.iter().map(|run| op(&run.response)).collect();
+            let mean = times.iter().map(|time| time.simulated_ms.unwrap()).sum::<f64>() / 10.0;
+            100.0 * (mean / times[0].recorded_ms.unwrap() - 1.0)
+        };
     let (all, reads, writes) = (response(|by| by.all), response(|by| by.read), response(|by| by.write));
     let no_wait = runs.iter().map(|run| run.no_wait.all.error_points.unwrap()).sum::<f64>() / 10.0;
     println!("mean {all:+.1} %, reads {reads:+.1} %, writes {writes:+.1} %, no-wait {no_wait:+.1} points");

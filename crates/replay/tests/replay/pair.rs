@@ -1,10 +1,10 @@
 //! A device and a second one that share the requests.
 
 use crate::common::Reported;
-use emmclab_device::{Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceConfig, NullObserver};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{Mode, Precondition, ReplayOptions, Simulation, SimulationResult};
-use emmclab_trace::{Flags, Nanos, Op, Request, Sector};
+use emmclab_replay::{Precondition, ReplayMode, ReplayOptions, Simulation, SimulationResult};
+use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 
 /// 4 KB pages on one chip, so long a program.
 fn device(program_us: u32) -> DeviceConfig {
@@ -50,9 +50,9 @@ fn run(layer: &LayerConfig, requests: &[(i64, u64, u32)]) -> SimulationResult {
     let mut simulation = simulation(layer, &checked()).unwrap();
     for (at_us, kb_from, kb) in requests {
         let request = Request::new(Nanos::from_micros(*at_us), Op::Write, Sector(kb_from * 2), kb * 2);
-        assert!(simulation.push(&request, &mut Quiet).unwrap());
+        assert!(simulation.push(&request, &mut NullObserver).unwrap());
     }
-    simulation.finish(None, &mut Quiet).unwrap()
+    simulation.finish(None, &mut NullObserver).unwrap()
 }
 
 fn count(result: &SimulationResult, name: &str) -> u64 {
@@ -111,11 +111,11 @@ fn impossible_pairs_are_refused() {
 fn addresses_beyond_a_disk_are_refused_or_wrapped_on_that_disk() {
     let far = Request::new(Nanos(0), Op::Write, Sector(1 << 30), 8);
     let mut plain = simulation(&striping(4), &checked()).unwrap();
-    assert!(plain.push(&far, &mut Quiet).is_err());
+    assert!(plain.push(&far, &mut NullObserver).is_err());
     let wrapping = striping(4).with("wrap_addresses", "true");
     let mut wrapped = simulation(&wrapping, &checked()).unwrap();
-    assert!(wrapped.push(&far, &mut Quiet).unwrap());
-    assert_eq!(bytes(&wrapped.finish(None, &mut Quiet).unwrap()), (4096, 0));
+    assert!(wrapped.push(&far, &mut NullObserver).unwrap());
+    assert_eq!(bytes(&wrapped.finish(None, &mut NullObserver).unwrap()), (4096, 0));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() 
     for config in [&mut device, &mut card] {
         config.set_all(&[("cache.size_kb", "64"), ("cache.write_back", "when_full")]).unwrap();
     }
-    let responses = |flags: Flags, op: Op| {
+    let responses = |flags: RequestFlags, op: Op| {
         let beside = Some((&card, Device::new(&card)));
         let mut simulation =
             Simulation::new(&device, &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
@@ -138,11 +138,11 @@ fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() 
         simulation.finish(None, &mut reported).unwrap();
         reported.0.iter().map(|event| (event.complete - event.arrival).0 / 1_000_000).collect::<Vec<_>>()
     };
-    assert_eq!(responses(Flags::default(), Op::Write), [0, 0], "both end in the caches");
-    assert_eq!(responses(Flags::default(), Op::Flush), [0, 3], "the card has to be empty, too");
-    assert_eq!(responses(Flags::PREFLUSH, Op::Write), [0, 3]);
+    assert_eq!(responses(RequestFlags::default(), Op::Write), [0, 0], "both end in the caches");
+    assert_eq!(responses(RequestFlags::default(), Op::Flush), [0, 3], "the card has to be empty, too");
+    assert_eq!(responses(RequestFlags::PREFLUSH, Op::Write), [0, 3]);
     // Two programs of 1 ms on the device; a flush after the write would wait for the card's of 3 ms.
-    assert_eq!(responses(Flags::FUA, Op::Write), [0, 2]);
+    assert_eq!(responses(RequestFlags::FUA, Op::Write), [0, 2]);
 }
 
 #[test]
@@ -156,7 +156,8 @@ fn both_devices_of_a_pair_may_be_used_ones_behind_a_queue_of_the_host() {
             ("host.packed_writes", "8"),
         ])
         .unwrap();
-    let options = ReplayOptions { precondition: Precondition::Random(90.0), mode: Mode::Open, ..checked() };
+    let options =
+        ReplayOptions { precondition: Precondition::Random(90.0), mode: ReplayMode::Open, ..checked() };
     let card = Simulation::new(&config, &options, None).unwrap().into_device();
     let mut simulation = Simulation::new(&config, &options, None)
         .unwrap()
@@ -165,9 +166,9 @@ fn both_devices_of_a_pair_may_be_used_ones_behind_a_queue_of_the_host() {
     for i in 0..3000_u64 {
         let (at, sector) =
             (Nanos::from_micros(i as i64 * 40), Sector(i / 2 * 7919 % 100_000 / 8 * 16 + i % 2 * 8));
-        assert!(simulation.push(&Request::new(at, Op::Write, sector, 8), &mut Quiet).unwrap());
+        assert!(simulation.push(&Request::new(at, Op::Write, sector, 8), &mut NullObserver).unwrap());
     }
-    let result = simulation.finish(None, &mut Quiet).unwrap();
+    let result = simulation.finish(None, &mut NullObserver).unwrap();
     let card = result.second_device.unwrap();
     for host in [result.host.unwrap(), card.host.unwrap()] {
         assert!(host.merged > 100 && host.packs > 50, "{host:?}");
@@ -187,9 +188,9 @@ fn a_pair_that_stops_counts_what_was_complete() {
     let mut goes_on = true;
     for i in 0..1000 {
         let request = Request::new(Nanos(i), Op::Write, Sector(i as u64 % 2 * 8), 8);
-        goes_on = goes_on && simulation.push(&request, &mut Quiet).unwrap();
+        goes_on = goes_on && simulation.push(&request, &mut NullObserver).unwrap();
     }
-    let result = simulation.finish(None, &mut Quiet).unwrap();
+    let result = simulation.finish(None, &mut NullObserver).unwrap();
     assert!(!goes_on && result.run.stopped.unwrap().contains("full"));
     // 128 pages fit on the card, of every second request the first.
     assert_eq!(result.requests.total, 128 + 129);

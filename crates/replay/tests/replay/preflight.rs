@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use emmclab_device::DeviceConfig;
-use emmclab_replay::{Mode, ReplayOptions, preflight};
+use emmclab_replay::{ReplayMode, ReplayOptions, preflight};
 use emmclab_trace::{ReadOptions, TraceInput, TraceReader, TraceWriter, WriteOptions};
 
 fn input(path: &Path) -> TraceInput {
@@ -17,7 +17,7 @@ fn written(folder: &Path, name: &str, lines: &[&str]) -> PathBuf {
     path
 }
 
-fn options(mode: Mode, wrap_addresses: bool) -> ReplayOptions {
+fn options(mode: ReplayMode, wrap_addresses: bool) -> ReplayOptions {
     ReplayOptions { mode, wrap_addresses, ..ReplayOptions::default() }
 }
 
@@ -34,7 +34,7 @@ fn every_fault_of_every_trace_is_told_at_once_with_its_cure() {
     let complete = written(folder.path(), "complete.txt", COMPLETE);
     let config = DeviceConfig::preset("small-1gb").unwrap();
     let inputs = [input(&far), input(&complete)];
-    let error = preflight(&config, &options(Mode::Closed, false), &inputs).unwrap_err();
+    let error = preflight(&config, &options(ReplayMode::Closed, false), &inputs).unwrap_err();
     let words = error.to_string();
     for part in [
         "3 faults",
@@ -55,8 +55,8 @@ fn wrapped_addresses_and_the_open_loop_ask_for_nothing_and_read_nothing() {
     let far = written(folder.path(), "far.ssdsim", FAR);
     let bad = written(folder.path(), "bad.ssdsim", &["0 0 8 8 0", "nonsense"]);
     let config = DeviceConfig::preset("small-1gb").unwrap();
-    preflight(&config, &options(Mode::Open, true), &[input(&far), input(&bad)]).unwrap();
-    assert!(preflight(&config, &options(Mode::Open, false), &[input(&bad)]).is_err());
+    preflight(&config, &options(ReplayMode::Open, true), &[input(&far), input(&bad)]).unwrap();
+    assert!(preflight(&config, &options(ReplayMode::Open, false), &[input(&bad)]).is_err());
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn the_last_request_may_lack_its_completion() {
         ("first.csv", ["0,write,0,8,", "1000000,write,8,8,1500000"], false),
     ] {
         let path = written(folder.path(), name, &[heading, rows[0], rows[1]]);
-        let result = preflight(&config, &options(Mode::Closed, false), &[input(&path)]);
+        let result = preflight(&config, &options(ReplayMode::Closed, false), &[input(&path)]);
         assert_eq!(result.is_ok(), right, "{name}");
     }
 }
@@ -94,9 +94,9 @@ fn the_footer_of_a_parquet_file_answers_without_its_pages() {
     let large = DeviceConfig::preset("iiswc15-4ps").unwrap();
     let small = DeviceConfig::preset("small-1gb").unwrap();
     // 51 GB do not fit into 32 GB either: the footer does not suffice there, and the pages are broken.
-    assert!(preflight(&small, &options(Mode::Closed, false), &[input(&path)]).is_err());
-    assert!(preflight(&large, &options(Mode::Closed, false), &[input(&path)]).is_err());
+    assert!(preflight(&small, &options(ReplayMode::Closed, false), &[input(&path)]).is_err());
+    assert!(preflight(&large, &options(ReplayMode::Closed, false), &[input(&path)]).is_err());
     let mut larger = large;
     larger.set("geometry.block_groups.0.blocks", "2048").unwrap();
-    preflight(&larger, &options(Mode::Closed, false), &[input(&path)]).unwrap();
+    preflight(&larger, &options(ReplayMode::Closed, false), &[input(&path)]).unwrap();
 }

@@ -3,8 +3,8 @@
 use crate::common::Reported;
 use emmclab_device::{Device, DeviceConfig, RequestCompleted};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{Mode, Precondition, ReplayOptions, Simulation, SimulationResult};
-use emmclab_trace::{Flags, Nanos, Op, Request, Sector};
+use emmclab_replay::{Precondition, ReplayMode, ReplayOptions, Simulation, SimulationResult};
+use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 use proptest::prelude::*;
 
 /// A small device that lets reads pass writes.
@@ -58,13 +58,13 @@ fn run(
         assert!(simulation.push(request, &mut reported).unwrap());
     }
     let mut result = simulation.finish(None, &mut reported).unwrap();
-    result.computing = emmclab_replay::Computing::default();
+    result.computing = emmclab_replay::ComputeCost::default();
     reported.0.sort_by_key(|event| event.id);
     reported.0.sort_by_key(|event| event.arrival);
     (result, reported.0)
 }
 
-fn in_mode(mode: Mode) -> ReplayOptions {
+fn in_mode(mode: ReplayMode) -> ReplayOptions {
     ReplayOptions { mode, ..ReplayOptions::default() }
 }
 
@@ -75,15 +75,18 @@ fn times(events: &[RequestCompleted]) -> Vec<(u64, Nanos, Nanos, Nanos)> {
 #[test]
 fn pass_through_over_a_reordering_device_completes_as_the_bare_device() {
     let pass = LayerConfig::named("pass-through");
-    for (mode, gap_us) in
-        [(Mode::Open, 300), (Mode::Open, 5000), (Mode::BackToBack, 300), (Mode::Closed, 300)]
-    {
+    for (mode, gap_us) in [
+        (ReplayMode::Open, 300),
+        (ReplayMode::Open, 5000),
+        (ReplayMode::BackToBack, 300),
+        (ReplayMode::Closed, 300),
+    ] {
         let requests = requests(3000, gap_us);
         let (bare, alone) = run(&[], None, &in_mode(mode), &requests);
         let (mut through, below) = run(&[pass.clone(), pass.clone()], None, &in_mode(mode), &requests);
         assert_eq!(times(&below), times(&alone), "{mode:?}");
         let passed = alone.windows(2).filter(|pair| pair[1].complete < pair[0].complete).count();
-        assert!(mode != Mode::Open || gap_us > 300 || passed > 50, "{passed} requests passed others");
+        assert!(mode != ReplayMode::Open || gap_us > 300 || passed > 50, "{passed} requests passed others");
         through.layers.clear();
         assert_eq!(
             (bare.flash.page_programs, bare.response),
@@ -98,9 +101,9 @@ fn a_reordering_device_gives_each_logging_layer_what_it_waits_for() {
     let logging =
         |name: &str| LayerConfig::named(name).with("reserved", "8MB").with("clustered_block", "512KB");
     for (names, mode) in [
-        (vec!["advil"], Mode::Open),
-        (vec!["ressd", "advil"], Mode::Closed),
-        (vec!["advil", "ressd"], Mode::BackToBack),
+        (vec!["advil"], ReplayMode::Open),
+        (vec!["ressd", "advil"], ReplayMode::Closed),
+        (vec!["advil", "ressd"], ReplayMode::BackToBack),
     ] {
         let layers: Vec<_> = names.iter().map(|name| logging(name)).collect();
         let (result, reported) = run(&layers, None, &in_mode(mode), &requests);
@@ -133,7 +136,7 @@ fn closed_loop_over_layers_waits_for_what_a_reordering_device_still_holds() {
         ..Request::new(Nanos::from_micros(i * 1000), Op::Write, Sector(i as u64 * 8), 8)
     };
     let requests: Vec<_> = (0..50).map(write).collect();
-    let (_, reported) = run(&pass, None, &in_mode(Mode::Closed), &requests);
+    let (_, reported) = run(&pass, None, &in_mode(ReplayMode::Closed), &requests);
     for pair in reported.windows(2) {
         assert_eq!(pair[1].arrival - pair[0].complete, Nanos::from_micros(990), "the think time");
     }
@@ -152,7 +155,7 @@ proptest! {
             vec![], vec!["pass-through"], vec!["advil"], vec!["ressd", "advil"], vec!["pair"], vec!["advil", "pair"],
             vec!["nvm-buffer"], vec!["advil", "nvm-buffer"],
         ]),
-        mode in prop::sample::select(vec![Mode::Open, Mode::Closed, Mode::BackToBack]),
+        mode in prop::sample::select(vec![ReplayMode::Open, ReplayMode::Closed, ReplayMode::BackToBack]),
         second_reorders in any::<bool>(),
         steps in prop::collection::vec(any::<Drawn>(), 1..200),
     ) {
@@ -178,7 +181,7 @@ proptest! {
             let (sector, sectors) = if op == Op::Flush { (0, 0) } else {
                 (u64::from(*place % 2000) * 4, u32::from(*length % 64 + 1))
             };
-            let flags = match flags { 0..=15 => Flags::FUA, 16..=30 => Flags::PREFLUSH, _ => Flags::default() };
+            let flags = match flags { 0..=15 => RequestFlags::FUA, 16..=30 => RequestFlags::PREFLUSH, _ => RequestFlags::default() };
             let complete = Some(Nanos::from_micros(now + i64::from(gap % 300)));
             Request { flags, complete, ..Request::new(Nanos::from_micros(now), op, Sector(sector), sectors) }
         }).collect();

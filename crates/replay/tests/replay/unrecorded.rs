@@ -3,16 +3,16 @@
 use std::fs;
 use std::path::Path;
 
-use emmclab_device::{DeviceConfig, Quiet};
-use emmclab_replay::{Mode, ReplayOptions, SimulationResult, simulate};
-use emmclab_trace::{Combiner, ReadOptions, TraceInput};
+use emmclab_device::{DeviceConfig, NullObserver};
+use emmclab_replay::{ReplayMode, ReplayOptions, SimulationResult, simulate};
+use emmclab_trace::{ReadOptions, TraceCombiner, TraceInput};
 
 fn run(file: &Path, columns: Option<&str>, options: &ReplayOptions) -> SimulationResult {
     let options_of_reading = ReadOptions { columns: columns.map(str::to_owned), ..ReadOptions::default() };
     let input = TraceInput { path: file.to_owned(), options: options_of_reading, ..TraceInput::default() };
-    let mut traces = Combiner::open(vec![input], 1).unwrap();
+    let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
     let config = DeviceConfig::preset("emmc51-cache").unwrap();
-    simulate(&config, &mut traces, options, &mut Quiet).unwrap()
+    simulate(&config, &mut traces, options, &mut NullObserver).unwrap()
 }
 
 /// Writes of 4 KB, 10 ms apart.
@@ -39,7 +39,7 @@ fn an_added_flush_makes_the_writes_before_it_durable_and_is_counted() {
     let file = ssdsim(folder.path());
     let plain = run(&file, None, &ReplayOptions::default());
     let options = ReplayOptions { flush_every: 8, ..ReplayOptions::default() };
-    for mode in [Mode::Open, Mode::BackToBack] {
+    for mode in [ReplayMode::Open, ReplayMode::BackToBack] {
         let result = run(&file, None, &ReplayOptions { mode, ..options.clone() });
         assert_eq!((result.requests.write, result.requests.other), (40, Some(5)));
         assert_eq!(result.cache.unwrap().flushes, Some(5));
@@ -67,10 +67,10 @@ fn a_coarse_clock_gives_the_open_loop_and_no_recorded_waits() {
     let lines: Vec<_> = (0..40).map(|at| format!("{},300000,1,4096,{}", at / 4, at * 4096)).collect();
     fs::write(&path, lines.join("\n")).unwrap();
     let columns = Some("complete_ms,response_ns,op_read0,size_bytes,offset_bytes");
-    let auto = ReplayOptions { mode: Mode::Auto, ..ReplayOptions::default() };
+    let auto = ReplayOptions { mode: ReplayMode::Auto, ..ReplayOptions::default() };
     let result = run(&path, columns, &auto);
     assert_eq!(result.run.coarse_clock.as_deref(), Some("1ms"));
-    assert_eq!((result.run.mode, result.recorded.no_wait.all.recorded_pct), (Mode::Open, None));
+    assert_eq!((result.run.mode, result.recorded.no_wait.all.recorded_pct), (ReplayMode::Open, None));
     assert!(result.run.mode_reason.unwrap().contains("1ms"));
     assert!((result.recorded.response.all.recorded_ms.unwrap() - 0.3).abs() < 1e-9);
 }

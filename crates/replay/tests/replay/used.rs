@@ -1,8 +1,8 @@
 //! Devices that a phone has used: how full they are, how worn, and that the days of the last years need not be simulated.
 
-use emmclab_device::{Block, BlockState, Device, DeviceConfig};
+use emmclab_device::{BlockState, Device, DeviceConfig, EraseBlockSummary};
 use emmclab_replay::{ImageStore, Precondition, ReplayOptions, Simulation};
-use emmclab_trace::{Kind, Op, Request, Result, Sector};
+use emmclab_trace::{ErrorClass, Op, Request, Result, Sector};
 use proptest::prelude::*;
 
 fn small(settings: &[(&str, &str)]) -> DeviceConfig {
@@ -29,7 +29,7 @@ fn valid_pct(device: &Device) -> f64 {
 }
 
 fn erases(device: &Device) -> Vec<u32> {
-    device.blocks().map(|block: Block| block.erases).collect()
+    device.blocks().map(|block: EraseBlockSummary| block.erases).collect()
 }
 
 fn total(device: &Device) -> f64 {
@@ -81,7 +81,7 @@ fn a_device_that_would_be_worn_out_is_refused_with_its_limit() {
     let config = small(&[("geometry.block_groups.0.erase_limit", "300")]);
     assert!(made(&config, "used:100d,daily=64MB", 1).is_ok());
     let error = made(&config, "used:10y,daily=64MB", 1).err().unwrap();
-    assert_eq!((error.kind(), error.field()), (Kind::Config, Some("precondition")));
+    assert_eq!((error.kind(), error.field()), (ErrorClass::Config, Some("precondition")));
     assert!(error.to_string().contains("300"), "{error}");
 }
 
@@ -103,7 +103,7 @@ fn a_used_device_is_kept_as_an_image_and_works_on_with_its_wear() {
             let sector = Sector(number * 7919 % 8000 * 8);
             let request =
                 Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
-            assert!(run.push(&request, &mut emmclab_device::Quiet).unwrap());
+            assert!(run.push(&request, &mut emmclab_device::NullObserver).unwrap());
         }
         assert!(total(run.device()) > before && before > 1000.0);
         images.push(run.into_device().to_image());
@@ -122,9 +122,9 @@ fn the_lifetime_of_a_used_device_is_of_the_work_of_the_run() {
             let sector = Sector(number * 7919 % 12_000 * 8);
             let request =
                 Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
-            run.push(&request, &mut emmclab_device::Quiet).unwrap();
+            run.push(&request, &mut emmclab_device::NullObserver).unwrap();
         }
-        run.finish(None, &mut emmclab_device::Quiet).unwrap().wear.lifetime.unwrap()
+        run.finish(None, &mut emmclab_device::NullObserver).unwrap().wear.lifetime.unwrap()
     });
     // The same work on devices that differ in what they have behind them.
     let even = lives.map(|life| life.even_host_bytes.unwrap());
@@ -172,7 +172,7 @@ proptest! {
         match text.parse::<Precondition>() {
             Ok(found) => prop_assert_eq!(&found.to_string().parse::<Precondition>().unwrap(), &found),
             Err(error) => {
-                prop_assert_eq!((error.kind(), error.field()), (Kind::Config, Some("precondition")));
+                prop_assert_eq!((error.kind(), error.field()), (ErrorClass::Config, Some("precondition")));
                 prop_assert!(error.hint_text().is_some());
             }
         }

@@ -11,7 +11,7 @@
 //!   (G(i) - G(i+1)) a i (1 - x) = 1 - G(i)^d, and the G(i) add up to n / a. Van Houdt, SIGMETRICS 2013. For d = 1 the mean victim is the
 //!   mean block: x = 1 / a.
 
-use emmclab_device::{Command, Device, DeviceConfig, Quiet};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
 use emmclab_trace::{Nanos, Op};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -40,8 +40,8 @@ fn measured_with(policy: &str, share_pct: f64) -> (f64, f64) {
     let mut random = Pcg64::new(7, 11);
     let write = |device: &mut Device, unit: u32| {
         let arrival = Nanos(device.idle_from().0.max(0));
-        let command = Command::new(arrival, Op::Write, u64::from(unit) * 8, 8);
-        device.submit(&command, &mut Quiet).unwrap();
+        let command = DeviceCommand::new(arrival, Op::Write, u64::from(unit) * 8, 8);
+        device.submit(&command, &mut NullObserver).unwrap();
         assert_eq!(device.stop(), None);
     };
     for unit in 0..units {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use emmclab_base::Modifiers;
+use emmclab_base::CommandFlags;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
@@ -13,10 +13,10 @@ use fuser::{
 };
 use rustix::fs::{FallocateFlags, OFlags};
 
-use super::pending::{Answer, Pending};
-use super::requests::{Range, Requests};
+use super::pending::{FuseReply, PendingFuseReplies};
+use super::requests::{FuseRequestSender, FuseSectorRange};
 use crate::SECTOR;
-use crate::device::{Action, BlockDevice, Extent, Limits};
+use crate::device::{AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits};
 
 /// Name of the file.
 pub(super) const NAME: &str = "disk";
@@ -33,21 +33,21 @@ const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 /// Maximum length of a read or write that the kernel sends, in bytes.
-pub(super) fn longest_request(limits: &Limits) -> u32 {
+pub(super) fn longest_request(limits: &BlockDeviceLimits) -> u32 {
     let device = u64::from(limits.max_sectors) * SECTOR as u64;
     (device.min(u64::from(MOST_BYTES)) as u32 / PAGE * PAGE).max(PAGE)
 }
 
 /// The folder and its file.
-pub(super) struct OneFile {
-    requests: Arc<Requests>,
-    limits: Limits,
+pub(super) struct FuseFileSystem {
+    requests: Arc<FuseRequestSender>,
+    limits: BlockDeviceLimits,
     /// Attributes of the file.
     attributes: FileAttr,
 }
 
-impl OneFile {
-    pub(super) fn new(device: Arc<dyn BlockDevice>, pending: Arc<Pending>) -> Self {
+impl FuseFileSystem {
+    pub(super) fn new(device: Arc<dyn BlockDevice>, pending: Arc<PendingFuseReplies>) -> Self {
         let limits = device.limits();
         let now = SystemTime::now();
         let attributes = FileAttr {
@@ -67,7 +67,7 @@ impl OneFile {
             blksize: PAGE,
             flags: 0,
         };
-        Self { requests: Arc::new(Requests::new(device, pending)), limits, attributes }
+        Self { requests: Arc::new(FuseRequestSender::new(device, pending)), limits, attributes }
     }
 
     fn attributes_of(&self, inode: INodeNo) -> Option<FileAttr> {
@@ -89,7 +89,7 @@ impl OneFile {
     /// The first offset at or after `offset` that is allocated (or not allocated, if `allocated` is false); `None` if there is none.
     fn seek(&self, offset: u64, allocated: bool) -> Option<u64> {
         let mut sector = offset / SECTOR as u64;
-        let mut found: Vec<Extent> = Vec::new();
+        let mut found: Vec<AllocationExtent> = Vec::new();
         while sector < self.limits.sectors {
             found.clear();
             self.requests.device().extents(sector, self.limits.sectors - sector, 64, &mut found);
@@ -107,7 +107,7 @@ impl OneFile {
     }
 }
 
-impl Filesystem for OneFile {
+impl Filesystem for FuseFileSystem {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let longest = longest_request(&self.limits);
         // If a value is out of range, fuser returns the nearest allowed one as an error, and the kernel's default remains in force.
@@ -198,8 +198,8 @@ impl Filesystem for OneFile {
         if bytes == 0 {
             return reply.data(&[]);
         }
-        let (range, skip) = Range::around(offset, bytes, Modifiers::empty());
-        self.requests.read(Answer::Read { reply, skip, bytes: bytes as usize }, range);
+        let (range, skip) = FuseSectorRange::covering(offset, bytes, CommandFlags::empty());
+        self.requests.read(FuseReply::Read { reply, skip, bytes: bytes as usize }, range);
     }
 
     fn write(
@@ -220,10 +220,10 @@ impl Filesystem for OneFile {
             return reply.error(Errno::ENOSPC);
         }
         let durable = self.limits.write_cache && flags.0 as u32 & OFlags::DSYNC.bits() != 0;
-        let modifiers = if durable { Modifiers::RELIABLE } else { Modifiers::empty() };
-        let (range, skip) = Range::around(offset, data.len() as u64, modifiers);
+        let modifiers = if durable { CommandFlags::RELIABLE } else { CommandFlags::empty() };
+        let (range, skip) = FuseSectorRange::covering(offset, data.len() as u64, modifiers);
         if skip == 0 && data.len().is_multiple_of(SECTOR) {
-            self.requests.write(Answer::Write { reply, bytes: data.len() as u32 }, range, data);
+            self.requests.write(FuseReply::Write { reply, bytes: data.len() as u32 }, range, data);
         } else {
             self.requests.write_unaligned(reply, range, skip, data);
         }
@@ -233,7 +233,7 @@ impl Filesystem for OneFile {
         if !self.limits.write_cache {
             return reply.ok();
         }
-        self.requests.flush(Answer::Done(reply));
+        self.requests.flush(FuseReply::Done(reply));
     }
 
     fn fallocate(
@@ -249,13 +249,13 @@ impl Filesystem for OneFile {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         // Loop devices punch holes for discards, and for write-zeroes requests that need not keep the sectors allocated.
         let action = if mode == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE {
-            Action::Discard { secure: false }
+            BlockAction::Discard { secure: false }
         } else if mode.difference(FallocateFlags::KEEP_SIZE) == FallocateFlags::ZERO_RANGE {
-            Action::WriteZeroes { keep_allocated: true }
+            BlockAction::WriteZeroes { keep_allocated: true }
         } else {
             return reply.error(Errno::EOPNOTSUPP);
         };
-        match Range::whole(offset, length) {
+        match FuseSectorRange::aligned(offset, length) {
             Some(range) if range.sectors > 0 && range.sector + range.sectors <= self.limits.sectors => {
                 self.requests.range(reply, range, action);
             }

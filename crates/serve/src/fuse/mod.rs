@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use fuser::{BackgroundSession, Config, MountOption, Session};
 
-use self::file_system::OneFile;
-use self::pending::Pending;
-use crate::device::{BlockDevice, Limits};
-use crate::holders;
-use crate::programs;
+use self::file_system::FuseFileSystem;
+use self::pending::PendingFuseReplies;
+use crate::device::{BlockDevice, BlockDeviceLimits};
+use crate::host_programs;
+use crate::mount_holders;
 use crate::supervisor::Supervisor;
 
 /// How long [`FuseFile::stop`] waits for other processes to close the file.
@@ -37,8 +37,8 @@ const ABORTED: Duration = Duration::from_secs(5);
 pub struct FuseFile {
     supervisor: Supervisor,
     session: Option<BackgroundSession>,
-    pending: Arc<Pending>,
-    limits: Limits,
+    pending: Arc<PendingFuseReplies>,
+    limits: BlockDeviceLimits,
 }
 
 impl FuseFile {
@@ -48,20 +48,19 @@ impl FuseFile {
     /// If the host has no FUSE, or if there is no `fusermount3` and the user is not root.
     pub fn start(device: Arc<dyn BlockDevice>) -> Result<Self> {
         if !Path::new("/dev/fuse").exists() {
-            return Err(
-                Error::new(Kind::Unsupported, "there is no /dev/fuse").hint("run `modprobe fuse` as root")
-            );
+            return Err(Error::new(ErrorClass::Unsupported, "there is no /dev/fuse")
+                .hint("run `modprobe fuse` as root"));
         }
         let root = rustix::process::geteuid().is_root();
-        if !root && programs::fusermount().is_none() {
-            return Err(programs::missing("fusermount3", "fuse3"));
+        if !root && host_programs::fusermount().is_none() {
+            return Err(host_programs::missing("fusermount3", "fuse3"));
         }
         let limits = device.limits();
         let supervisor = Supervisor::start(&[])?;
-        let pending = Arc::<Pending>::default();
+        let pending = Arc::<PendingFuseReplies>::default();
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("emmclab".to_owned())];
-        let file_system = OneFile::new(device, Arc::clone(&pending));
+        let file_system = FuseFileSystem::new(device, Arc::clone(&pending));
         let session = Session::new(file_system, supervisor.folder(), &config)
             .and_then(Session::spawn)
             .map_err(|error| Error::io(supervisor.folder(), error))?;
@@ -74,7 +73,7 @@ impl FuseFile {
     }
 
     /// Size and capabilities of the device.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> BlockDeviceLimits {
         self.limits
     }
 
@@ -100,12 +99,12 @@ impl FuseFile {
         let Some(session) = self.session.take() else { return Ok(()) };
         let folder = self.supervisor.folder().to_owned();
         let until = Instant::now() + PATIENCE;
-        let mut outcome = programs::unmount_fuse(&folder);
+        let mut outcome = host_programs::unmount_fuse(&folder);
         while outcome.is_err() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
-            outcome = programs::unmount_fuse(&folder);
+            outcome = host_programs::unmount_fuse(&folder);
         }
-        let outcome = outcome.map_err(|error| holders::name_in(error, &folder));
+        let outcome = outcome.map_err(|error| mount_holders::name_in(error, &folder));
         // The supervisor aborts the connection of a file system that could not be unmounted.
         self.supervisor.end();
         self.pending.close();

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 
-use crate::device::{BlockDevice, BlockRequest, Completion, Completions, Failure};
+use crate::device::{BlockDevice, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
 
 /// The reply that a request waits for.
-pub(super) enum Answer {
+pub(super) enum FuseReply {
     /// Replies with the bytes `skip..skip + bytes` of the data that was read.
     Read { reply: ReplyData, skip: usize, bytes: usize },
     /// Replies that this number of bytes was written.
@@ -17,43 +17,43 @@ pub(super) enum Answer {
     /// Replies with success, without data.
     Done(ReplyEmpty),
     /// Passes the result to a waiting thread.
-    Waiter(Sender<Result<Vec<u8>, Failure>>),
+    Waiter(Sender<Result<Vec<u8>, RequestFailure>>),
 }
 
 /// A request that was split into parts of at most the device's maximum length.
-struct Waiting {
-    answer: Answer,
+struct SplitFuseRequest {
+    answer: FuseReply,
     parts_left: usize,
     /// The data that was read so far; each part is copied to its position.
     data: Vec<u8>,
     /// Bytes of each part except the last.
     part_bytes: usize,
-    failure: Option<Failure>,
+    failure: Option<RequestFailure>,
 }
 
 #[derive(Default)]
-struct Table {
+struct PendingReplyTable {
     next: u32,
-    waiting: HashMap<u32, Waiting>,
+    waiting: HashMap<u32, SplitFuseRequest>,
     closed: bool,
 }
 
 /// Replies that wait for completions.
 #[derive(Default)]
-pub(super) struct Pending(Mutex<Table>);
+pub(super) struct PendingFuseReplies(Mutex<PendingReplyTable>);
 
-fn errno(failure: Failure) -> Errno {
+fn errno(failure: RequestFailure) -> Errno {
     match failure {
-        Failure::Invalid => Errno::EINVAL,
-        Failure::NoSpace => Errno::ENOSPC,
-        Failure::Io => Errno::EIO,
-        Failure::ReadOnly => Errno::EROFS,
+        RequestFailure::Invalid => Errno::EINVAL,
+        RequestFailure::NoSpace => Errno::ENOSPC,
+        RequestFailure::Io => Errno::EIO,
+        RequestFailure::ReadOnly => Errno::EROFS,
     }
 }
 
-impl Answer {
+impl FuseReply {
     /// Sends the reply.
-    pub(super) fn send(self, outcome: Result<Vec<u8>, Failure>) {
+    pub(super) fn send(self, outcome: Result<Vec<u8>, RequestFailure>) {
         match (self, outcome) {
             (Self::Waiter(sender), outcome) => drop(sender.send(outcome)),
             (Self::Read { reply, skip, bytes }, Ok(data)) => match data.get(skip..skip + bytes) {
@@ -69,8 +69,8 @@ impl Answer {
     }
 }
 
-impl Waiting {
-    fn take(&mut self, part: usize, outcome: Result<Vec<u8>, Failure>) {
+impl SplitFuseRequest {
+    fn take(&mut self, part: usize, outcome: Result<Vec<u8>, RequestFailure>) {
         self.parts_left = self.parts_left.saturating_sub(1);
         match outcome {
             Err(failure) => self.failure = self.failure.or(Some(failure)),
@@ -87,8 +87,8 @@ impl Waiting {
     }
 }
 
-impl Pending {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl PendingFuseReplies {
+    fn table(&self) -> MutexGuard<'_, PendingReplyTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -97,18 +97,18 @@ impl Pending {
     pub(super) fn submit(
         self: &Arc<Self>,
         device: &dyn BlockDevice,
-        answer: Answer,
-        mut parts: Vec<BlockRequest>,
+        answer: FuseReply,
+        mut parts: Vec<ServedRequest>,
         part_sectors: u32,
     ) {
         let part_bytes = part_sectors as usize * crate::SECTOR;
         let waiting =
-            Waiting { answer, parts_left: parts.len(), data: Vec::new(), part_bytes, failure: None };
+            SplitFuseRequest { answer, parts_left: parts.len(), data: Vec::new(), part_bytes, failure: None };
         {
             let mut table = self.table();
             if table.closed {
                 drop(table);
-                return waiting.answer.send(Err(Failure::Io));
+                return waiting.answer.send(Err(RequestFailure::Io));
             }
             let id = table.next;
             table.next = id.wrapping_add(1);
@@ -117,7 +117,7 @@ impl Pending {
             }
             table.waiting.insert(id, waiting);
         }
-        let completions: Arc<dyn Completions> = Arc::<Self>::clone(self);
+        let completions: Arc<dyn CompletionReceiver> = Arc::<Self>::clone(self);
         device.submit(&mut parts, &completions);
     }
 
@@ -129,17 +129,17 @@ impl Pending {
             std::mem::take(&mut table.waiting)
         };
         for (_, waiting) in waiting {
-            waiting.answer.send(Err(Failure::Io));
+            waiting.answer.send(Err(RequestFailure::Io));
         }
     }
 }
 
-impl Completions for Pending {
-    fn complete(&self, completed: &mut Vec<Completion>) {
+impl CompletionReceiver for PendingFuseReplies {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
         let mut finished = Vec::with_capacity(completed.len());
         {
             let mut table = self.table();
-            for Completion { tag, outcome } in completed.drain(..) {
+            for ServedCompletion { tag, outcome } in completed.drain(..) {
                 let id = (tag >> 32) as u32;
                 let Some(waiting) = table.waiting.get_mut(&id) else { continue };
                 waiting.take((tag & u64::from(u32::MAX)) as usize, outcome);
@@ -148,7 +148,7 @@ impl Completions for Pending {
                 }
             }
         }
-        for Waiting { answer, data, failure, .. } in finished {
+        for SplitFuseRequest { answer, data, failure, .. } in finished {
             answer.send(failure.map_or(Ok(data), Err));
         }
     }

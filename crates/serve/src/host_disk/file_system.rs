@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use crate::programs;
+use crate::host_programs;
 
 /// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileSystem {
+pub enum LinuxFileSystem {
     /// ext4.
     Ext4,
     /// XFS; at least 300 MB.
@@ -22,7 +22,7 @@ pub enum FileSystem {
     Vfat,
 }
 
-impl FileSystem {
+impl LinuxFileSystem {
     /// All file systems.
     pub const ALL: [Self; 5] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs, Self::Vfat];
 
@@ -44,7 +44,7 @@ impl FileSystem {
     pub fn named(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            Error::new(Kind::Config, format!("no file system is named `{name}`"))
+            Error::new(ErrorClass::Config, format!("no file system is named `{name}`"))
                 .hint(format!("choose one of: {names}"))
         })
     }
@@ -79,9 +79,9 @@ impl FileSystem {
 
 /// A file system to make.
 #[derive(Clone, Debug)]
-pub struct Mkfs {
+pub struct MkfsOptions {
     /// The file system.
-    pub file_system: FileSystem,
+    pub file_system: LinuxFileSystem,
     /// More arguments of its `mkfs` tool.
     pub options: Vec<OsString>,
     /// Whether an existing file system or partition table may be overwritten.
@@ -90,34 +90,34 @@ pub struct Mkfs {
     pub partition: Option<u32>,
 }
 
-impl Mkfs {
+impl MkfsOptions {
     /// A file system with the tool's defaults, on the whole device; existing data is not overwritten.
-    pub const fn new(file_system: FileSystem) -> Self {
+    pub const fn new(file_system: LinuxFileSystem) -> Self {
         Self { file_system, options: Vec::new(), overwrite: false, partition: None }
     }
 
     /// Makes the file system on a block device.
     pub(super) fn make(&self, device: &Path) -> Result<()> {
         let kind = self.file_system;
-        let mut command = programs::tool(&format!("mkfs.{}", kind.name()), kind.package())?;
+        let mut command = host_programs::tool(&format!("mkfs.{}", kind.name()), kind.package())?;
         if !self.overwrite
-            && let Some(found) = content(device)?
+            && let Some(found) = existing_signature(device)?
         {
             let problem = format!("the device holds {found}, which a new {} would overwrite", kind.name());
-            return Err(Error::new(Kind::Config, problem)
+            return Err(Error::new(ErrorClass::Config, problem)
                 .in_file(device)
                 .hint("allow it to be overwritten (--overwrite)"));
         }
         command.args(kind.quiet()).args(kind.overwrite()).args(&self.options).arg(device);
-        programs::run_as_asked(command).map(drop)
+        host_programs::run_as_asked(command).map(drop)
     }
 }
 
 /// What a device contains, by its signature; `None` without one.
-fn content(device: &Path) -> Result<Option<String>> {
-    let mut command = programs::tool("blkid", "util-linux")?;
+fn existing_signature(device: &Path) -> Result<Option<String>> {
+    let mut command = host_programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);
-    let found = match programs::run(command) {
+    let found = match host_programs::run(command) {
         Ok(found) => found,
         // The exit status of blkid for a device without a signature.
         Err(error) if error.to_string().contains("exit status: 2") => return Ok(None),

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 use crate::fuse::FuseFile;
-use crate::{SECTOR, programs};
+use crate::{SECTOR, host_programs};
 
 /// Maximum number of attempts to get a free loop device, since another process may be faster.
 const ATTEMPTS: u32 = 200;
@@ -52,18 +52,21 @@ fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
 pub(super) fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
     let block = options.block_bytes;
     if !rustix::process::geteuid().is_root() {
-        return Err(Error::new(Kind::Unsupported, "a loop device needs root")
+        return Err(Error::new(ErrorClass::Unsupported, "a loop device needs root")
             .hint("run it as root, or use the FUSE file without a loop device"));
     }
     if !matches!(block, 512 | 1024 | 2048 | 4096) {
-        return Err(Error::new(Kind::Config, format!("a loop device cannot have blocks of {block} bytes"))
-            .hint("choose 512, 1024, 2048 or 4096 bytes"));
+        return Err(Error::new(
+            ErrorClass::Config,
+            format!("a loop device cannot have blocks of {block} bytes"),
+        )
+        .hint("choose 512, 1024, 2048 or 4096 bytes"));
     }
     let sectors = file.limits().sectors;
     if sectors == 0 || !sectors.is_multiple_of(u64::from(block) / SECTOR as u64) {
         let problem =
             format!("{sectors} sectors of 512 bytes are not a whole number of blocks of {block} bytes");
-        return Err(Error::new(Kind::Config, problem).hint("choose another size or smaller blocks"));
+        return Err(Error::new(ErrorClass::Config, problem).hint("choose another size or smaller blocks"));
     }
     Ok(())
 }
@@ -72,15 +75,15 @@ pub(super) fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
 pub(super) fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<PathBuf> {
     let mut attempt = 1;
     loop {
-        let mut command = programs::tool("losetup", "mount")?;
+        let mut command = host_programs::tool("losetup", "mount")?;
         command.args(["--find", "--show", "--direct-io=on", "--sector-size", &block_bytes.to_string()]);
         if partitions {
             command.arg("--partscan");
         }
         command.arg("--").arg(file);
-        match programs::finish(command) {
+        match host_programs::finish(command) {
             Ok(device) => return Ok(PathBuf::from(device)),
-            Err(error) if attempt < ATTEMPTS && taken(&error) => std::thread::sleep(BETWEEN),
+            Err(error) if attempt < ATTEMPTS && is_attach_race(&error) => std::thread::sleep(BETWEEN),
             Err(error) => return Err(error.hint("use a kernel with loop devices (CONFIG_BLK_DEV_LOOP)")),
         }
         attempt += 1;
@@ -88,7 +91,7 @@ pub(super) fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<
 }
 
 /// Whether another process took the free device, or the device node of a new one does not exist yet.
-fn taken(error: &Error) -> bool {
+fn is_attach_race(error: &Error) -> bool {
     let said = error.to_string();
     ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| said.contains(why))
 }
@@ -108,7 +111,7 @@ pub(super) fn check_direct(device: &Path) -> Result<()> {
     if direct {
         return Ok(());
     }
-    Err(Error::new(Kind::Unsupported, "the kernel refuses direct I/O on the loop device")
+    Err(Error::new(ErrorClass::Unsupported, "the kernel refuses direct I/O on the loop device")
         .in_file(device)
         .hint("try blocks of 4096 bytes"))
 }
@@ -135,14 +138,14 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
         set(device, "bdi/strict_limit", "0")?;
         set(device, "bdi/max_ratio", "100")?;
     }
-    let mut command = programs::tool("losetup", "mount")?;
+    let mut command = host_programs::tool("losetup", "mount")?;
     command.arg("-d").arg(device);
-    programs::finish(command)?;
+    host_programs::finish(command)?;
     // A busy device detaches later by itself. A second request could detach a device that another process uses by then.
     let until = Instant::now() + DETACH;
     while held() {
         if Instant::now() > until {
-            return Err(Error::new(Kind::Io, "the loop device is in use by another process")
+            return Err(Error::new(ErrorClass::Io, "the loop device is in use by another process")
                 .in_file(device)
                 .hint("end that process, then detach it: `losetup -d`"));
         }

@@ -9,25 +9,25 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-pub use self::file_system::{FileSystem, Mkfs};
+pub use self::file_system::{LinuxFileSystem, MkfsOptions};
 pub use self::loop_device::LoopOptions;
-pub use self::mounts::MountOptions;
+pub use self::mounts::LinuxMountOptions;
 use crate::device::BlockDevice;
 use crate::fuse::FuseFile;
-use crate::programs;
+use crate::host_programs;
 use crate::supervisor::Supervisor;
-use crate::ublk::{Ublk, UblkOptions};
+use crate::ublk::{UblkDevice, UblkOptions};
 
 /// The driver that provides the block device.
-enum Driver {
+enum HostDiskDriver {
     /// A loop device on this file.
     Loop(FuseFile),
-    Ublk(Ublk),
+    Ublk(UblkDevice),
 }
 
-impl Driver {
+impl HostDiskDriver {
     fn supervisor(&mut self) -> &mut Supervisor {
         match self {
             Self::Loop(file) => file.supervisor(),
@@ -62,7 +62,7 @@ impl Driver {
 /// # }
 /// ```
 pub struct HostDisk {
-    driver: Driver,
+    driver: HostDiskDriver,
     device: PathBuf,
     /// Mount points, in the order of mounting.
     mounts: Vec<PathBuf>,
@@ -81,7 +81,7 @@ impl HostDisk {
         let device = loop_device::attach(&file.path(), options.block_bytes, options.partitions)?;
         let longest = file.longest_request();
         let disk = Self {
-            driver: Driver::Loop(file),
+            driver: HostDiskDriver::Loop(file),
             device,
             mounts: Vec::new(),
             patience: options.patience,
@@ -100,9 +100,9 @@ impl HostDisk {
     /// # Errors
     /// Without root, without the driver `ublk_drv`, or if the driver refuses the options.
     pub fn on_ublk(device: &Arc<dyn BlockDevice>, options: &UblkOptions) -> Result<Self> {
-        let ublk = Ublk::start(device, options)?;
+        let ublk = UblkDevice::start(device, options)?;
         let (device, patience) = (ublk.path(), options.patience);
-        Ok(Self { driver: Driver::Ublk(ublk), device, mounts: Vec::new(), patience, attached: true })
+        Ok(Self { driver: HostDiskDriver::Ublk(ublk), device, mounts: Vec::new(), patience, attached: true })
     }
 
     /// The path of the block device.
@@ -119,7 +119,7 @@ impl HostDisk {
         if path.exists() {
             return Ok(path);
         }
-        Err(Error::new(Kind::Config, "there is no such partition").in_file(&path).hint(
+        Err(Error::new(ErrorClass::Config, "there is no such partition").in_file(&path).hint(
             "a loop device shows partitions only on request, and the kernel must support its kind of partition table",
         ))
     }
@@ -129,16 +129,16 @@ impl HostDisk {
     /// # Errors
     /// If the partition number or the range is already in use, or if the range is not on the device.
     pub fn add_partition(&self, number: u32, first_sector: u64, sectors: u64) -> Result<()> {
-        let mut command = programs::tool("addpart", "util-linux")?;
+        let mut command = host_programs::tool("addpart", "util-linux")?;
         command.arg(&self.device).args([number.to_string(), first_sector.to_string(), sectors.to_string()]);
-        programs::run(command).map(drop)
+        host_programs::run(command).map(drop)
     }
 
     /// Makes a file system.
     ///
     /// # Errors
-    /// If the tool is missing or fails, or if it would overwrite something without [`Mkfs::overwrite`].
-    pub fn mkfs(&self, mkfs: &Mkfs) -> Result<()> {
+    /// If the tool is missing or fails, or if it would overwrite something without [`MkfsOptions::overwrite`].
+    pub fn mkfs(&self, mkfs: &MkfsOptions) -> Result<()> {
         mkfs.make(&self.part(mkfs.partition)?)
     }
 
@@ -146,7 +146,7 @@ impl HostDisk {
     ///
     /// # Errors
     /// If `mount` fails.
-    pub fn mount(&mut self, options: &MountOptions) -> Result<()> {
+    pub fn mount(&mut self, options: &LinuxMountOptions) -> Result<()> {
         let device = self.part(options.partition)?;
         mounts::refuse_files(&options.folder()?)?;
         self.driver.supervisor().make_folder(&options.folder()?)?;
@@ -170,8 +170,8 @@ impl HostDisk {
             command.env("EMMCLAB_MOUNT", folder);
         }
         let program = PathBuf::from(command.get_program());
-        let child = self.driver.supervisor().own(command, Command::spawn);
-        programs::wait_for_user(child.map_err(|error| Error::io(&program, error))?, &program)
+        let child = self.driver.supervisor().start_supervised(command, Command::spawn);
+        host_programs::wait_for_user(child.map_err(|error| Error::io(&program, error))?, &program)
     }
 
     /// Unmounts the file systems in reverse order. Their data is written to the device before this returns.
@@ -205,13 +205,13 @@ impl HostDisk {
             mounts::write_back(&folder);
         }
         let removed = match &mut self.driver {
-            Driver::Loop(file) => {
+            HostDiskDriver::Loop(file) => {
                 // A busy loop device is removed together with the file.
                 let detached = if free { loop_device::detach(&self.device, &file.path()) } else { Ok(()) };
                 let stopped = file.end();
                 detached.and(stopped)
             }
-            Driver::Ublk(ublk) => ublk.end(),
+            HostDiskDriver::Ublk(ublk) => ublk.end(),
         };
         unmounted.and(removed)
     }

@@ -4,27 +4,27 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use super::FileSystem;
-use crate::{holders, programs};
+use super::LinuxFileSystem;
+use crate::{host_programs, mount_holders};
 
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// A file system to mount.
 #[derive(Clone, Debug)]
-pub struct MountOptions {
+pub struct LinuxMountOptions {
     /// The folder; its last component is made if it is missing.
     pub folder: PathBuf,
     /// The file system; if not given, it is detected by its signature.
-    pub file_system: Option<FileSystem>,
+    pub file_system: Option<LinuxFileSystem>,
     /// Options as in `mount -o`.
     pub options: Option<String>,
     /// The partition, counted from 1; the whole device by default.
     pub partition: Option<u32>,
 }
 
-impl MountOptions {
+impl LinuxMountOptions {
     /// Mounts the whole device at the folder, with default options.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), file_system: None, options: None, partition: None }
@@ -37,9 +37,9 @@ impl MountOptions {
 }
 
 /// Mounts a block device. Returns the folder as an absolute path without symbolic links, as the kernel lists it.
-pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
+pub(super) fn mount(device: &Path, options: &LinuxMountOptions) -> Result<PathBuf> {
     let folder = options.folder()?.canonicalize().map_err(|error| Error::io(&options.folder, error))?;
-    let mut command = programs::tool("mount", "mount")?;
+    let mut command = host_programs::tool("mount", "mount")?;
     if let Some(kind) = options.file_system {
         command.args(["-t", kind.name()]);
     }
@@ -47,7 +47,7 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
         command.args(["-o", options]);
     }
     command.arg("--").arg(device).arg(&folder);
-    programs::run_as_asked(command).map_err(|error| {
+    host_programs::run_as_asked(command).map_err(|error| {
         error.hint(
             "check that it holds a file system that this kernel knows (/proc/filesystems); `emmclab crash --guest KERNEL` mounts with \
              another kernel",
@@ -67,7 +67,7 @@ pub(super) fn refuse_files(folder: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        Kind::Config,
+        ErrorClass::Config,
         "the folder is not empty, and a mounted file system would hide what is in it",
     )
     .in_file(folder)
@@ -78,13 +78,13 @@ pub(super) fn refuse_files(folder: &Path) -> Result<()> {
 pub(super) fn unmount(folder: &Path, patience: Duration) -> Result<()> {
     let until = Instant::now() + patience;
     loop {
-        let mut command = programs::tool("umount", "mount")?;
+        let mut command = host_programs::tool("umount", "mount")?;
         command.arg("--").arg(folder);
-        match programs::finish(command) {
+        match host_programs::finish(command) {
             Ok(_) => return Ok(()),
             // Someone else unmounted it.
             Err(error) if error.to_string().contains("not mounted") => return Ok(()),
-            Err(error) if Instant::now() > until => return Err(holders::name_in(error, folder)),
+            Err(error) if Instant::now() > until => return Err(mount_holders::name_in(error, folder)),
             Err(_) => std::thread::sleep(BETWEEN),
         }
     }
@@ -92,9 +92,9 @@ pub(super) fn unmount(folder: &Path, patience: Duration) -> Result<()> {
 
 /// Writes back a file system that stays mounted.
 pub(super) fn write_back(folder: &Path) {
-    if let Ok(mut command) = programs::tool("sync", "coreutils") {
+    if let Ok(mut command) = host_programs::tool("sync", "coreutils") {
         command.arg("--file-system").arg(folder);
         // If this fails, the error is reported only by unmounting.
-        let _ = programs::finish(command);
+        let _ = host_programs::finish(command);
     }
 }

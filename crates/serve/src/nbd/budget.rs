@@ -17,100 +17,100 @@ pub(super) const OWN: usize = 2 << 20;
 const COMMON: usize = 256 << 20;
 
 /// The common part of the memory.
-pub(super) struct Budget(Mutex<Common>);
+pub(super) struct NbdMemoryBudget(Mutex<NbdBudgetState>);
 
-struct Common {
+struct NbdBudgetState {
     free: usize,
     /// The event descriptors of the waiting clients, in the order in which they are served.
-    line: VecDeque<Arc<OwnedFd>>,
+    waiting_clients: VecDeque<Arc<OwnedFd>>,
 }
 
 /// The memory of the common part that one client holds; it is returned when the share is dropped.
-pub(super) struct Share {
-    budget: Arc<Budget>,
+pub(super) struct NbdMemoryShare {
+    budget: Arc<NbdMemoryBudget>,
     /// Wakes the thread of the client.
     wake: Arc<OwnedFd>,
-    taken: usize,
+    held_bytes: usize,
     waits: bool,
 }
 
-impl Budget {
+impl NbdMemoryBudget {
     pub fn new() -> Arc<Self> {
         Self::of(COMMON)
     }
 
     fn of(free: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Common { free, line: VecDeque::new() })))
+        Arc::new(Self(Mutex::new(NbdBudgetState { free, waiting_clients: VecDeque::new() })))
     }
 
-    fn common(&self) -> MutexGuard<'_, Common> {
+    fn lock_state(&self) -> MutexGuard<'_, NbdBudgetState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Common {
+impl NbdBudgetState {
     /// Wakes the first client in the queue, which then tries again.
     fn call(&self) {
-        if let Some(first) = self.line.front() {
+        if let Some(first) = self.waiting_clients.front() {
             wake(first);
         }
     }
 }
 
-impl Share {
-    pub fn new(budget: Arc<Budget>, wake: Arc<OwnedFd>) -> Self {
-        Self { budget, wake, taken: 0, waits: false }
+impl NbdMemoryShare {
+    pub fn new(budget: Arc<NbdMemoryBudget>, wake: Arc<OwnedFd>) -> Self {
+        Self { budget, wake, held_bytes: 0, waits: false }
     }
 
     /// Takes memory from the common part until the client may hold `bytes`. If there is too little, returns false; the client is queued
     /// then, and woken later.
     pub fn take(&mut self, bytes: usize) -> bool {
-        let missing = bytes.saturating_sub(OWN).saturating_sub(self.taken);
+        let missing = bytes.saturating_sub(OWN).saturating_sub(self.held_bytes);
         if missing == 0 {
-            self.leave();
+            self.leave_queue();
             return true;
         }
-        let mut common = self.budget.common();
-        let is_next = common.line.front().is_none_or(|first| Arc::ptr_eq(first, &self.wake));
+        let mut common = self.budget.lock_state();
+        let is_next = common.waiting_clients.front().is_none_or(|first| Arc::ptr_eq(first, &self.wake));
         if !is_next || common.free < missing {
             if !self.waits {
-                common.line.push_back(Arc::clone(&self.wake));
+                common.waiting_clients.push_back(Arc::clone(&self.wake));
                 self.waits = true;
             }
             return false;
         }
         common.free -= missing;
-        self.taken += missing;
+        self.held_bytes += missing;
         drop(common);
-        self.leave();
+        self.leave_queue();
         true
     }
 
     /// Returns the memory that is not needed to hold `bytes`.
-    pub fn keep(&mut self, bytes: usize) {
-        let excess = self.taken.saturating_sub(bytes.saturating_sub(OWN));
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let excess = self.held_bytes.saturating_sub(bytes.saturating_sub(OWN));
         if excess > 0 {
-            self.taken -= excess;
-            let mut common = self.budget.common();
+            self.held_bytes -= excess;
+            let mut common = self.budget.lock_state();
             common.free += excess;
             common.call();
         }
     }
 
     /// Leaves the queue.
-    fn leave(&mut self) {
+    fn leave_queue(&mut self) {
         if std::mem::take(&mut self.waits) {
-            let mut common = self.budget.common();
-            common.line.retain(|one| !Arc::ptr_eq(one, &self.wake));
+            let mut common = self.budget.lock_state();
+            common.waiting_clients.retain(|one| !Arc::ptr_eq(one, &self.wake));
             common.call();
         }
     }
 }
 
-impl Drop for Share {
+impl Drop for NbdMemoryShare {
     fn drop(&mut self) {
-        self.leave();
-        self.keep(0);
+        self.leave_queue();
+        self.shrink_to(0);
     }
 }
 
@@ -121,18 +121,18 @@ mod tests {
 
     const MB: usize = 1 << 20;
 
-    fn share(budget: &Arc<Budget>) -> Share {
+    fn share(budget: &Arc<NbdMemoryBudget>) -> NbdMemoryShare {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-        Share::new(Arc::clone(budget), Arc::new(wake))
+        NbdMemoryShare::new(Arc::clone(budget), Arc::new(wake))
     }
 
-    fn is_woken(share: &Share) -> bool {
+    fn is_woken(share: &NbdMemoryShare) -> bool {
         rustix::io::read(&*share.wake, &mut [0; 8]).is_ok()
     }
 
     #[test]
     fn a_client_holds_its_own_part_whatever_others_hold() {
-        let budget = Budget::of(10 * MB);
+        let budget = NbdMemoryBudget::of(10 * MB);
         let [mut greedy, mut modest] = [share(&budget), share(&budget)];
         assert!(greedy.take(OWN + 10 * MB));
         assert!(modest.take(OWN));
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn clients_beyond_the_budget_are_served_in_their_order_once_others_give_back() {
-        let budget = Budget::of(10 * MB);
+        let budget = NbdMemoryBudget::of(10 * MB);
         let [mut first, mut long, mut short] = [share(&budget), share(&budget), share(&budget)];
         assert!(first.take(OWN + 6 * MB));
         assert!(!long.take(OWN + 8 * MB));
         // There is room for this request, but the long one would wait for ever if such requests were served first.
         assert!(!short.take(OWN + MB));
-        first.keep(OWN + MB);
+        first.shrink_to(OWN + MB);
         assert!(is_woken(&long) && !is_woken(&short));
         assert!(long.take(OWN + 8 * MB));
         assert!(is_woken(&short));
@@ -161,13 +161,13 @@ mod tests {
 
     #[test]
     fn a_client_that_goes_while_it_waits_holds_up_nobody() {
-        let budget = Budget::of(4 * MB);
+        let budget = NbdMemoryBudget::of(4 * MB);
         let [mut holds, mut goes, mut stays] = [share(&budget), share(&budget), share(&budget)];
         assert!(holds.take(OWN + 2 * MB));
         assert!(!goes.take(OWN + 3 * MB) && !stays.take(OWN + MB));
         drop(goes);
         assert!(is_woken(&stays) && stays.take(OWN + MB));
         drop((holds, stays));
-        assert_eq!(budget.common().free, 4 * MB);
+        assert_eq!(budget.lock_state().free, 4 * MB);
     }
 }

@@ -10,13 +10,13 @@ use rustix::net::{RecvFlags, recv};
 pub(super) const CAPACITY: usize = 256 << 10;
 
 /// A buffer of received bytes.
-pub(super) struct Buffer {
+pub(super) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-impl Buffer {
+impl ReceiveBuffer {
     pub fn new() -> Self {
         Self { bytes: vec![0; CAPACITY], start: 0, end: 0 }
     }

@@ -7,29 +7,29 @@ use emmclab_base::SECTOR_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::buffer::Buffer;
-use super::export::Export;
-use super::intake::{Intake, Pause, StatusQuery};
-use super::link::{Link, clear};
-use super::negotiation::{CONTEXT_ID, Negotiation, Step, greet};
+use super::buffer::ReceiveBuffer;
+use super::export::NbdExport;
+use super::link::{NbdLink, clear};
+use super::negotiation::{CONTEXT_ID, NbdNegotiation, NegotiationStep, send_greeting};
+use super::request_parser::{BlockStatusQuery, NbdRequestParser, ParserPause};
 use super::wire::STATE_HOLE_ZERO;
-use crate::device::{BlockRequest, Completions, Extent};
+use crate::device::{AllocationExtent, CompletionReceiver, ServedRequest};
 
 /// Maximum number of extents in one block status reply.
 const MAX_EXTENTS: usize = 1 << 16;
 /// How long a client can receive its last replies when the server stops.
 const GRACE: Duration = Duration::from_secs(5);
 
-enum Phase {
-    Negotiation(Negotiation),
-    Transmission(Intake),
+enum NbdPhase {
+    Negotiation(NbdNegotiation),
+    Transmission(NbdRequestParser),
     /// Nothing more is received; pending replies are still sent.
     Ending,
 }
 
 /// The condition for which the thread waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
+enum ConnectionWait {
     Input,
     /// Wait until less than this many bytes are held.
     Room(usize),
@@ -37,13 +37,13 @@ enum Need {
     Completions,
 }
 
-struct Connection {
-    link: Arc<Link>,
-    completions: Arc<dyn Completions>,
-    export: Arc<Export>,
-    buffer: Buffer,
-    phase: Phase,
-    batch: Vec<BlockRequest>,
+struct NbdConnection {
+    link: Arc<NbdLink>,
+    completions: Arc<dyn CompletionReceiver>,
+    export: Arc<NbdExport>,
+    buffer: ReceiveBuffer,
+    phase: NbdPhase,
+    batch: Vec<ServedRequest>,
     /// Whether more input has probably arrived already.
     eager: bool,
     /// When a stopping server closes the connection.
@@ -51,14 +51,14 @@ struct Connection {
 }
 
 /// Serves a client until it or the server ends the connection.
-pub(super) fn serve(link: Arc<Link>, export: Arc<Export>) {
-    link.own();
-    greet(&mut link.state().pending.output);
-    let completions = Arc::clone(&link) as Arc<dyn Completions>;
-    let phase = Phase::Negotiation(Negotiation::default());
-    let (buffer, batch) = (Buffer::new(), Vec::new());
+pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
+    link.claim_ownership();
+    send_greeting(&mut link.state().pending.output);
+    let completions = Arc::clone(&link) as Arc<dyn CompletionReceiver>;
+    let phase = NbdPhase::Negotiation(NbdNegotiation::default());
+    let (buffer, batch) = (ReceiveBuffer::new(), Vec::new());
     let mut connection =
-        Connection { link, completions, export, buffer, phase, batch, eager: false, deadline: None };
+        NbdConnection { link, completions, export, buffer, phase, batch, eager: false, deadline: None };
     loop {
         let need = connection.work();
         connection.link.send_all();
@@ -69,36 +69,38 @@ pub(super) fn serve(link: Arc<Link>, export: Arc<Export>) {
 }
 
 /// The client sees the end of the connection even if the device panics.
-impl Drop for Connection {
+impl Drop for NbdConnection {
     fn drop(&mut self) {
         self.link.close();
     }
 }
 
-impl Connection {
+impl NbdConnection {
     /// Parses all received bytes and submits their requests; returns what to wait for.
-    fn work(&mut self) -> Need {
+    fn work(&mut self) -> ConnectionWait {
         loop {
             let refuse = self.link.is_stopping();
             let mut state = self.link.state();
             let pending = &mut state.pending;
             let intake = match &mut self.phase {
-                Phase::Ending => return Need::Completions,
-                Phase::Negotiation(_) if !pending.has_room(0) => return Need::Room(pending.used()),
-                Phase::Negotiation(negotiation) => {
+                NbdPhase::Ending => return ConnectionWait::Completions,
+                NbdPhase::Negotiation(_) if !pending.has_room(0) => {
+                    return ConnectionWait::Room(pending.used());
+                }
+                NbdPhase::Negotiation(negotiation) => {
                     match negotiation.step(self.buffer.filled(), &self.export, refuse, &mut pending.output) {
-                        Step::Hungry => return Need::Input,
-                        Step::Next(used) => self.buffer.consume(used),
-                        Step::Transmit(used, session) => {
+                        NegotiationStep::Hungry => return ConnectionWait::Input,
+                        NegotiationStep::Next(used) => self.buffer.consume(used),
+                        NegotiationStep::Transmit(used, session) => {
                             self.buffer.consume(used);
                             pending.set_structured(session.structured);
-                            self.phase = Phase::Transmission(Intake::new(session));
+                            self.phase = NbdPhase::Transmission(NbdRequestParser::new(session));
                         }
-                        Step::Ended => self.phase = Phase::Ending,
+                        NegotiationStep::Ended => self.phase = NbdPhase::Ending,
                     }
                     continue;
                 }
-                Phase::Transmission(intake) => intake,
+                NbdPhase::Transmission(intake) => intake,
             };
             let pause = intake.parse(&mut self.buffer, &self.export, refuse, pending, &mut self.batch);
             let used = pending.used();
@@ -109,20 +111,20 @@ impl Connection {
                 self.batch.clear();
             }
             match pause {
-                Pause::Hungry => return Need::Input,
-                Pause::Stalled => return Need::Room(used),
-                Pause::Status(query) => self.report(query),
-                Pause::Ended => self.phase = Phase::Ending,
+                ParserPause::Hungry => return ConnectionWait::Input,
+                ParserPause::Stalled => return ConnectionWait::Room(used),
+                ParserPause::Status(query) => self.report(query),
+                ParserPause::Ended => self.phase = NbdPhase::Ending,
             }
         }
     }
 
     /// Answers a block status request. The link is not locked while the device is asked, since a thread that completes requests may hold
     /// the device's lock.
-    fn report(&self, query: StatusQuery) {
+    fn report(&self, query: BlockStatusQuery) {
         let (sector, sectors) = (query.offset / SECTOR_BYTES, u64::from(query.length) / SECTOR_BYTES);
         let mut found = Vec::new();
-        let most = if query.one { 1 } else { MAX_EXTENTS };
+        let most = if query.single_extent { 1 } else { MAX_EXTENTS };
         self.export.device().extents(sector, sectors, most, &mut found);
         found.truncate(most);
         let extents = states(&found, sectors);
@@ -130,7 +132,7 @@ impl Connection {
     }
 
     /// Receives, or sleeps until there is work; false if the connection is over.
-    fn wait(&mut self, need: Need) -> bool {
+    fn wait(&mut self, need: ConnectionWait) -> bool {
         if self.link.is_stopping() {
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
             if Instant::now() >= deadline {
@@ -139,26 +141,26 @@ impl Connection {
         }
         // A stopping server refuses the requests that were already sent before it closes the connection.
         let eager = std::mem::take(&mut self.eager) || self.deadline.is_some();
-        if need == Need::Input && eager && self.receive() {
+        if need == ConnectionWait::Input && eager && self.receive() {
             return true;
         }
         let mut state = self.link.state();
         let (busy, output) = (state.pending.is_busy(), &state.pending.output);
         let (unsent, broken) = (!output.is_empty(), output.is_broken());
         let over = match need {
-            Need::Room(used) if state.pending.used() < used => return true,
-            Need::Completions if broken => true,
-            Need::Completions => !busy && !unsent,
-            Need::Input if self.deadline.is_some() => !busy && !unsent,
+            ConnectionWait::Room(used) if state.pending.used() < used => return true,
+            ConnectionWait::Completions if broken => true,
+            ConnectionWait::Completions => !busy && !unsent,
+            ConnectionWait::Input if self.deadline.is_some() => !busy && !unsent,
             _ => false,
         };
         if over {
             return false;
         }
-        state.awaits_completions = need != Need::Input || self.deadline.is_some();
+        state.awaits_completions = need != ConnectionWait::Input || self.deadline.is_some();
         state.awaits_socket = unsent;
         drop(state);
-        self.sleep(need == Need::Input, unsent)
+        self.sleep(need == ConnectionWait::Input, unsent)
     }
 
     /// Polls the socket and the wake descriptor; receives if there is input. False if polling fails.
@@ -192,12 +194,12 @@ impl Connection {
     /// Receives once without blocking. True if there was input, or the end of the stream.
     fn receive(&mut self) -> bool {
         let received = match &mut self.phase {
-            Phase::Transmission(intake) => intake.receive(&mut self.buffer, &self.link.socket),
+            NbdPhase::Transmission(intake) => intake.receive(&mut self.buffer, &self.link.socket),
             _ => self.buffer.receive(&self.link.socket),
         };
         match received {
             Err(Errno::AGAIN) => return false,
-            Ok(0) | Err(_) => self.phase = Phase::Ending,
+            Ok(0) | Err(_) => self.phase = NbdPhase::Ending,
             // A full read suggests that there is more.
             Ok(count) => self.eager |= count >= super::buffer::CAPACITY / 4,
         }
@@ -206,7 +208,7 @@ impl Connection {
 }
 
 /// Extents as lengths in bytes and flags: at least one extent, and no more than the requested `sectors`.
-fn states(found: &[Extent], sectors: u64) -> Vec<(u32, u32)> {
+fn states(found: &[AllocationExtent], sectors: u64) -> Vec<(u32, u32)> {
     let mut left = sectors;
     let mut states: Vec<(u32, u32)> = Vec::with_capacity(found.len());
     for extent in found {

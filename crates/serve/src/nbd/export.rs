@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, Result, SECTOR_BYTES};
 
 use super::wire::{MAX_PAYLOAD, MAX_STRING, transmission};
-use crate::device::{BlockDevice, Limits};
+use crate::device::{BlockDevice, BlockDeviceLimits};
 
 /// Name, description and access mode of an export.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct NbdExportOptions {
     /// A name in addition to the default export, whose name is empty; at most 4096 bytes.
     pub name: String,
     /// A description for users, which `nbdinfo --list` prints; at most 4096 bytes.
@@ -19,29 +19,29 @@ pub struct Options {
 }
 
 /// A device, with the properties that negotiation and checks need.
-pub(super) struct Export {
-    options: Options,
+pub(super) struct NbdExport {
+    options: NbdExportOptions,
     device: Arc<dyn BlockDevice>,
-    limits: Limits,
+    limits: BlockDeviceLimits,
     /// Size in bytes.
     size: u64,
 }
 
-impl Export {
+impl NbdExport {
     /// # Errors
-    /// [`Kind::Config`] if a string is too long or the device larger than 2^63 bytes.
-    pub fn new(device: Arc<dyn BlockDevice>, options: Options) -> Result<Self> {
+    /// [`ErrorClass::Config`] if a string is too long or the device larger than 2^63 bytes.
+    pub fn new(device: Arc<dyn BlockDevice>, options: NbdExportOptions) -> Result<Self> {
         for (field, text) in [("name", &options.name), ("description", &options.description)] {
             if text.len() > MAX_STRING {
                 let problem = format!("the export's {field} has {} bytes", text.len());
-                return Err(Error::new(Kind::Config, problem).hint("use at most 4096 bytes"));
+                return Err(Error::new(ErrorClass::Config, problem).hint("use at most 4096 bytes"));
             }
         }
         let limits = device.limits();
         let size = limits.sectors.checked_mul(SECTOR_BYTES).filter(|size| i64::try_from(*size).is_ok());
         let size = size.ok_or_else(|| {
             let problem = format!("a device of {} sectors is too large to be exported", limits.sectors);
-            Error::new(Kind::Config, problem).hint("use less than 2^54 sectors")
+            Error::new(ErrorClass::Config, problem).hint("use less than 2^54 sectors")
         })?;
         Ok(Self { options, device, limits, size })
     }

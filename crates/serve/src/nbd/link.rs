@@ -8,13 +8,13 @@ use std::thread::{self, ThreadId};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{Shutdown, shutdown};
 
-use super::budget::{Budget, Share};
-use super::pending::PendingRequests;
-use crate::device::{Completion, Completions};
+use super::budget::{NbdMemoryBudget, NbdMemoryShare};
+use super::pending::PendingNbdRequests;
+use crate::device::{CompletionReceiver, ServedCompletion};
 
 /// The part of a link that is protected by its lock.
-pub(super) struct State {
-    pub pending: PendingRequests,
+pub(super) struct NbdLinkState {
+    pub pending: PendingNbdRequests,
     /// The connection's thread sleeps until there are completions.
     pub awaits_completions: bool,
     /// The connection's thread sleeps until the socket is writable.
@@ -22,30 +22,30 @@ pub(super) struct State {
 }
 
 /// A connection, as the device and the server use it.
-pub(super) struct Link {
+pub(super) struct NbdLink {
     pub socket: OwnedFd,
     pub wake: Arc<OwnedFd>,
-    state: Mutex<State>,
+    state: Mutex<NbdLinkState>,
     owner: OnceLock<ThreadId>,
     stopping: AtomicBool,
 }
 
-impl Link {
+impl NbdLink {
     /// # Errors
     /// The system's error if there are no more descriptors.
-    pub fn new(socket: OwnedFd, budget: &Arc<Budget>) -> rustix::io::Result<Self> {
+    pub fn new(socket: OwnedFd, budget: &Arc<NbdMemoryBudget>) -> rustix::io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let pending = PendingRequests::new(Share::new(Arc::clone(budget), Arc::clone(&wake)));
-        let state = Mutex::new(State { pending, awaits_completions: false, awaits_socket: false });
+        let pending = PendingNbdRequests::new(NbdMemoryShare::new(Arc::clone(budget), Arc::clone(&wake)));
+        let state = Mutex::new(NbdLinkState { pending, awaits_completions: false, awaits_socket: false });
         Ok(Self { socket, wake, state, owner: OnceLock::new(), stopping: AtomicBool::new(false) })
     }
 
     /// Makes this thread the owner of the connection. The owner sends its replies itself, many at once.
-    pub fn own(&self) {
+    pub fn claim_ownership(&self) {
         self.owner.get_or_init(|| thread::current().id());
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, NbdLinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,8 +72,8 @@ impl Link {
     }
 }
 
-impl Completions for Link {
-    fn complete(&self, completed: &mut Vec<Completion>) {
+impl CompletionReceiver for NbdLink {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
         let mut state = self.state();
         completed.drain(..).for_each(|completion| state.pending.complete(completion));
         if self.owner.get() == Some(&thread::current().id()) {

@@ -1,11 +1,11 @@
 //! The handshake (fixed newstyle): options and their replies. It does not use the socket.
 
 use super::buffer::CAPACITY;
-use super::export::Export;
-use super::output::Output;
-use super::request::Session;
+use super::export::NbdExport;
+use super::output::NbdOutputQueue;
+use super::request::NbdSession;
 use super::wire::{
-    Fields, MAX_PAYLOAD, MAX_STRING, NBD_MAGIC, OPTION_MAGIC, handshake, info, option, option_reply,
+    MAX_PAYLOAD, MAX_STRING, NBD_MAGIC, NbdFieldReader, OPTION_MAGIC, handshake, info, option, option_reply,
 };
 
 /// The name of the only metadata context, and its number.
@@ -18,20 +18,20 @@ const MAX_SKIPPED: usize = 1 << 20;
 
 /// The outcome of one step. Numbers are bytes of input that were consumed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum NegotiationStep {
     /// More bytes are needed.
     Hungry,
     /// An option was answered.
     Next(usize),
     /// The transmission phase begins.
-    Transmit(usize, Session),
+    Transmit(usize, NbdSession),
     /// The connection ends after the replies are sent.
     Ended,
 }
 
 /// The server's side of the handshake.
 #[derive(Default)]
-pub(super) struct Negotiation {
+pub(super) struct NbdNegotiation {
     /// The client's flags, once they were received.
     client: Option<u16>,
     structured: bool,
@@ -42,56 +42,62 @@ pub(super) struct Negotiation {
 }
 
 /// A refused option: the type of the reply, and a message for users.
-type Refusal = (u32, &'static str);
+type OptionRefusal = (u32, &'static str);
 
-const MALFORMED: Refusal = (option_reply::ERR_INVALID, "the option's data does not have its form");
-const NO_EXPORT: Refusal = (option_reply::ERR_UNKNOWN, "there is no export of this name");
+const MALFORMED: OptionRefusal = (option_reply::ERR_INVALID, "the option's data does not have its form");
+const NO_EXPORT: OptionRefusal = (option_reply::ERR_UNKNOWN, "there is no export of this name");
 
 /// The greeting, which is sent before anything is received.
-pub(super) fn greet(output: &mut Output) {
+pub(super) fn send_greeting(output: &mut NbdOutputQueue) {
     output.push(&NBD_MAGIC.to_be_bytes());
     output.push(&OPTION_MAGIC.to_be_bytes());
     output.push(&(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES).to_be_bytes());
 }
 
-impl Negotiation {
+impl NbdNegotiation {
     /// Processes the client's flags or one option. If `refuse` is set, options are answered with `ERR_SHUTDOWN`.
-    pub fn step(&mut self, input: &[u8], export: &Export, refuse: bool, output: &mut Output) -> Step {
-        let mut fields = Fields(input);
+    pub fn step(
+        &mut self,
+        input: &[u8],
+        export: &NbdExport,
+        refuse: bool,
+        output: &mut NbdOutputQueue,
+    ) -> NegotiationStep {
+        let mut fields = NbdFieldReader(input);
         let Some(client) = self.client else {
-            let Some(flags) = fields.u32() else { return Step::Hungry };
+            let Some(flags) = fields.u32() else { return NegotiationStep::Hungry };
             let known = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
             self.client = u16::try_from(flags).ok().filter(|flags| flags & !known == 0);
-            return if self.client.is_some() { Step::Next(4) } else { Step::Ended };
+            return if self.client.is_some() { NegotiationStep::Next(4) } else { NegotiationStep::Ended };
         };
         if let Some((kind, left)) = &mut self.skipped {
             let count = (*left).min(input.len());
             *left -= count;
             if *left > 0 {
-                return if count == 0 { Step::Hungry } else { Step::Next(count) };
+                return if count == 0 { NegotiationStep::Hungry } else { NegotiationStep::Next(count) };
             }
             output.option_reply(*kind, option_reply::ERR_TOO_BIG, b"the option is longer than 64 KiB");
             self.skipped = None;
-            return Step::Next(count);
+            return NegotiationStep::Next(count);
         }
         let (Some(magic), Some(kind), Some(length)) = (fields.u64(), fields.u32(), fields.u32()) else {
-            return Step::Hungry;
+            return NegotiationStep::Hungry;
         };
         let length = length as usize;
         let endless = length > MAX_SKIPPED || (kind == option::EXPORT_NAME && length > MAX_STRING);
         if magic != OPTION_MAGIC || endless {
-            return Step::Ended;
+            return NegotiationStep::Ended;
         }
         if length > MAX_OPTION {
             self.skipped = Some((kind, length));
-            return Step::Next(16);
+            return NegotiationStep::Next(16);
         }
-        let Some(data) = fields.bytes(length) else { return Step::Hungry };
+        let Some(data) = fields.bytes(length) else { return NegotiationStep::Hungry };
         let used = 16 + length;
         match kind {
             option::ABORT => {
                 output.option_reply(kind, option_reply::ACK, &[]);
-                Step::Ended
+                NegotiationStep::Ended
             }
             option::EXPORT_NAME => match export.named(data).filter(|_| !refuse) {
                 Some(_) => {
@@ -100,31 +106,33 @@ impl Negotiation {
                     if client & handshake::NO_ZEROES == 0 {
                         output.push(&[0; 124]);
                     }
-                    Step::Transmit(used, self.session(data))
+                    NegotiationStep::Transmit(used, self.session(data))
                 }
-                None => Step::Ended,
+                None => NegotiationStep::Ended,
             },
             _ if refuse => {
                 output.option_reply(kind, option_reply::ERR_SHUTDOWN, b"the server is shutting down");
-                Step::Next(used)
+                NegotiationStep::Next(used)
             }
             _ => match self.answer(kind, data, export, output) {
                 Ok(chosen) => {
                     output.option_reply(kind, option_reply::ACK, &[]);
-                    chosen.map_or(Step::Next(used), |session| Step::Transmit(used, session))
+                    chosen.map_or(NegotiationStep::Next(used), |session| {
+                        NegotiationStep::Transmit(used, session)
+                    })
                 }
                 Err((error, message)) => {
                     output.option_reply(kind, error, message.as_bytes());
-                    Step::Next(used)
+                    NegotiationStep::Next(used)
                 }
             },
         }
     }
 
     /// The negotiated properties of a session on an export of this name.
-    fn session(&self, name: &[u8]) -> Session {
+    fn session(&self, name: &[u8]) -> NbdSession {
         let status = self.structured && self.selected.as_deref() == Some(name);
-        Session { structured: self.structured, status }
+        NbdSession { structured: self.structured, status }
     }
 
     /// Answers an option, except for the final reply. Returns a session if the transmission phase begins.
@@ -132,9 +140,9 @@ impl Negotiation {
         &mut self,
         kind: u32,
         data: &[u8],
-        export: &Export,
-        output: &mut Output,
-    ) -> Result<Option<Session>, Refusal> {
+        export: &NbdExport,
+        output: &mut NbdOutputQueue,
+    ) -> Result<Option<NbdSession>, OptionRefusal> {
         match kind {
             option::LIST | option::STARTTLS | option::STRUCTURED_REPLY if !data.is_empty() => {
                 return Err((option_reply::ERR_INVALID, "the option accepts no data"));
@@ -174,10 +182,10 @@ impl Negotiation {
         &self,
         kind: u32,
         data: &'a [u8],
-        export: &Export,
-        output: &mut Output,
-    ) -> Result<&'a [u8], Refusal> {
-        let mut fields = Fields(data);
+        export: &NbdExport,
+        output: &mut NbdOutputQueue,
+    ) -> Result<&'a [u8], OptionRefusal> {
+        let mut fields = NbdFieldReader(data);
         let name = fields.string().ok_or(MALFORMED)?;
         let count = usize::from(fields.u16().ok_or(MALFORMED)?);
         if fields.0.len() != 2 * count {
@@ -207,13 +215,13 @@ impl Negotiation {
     fn contexts<'a>(
         &self,
         data: &'a [u8],
-        export: &Export,
+        export: &NbdExport,
         listing: bool,
-    ) -> Result<(&'a [u8], bool), Refusal> {
+    ) -> Result<(&'a [u8], bool), OptionRefusal> {
         if !self.structured {
             return Err((option_reply::ERR_INVALID, "structured replies have to be negotiated first"));
         }
-        let mut fields = Fields(data);
+        let mut fields = NbdFieldReader(data);
         let name = fields.string().ok_or(MALFORMED)?;
         let count = fields.u32().ok_or(MALFORMED)?;
         // Without a query all contexts are listed, and none is selected.
@@ -233,7 +241,7 @@ impl Negotiation {
     }
 }
 
-fn list(export: &Export, output: &mut Output) {
+fn list(export: &NbdExport, output: &mut NbdOutputQueue) {
     for name in export.names() {
         let length = (name.len() as u32).to_be_bytes();
         let data = [&length, name.as_bytes(), export.description().as_bytes()].concat();
@@ -241,7 +249,7 @@ fn list(export: &Export, output: &mut Output) {
     }
 }
 
-fn context_reply(kind: u32, id: u32, output: &mut Output) {
+fn context_reply(kind: u32, id: u32, output: &mut NbdOutputQueue) {
     let data = [&id.to_be_bytes(), CONTEXT.as_bytes()].concat();
     output.option_reply(kind, option_reply::META_CONTEXT, &data);
 }

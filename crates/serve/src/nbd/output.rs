@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use super::wire::{
-    OPTION_REPLY_MAGIC, REPLY_FLAG_DONE, ReplyError, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk,
+    NbdError, OPTION_REPLY_MAGIC, REPLY_FLAG_DONE, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk,
 };
 
 /// Data up to this length in bytes is copied into the piece of its header.
@@ -23,7 +23,7 @@ const HOLE: usize = 1 << 16;
 
 /// A queue of bytes for one socket.
 #[derive(Default)]
-pub(super) struct Output {
+pub(super) struct NbdOutputQueue {
     pieces: VecDeque<Vec<u8>>,
     /// Bytes of the first piece that were already written.
     written: usize,
@@ -37,7 +37,7 @@ pub(super) struct Output {
     broken: bool,
 }
 
-impl Output {
+impl NbdOutputQueue {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -94,7 +94,7 @@ impl Output {
     }
 
     /// Queues a simple reply; `error` is 0 for success.
-    pub fn simple(&mut self, cookie: u64, error: u32) {
+    pub fn push_simple_reply(&mut self, cookie: u64, error: u32) {
         let mut header = [0; 16];
         header[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
         header[4..8].copy_from_slice(&error.to_be_bytes());
@@ -114,9 +114,9 @@ impl Output {
     }
 
     /// Queues the reply to a failed request; with structured replies it is a chunk with a message.
-    pub fn error(&mut self, cookie: u64, error: ReplyError, structured: bool) {
+    pub fn error(&mut self, cookie: u64, error: NbdError, structured: bool) {
         if !structured {
-            self.simple(cookie, error.code);
+            self.push_simple_reply(cookie, error.code);
             return;
         }
         let message = error.message.as_bytes();

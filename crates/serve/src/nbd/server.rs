@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketFlags, accept_with};
 
-use super::budget::Budget;
+use super::budget::NbdMemoryBudget;
 use super::connection::serve;
-use super::export::{Export, Options};
-use super::link::{Link, wake};
-use super::listen::{Listen, Listener};
+use super::export::{NbdExport, NbdExportOptions};
+use super::link::{NbdLink, wake};
+use super::listen::{ListenAddress, NbdListener};
 use crate::device::BlockDevice;
 
 /// Maximum number of clients; more are disconnected. They share 512 MB for requests and replies (`budget`).
@@ -39,52 +39,56 @@ const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// server.stop();
 /// # Ok::<(), emmclab_base::Error>(())
 /// ```
-pub struct Server {
-    place: Listen,
-    signal: Arc<Signal>,
+pub struct NbdServer {
+    address: ListenAddress,
+    signal: Arc<ServerStopSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Tells the accepting thread to end.
-struct Signal {
+struct ServerStopSignal {
     stopping: AtomicBool,
     event: OwnedFd,
 }
 
 /// A connected client.
-struct Client {
-    link: Arc<Link>,
+struct NbdClient {
+    link: Arc<NbdLink>,
     thread: JoinHandle<()>,
 }
 
-impl Server {
+impl NbdServer {
     /// Listens and serves `device` in separate threads.
     ///
     /// # Errors
-    /// [`Kind::Config`] if other users could reach the socket, if the path is in use or too long, if the address is not loopback, or if the
-    /// export cannot be described; [`Kind::Io`] for errors of the system.
-    pub fn start(device: Arc<dyn BlockDevice>, listen: &Listen, options: Options) -> Result<Self> {
-        let export = Arc::new(Export::new(device, options)?);
-        let listener = Listener::new(listen)?;
+    /// [`ErrorClass::Config`] if other users could reach the socket, if the path is in use or too long, if the address is not loopback, or if the
+    /// export cannot be described; [`ErrorClass::Io`] for errors of the system.
+    pub fn start(
+        device: Arc<dyn BlockDevice>,
+        listen: &ListenAddress,
+        options: NbdExportOptions,
+    ) -> Result<Self> {
+        let export = Arc::new(NbdExport::new(device, options)?);
+        let listener = NbdListener::new(listen)?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_resources)?;
-        let signal = Arc::new(Signal { stopping: AtomicBool::new(false), event });
-        let (place, shared) = (listener.place(), Arc::clone(&signal));
+        let signal = Arc::new(ServerStopSignal { stopping: AtomicBool::new(false), event });
+        let (place, shared) = (listener.address(), Arc::clone(&signal));
         let thread = Builder::new()
             .name("nbd-listen".into())
             .spawn(move || accept_all(listener, &export, &shared))
             .map_err(no_resources)?;
-        Ok(Self { place, signal, thread: Some(thread) })
+        Ok(Self { address: place, signal, thread: Some(thread) })
     }
 
     /// The address on which the server listens, with the actual port.
-    pub fn place(&self) -> &Listen {
-        &self.place
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
     }
 
     /// The URI of the default export for clients: `nbd+unix:///?socket=PATH` or `nbd://127.0.0.1:10809`.
     pub fn uri(&self) -> String {
-        match &self.place {
-            Listen::Unix(path) => {
+        match &self.address {
+            ListenAddress::Unix(path) => {
                 let mut uri = "nbd+unix:///?socket=".to_owned();
                 for byte in path.as_os_str().as_encoded_bytes() {
                     if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
@@ -96,7 +100,7 @@ impl Server {
                 }
                 uri
             }
-            Listen::Tcp(address) => format!("nbd://{address}"),
+            ListenAddress::Tcp(address) => format!("nbd://{address}"),
         }
     }
 
@@ -117,7 +121,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for NbdServer {
     fn drop(&mut self) {
         self.end();
     }
@@ -126,22 +130,22 @@ impl Drop for Server {
 /// Serves one client on a connected stream socket, on this thread, until the client ends the connection.
 ///
 /// # Errors
-/// As [`Server::start`].
-pub fn serve_stream(device: Arc<dyn BlockDevice>, options: Options, stream: OwnedFd) -> Result<()> {
-    let export = Arc::new(Export::new(device, options)?);
-    let link = Link::new(stream, &Budget::new()).map_err(no_resources)?;
+/// As [`NbdServer::start`].
+pub fn serve_stream(device: Arc<dyn BlockDevice>, options: NbdExportOptions, stream: OwnedFd) -> Result<()> {
+    let export = Arc::new(NbdExport::new(device, options)?);
+    let link = NbdLink::new(stream, &NbdMemoryBudget::new()).map_err(no_resources)?;
     serve(Arc::new(link), export);
     Ok(())
 }
 
 fn no_resources(error: impl Into<std::io::Error>) -> Error {
     let error = error.into();
-    Error::new(Kind::Io, format!("the server cannot start: {error}"))
+    Error::new(ErrorClass::Io, format!("the server cannot start: {error}"))
         .hint("raise the limits of open files and of threads (ulimit -n, -u)")
 }
 
-fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
-    let (mut clients, budget) = (Vec::<Client>::new(), Budget::new());
+fn accept_all(listener: NbdListener, export: &Arc<NbdExport>, signal: &ServerStopSignal) {
+    let (mut clients, budget) = (Vec::<NbdClient>::new(), NbdMemoryBudget::new());
     while !signal.stopping.load(Ordering::Acquire) {
         let mut polled =
             [PollFd::new(&signal.event, PollFlags::IN), PollFd::new(listener.socket(), PollFlags::IN)];
@@ -151,7 +155,7 @@ fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
             Err(Errno::INTR) => continue,
             Err(_) => break,
         }
-        clients.extract_if(.., |client| client.thread.is_finished()).for_each(Client::join);
+        clients.extract_if(.., |client| client.thread.is_finished()).for_each(NbdClient::join);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accepted = accept_with(listener.socket(), flags);
         match accepted {
@@ -170,20 +174,20 @@ fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
     for client in &clients {
         client.link.stop();
     }
-    clients.into_iter().for_each(Client::join);
+    clients.into_iter().for_each(NbdClient::join);
 }
 
 /// Starts the thread of a client. If the system cannot start it, the connection is closed.
-fn client(socket: OwnedFd, export: &Arc<Export>, budget: &Arc<Budget>) -> Option<Client> {
+fn client(socket: OwnedFd, export: &Arc<NbdExport>, budget: &Arc<NbdMemoryBudget>) -> Option<NbdClient> {
     // This fails on unix sockets, which do not delay short packets anyway.
     let _ = set_tcp_nodelay(&socket, true);
-    let link = Arc::new(Link::new(socket, budget).ok()?);
+    let link = Arc::new(NbdLink::new(socket, budget).ok()?);
     let (shared, export) = (Arc::clone(&link), Arc::clone(export));
     let thread = Builder::new().name("nbd-client".into()).spawn(move || serve(shared, export)).ok()?;
-    Some(Client { link, thread })
+    Some(NbdClient { link, thread })
 }
 
-impl Client {
+impl NbdClient {
     fn join(self) {
         let _ = self.thread.join();
     }

@@ -1,6 +1,6 @@
 //! Constants of the protocol. Every number on the wire is big-endian.
 
-use crate::device::Failure;
+use crate::device::RequestFailure;
 
 pub(super) const NBD_MAGIC: u64 = 0x4e42_444d_4147_4943;
 pub(super) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
@@ -106,12 +106,12 @@ pub(super) const MAX_PAYLOAD: u32 = 1 << 25;
 
 /// A failed request: the protocol's error number, and a message for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReplyError {
+pub(super) struct NbdError {
     pub code: u32,
     pub message: &'static str,
 }
 
-impl ReplyError {
+impl NbdError {
     pub const fn not_permitted(message: &'static str) -> Self {
         Self { code: 1, message }
     }
@@ -141,21 +141,21 @@ impl ReplyError {
     }
 }
 
-impl From<Failure> for ReplyError {
-    fn from(failure: Failure) -> Self {
+impl From<RequestFailure> for NbdError {
+    fn from(failure: RequestFailure) -> Self {
         match failure {
-            Failure::Invalid => Self::invalid("the device refuses the request as invalid"),
-            Failure::NoSpace => Self::no_space("the device or the disk below its image is full"),
-            Failure::Io => Self::io("the device is worn out, stopped or without power"),
-            Failure::ReadOnly => Self::not_permitted("the device accepts no writes"),
+            RequestFailure::Invalid => Self::invalid("the device refuses the request as invalid"),
+            RequestFailure::NoSpace => Self::no_space("the device or the disk below its image is full"),
+            RequestFailure::Io => Self::io("the device is worn out, stopped or without power"),
+            RequestFailure::ReadOnly => Self::not_permitted("the device accepts no writes"),
         }
     }
 }
 
 /// Reads numbers and strings from the front of a byte slice; `None` if too few bytes are left.
-pub(super) struct Fields<'a>(pub &'a [u8]);
+pub(super) struct NbdFieldReader<'a>(pub &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> NbdFieldReader<'a> {
     pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

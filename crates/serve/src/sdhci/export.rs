@@ -12,10 +12,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::card::Card;
-use super::controller::Controller;
+use super::card::EmmcCard;
+use super::controller::SdhciController;
 use super::settings::CardSettings;
-use super::vfio::{Ended, Found, Function, Link, Wake, serve};
+use super::vfio::{ClientProbe, ExportWaker, SdhciPciFunction, SessionEnd, VfioLink, serve};
 use crate::device::BlockDevice;
 use crate::private_socket::PrivateSocket;
 
@@ -68,7 +68,7 @@ impl fmt::Display for SessionEvent {
 /// partitions are kept only as long as the export exists.
 pub struct SdhciExport {
     path: PathBuf,
-    wake: Arc<Wake>,
+    wake: Arc<ExportWaker>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -86,12 +86,12 @@ impl SdhciExport {
     ) -> Result<Self> {
         settings.check(&device.limits())?;
         let refused = |errno: Errno| Error::io(path, errno.into());
-        let wake = Arc::new(Wake::new().map_err(refused)?);
+        let wake = Arc::new(ExportWaker::new().map_err(refused)?);
         let listener = PrivateSocket::listen(path)?;
         // A client may disconnect before it is accepted.
         rustix::io::ioctl_fionbio(listener.socket(), true).map_err(refused)?;
-        let card = Card::new(settings, Arc::clone(&device));
-        let function = Function::new(Controller::new(card), device, Arc::clone(&wake));
+        let card = EmmcCard::new(settings, Arc::clone(&device));
+        let function = SdhciPciFunction::new(SdhciController::new(card), device, Arc::clone(&wake));
         let thread = {
             let wake = Arc::clone(&wake);
             std::thread::Builder::new()
@@ -123,9 +123,9 @@ impl Drop for SdhciExport {
 }
 
 fn accept_clients(
-    mut function: Function,
+    mut function: SdhciPciFunction,
     listener: &PrivateSocket,
-    wake: &Wake,
+    wake: &ExportWaker,
     news: &(impl Fn(SessionEvent) + Send + 'static),
 ) {
     while !wake.stopped() {
@@ -146,19 +146,19 @@ fn accept_clients(
                 continue;
             }
         };
-        let link = Link::new(socket, wake);
+        let link = VfioLink::new(socket, wake);
         let (ended, is_machine) = serve(&mut function, link, listener.socket(), |found| {
             news(match found {
-                Found::Greeted => SessionEvent::Connected,
-                Found::Unshared => SessionEvent::MemoryNotShared,
+                ClientProbe::Greeted => SessionEvent::Connected,
+                ClientProbe::Unshared => SessionEvent::MemoryNotShared,
             });
         });
         match ended {
-            Ended::Disconnected if is_machine => news(SessionEvent::Disconnected),
-            Ended::Disconnected => news(SessionEvent::Stranger),
-            Ended::Fault(reason) if is_machine => news(SessionEvent::Fault(reason)),
-            Ended::Fault(reason) => news(SessionEvent::Refused(reason)),
-            Ended::Stopped => {}
+            SessionEnd::Disconnected if is_machine => news(SessionEvent::Disconnected),
+            SessionEnd::Disconnected => news(SessionEvent::Stranger),
+            SessionEnd::Fault(reason) if is_machine => news(SessionEvent::Fault(reason)),
+            SessionEnd::Fault(reason) => news(SessionEvent::Refused(reason)),
+            SessionEnd::Stopped => {}
         }
     }
 }

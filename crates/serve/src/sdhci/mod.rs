@@ -5,9 +5,9 @@
 
 mod card;
 mod controller;
-#[cfg(any(test, fuzzing))]
-pub mod exercise;
 mod export;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_driver;
 mod pci;
 mod settings;
 mod vfio;

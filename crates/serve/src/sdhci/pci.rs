@@ -16,11 +16,11 @@ const STATUS_INTERRUPT: u8 = 1 << 3;
 const INTERRUPT_LINE: usize = 0x3c;
 
 /// An SD host controller: identifiers of QEMU's `sdhci-pci`, class 0x0805, one slot in BAR 0, interrupt pin A.
-pub(super) struct Configuration {
+pub(super) struct PciConfigSpace {
     bytes: [u8; CONFIGURATION_BYTES],
 }
 
-impl Configuration {
+impl PciConfigSpace {
     pub fn new() -> Self {
         let mut bytes = [0; CONFIGURATION_BYTES];
         bytes[..4].copy_from_slice(&[0x36, 0x1b, 0x07, 0x00]);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_size_of_the_bar_is_found_by_writing_ones() {
-        let mut configuration = Configuration::new();
+        let mut configuration = PciConfigSpace::new();
         assert!(configuration.write(0x10, &[0xff; 4]));
         let mut bar = [0; 4];
         assert!(configuration.read(0x10, &mut bar, false));
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn identifiers_are_read_only_and_nothing_lies_outside() {
-        let mut configuration = Configuration::new();
+        let mut configuration = PciConfigSpace::new();
         assert!(configuration.write(0, &[0; 4]) && !configuration.write(255, &[0; 2]));
         let mut all = [0; CONFIGURATION_BYTES];
         assert!(configuration.read(0, &mut all, true) && !configuration.read(u64::MAX, &mut [0; 2], false));

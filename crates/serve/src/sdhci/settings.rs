@@ -1,8 +1,8 @@
 //! The settings of a card's registers.
 
-use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, Result, SECTOR_BYTES};
 
-use crate::device::Limits;
+use crate::device::BlockDeviceLimits;
 
 /// Unit of the sizes of boot and RPMB partitions, in bytes (JESD84-B51, `BOOT_SIZE_MULT [226]`, `RPMB_SIZE_MULT [168]`).
 pub(super) const PARTITION_UNIT: u32 = 128 << 10;
@@ -82,9 +82,9 @@ impl Default for CardSettings {
 
 impl CardSettings {
     /// Checks that the registers can encode these settings and the size of the device.
-    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
+    pub(super) fn check(&self, limits: &BlockDeviceLimits) -> Result<()> {
         let refuse = |field: &str, value: String, hint: &str| {
-            Err(Error::new(Kind::Config, "a card cannot state this")
+            Err(Error::new(ErrorClass::Config, "a card cannot state this")
                 .of_field(field, 0, value.as_bytes())
                 .hint(hint))
         };

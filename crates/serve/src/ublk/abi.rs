@@ -1,6 +1,6 @@
 //! Constants and layouts of the interface of `ublk_drv` (`linux/ublk_cmd.h`), in the byte order of the machine.
 
-use crate::device::Limits;
+use crate::device::BlockDeviceLimits;
 
 /// Sizes of `struct ublksrv_ctrl_cmd`, `struct ublksrv_io_cmd` and `struct ublksrv_io_desc`.
 const CONTROL_BYTES: usize = 32;
@@ -13,7 +13,7 @@ pub(super) const IOCTL_NUMBERS: u64 = 1 << 6;
 
 /// A command on `/dev/ublk-control`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ControlCommand {
+pub(super) enum UblkControlCommand {
     GetInfo = 0x02,
     Add = 0x04,
     Delete = 0x05,
@@ -24,7 +24,7 @@ pub(super) enum ControlCommand {
 
 /// A command on `/dev/ublkcN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IoCommand {
+pub(super) enum UblkIoCommand {
     Fetch = 0x20,
     CommitAndFetch = 0x21,
 }
@@ -34,7 +34,7 @@ const fn ioctl(number: u32, bytes: usize, writes: bool) -> u32 {
     (2 | writes as u32) << 30 | (bytes as u32) << 16 | (b'u' as u32) << 8 | number
 }
 
-impl ControlCommand {
+impl UblkControlCommand {
     /// The command's number, for a kernel with ioctl numbers or for an older one.
     pub(super) const fn number(self, ioctl_numbers: bool) -> u32 {
         let writes = !matches!(self, Self::GetInfo);
@@ -42,8 +42,8 @@ impl ControlCommand {
     }
 }
 
-impl IoCommand {
-    /// As [`ControlCommand::number`].
+impl UblkIoCommand {
+    /// As [`UblkControlCommand::number`].
     pub(super) const fn number(self, ioctl_numbers: bool) -> u32 {
         if ioctl_numbers { ioctl(self as u32, IO_BYTES, true) } else { self as u32 }
     }
@@ -77,7 +77,7 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// `struct ublksrv_ctrl_dev_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Info {
+pub(super) struct UblkDeviceInfo {
     pub(super) queues: u16,
     pub(super) depth: u16,
     /// Maximum length of a read or write in bytes.
@@ -90,7 +90,7 @@ pub(super) struct Info {
     pub(super) token: u64,
 }
 
-impl Info {
+impl UblkDeviceInfo {
     pub(super) const BYTES: usize = 64;
 
     pub(super) fn bytes(&self) -> [u8; Self::BYTES] {
@@ -117,7 +117,7 @@ impl Info {
 }
 
 /// `struct ublk_params` with the basic and the discard parameters, from the limits of the device.
-pub(super) fn parameters(limits: &Limits, buffer_bytes: u32) -> [u8; 64] {
+pub(super) fn parameters(limits: &BlockDeviceLimits, buffer_bytes: u32) -> [u8; 64] {
     /// `UBLK_ATTR_VOLATILE_CACHE`, `UBLK_ATTR_FUA`. Without a cache every write is durable, so the kernel need not send flushes.
     const CACHED: u32 = 1 << 2 | 1 << 3;
     const SECTOR_SHIFT: u32 = 9;
@@ -146,7 +146,7 @@ pub(super) fn parameters(limits: &Limits, buffer_bytes: u32) -> [u8; 64] {
 
 /// `struct ublksrv_io_desc`: a request of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Description {
+pub(super) struct UblkIoDescriptor {
     /// `UBLK_IO_OP_*`.
     pub(super) operation: u8,
     /// `UBLK_IO_F_*`.
@@ -155,7 +155,7 @@ pub(super) struct Description {
     pub(super) sector: u64,
 }
 
-impl Description {
+impl UblkIoDescriptor {
     pub(super) const READ: u8 = 0;
     pub(super) const WRITE: u8 = 1;
     pub(super) const FLUSH: u8 = 2;
@@ -191,16 +191,16 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_kernels_header() {
-        assert_eq!(ControlCommand::Add.number(true), 0xc020_7504);
-        assert_eq!(ControlCommand::GetInfo.number(true), 0x8020_7502);
-        assert_eq!(ControlCommand::Delete.number(false), 5);
-        assert_eq!(IoCommand::Fetch.number(true), 0xc010_7520);
-        assert_eq!(IoCommand::CommitAndFetch.number(false), 0x21);
+        assert_eq!(UblkControlCommand::Add.number(true), 0xc020_7504);
+        assert_eq!(UblkControlCommand::GetInfo.number(true), 0x8020_7502);
+        assert_eq!(UblkControlCommand::Delete.number(false), 5);
+        assert_eq!(UblkIoCommand::Fetch.number(true), 0xc010_7520);
+        assert_eq!(UblkIoCommand::CommitAndFetch.number(false), 0x21);
     }
 
     #[test]
     fn the_token_and_the_number_of_a_device_come_back() {
-        let info = Info {
+        let info = UblkDeviceInfo {
             queues: 2,
             depth: 64,
             buffer_bytes: 1 << 19,
@@ -208,12 +208,12 @@ mod tests {
             flags: 1 << 6,
             token: u64::MAX - 3,
         };
-        assert_eq!(Info::parse(&info.bytes()), info);
+        assert_eq!(UblkDeviceInfo::parse(&info.bytes()), info);
     }
 
     #[test]
     fn a_cut_discard_cuts_no_unit_and_physical_blocks_are_at_most_a_page() {
-        let limits = Limits {
+        let limits = BlockDeviceLimits {
             sectors: 1 << 20,
             preferred_sectors: 32,
             max_sectors: 1000,
@@ -224,19 +224,22 @@ mod tests {
         let word = |at| u32::from_ne_bytes(field(&bytes, at));
         assert_eq!((word(8), word(16), word(44), word(48), word(52)), (0, 512, 24 * 512, 984, 984));
         assert_eq!(bytes[12..16], [9, 12, 14, 14]);
-        let cached = parameters(&Limits { write_cache: true, ..limits }, 1 << 18);
+        let cached = parameters(&BlockDeviceLimits { write_cache: true, ..limits }, 1 << 18);
         assert_eq!(u32::from_ne_bytes(field(&cached, 8)), 0b1100);
     }
 
     #[test]
     fn a_description_is_read_field_by_field() {
         let mut bytes = [0; DESCRIPTION_BYTES];
-        bytes[..4].copy_from_slice(&(1 | Description::FUA | Description::META).to_ne_bytes());
+        bytes[..4].copy_from_slice(&(1 | UblkIoDescriptor::FUA | UblkIoDescriptor::META).to_ne_bytes());
         bytes[4..8].copy_from_slice(&8_u32.to_ne_bytes());
         bytes[8..16].copy_from_slice(&(1_u64 << 33).to_ne_bytes());
-        let found = Description::parse(&bytes);
-        let flags = Description::FUA | Description::META;
-        assert_eq!(found, Description { operation: Description::WRITE, flags, sectors: 8, sector: 1 << 33 });
+        let found = UblkIoDescriptor::parse(&bytes);
+        let flags = UblkIoDescriptor::FUA | UblkIoDescriptor::META;
+        assert_eq!(
+            found,
+            UblkIoDescriptor { operation: UblkIoDescriptor::WRITE, flags, sectors: 8, sector: 1 << 33 }
+        );
         assert_eq!(found.data_bytes(), 4096);
     }
 }

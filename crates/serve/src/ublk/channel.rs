@@ -13,18 +13,20 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use super::abi::{self, DESCRIPTION_BYTES, Description, IOCTL_NUMBERS, Info, IoCommand, MOST_DEPTH};
+use super::abi::{
+    self, DESCRIPTION_BYTES, IOCTL_NUMBERS, MOST_DEPTH, UblkDeviceInfo, UblkIoCommand, UblkIoDescriptor,
+};
 
 /// `user_data` of the entry that waits for the wake event; other entries have their tag.
 const WAKE: u64 = u64::MAX;
 
 /// A mapping of memory.
-struct Map {
+struct UblkMemoryMap {
     start: *mut u8,
     bytes: usize,
 }
 
-impl Map {
+impl UblkMemoryMap {
     /// Maps a file from `offset` on, for reading.
     #[expect(unsafe_code, reason = "mapping memory")]
     fn of_file(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
@@ -53,7 +55,7 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+impl Drop for UblkMemoryMap {
     #[expect(unsafe_code, reason = "mapping memory")]
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing borrows from it.
@@ -63,7 +65,7 @@ impl Drop for Map {
 
 /// An event of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum UblkQueueEvent {
     /// The kernel has sent a request with this tag.
     Request(u16),
     /// The wake event was signalled.
@@ -72,7 +74,7 @@ pub(super) enum Event {
 
 /// The owner of a tag and its buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tag {
+enum UblkTagOwner {
     Kernels,
     Ours,
     /// The kernel sends no more requests with this tag.
@@ -80,28 +82,34 @@ enum Tag {
 }
 
 /// One queue. Only the thread that made it may use it: the kernel knows the queue by its thread.
-pub(super) struct Channel {
+pub(super) struct UblkQueue {
     // Dropped first, because the kernel may use the memory until the ring is closed.
     ring: IoUring,
     file: Arc<File>,
     wake: Arc<OwnedFd>,
-    descriptions: Map,
-    buffers: ManuallyDrop<Map>,
+    descriptions: UblkMemoryMap,
+    buffers: ManuallyDrop<UblkMemoryMap>,
     buffer_bytes: usize,
     queue: u16,
     ioctl_numbers: bool,
-    tags: Vec<Tag>,
+    tags: Vec<UblkTagOwner>,
     /// Whether the ring waits for the wake event.
     polled: bool,
 }
 
-impl Channel {
+impl UblkQueue {
     /// Opens a queue of the device and asks for requests with every tag; `wake` is an eventfd that ends [`Self::wait`].
-    pub(super) fn open(file: Arc<File>, info: &Info, queue: u16, wake: Arc<OwnedFd>) -> io::Result<Self> {
+    pub(super) fn open(
+        file: Arc<File>,
+        info: &UblkDeviceInfo,
+        queue: u16,
+        wake: Arc<OwnedFd>,
+    ) -> io::Result<Self> {
         let depth = usize::from(info.depth);
         let page = rustix::param::page_size() as u64;
         let stride = (u64::from(MOST_DEPTH) * DESCRIPTION_BYTES as u64).next_multiple_of(page);
-        let descriptions = Map::of_file(&file, u64::from(queue) * stride, depth * DESCRIPTION_BYTES)?;
+        let descriptions =
+            UblkMemoryMap::of_file(&file, u64::from(queue) * stride, depth * DESCRIPTION_BYTES)?;
         let buffer_bytes = info.buffer_bytes as usize;
         let mut channel = Self {
             // An entry for each tag, and one for the wake event.
@@ -109,15 +117,15 @@ impl Channel {
             file,
             wake,
             descriptions,
-            buffers: ManuallyDrop::new(Map::anonymous(depth * buffer_bytes)?),
+            buffers: ManuallyDrop::new(UblkMemoryMap::anonymous(depth * buffer_bytes)?),
             buffer_bytes,
             queue,
             ioctl_numbers: info.flags & IOCTL_NUMBERS != 0,
-            tags: vec![Tag::Ours; depth],
+            tags: vec![UblkTagOwner::Ours; depth],
             polled: false,
         };
         for tag in 0..info.depth {
-            channel.give(tag, IoCommand::Fetch, 0)?;
+            channel.pass_to_kernel(tag, UblkIoCommand::Fetch, 0)?;
         }
         channel.wait(false)?;
         Ok(channel)
@@ -134,12 +142,12 @@ impl Channel {
     }
 
     /// Passes a tag to the kernel.
-    fn give(&mut self, tag: u16, command: IoCommand, result: i32) -> io::Result<()> {
+    fn pass_to_kernel(&mut self, tag: u16, command: UblkIoCommand, result: i32) -> io::Result<()> {
         let at = usize::from(tag);
-        if self.tags.get(at) != Some(&Tag::Ours) {
+        if self.tags.get(at) != Some(&UblkTagOwner::Ours) {
             return Ok(());
         }
-        self.tags[at] = Tag::Kernels;
+        self.tags[at] = UblkTagOwner::Kernels;
         let address = self.buffers.start.expose_provenance() + at * self.buffer_bytes;
         let entry = opcode::UringCmd16::new(Fd(self.file.as_raw_fd()), command.number(self.ioctl_numbers))
             .cmd(abi::io(self.queue, tag, result, address as u64))
@@ -150,23 +158,23 @@ impl Channel {
 
     /// Ends the request of a tag and asks for the next one. `result` is the number of moved bytes, or a negative error number.
     pub(super) fn finish(&mut self, tag: u16, result: i32) -> io::Result<()> {
-        self.give(tag, IoCommand::CommitAndFetch, result)
+        self.pass_to_kernel(tag, UblkIoCommand::CommitAndFetch, result)
     }
 
     /// Collects the events since the last call.
-    pub(super) fn events(&mut self, found: &mut Vec<Event>) {
+    pub(super) fn events(&mut self, found: &mut Vec<UblkQueueEvent>) {
         for entry in self.ring.completion() {
             if entry.user_data() == WAKE {
                 self.polled = false;
-                found.push(Event::Woken);
+                found.push(UblkQueueEvent::Woken);
                 continue;
             }
             let tag = entry.user_data() as u16;
             if let Some(state) = self.tags.get_mut(usize::from(tag)) {
                 // UBLK_IO_RES_OK is 0; anything else means that the tag can no longer be used.
-                *state = if entry.result() == 0 { Tag::Ours } else { Tag::Gone };
+                *state = if entry.result() == 0 { UblkTagOwner::Ours } else { UblkTagOwner::Gone };
                 if entry.result() == 0 {
-                    found.push(Event::Request(tag));
+                    found.push(UblkQueueEvent::Request(tag));
                 }
             }
         }
@@ -174,7 +182,7 @@ impl Channel {
 
     /// Whether the kernel sends no more requests.
     pub(super) fn is_gone(&self) -> bool {
-        self.tags.iter().all(|tag| *tag == Tag::Gone)
+        self.tags.iter().all(|tag| *tag == UblkTagOwner::Gone)
     }
 
     /// Submits completions to the kernel; waits for an event if `sleeps`.
@@ -194,15 +202,15 @@ impl Channel {
     }
 
     /// The index of a tag; `None` if the kernel owns the tag.
-    fn ours(&self, tag: u16) -> Option<usize> {
+    fn owned_tag_index(&self, tag: u16) -> Option<usize> {
         let at = usize::from(tag);
-        (self.tags.get(at) == Some(&Tag::Ours)).then_some(at)
+        (self.tags.get(at) == Some(&UblkTagOwner::Ours)).then_some(at)
     }
 
     /// The operation of the request of a tag.
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
-    pub(super) fn description(&self, tag: u16) -> Option<Description> {
-        let at = self.ours(tag)?;
+    pub(super) fn description(&self, tag: u16) -> Option<UblkIoDescriptor> {
+        let at = self.owned_tag_index(tag)?;
         // SAFETY: there is a description for each tag, and the kernel changes it only while it owns the tag.
         let bytes = unsafe {
             self.descriptions
@@ -211,13 +219,13 @@ impl Channel {
                 .cast::<[u8; DESCRIPTION_BYTES]>()
                 .read_volatile()
         };
-        Some(Description::parse(&bytes))
+        Some(UblkIoDescriptor::parse(&bytes))
     }
 
     /// The data of a write; `None` if it is longer than the buffer.
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     pub(super) fn data(&self, tag: u16, bytes: usize) -> Option<Vec<u8>> {
-        let at = self.ours(tag).filter(|_| bytes <= self.buffer_bytes)?;
+        let at = self.owned_tag_index(tag).filter(|_| bytes <= self.buffer_bytes)?;
         // SAFETY: the range is within the buffer of the tag, and the kernel writes to it only while it owns the tag.
         let data =
             unsafe { std::slice::from_raw_parts(self.buffers.start.add(at * self.buffer_bytes), bytes) };
@@ -227,7 +235,9 @@ impl Channel {
     /// Stores the data of a read; returns false if it is longer than the buffer.
     #[expect(unsafe_code, reason = "memory that the kernel reads")]
     pub(super) fn store(&mut self, tag: u16, data: &[u8]) -> bool {
-        let Some(at) = self.ours(tag).filter(|_| data.len() <= self.buffer_bytes) else { return false };
+        let Some(at) = self.owned_tag_index(tag).filter(|_| data.len() <= self.buffer_bytes) else {
+            return false;
+        };
         // SAFETY: the range is within the buffer of the tag, the kernel does not own the tag, and no other reference to it exists.
         let buffer = unsafe {
             std::slice::from_raw_parts_mut(self.buffers.start.add(at * self.buffer_bytes), data.len())
@@ -237,11 +247,11 @@ impl Channel {
     }
 }
 
-impl Drop for Channel {
+impl Drop for UblkQueue {
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     fn drop(&mut self) {
         // If the kernel still owns a tag, as after a failure, it could write to the memory after it was reused; so it is leaked.
-        if !self.tags.contains(&Tag::Kernels) {
+        if !self.tags.contains(&UblkTagOwner::Kernels) {
             // SAFETY: dropped once, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.buffers) };
         }

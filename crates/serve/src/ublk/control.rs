@@ -6,16 +6,16 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use io_uring::squeue::Entry128;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode};
 use rustix::io::Errno;
 
-use super::abi::{self, ControlCommand, IOCTL_NUMBERS, Info};
+use super::abi::{self, IOCTL_NUMBERS, UblkControlCommand, UblkDeviceInfo};
 
 /// The outcome of a command.
-type Outcome<T> = std::result::Result<T, Errno>;
+type UblkResult<T> = std::result::Result<T, Errno>;
 
 /// The device file for the commands.
 pub(super) const PATH: &str = "/dev/ublk-control";
@@ -29,33 +29,33 @@ fn ring() -> io::Result<IoUring<Entry128>> {
 /// The error if `io_uring` cannot be used.
 pub(super) fn no_ring(error: &io::Error) -> Error {
     let problem = format!("io_uring, which ublk needs, is not available: {error}");
-    Error::new(Kind::Unsupported, problem)
+    Error::new(ErrorClass::Unsupported, problem)
         .hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
 }
 
 /// The error if the kernel has no ublk, or if its module is not loaded.
-fn absent() -> Error {
+fn no_ublk_error() -> Error {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    Error::new(Kind::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
+    Error::new(ErrorClass::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
         "run `modprobe ublk_drv` as root; it needs Linux 6.0 or later with CONFIG_BLK_DEV_UBLK. A loop device needs neither",
     )
 }
 
 /// The connection to the driver.
-pub(super) struct Control {
+pub(super) struct UblkControl {
     ring: IoUring<Entry128>,
     file: File,
     /// Whether the driver uses ioctl numbers for its commands.
     ioctl_numbers: bool,
 }
 
-impl Control {
+impl UblkControl {
     /// # Errors
     /// Without the driver, without root, and if `io_uring` is disabled.
     pub(super) fn open() -> Result<Self> {
         let file =
             OpenOptions::new().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => absent(),
+                io::ErrorKind::NotFound => no_ublk_error(),
                 _ => Error::io(Path::new(PATH), error),
             })?;
         Ok(Self { ring: ring().map_err(|error| no_ring(&error))?, file, ioctl_numbers: true })
@@ -66,12 +66,12 @@ impl Control {
     #[expect(unsafe_code, reason = "the kernel is given the address of the buffer")]
     fn send(
         &mut self,
-        command: ControlCommand,
+        command: UblkControlCommand,
         device: u32,
         buffer: Option<&mut [u8]>,
         value: u64,
         mut gives_up: impl FnMut() -> bool,
-    ) -> Outcome<()> {
+    ) -> UblkResult<()> {
         let bounded = buffer.is_none();
         let buffer = buffer
             .map_or((0, 0), |buffer| (buffer.as_mut_ptr().expose_provenance() as u64, buffer.len() as u16));
@@ -102,50 +102,51 @@ impl Control {
     }
 
     /// Creates a device; returns its parameters as adjusted by the driver.
-    pub(super) fn add(&mut self, wanted: &Info) -> Outcome<Info> {
+    pub(super) fn add(&mut self, wanted: &UblkDeviceInfo) -> UblkResult<UblkDeviceInfo> {
         let mut bytes = wanted.bytes();
-        let mut add =
-            |this: &mut Self| this.send(ControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
+        let mut add = |this: &mut Self| {
+            this.send(UblkControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false)
+        };
         if let Err(first) = add(self) {
             // Before Linux 6.4 there are only the old numbers; later kernels may not support those.
             self.ioctl_numbers = false;
             add(self).map_err(|errno| if errno == Errno::OPNOTSUPP { first } else { errno })?;
         }
-        let info = Info::parse(&bytes);
+        let info = UblkDeviceInfo::parse(&bytes);
         self.ioctl_numbers = info.flags & IOCTL_NUMBERS != 0;
         Ok(info)
     }
 
     /// The description of a device.
-    pub(super) fn info(&mut self, device: u32) -> Outcome<Info> {
-        let mut bytes = [0; Info::BYTES];
+    pub(super) fn info(&mut self, device: u32) -> UblkResult<UblkDeviceInfo> {
+        let mut bytes = [0; UblkDeviceInfo::BYTES];
         let mut info =
-            |this: &mut Self| this.send(ControlCommand::GetInfo, device, Some(&mut bytes), 0, || false);
+            |this: &mut Self| this.send(UblkControlCommand::GetInfo, device, Some(&mut bytes), 0, || false);
         if info(self).is_err() {
             self.ioctl_numbers = !self.ioctl_numbers;
             info(self)?;
         }
-        Ok(Info::parse(&bytes))
+        Ok(UblkDeviceInfo::parse(&bytes))
     }
 
-    pub(super) fn set_parameters(&mut self, device: u32, mut parameters: [u8; 64]) -> Outcome<()> {
-        self.send(ControlCommand::SetParameters, device, Some(&mut parameters), 0, || false)
+    pub(super) fn set_parameters(&mut self, device: u32, mut parameters: [u8; 64]) -> UblkResult<()> {
+        self.send(UblkControlCommand::SetParameters, device, Some(&mut parameters), 0, || false)
     }
 
     /// Starts the disk, once every queue of this process accepts requests; stops waiting if `gives_up` returns true.
-    pub(super) fn start(&mut self, device: u32, gives_up: impl FnMut() -> bool) -> Outcome<()> {
-        self.send(ControlCommand::Start, device, None, u64::from(std::process::id()), gives_up)
+    pub(super) fn start(&mut self, device: u32, gives_up: impl FnMut() -> bool) -> UblkResult<()> {
+        self.send(UblkControlCommand::Start, device, None, u64::from(std::process::id()), gives_up)
     }
 
     /// Stops the disk, and waits for the requests of the device.
-    pub(super) fn stop(&mut self, device: u32) -> Outcome<()> {
-        self.send(ControlCommand::Stop, device, None, 0, || false)
+    pub(super) fn stop(&mut self, device: u32) -> UblkResult<()> {
+        self.send(UblkControlCommand::Stop, device, None, 0, || false)
     }
 
     /// Deletes the device. The error TIMEDOUT means that it is deleted, but a process still has its disk open, so that its number is not
     /// free yet.
-    pub(super) fn delete(&mut self, device: u32, patience: Duration) -> Outcome<()> {
+    pub(super) fn delete(&mut self, device: u32, patience: Duration) -> UblkResult<()> {
         let until = Instant::now() + patience;
-        self.send(ControlCommand::Delete, device, None, 0, || Instant::now() > until)
+        self.send(UblkControlCommand::Delete, device, None, 0, || Instant::now() > until)
     }
 }

@@ -2,8 +2,8 @@
 
 mod abi;
 mod channel;
+mod cleanup;
 mod control;
-mod left;
 mod queue;
 
 use std::ffi::OsString;
@@ -16,18 +16,18 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use self::abi::{Info, MOST_DEPTH};
-use self::channel::Channel;
-use self::control::{Control, PATH};
-pub use self::left::delete_left_ublk;
-use self::queue::Inbox;
+use self::abi::{MOST_DEPTH, UblkDeviceInfo};
+use self::channel::UblkQueue;
+pub use self::cleanup::delete_left_ublk;
+use self::control::{PATH, UblkControl};
+use self::queue::UblkCompletionInbox;
 use crate::SECTOR;
-use crate::device::{BlockDevice, Limits};
-use crate::holders;
+use crate::device::{BlockDevice, BlockDeviceLimits};
+use crate::mount_holders;
 use crate::supervisor::Supervisor;
 
 /// Maximum length of a read or write of the kernel, in bytes. The buffer of each tag has at most this size; its memory is allocated when it
@@ -62,17 +62,17 @@ impl Default for UblkOptions {
 }
 
 /// A ublk device with the threads that serve it. The kernel does not scan for partitions; `partx -a` adds them.
-pub(crate) struct Ublk {
+pub(crate) struct UblkDevice {
     supervisor: Supervisor,
-    control: Control,
+    control: UblkControl,
     /// N in `/dev/ublkbN`.
     device: u32,
-    queues: Vec<(Arc<Inbox>, JoinHandle<()>)>,
+    queues: Vec<(Arc<UblkCompletionInbox>, JoinHandle<()>)>,
     started: bool,
 }
 
 /// Maximum length of a read or write in bytes.
-fn longest_request(limits: &Limits) -> Result<u32> {
+fn longest_request(limits: &BlockDeviceLimits) -> Result<u32> {
     let longest = u64::from(limits.max_sectors) * SECTOR as u64;
     let longest = longest.min(u64::from(LONGEST_BYTES)) as u32 / PAGE * PAGE;
     if longest == 0 {
@@ -80,24 +80,25 @@ fn longest_request(limits: &Limits) -> Result<u32> {
             "the device accepts requests of at most {} sectors, but ublk sends whole pages",
             limits.max_sectors
         );
-        return Err(Error::new(Kind::Config, problem).hint("let it accept requests of 8 sectors or more"));
+        return Err(
+            Error::new(ErrorClass::Config, problem).hint("let it accept requests of 8 sectors or more")
+        );
     }
     Ok(longest)
 }
 
-fn check(limits: &Limits, options: &UblkOptions) -> Result<()> {
+fn check(limits: &BlockDeviceLimits, options: &UblkOptions) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        return Err(Error::new(Kind::Unsupported, "a ublk device needs root")
+        return Err(Error::new(ErrorClass::Unsupported, "a ublk device needs root")
             .hint("run it as root, or use the FUSE file or NBD"));
     }
     if limits.sectors == 0 {
-        return Err(
-            Error::new(Kind::Config, "a ublk device has at least one sector").hint("choose another size")
-        );
+        return Err(Error::new(ErrorClass::Config, "a ublk device has at least one sector")
+            .hint("choose another size"));
     }
     if options.queues == 0 || options.depth == 0 || options.depth > MOST_DEPTH {
         let problem = format!("{} queues of {} requests are impossible", options.queues, options.depth);
-        return Err(Error::new(Kind::Config, problem)
+        return Err(Error::new(ErrorClass::Config, problem)
             .hint(format!("give 1 queue or more, of 1 to {MOST_DEPTH} requests each")));
     }
     Ok(())
@@ -105,7 +106,7 @@ fn check(limits: &Limits, options: &UblkOptions) -> Result<()> {
 
 /// An error of the driver.
 fn refused(work: &str, errno: Errno) -> Error {
-    Error::new(Kind::Io, format!("ublk_drv refuses to {work}: {}", io::Error::from(errno)))
+    Error::new(ErrorClass::Io, format!("ublk_drv refuses to {work}: {}", io::Error::from(errno)))
         .in_file(Path::new(PATH))
         .hint("see `dmesg` for the reason")
 }
@@ -127,13 +128,13 @@ fn appearing<T>(path: &Path, mut open: impl FnMut(&Path) -> io::Result<T>) -> Re
     }
 }
 
-impl Ublk {
+impl UblkDevice {
     /// Creates a ublk device that passes its requests to `device`.
     pub(crate) fn start(device: &Arc<dyn BlockDevice>, options: &UblkOptions) -> Result<Self> {
         let limits = device.limits();
         check(&limits, options)?;
         let buffer_bytes = longest_request(&limits)?;
-        let mut control = Control::open()?;
+        let mut control = UblkControl::open()?;
         // A random number, from the random keys of hash maps.
         let token = RandomState::new().build_hasher().finish();
         let mut cleaner = options.cleaner.clone();
@@ -141,7 +142,7 @@ impl Ublk {
             cleaner.push(token.to_string().into());
         }
         let supervisor = Supervisor::start(&cleaner)?;
-        let wanted = Info {
+        let wanted = UblkDeviceInfo {
             queues: options.queues,
             depth: options.depth,
             buffer_bytes,
@@ -173,11 +174,11 @@ impl Ublk {
         &mut self,
         file: &Arc<File>,
         device: &Arc<dyn BlockDevice>,
-        info: &Info,
+        info: &UblkDeviceInfo,
         queue: u16,
     ) -> Result<()> {
         let failed = |error: io::Error| Error::io(Path::new(PATH), error);
-        let inbox = Arc::new(Inbox::new().map_err(failed)?);
+        let inbox = Arc::new(UblkCompletionInbox::new().map_err(failed)?);
         let (sender, opened) = channel();
         let (file, device, info) = (Arc::clone(file), Arc::clone(device), *info);
         let thread_inbox = Arc::clone(&inbox);
@@ -219,8 +220,8 @@ impl Ublk {
             // A panic of the thread has already ended its queue.
             let _ = thread.join();
         }
-        left::unmount_all(self.device);
-        let deleted = match self.control.delete(self.device, left::PATIENCE) {
+        cleanup::unmount_all(self.device);
+        let deleted = match self.control.delete(self.device, cleanup::PATIENCE) {
             Ok(()) => Ok(()),
             Err(Errno::TIMEDOUT) => Err(self.in_use()),
             Err(errno) => Err(refused("delete the device", errno)),
@@ -232,15 +233,18 @@ impl Ublk {
     /// The error if processes still hold the disk; the kernel marks its path as deleted.
     fn in_use(&self) -> Error {
         let path = self.path();
-        let held = holders::listed(holders::of(Path::new(&format!("{} (deleted)", path.display()))));
+        let held = mount_holders::holder_sentence(mount_holders::of(Path::new(&format!(
+            "{} (deleted)",
+            path.display()
+        ))));
         let problem = held.unwrap_or_else(|| "it is in use".to_owned());
-        Error::new(Kind::Io, problem)
+        Error::new(ErrorClass::Io, problem)
             .in_file(&path)
             .hint("next time, end these processes before you end the device; for them it no longer exists")
     }
 }
 
-impl Drop for Ublk {
+impl Drop for UblkDevice {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -258,15 +262,15 @@ fn give_up_administration() -> rustix::io::Result<()> {
 /// Runs the thread of a queue.
 fn run_queue(
     file: Arc<File>,
-    info: &Info,
+    info: &UblkDeviceInfo,
     queue: u16,
     device: &dyn BlockDevice,
-    inbox: &Arc<Inbox>,
+    inbox: &Arc<UblkCompletionInbox>,
     opened: &Sender<io::Result<()>>,
 ) {
     match give_up_administration()
         .map_err(io::Error::from)
-        .and_then(|()| Channel::open(file, info, queue, inbox.wake()))
+        .and_then(|()| UblkQueue::open(file, info, queue, inbox.wake()))
     {
         Ok(channel) => {
             let _ = opened.send(Ok(()));

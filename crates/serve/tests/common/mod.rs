@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use emmclab_serve::{
-    Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Limits, MemoryDevice,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice,
+    ServedCompletion, ServedRequest,
 };
 
 /// A test that waits longer than this hangs; a busy machine is no failure.
@@ -78,8 +79,8 @@ pub fn left_in(temporary: &Path) -> Vec<String> {
 /// A device that notes the requests that come to it.
 pub struct Noted {
     pub memory: MemoryDevice,
-    pub limits: Limits,
-    pub requests: Mutex<Vec<BlockRequest>>,
+    pub limits: BlockDeviceLimits,
+    pub requests: Mutex<Vec<ServedRequest>>,
 }
 
 impl Noted {
@@ -90,21 +91,21 @@ impl Noted {
 }
 
 impl BlockDevice for Noted {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.limits
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
         self.requests.lock().unwrap().extend(requests.iter().cloned());
         self.memory.submit(requests, completions);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         self.memory.extents(sector, sectors, most, found);
     }
 }
 
-type Late = (Vec<Completion>, Arc<dyn Completions>);
+type Late = (Vec<ServedCompletion>, Arc<dyn CompletionReceiver>);
 
 /// A device that completes requests later, from another thread, and not in their order.
 pub struct LateDevice {
@@ -114,10 +115,10 @@ pub struct LateDevice {
 
 /// Keeps what is complete.
 #[derive(Default)]
-struct Kept(Mutex<Vec<Completion>>);
+struct Kept(Mutex<Vec<ServedCompletion>>);
 
-impl Completions for Kept {
-    fn complete(&self, completed: &mut Vec<Completion>) {
+impl CompletionReceiver for Kept {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
         self.0.lock().unwrap().append(completed);
     }
 }
@@ -142,19 +143,19 @@ impl LateDevice {
 }
 
 impl BlockDevice for LateDevice {
-    fn limits(&self) -> Limits {
-        Limits { max_sectors: 64, ..self.memory.limits() }
+    fn limits(&self) -> BlockDeviceLimits {
+        BlockDeviceLimits { max_sectors: 64, ..self.memory.limits() }
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
         let kept = Arc::new(Kept::default());
-        let keeper: Arc<dyn Completions> = kept.clone();
+        let keeper: Arc<dyn CompletionReceiver> = kept.clone();
         self.memory.submit(requests, &keeper);
         let completed = std::mem::take(&mut *kept.0.lock().unwrap());
         self.late.send((completed, Arc::clone(completions))).unwrap();
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         self.memory.extents(sector, sectors, most, found);
     }
 }
@@ -174,7 +175,7 @@ pub fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// A commit block of ext4's journal: magic number and type, the highest byte first.
-pub fn commits(request: &BlockRequest) -> bool {
+pub fn commits(request: &ServedRequest) -> bool {
     let commit = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
-    matches!(&request.action, Action::Write(data) if data.chunks(512).any(|sector| sector.starts_with(&commit)))
+    matches!(&request.action, BlockAction::Write(data) if data.chunks(512).any(|sector| sector.starts_with(&commit)))
 }

@@ -5,31 +5,34 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use emmclab_serve::{BlockDevice, BlockRequest, Completion, Completions, Extent, Limits, MemoryDevice};
+use emmclab_serve::{
+    AllocationExtent, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, ServedCompletion,
+    ServedRequest,
+};
 
 /// Completions of one request list, caught.
 #[derive(Default)]
-struct Caught(Mutex<Vec<Completion>>);
+struct Caught(Mutex<Vec<ServedCompletion>>);
 
-impl Completions for Caught {
-    fn complete(&self, completed: &mut Vec<Completion>) {
+impl CompletionReceiver for Caught {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
         self.0.lock().unwrap().append(completed);
     }
 }
 
 /// The completions of a request list on `memory`.
-fn caught(memory: &MemoryDevice, requests: &mut Vec<BlockRequest>) -> Vec<Completion> {
+fn caught(memory: &MemoryDevice, requests: &mut Vec<ServedRequest>) -> Vec<ServedCompletion> {
     let catcher = Arc::new(Caught::default());
-    memory.submit(requests, &(Arc::clone(&catcher) as Arc<dyn Completions>));
+    memory.submit(requests, &(Arc::clone(&catcher) as Arc<dyn CompletionReceiver>));
     std::mem::take(&mut *catcher.0.lock().unwrap())
 }
 
-type Finished = (Completion, Arc<dyn Completions>);
+type Finished = (ServedCompletion, Arc<dyn CompletionReceiver>);
 
 /// A device whose completions come from another thread, late and out of order.
 pub struct Late {
     memory: MemoryDevice,
-    limits: Limits,
+    limits: BlockDeviceLimits,
     queue: Sender<Finished>,
 }
 
@@ -37,7 +40,7 @@ impl Late {
     /// A device of `sectors` sectors that takes requests of up to `max_sectors`.
     pub fn new(sectors: u64, max_sectors: u32) -> Self {
         let memory = MemoryDevice::new(sectors);
-        let limits = Limits { max_sectors, ..memory.limits() };
+        let limits = BlockDeviceLimits { max_sectors, ..memory.limits() };
         let (queue, finished) = channel::<Finished>();
         thread::spawn(move || {
             let mut state = 1_u64;
@@ -58,18 +61,18 @@ impl Late {
 }
 
 impl BlockDevice for Late {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.limits
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
         assert!(requests.iter().all(|request| request.sectors <= self.limits.max_sectors));
         for completion in caught(&self.memory, requests) {
             self.queue.send((completion, Arc::clone(completions))).unwrap();
         }
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         self.memory.extents(sector, sectors, most, found);
     }
 }
@@ -78,7 +81,7 @@ impl BlockDevice for Late {
 pub struct Held {
     memory: MemoryDevice,
     kept: Mutex<Vec<Finished>>,
-    seen: Mutex<Vec<BlockRequest>>,
+    seen: Mutex<Vec<ServedRequest>>,
 }
 
 impl Held {
@@ -92,7 +95,7 @@ impl Held {
     }
 
     /// All requests that came.
-    pub fn seen(&self) -> Vec<BlockRequest> {
+    pub fn seen(&self) -> Vec<ServedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -105,34 +108,34 @@ impl Held {
 }
 
 impl BlockDevice for Held {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.memory.limits()
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
         self.seen.lock().unwrap().extend_from_slice(requests);
         let finished = caught(&self.memory, requests);
         let finished = finished.into_iter().map(|completion| (completion, Arc::clone(completions)));
         self.kept.lock().unwrap().extend(finished);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
         self.memory.extents(sector, sectors, most, found);
     }
 }
 
 /// A device that fails every request, with other limits than [`MemoryDevice`]'s.
-pub struct Failing(pub emmclab_serve::Failure, pub Limits);
+pub struct Failing(pub emmclab_serve::RequestFailure, pub BlockDeviceLimits);
 
 impl BlockDevice for Failing {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockDeviceLimits {
         self.1
     }
 
-    fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>) {
-        let failed = |request: BlockRequest| Completion { tag: request.tag, outcome: Err(self.0) };
+    fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
+        let failed = |request: ServedRequest| ServedCompletion { tag: request.tag, outcome: Err(self.0) };
         completions.complete(&mut requests.drain(..).map(failed).collect());
     }
 
-    fn extents(&self, _: u64, _: u64, _: usize, _: &mut Vec<Extent>) {}
+    fn extents(&self, _: u64, _: u64, _: usize, _: &mut Vec<AllocationExtent>) {}
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use emmclab_serve::BlockDevice;
-use emmclab_serve::nbd::{Listen, Server};
+use emmclab_serve::nbd::{ListenAddress, NbdServer};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -111,7 +111,7 @@ fn a_client_that_never_reads_holds_bounded_memory_and_delays_nobody() {
     let socket = folder.path().join("nbd");
     let device = Arc::new(Held::new(1 << 16));
     let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
-    let server = Server::start(exported, &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(exported, &ListenAddress::Unix(socket.clone()), options()).unwrap();
     let mut greedy = Client::connect(&socket).ready(true);
     let requests: Vec<u8> = (0..1000).flat_map(|cookie| header(READ, 0, cookie, 0, 1 << 20)).collect();
     let mut sender = greedy.stream.try_clone().unwrap();
@@ -151,7 +151,7 @@ fn many_clients_share_one_memory_budget_and_none_is_starved() {
     let socket = folder.path().join("nbd");
     let device = Arc::new(Held::new(1 << 16));
     let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
-    let server = Server::start(exported, &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(exported, &ListenAddress::Unix(socket.clone()), options()).unwrap();
     // 40 clients ask for 20 MiB each: 800 MiB in all.
     let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(&socket).ready(true)).collect();
     for client in &mut clients {
@@ -186,7 +186,7 @@ fn long_requests_beyond_the_memory_budget_wait_for_their_turn() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd");
     let device = memory(1 << 16);
-    let server = Server::start(device, &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(device, &ListenAddress::Unix(socket.clone()), options()).unwrap();
     let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(&socket).ready(false)).collect();
     for client in &mut clients {
         client.send(READ, 0, 1, 0, 32 << 20, &[]);
@@ -205,7 +205,7 @@ fn clients_that_die_at_once_harm_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd");
     let device = Arc::new(Late::new(1 << 14, 64));
-    let server = Server::start(device, &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(device, &ListenAddress::Unix(socket.clone()), options()).unwrap();
     let mut steady = Client::connect(&socket).ready(false);
     for round in 0..50_u8 {
         drop(UnixStream::connect(&socket).unwrap());
@@ -226,7 +226,7 @@ fn clients_that_die_at_once_harm_nobody() {
 fn a_hundred_clients_work_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd");
-    let server = Server::start(memory(1 << 14), &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(memory(1 << 14), &ListenAddress::Unix(socket.clone()), options()).unwrap();
     thread::scope(|scope| {
         for number in 0..100_u8 {
             let socket = &socket;
@@ -248,7 +248,7 @@ fn a_hundred_clients_work_at_once() {
 fn more_clients_than_the_limit_are_turned_away_until_one_leaves() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd");
-    let server = Server::start(memory(64), &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(memory(64), &ListenAddress::Unix(socket.clone()), options()).unwrap();
     let mut clients: Vec<Client> = (0..128).map(|_| Client::connect(&socket)).collect();
     let mut turned_away = UnixStream::connect(&socket).unwrap();
     assert_eq!(turned_away.read(&mut [0; 1]).unwrap(), 0);
@@ -265,7 +265,7 @@ fn a_device_that_completes_nothing_does_not_keep_the_server_from_stopping() {
     let socket = folder.path().join("nbd");
     let device = Arc::new(Held::new(64));
     let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
-    let server = Server::start(exported, &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(exported, &ListenAddress::Unix(socket.clone()), options()).unwrap();
     let mut client = Client::connect(&socket).ready(true);
     client.send(READ, 0, 1, 0, 512, &[]);
     while device.count() == 0 {
@@ -280,7 +280,7 @@ fn a_device_that_completes_nothing_does_not_keep_the_server_from_stopping() {
 fn a_flush_covers_writes_of_another_connection() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd");
-    let server = Server::start(memory(64), &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(memory(64), &ListenAddress::Unix(socket.clone()), options()).unwrap();
     let [mut one, mut other] = [true, false].map(|structured| Client::connect(&socket).ready(structured));
     assert_eq!(one.write(0, 0, &pattern(1, 4096)), 0);
     assert_eq!(other.ask(FLUSH, 0, 0, 0).error, 0);
@@ -294,7 +294,7 @@ fn a_stop_answers_what_the_device_has_and_refuses_the_rest() {
     let socket = folder.path().join("nbd");
     let device = Arc::new(Held::new(64));
     let exported = Arc::clone(&device) as Arc<dyn BlockDevice>;
-    let server = Server::start(exported, &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(exported, &ListenAddress::Unix(socket.clone()), options()).unwrap();
     let mut negotiating = Client::connect(&socket);
     let mut client = Client::connect(&socket).ready(true);
     client.send(WRITE, 0, 1, 0, 512, &[1; 512]);

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use emmclab_serve::BlockDevice;
-use emmclab_serve::nbd::{Listen, Server};
+use emmclab_serve::nbd::{ListenAddress, NbdServer};
 use emmclab_testing::has_tools;
 
 use crate::devices::Late;
@@ -16,14 +16,15 @@ const SIZE: usize = 8 << 20;
 
 /// A running server and a folder for files.
 struct Bench {
-    server: Server,
+    server: NbdServer,
     folder: tempfile::TempDir,
 }
 
 impl Bench {
     fn on(device: Arc<dyn BlockDevice>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(device, &Listen::Unix(folder.path().join("nbd")), options()).unwrap();
+        let server =
+            NbdServer::start(device, &ListenAddress::Unix(folder.path().join("nbd")), options()).unwrap();
         Self { server, folder }
     }
 
@@ -149,7 +150,7 @@ assert seen == [("base:allocation", 0, [size, 3])], seen
 "#;
     let bench = Bench::new();
     bench.run(python, &["-m", "nbd", "--base-allocation", "-u", &bench.uri(), "-c", script]);
-    let tcp = Server::start(memory(64), &Listen::tcp("127.0.0.1:0").unwrap(), options()).unwrap();
+    let tcp = NbdServer::start(memory(64), &ListenAddress::tcp("127.0.0.1:0").unwrap(), options()).unwrap();
     bench.run(python, &["-m", "nbd", "-u", &tcp.uri(), "-c", "h.pwrite(b'x' * 512, 0)", "-c", "h.flush()"]);
 }
 

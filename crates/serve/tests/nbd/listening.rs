@@ -6,13 +6,13 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread;
 
-use emmclab_base::{Error, Kind};
-use emmclab_serve::nbd::{Listen, Options, Server};
+use emmclab_base::{Error, ErrorClass};
+use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer};
 
 use crate::support::{Client, READ, memory, options};
 
-fn start(path: &Path) -> Result<Server, Error> {
-    Server::start(memory(64), &Listen::Unix(path.to_owned()), options())
+fn start(path: &Path) -> Result<NbdServer, Error> {
+    NbdServer::start(memory(64), &ListenAddress::Unix(path.to_owned()), options())
 }
 
 /// The error of a refused place; every one has a hint.
@@ -93,15 +93,16 @@ fn tcp_is_loopback_only() {
     for text in
         ["0.0.0.0:10809", "192.168.0.1:10809", "[::]:10809", "[::ffff:127.0.0.1]:10809", "localhost", ""]
     {
-        assert_eq!(Listen::tcp(text).unwrap_err().kind(), Kind::Config, "{text}");
+        assert_eq!(ListenAddress::tcp(text).unwrap_err().kind(), ErrorClass::Config, "{text}");
     }
-    let open = Listen::Tcp("0.0.0.0:0".parse().unwrap());
-    assert!(Server::start(memory(64), &open, Options::default()).is_err());
-    let server = Server::start(memory(64), &Listen::tcp("127.0.0.1:0").unwrap(), options()).unwrap();
-    let Listen::Tcp(address) = server.place().clone() else { panic!("another place") };
+    let open = ListenAddress::Tcp("0.0.0.0:0".parse().unwrap());
+    assert!(NbdServer::start(memory(64), &open, NbdExportOptions::default()).is_err());
+    let server =
+        NbdServer::start(memory(64), &ListenAddress::tcp("127.0.0.1:0").unwrap(), options()).unwrap();
+    let ListenAddress::Tcp(address) = server.address().clone() else { panic!("another place") };
     assert_eq!(server.uri(), format!("nbd://{address}"));
     assert_ne!(address.port(), 0);
-    let taken = Server::start(memory(64), &Listen::Tcp(address), options()).map(drop).unwrap_err();
+    let taken = NbdServer::start(memory(64), &ListenAddress::Tcp(address), options()).map(drop).unwrap_err();
     assert!(taken.to_string().contains("cannot listen"), "{taken}");
     drop(std::net::TcpStream::connect(address).unwrap());
     server.stop();
@@ -109,9 +110,9 @@ fn tcp_is_loopback_only() {
 
 #[test]
 fn senseless_exports_are_refused() {
-    let long = Options { name: "x".repeat(5000), ..Options::default() };
-    let place = Listen::tcp("127.0.0.1:0").unwrap();
-    assert_eq!(Server::start(memory(64), &place, long).map(drop).unwrap_err().kind(), Kind::Config);
-    let huge = Server::start(memory(1 << 55), &place, Options::default()).map(drop).unwrap_err();
+    let long = NbdExportOptions { name: "x".repeat(5000), ..NbdExportOptions::default() };
+    let place = ListenAddress::tcp("127.0.0.1:0").unwrap();
+    assert_eq!(NbdServer::start(memory(64), &place, long).map(drop).unwrap_err().kind(), ErrorClass::Config);
+    let huge = NbdServer::start(memory(1 << 55), &place, NbdExportOptions::default()).map(drop).unwrap_err();
     assert!(huge.to_string().contains("too large"), "{huge}");
 }

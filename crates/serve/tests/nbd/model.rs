@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use emmclab_serve::nbd::{Listen, Server};
+use emmclab_serve::nbd::{ListenAddress, NbdServer};
 use emmclab_serve::{BlockDevice, MemoryDevice};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ fn play(clients: &mut [(Client, bool)], model: &mut [u8], round: usize, steps: &
 
 fn check(device: Arc<dyn BlockDevice>, folder: &Path, rounds: &[Vec<Step>]) {
     let socket = folder.join("nbd");
-    let server = Server::start(device, &Listen::Unix(socket.clone()), options()).unwrap();
+    let server = NbdServer::start(device, &ListenAddress::Unix(socket.clone()), options()).unwrap();
     let mut clients: Vec<_> =
         [true, false, true].map(|structured| (Client::connect(&socket).ready(structured), structured)).into();
     let mut model = vec![0; (SECTORS * 512) as usize];

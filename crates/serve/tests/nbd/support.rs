@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use emmclab_serve::nbd::{Options, serve_stream};
+use emmclab_serve::nbd::{NbdExportOptions, serve_stream};
 use emmclab_serve::{BlockDevice, MemoryDevice};
 
 pub const READ: u16 = 0;
@@ -30,7 +30,7 @@ pub const FAST_ZERO: u16 = 16;
 pub const HUNG: Duration = Duration::from_mins(10);
 
 /// Serves the other end of the returned stream on a thread.
-pub fn served(device: Arc<dyn BlockDevice>, options: Options) -> (UnixStream, JoinHandle<()>) {
+pub fn served(device: Arc<dyn BlockDevice>, options: NbdExportOptions) -> (UnixStream, JoinHandle<()>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(HUNG)).unwrap();
     ours.set_write_timeout(Some(HUNG)).unwrap();
@@ -43,8 +43,8 @@ pub fn memory(sectors: u64) -> Arc<MemoryDevice> {
 }
 
 /// A named export with a description.
-pub fn options() -> Options {
-    Options { name: "disk".into(), description: "a device for tests".into(), read_only: false }
+pub fn options() -> NbdExportOptions {
+    NbdExportOptions { name: "disk".into(), description: "a device for tests".into(), read_only: false }
 }
 
 /// The answer to a request: what was read, or what was said of extents.

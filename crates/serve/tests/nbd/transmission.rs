@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use emmclab_base::Modifiers;
-use emmclab_serve::nbd::Options;
-use emmclab_serve::{Action, BlockDevice, Failure, Limits};
+use emmclab_base::CommandFlags;
+use emmclab_serve::nbd::NbdExportOptions;
+use emmclab_serve::{BlockAction, BlockDevice, BlockDeviceLimits, RequestFailure};
 
 use crate::devices::{Failing, Held, Late};
 use crate::support::{
@@ -93,7 +93,7 @@ fn a_request_without_magic_ends_the_connection() {
 
 #[test]
 fn a_read_only_export_refuses_changes() {
-    let options = Options { read_only: true, ..options() };
+    let options = NbdExportOptions { read_only: true, ..options() };
     let mut client = Client::greet(served(memory(8), options).0);
     let flags = client.option(7, &[0; 6])[0].1[10..].to_vec();
     assert_eq!(flags, [0x01, 0x0f]);
@@ -106,8 +106,9 @@ fn a_read_only_export_refuses_changes() {
 
 #[test]
 fn failures_of_the_device_become_errors_of_the_protocol() {
-    let limits = Limits { max_sectors: 1, write_cache: false, ..memory(8).limits() };
-    let failures = [Failure::Invalid, Failure::NoSpace, Failure::Io, Failure::ReadOnly];
+    let limits = BlockDeviceLimits { max_sectors: 1, write_cache: false, ..memory(8).limits() };
+    let failures =
+        [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
     for (failure, error) in failures.into_iter().zip([EINVAL, ENOSPC, EIO, EPERM]) {
         for structured in [false, true] {
             let mut client = Client::on(Arc::new(Failing(failure, limits)), structured);
@@ -121,16 +122,16 @@ fn failures_of_the_device_become_errors_of_the_protocol() {
 
 #[test]
 fn a_device_without_cache_offers_neither_flush_nor_fua() {
-    let limits = Limits { write_cache: false, ..memory(8).limits() };
-    let mut client = Client::greet(served(Arc::new(Failing(Failure::Io, limits)), options()).0);
+    let limits = BlockDeviceLimits { write_cache: false, ..memory(8).limits() };
+    let mut client = Client::greet(served(Arc::new(Failing(RequestFailure::Io, limits)), options()).0);
     assert_eq!(client.option(7, &[0; 6])[0].1[10..], [0x09, 0x61]);
 }
 
 #[test]
 fn the_preferred_block_size_is_a_power_of_two() {
     for (preferred_sectors, bytes) in [(0, 512_u32), (1, 512), (24, 16384), (u32::MAX, 1 << 25)] {
-        let limits = Limits { preferred_sectors, ..memory(8).limits() };
-        let mut client = Client::greet(served(Arc::new(Failing(Failure::Io, limits)), options()).0);
+        let limits = BlockDeviceLimits { preferred_sectors, ..memory(8).limits() };
+        let mut client = Client::greet(served(Arc::new(Failing(RequestFailure::Io, limits)), options()).0);
         assert_eq!(client.option(6, &[0; 6])[1].1[6..10], bytes.to_be_bytes());
     }
 }
@@ -185,9 +186,9 @@ fn pipelined_requests_reach_the_device_before_any_is_complete() {
 fn the_device_sees_flags_as_modifiers() {
     let device = Arc::new(Held::new(64));
     let mut client = Client::on(Arc::clone(&device) as Arc<dyn BlockDevice>, false);
-    let write = Action::Write(vec![3; 512]);
-    let zeroes = |keep_allocated| Action::WriteZeroes { keep_allocated };
-    let (none, durable) = (Modifiers::empty(), Modifiers::RELIABLE);
+    let write = BlockAction::Write(vec![3; 512]);
+    let zeroes = |keep_allocated| BlockAction::WriteZeroes { keep_allocated };
+    let (none, durable) = (CommandFlags::empty(), CommandFlags::RELIABLE);
     let cases = [
         (WRITE, 0, write.clone(), none),
         (WRITE, FUA, write, durable),
@@ -195,9 +196,9 @@ fn the_device_sees_flags_as_modifiers() {
         (ZEROES, NO_HOLE, zeroes(true), none),
         (ZEROES, FUA | NO_HOLE, zeroes(true), durable),
         (ZEROES, FAST_ZERO, zeroes(false), none),
-        (TRIM, 0, Action::Discard { secure: false }, none),
-        (TRIM, FUA, Action::Discard { secure: false }, durable),
-        (READ, FUA, Action::Read, none),
+        (TRIM, 0, BlockAction::Discard { secure: false }, none),
+        (TRIM, FUA, BlockAction::Discard { secure: false }, durable),
+        (READ, FUA, BlockAction::Read, none),
     ];
     for (cookie, (kind, flags, ..)) in cases.iter().enumerate() {
         let data = if *kind == WRITE { &[3; 512][..] } else { &[] };
@@ -213,7 +214,7 @@ fn the_device_sees_flags_as_modifiers() {
         assert_eq!((&request.action, request.modifiers), (&action, modifiers));
     }
     let flush = seen.last().unwrap();
-    assert_eq!((&flush.action, flush.sectors), (&Action::Flush, 0));
+    assert_eq!((&flush.action, flush.sectors), (&BlockAction::Flush, 0));
 }
 
 #[test]
@@ -229,7 +230,7 @@ fn block_status_tells_allocation() {
 #[test]
 fn a_device_that_knows_no_extents_is_allocated() {
     let limits = memory(1 << 24).limits();
-    let mut client = Client::on(Arc::new(Failing(Failure::Io, limits)), true);
+    let mut client = Client::on(Arc::new(Failing(RequestFailure::Io, limits)), true);
     assert_eq!(client.ask(STATUS, 0, 0, u32::MAX - 511).extents, [(u32::MAX - 511, 0)]);
 }
 

@@ -19,7 +19,7 @@ pub(super) const JOURNAL: u64 = GROUP;
 pub(super) type Block = u64;
 
 #[derive(Clone, Debug)]
-struct Group {
+struct ModelBlockGroup {
     /// The block after the one allocated last: the search for a free block starts here.
     goal: u64,
     used: Vec<bool>,
@@ -28,22 +28,22 @@ struct Group {
 
 /// The allocator.
 #[derive(Clone, Debug)]
-pub(super) struct Volume {
-    groups: Vec<Group>,
+pub(super) struct ModelVolume {
+    groups: Vec<ModelBlockGroup>,
     journal: u64,
 }
 
 /// A file or directory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inode {
+pub(super) struct ModelInode {
     group: usize,
     number: u64,
 }
 
-impl Volume {
+impl ModelVolume {
     /// A volume of this many groups of 128 MB.
     pub fn new(groups: usize) -> Self {
-        let group = Group { goal: METADATA, used: vec![false; GROUP as usize], next_inode: 0 };
+        let group = ModelBlockGroup { goal: METADATA, used: vec![false; GROUP as usize], next_inode: 0 };
         Self { groups: vec![group; groups], journal: groups as u64 / 2 }
     }
 
@@ -53,26 +53,26 @@ impl Volume {
     }
 
     /// Creates the `i`th of `count` directories. Directories are spread evenly over the groups; consecutive ones share a group.
-    pub fn directory(&mut self, i: u64, count: u64) -> Inode {
+    pub fn directory(&mut self, i: u64, count: u64) -> ModelInode {
         let usable = self.groups.len() as u64 - 1;
         let group = i * usable / count;
         self.inode((group + u64::from(group >= self.journal)) as usize)
     }
 
     /// A new inode near its directory.
-    pub fn file(&mut self, directory: Inode) -> Inode {
+    pub fn file(&mut self, directory: ModelInode) -> ModelInode {
         self.inode(directory.group)
     }
 
-    fn inode(&mut self, group: usize) -> Inode {
+    fn inode(&mut self, group: usize) -> ModelInode {
         let number = self.groups[group].next_inode;
         self.groups[group].next_inode = (number + 1) % INODES;
-        Inode { group, number }
+        ModelInode { group, number }
     }
 
     /// Allocates a block for an inode: the first free block after the one allocated last in its group, or a block of the next group that
     /// has one. `None` if the volume is full.
-    pub fn allocate(&mut self, inode: Inode) -> Option<Block> {
+    pub fn allocate(&mut self, inode: ModelInode) -> Option<Block> {
         let count = self.groups.len();
         for place in (inode.group..count).chain(0..inode.group) {
             if place as u64 == self.journal {
@@ -93,7 +93,7 @@ impl Volume {
     }
 
     /// The blocks that change with an inode: its place in the table, and the bitmaps and descriptor of its group.
-    pub fn metadata(inode: Inode) -> [Block; 4] {
+    pub fn metadata(inode: ModelInode) -> [Block; 4] {
         let first = inode.group as u64 * GROUP;
         [first + 18 + inode.number / INODES_PER_BLOCK, first + 16, first + 17, inode.group as u64 / 128]
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn blocks_are_given_once_near_their_directory_and_again_when_free() {
-        let mut volume = Volume::new(4);
+        let mut volume = ModelVolume::new(4);
         let directory = volume.directory(0, 10);
         let file = volume.file(directory);
         let blocks: Vec<_> = (0..3).map(|_| volume.allocate(file).unwrap()).collect();

@@ -11,33 +11,33 @@ const SMALL: u32 = 16;
 
 /// How the writes are to be mixed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mixture {
+pub(super) struct WriteMixture {
     /// Other writes for this many small random ones.
     pub others: u64,
     /// Small random writes that go with them.
     pub small: u64,
     /// The quantity that is counted.
-    pub by: By,
+    pub by: MixtureUnit,
 }
 
 /// The quantity that the shares of a mixture count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum MixtureUnit {
     Writes,
     Bytes,
 }
 
-impl Mixture {
+impl WriteMixture {
     /// Leaves out the other writes that are too many. If there are fewer of them than the mixture has, all are kept.
     pub fn thin(self, requests: impl Iterator<Item = Request>) -> impl Iterator<Item = Request> {
         let mut state =
-            Thinned { mixture: self, small: 0, others: 0, end: None, in_run: false, dropped_end: None };
+            ThinnedStream { mixture: self, small: 0, others: 0, end: None, in_run: false, dropped_end: None };
         requests.filter(move |request| state.keeps(request))
     }
 }
 
-struct Thinned {
-    mixture: Mixture,
+struct ThinnedStream {
+    mixture: WriteMixture,
     /// Writes kept so far: their number, or their sectors if the mixture counts bytes.
     small: u64,
     others: u64,
@@ -49,7 +49,7 @@ struct Thinned {
     dropped_end: Option<Sector>,
 }
 
-impl Thinned {
+impl ThinnedStream {
     fn keeps(&mut self, request: &Request) -> bool {
         let end = Some(Sector(request.sector.0 + u64::from(request.sectors)));
         if request.op != Op::Write {
@@ -59,7 +59,7 @@ impl Thinned {
             }
             return true;
         }
-        let count = if self.mixture.by == By::Bytes { u64::from(request.sectors) } else { 1 };
+        let count = if self.mixture.by == MixtureUnit::Bytes { u64::from(request.sectors) } else { 1 };
         let goes_on = self.end == Some(request.sector);
         let left_out = self.dropped_end == Some(request.sector);
         let small = request.sectors < SMALL && !goes_on && !left_out;
@@ -102,12 +102,13 @@ mod tests {
         };
         let all: Vec<_> = (0..1000).flat_map(round).collect();
         for (mixture, wanted) in [
-            (Mixture { others: 1, small: 10, by: By::Writes }, 0.1),
-            (Mixture { others: 2, small: 1, by: By::Bytes }, 2.0),
+            (WriteMixture { others: 1, small: 10, by: MixtureUnit::Writes }, 0.1),
+            (WriteMixture { others: 2, small: 1, by: MixtureUnit::Bytes }, 2.0),
         ] {
             let kept: Vec<_> = mixture.thin(all.iter().copied()).collect();
-            let count =
-                |request: &Request| if mixture.by == By::Bytes { u64::from(request.sectors) } else { 1 };
+            let count = |request: &Request| {
+                if mixture.by == MixtureUnit::Bytes { u64::from(request.sectors) } else { 1 }
+            };
             let is_small = |request: &&Request| request.sector.0.is_multiple_of(1000);
             let small: u64 = kept.iter().filter(is_small).map(count).sum();
             let others: u64 = kept.iter().filter(|request| !is_small(request)).map(count).sum();
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn a_model_with_fewer_other_writes_than_the_mixture_keeps_all() {
         let all = [write(0, 8), write(500, 64), write(2000, 8)];
-        let mixture = Mixture { others: 9, small: 1, by: By::Writes };
+        let mixture = WriteMixture { others: 9, small: 1, by: MixtureUnit::Writes };
         assert_eq!(mixture.thin(all.into_iter()).count(), 3);
     }
 }

@@ -14,15 +14,15 @@ mod postmark;
 use std::sync::Arc;
 
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Error, Kind, Names, Nanos, Op, Request, Result, Sector,
+    BATCH_ROWS, Batch, BatchBuilder, Error, ErrorClass, NameTable, Nanos, Op, Request, Result, Sector,
 };
 
-use crate::deal::Dice;
+use crate::distribute::SynthesisRng;
 
 type Stream = Box<dyn Iterator<Item = Request> + Send>;
 
 /// A benchmark of the list.
-pub struct Entry {
+pub struct BenchmarkEntry {
     /// Its name.
     pub name: &'static str,
     /// Its load, in a few words.
@@ -33,32 +33,32 @@ pub struct Entry {
 }
 
 /// Every benchmark.
-pub const BENCHMARKS: &[Entry] = &[
-    Entry {
+pub const BENCHMARKS: &[BenchmarkEntry] = &[
+    BenchmarkEntry {
         name: "SequentialWrite",
         about: "1 GB written from start to end, 4 KB at a time",
         made_from: &[],
         make: |_| Ok(Box::new((0..FILE_BLOCKS).map(write_block))),
     },
-    Entry {
+    BenchmarkEntry {
         name: "RandomWrite",
         about: "1 GB written in random order, 4 KB at a time, each once",
         made_from: &[],
         make: |seed| Ok(Box::new(shuffled(FILE_BLOCKS, seed).into_iter().map(write_block))),
     },
-    Entry {
+    BenchmarkEntry {
         name: "Postmark",
         about: "160,000 files of 4 to 8 KB in 20,000 directories, 60,000 transactions, on an ext4 model",
         made_from: &[],
         make: |seed| Ok(Box::new(postmark::Postmark::new(seed))),
     },
-    Entry {
+    BenchmarkEntry {
         name: "Phone_6H",
         about: "ten applications in turn for six hours",
         made_from: &["advil-fig9-fill"],
         make: |seed| phone::session(phone::APPLICATIONS, phone::PHONE_6H, seed),
     },
-    Entry {
+    BenchmarkEntry {
         name: "Browsing",
         about: "web browsing for 144 hours",
         made_from: &["fast12-webbench-writes"],
@@ -76,7 +76,7 @@ fn write_block(block: u64) -> Request {
 }
 
 fn shuffled(count: u64, seed: u64) -> Vec<u64> {
-    let mut dice = Dice::new(seed);
+    let mut dice = SynthesisRng::new(seed);
     let mut order: Vec<u64> = (0..count).collect();
     dice.shuffle(&mut order);
     order
@@ -87,26 +87,26 @@ fn shuffled(count: u64, seed: u64) -> Vec<u64> {
 pub struct Benchmark {
     stream: Stream,
     left: u64,
-    made: u64,
-    names: Arc<Names>,
+    generated: u64,
+    names: Arc<NameTable>,
 }
 
 impl Benchmark {
     /// A benchmark by name, cut after `requests`.
     ///
     /// # Errors
-    /// [`Kind::Config`] with the available names if there is no benchmark of this name.
+    /// [`ErrorClass::Config`] with the available names if there is no benchmark of this name.
     pub fn new(name: &str, seed: u64, requests: Option<u64>) -> Result<Self> {
         let entry =
             BENCHMARKS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
                 let names: Vec<_> = BENCHMARKS.iter().map(|entry| entry.name).collect();
-                Error::new(Kind::Config, format!("there is no benchmark `{name}`"))
+                Error::new(ErrorClass::Config, format!("there is no benchmark `{name}`"))
                     .hint(format!("choose one of: {}", names.join(", ")))
             })?;
         Ok(Self {
             stream: (entry.make)(seed)?,
             left: requests.unwrap_or(u64::MAX),
-            made: 0,
+            generated: 0,
             names: Arc::default(),
         })
     }
@@ -121,10 +121,10 @@ impl Iterator for Benchmark {
         let mut taken = 0;
         for mut request in self.stream.by_ref().take(count) {
             if request.complete.is_none() {
-                request.arrival = Nanos(self.made as i64 * 1000);
+                request.arrival = Nanos(self.generated as i64 * 1000);
             }
             builder.push(&request);
-            self.made += 1;
+            self.generated += 1;
             taken += 1;
         }
         self.left -= taken;

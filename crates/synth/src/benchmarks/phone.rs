@@ -14,7 +14,7 @@
 use emmclab_trace::{Nanos, Request, Result};
 
 use super::Stream;
-use super::mixture::{By, Mixture};
+use super::mixture::{MixtureUnit, WriteMixture};
 use crate::{SynthOptions, Synthesizer, presets};
 
 /// Applications that a script can drive.
@@ -35,15 +35,17 @@ pub(super) const APPLICATIONS: &[&str] = &[
 pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 240];
 
 /// The mixture of `Phone_6H` (Kim & Kim, V-E).
-pub(super) const PHONE_6H: Mixture = Mixture { others: 2_266, small: 22_938, by: By::Writes };
+pub(super) const PHONE_6H: WriteMixture =
+    WriteMixture { others: 2_266, small: 22_938, by: MixtureUnit::Writes };
 /// The mixture of web browsing (Kim et al., FAST 2012, slide 21).
-pub(super) const BROWSING_MIXTURE: Mixture = Mixture { others: 2, small: 1, by: By::Bytes };
+pub(super) const BROWSING_MIXTURE: WriteMixture =
+    WriteMixture { others: 2, small: 1, by: MixtureUnit::Bytes };
 
 /// Duration of each application's turn, s.
 const TURN_S: i64 = 6 * 3600 / 10;
 
 /// The traces of the models, each for its turn, one after the other, with their writes thinned to a mixture.
-pub(super) fn session(names: &'static [&'static str], mixture: Mixture, seed: u64) -> Result<Stream> {
+pub(super) fn session(names: &'static [&'static str], mixture: WriteMixture, seed: u64) -> Result<Stream> {
     // Faults of a model are reported before the first request.
     let mut turns = Vec::new();
     for (turn, name) in names.iter().enumerate() {
@@ -58,14 +60,14 @@ pub(super) fn session(names: &'static [&'static str], mixture: Mixture, seed: u6
         // A second of rest, so that the last requests of a turn are complete before the next.
         let begin = Nanos::from_secs(turn as i64 * (TURN_S + 1));
         trace.flat_map(move |batch| {
-            let requests: Vec<Request> = batch.iter().map(|request| later(&request, begin)).collect();
+            let requests: Vec<Request> = batch.iter().map(|request| delayed(&request, begin)).collect();
             requests
         })
     });
     Ok(Box::new(mixture.thin(turns)))
 }
 
-fn later(request: &Request, by: Nanos) -> Request {
+fn delayed(request: &Request, by: Nanos) -> Request {
     let moved = |time: Option<Nanos>| time.map(|time| time + by);
     Request {
         arrival: request.arrival + by,

@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use emmclab_trace::{Nanos, Op, Request, Sector};
 
-use super::ext4::{Block, Inode, JOURNAL, Volume};
-use crate::deal::Dice;
+use super::ext4::{Block, JOURNAL, ModelInode, ModelVolume};
+use crate::distribute::SynthesisRng;
 
 const FILES: u64 = 160_000;
 const DIRECTORIES: u64 = 20_000;
@@ -28,8 +28,8 @@ const CACHED: u64 = 64_000;
 /// Longest request, in blocks: 512 KB.
 const MOST_BLOCKS: u64 = 128;
 
-struct File {
-    inode: Inode,
+struct PostmarkFile {
+    inode: ModelInode,
     directory: u64,
     blocks: Vec<Block>,
     bytes: u64,
@@ -38,11 +38,11 @@ struct File {
 
 /// The benchmark as a stream of requests.
 pub(super) struct Postmark {
-    dice: Dice,
-    volume: Volume,
+    dice: SynthesisRng,
+    volume: ModelVolume,
     /// Each directory with the block of its entries.
-    directories: Vec<(Inode, Block)>,
-    files: Vec<File>,
+    directories: Vec<(ModelInode, Block)>,
+    files: Vec<PostmarkFile>,
     operations: u64,
     /// Data written since the last commit, in the order of the files.
     data: Vec<Block>,
@@ -57,8 +57,8 @@ pub(super) struct Postmark {
 impl Postmark {
     pub fn new(seed: u64) -> Self {
         let mut postmark = Self {
-            dice: Dice::new(seed),
-            volume: Volume::new(GROUPS),
+            dice: SynthesisRng::new(seed),
+            volume: ModelVolume::new(GROUPS),
             directories: Vec::new(),
             files: Vec::new(),
             operations: 0,
@@ -73,7 +73,7 @@ impl Postmark {
             let inode = postmark.volume.directory(i, DIRECTORIES);
             let block = postmark.volume.allocate(inode).unwrap_or_default();
             postmark.directories.push((inode, block));
-            postmark.metadata.extend(Volume::metadata(inode));
+            postmark.metadata.extend(ModelVolume::metadata(inode));
             postmark.metadata.insert(block);
         }
         postmark
@@ -110,8 +110,8 @@ impl Postmark {
         }
     }
 
-    fn changed(&mut self, inode: Inode, directory: u64) {
-        self.metadata.extend(Volume::metadata(inode));
+    fn mark_dirty(&mut self, inode: ModelInode, directory: u64) {
+        self.metadata.extend(ModelVolume::metadata(inode));
         self.metadata.insert(self.directories[directory as usize].1);
     }
 
@@ -119,14 +119,15 @@ impl Postmark {
         let directory = self.dice.below(DIRECTORIES);
         let inode = self.volume.file(self.directories[directory as usize].0);
         let bytes = LEAST_BYTES + self.dice.below(MOST_BYTES - LEAST_BYTES + 1);
-        let mut file = File { inode, directory, blocks: Vec::new(), bytes: 0, touched: self.operations };
+        let mut file =
+            PostmarkFile { inode, directory, blocks: Vec::new(), bytes: 0, touched: self.operations };
         self.extend(&mut file, bytes);
-        self.changed(inode, directory);
+        self.mark_dirty(inode, directory);
         self.files.push(file);
     }
 
     /// Appends bytes to a file. Its last block is written again if it was not full.
-    fn extend(&mut self, file: &mut File, bytes: u64) {
+    fn extend(&mut self, file: &mut PostmarkFile, bytes: u64) {
         if !file.bytes.is_multiple_of(4096) {
             self.data.extend(file.blocks.last());
         }
@@ -144,7 +145,7 @@ impl Postmark {
         for block in file.blocks {
             self.volume.free(block);
         }
-        self.changed(file.inode, file.directory);
+        self.mark_dirty(file.inode, file.directory);
     }
 
     fn read(&mut self) {
@@ -164,7 +165,7 @@ impl Postmark {
         let mut file = self.files.swap_remove(at);
         file.touched = self.operations;
         self.extend(&mut file, bytes);
-        self.changed(file.inode, file.directory);
+        self.mark_dirty(file.inode, file.directory);
         self.files.push(file);
     }
 

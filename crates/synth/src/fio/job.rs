@@ -1,13 +1,13 @@
 //! A job of a job file: what is read and written, where, and when.
 
-use emmclab_trace::{Error, Kind, Op, Result};
+use emmclab_trace::{Error, ErrorClass, Op, Result};
 
-use super::offsets::{Coverage, Distribution};
+use super::offsets::{BlockCoverage, OffsetDistribution};
 
 /// The access pattern of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pattern {
-    pub ops: Ops,
+pub(super) struct FioPattern {
+    pub ops: FioOperations,
     pub random: bool,
     /// Number of consecutive requests from one random offset on, at least 1; only for random patterns.
     pub run: u64,
@@ -16,7 +16,7 @@ pub(super) struct Pattern {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ops {
+pub(super) enum FioOperations {
     Only(Op),
     Mixed,
     /// Each block trimmed, then written.
@@ -25,14 +25,14 @@ pub(super) enum Ops {
 
 /// The offsets of a run's requests after the first one (`rw_sequencer`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sequencer {
+pub(super) enum FioSequencer {
     Sequential,
     Identical,
 }
 
 /// The order in which a job uses its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileOrder {
+pub(super) enum FioFileOrder {
     RoundRobin,
     Random,
     Sequential,
@@ -43,16 +43,16 @@ pub(super) type Sizes = Vec<(u64, u64)>;
 
 /// Maximum rate of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Rate {
+pub(super) enum FioRate {
     BytesPerSecond(u64),
     RequestsPerSecond(u64),
 }
 
 /// The rates of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Rates {
+pub(super) enum FioRates {
     /// One rate each for reads, writes and trims.
-    Each([Option<Rate>; 3]),
+    Each([Option<FioRate>; 3]),
     /// Requests of all operations per second.
     All(f64),
 }
@@ -60,11 +60,11 @@ pub(super) enum Rates {
 /// A job, including the options that it inherits from `[global]`.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of fio")]
-pub(super) struct Job {
+pub(super) struct FioJob {
     pub name: String,
     pub line: u64,
-    pub pattern: Pattern,
-    pub sequencer: Sequencer,
+    pub pattern: FioPattern,
+    pub sequencer: FioSequencer,
     /// Sizes of reads, writes and trims.
     pub sizes: [Sizes; 3],
     /// Whether the sizes were given as a range.
@@ -91,10 +91,10 @@ pub(super) struct Job {
     pub sync: bool,
     pub think_ns: u64,
     pub think_requests: u64,
-    pub rates: Rates,
+    pub rates: FioRates,
     pub poisson: bool,
     pub random_map: bool,
-    pub distribution: Distribution,
+    pub distribution: OffsetDistribution,
     /// Whether what was written is read again after the job.
     pub verify: bool,
     pub do_verify: bool,
@@ -102,22 +102,22 @@ pub(super) struct Job {
     /// Names of files; if empty, fio's default names are used.
     pub files: Vec<String>,
     pub number_files: u64,
-    pub file_order: FileOrder,
+    pub file_order: FioFileOrder,
     pub stonewall: bool,
     pub start_ns: u64,
     pub runtime_ns: Option<u64>,
     pub time_based: bool,
 }
 
-impl Default for Job {
+impl Default for FioJob {
     /// A job without options.
     fn default() -> Self {
         let usual = vec![(4096, 100)];
         Self {
             name: "global".to_owned(),
             line: 1,
-            pattern: Pattern { ops: Ops::Only(Op::Read), random: false, run: 1, hole: 0 },
-            sequencer: Sequencer::Sequential,
+            pattern: FioPattern { ops: FioOperations::Only(Op::Read), random: false, run: 1, hole: 0 },
+            sequencer: FioSequencer::Sequential,
             sizes: [usual.clone(), usual.clone(), usual],
             is_range: false,
             align: None,
@@ -139,16 +139,16 @@ impl Default for Job {
             sync: false,
             think_ns: 0,
             think_requests: 1,
-            rates: Rates::Each([None; 3]),
+            rates: FioRates::Each([None; 3]),
             poisson: false,
             random_map: true,
-            distribution: Distribution::Even,
+            distribution: OffsetDistribution::Even,
             verify: false,
             do_verify: true,
             directory: None,
             files: Vec::new(),
             number_files: 1,
-            file_order: FileOrder::RoundRobin,
+            file_order: FioFileOrder::RoundRobin,
             stonewall: false,
             start_ns: 0,
             runtime_ns: None,
@@ -157,11 +157,11 @@ impl Default for Job {
     }
 }
 
-impl Job {
+impl FioJob {
     /// An error about an option of this job.
-    pub fn bad(&self, option: &str, value: &str, problem: &str) -> Error {
+    pub fn invalid_value(&self, option: &str, value: &str, problem: &str) -> Error {
         let problem = format!("{problem} (job `{}`)", self.name);
-        Error::new(Kind::Config, problem).of_field(option, 0, value.as_bytes()).at_line(self.line)
+        Error::new(ErrorClass::Config, problem).of_field(option, 0, value.as_bytes()).at_line(self.line)
     }
 
     /// Refuses a job without an end, and options that contradict each other; `cut` is true if the trace ends after a given number of
@@ -169,18 +169,18 @@ impl Job {
     pub fn check(&self, cut: bool) -> Result<()> {
         let Some(size) = self.size.or(self.file_size) else {
             return Err(self
-                .bad("size", "", "is not given, and the size of the job's file is not known here")
+                .invalid_value("size", "", "is not given, and the size of the job's file is not known here")
                 .hint("give it size=, such as size=1g"));
         };
         let limited = cut || self.number_ios.is_some() || self.is_paced() && self.runtime_ns.is_some();
         if self.time_based && self.runtime_ns.is_none() {
             return Err(self
-                .bad("time_based", "1", "needs a runtime")
+                .invalid_value("time_based", "1", "needs a runtime")
                 .hint("give it runtime=, such as runtime=10s"));
         }
         if self.time_based && !limited {
             return Err(self
-                .bad(
+                .invalid_value(
                     "time_based",
                     "1",
                     "runs for a time in which the number of requests depends on the device",
@@ -191,18 +191,21 @@ impl Job {
         }
         if self.file_length() < self.largest() {
             let problem = "is less than a block in each of its files";
-            return Err(self.bad("size", &size.to_string(), problem).hint("give a size of a block and more"));
-        }
-        if self.verifies() && (!self.covers() || self.pattern.ops == Ops::Mixed && self.is_rated()) {
             return Err(self
-                .bad("verify", "1", "reads in an order that depends on fio's own random numbers")
+                .invalid_value("size", &size.to_string(), problem)
+                .hint("give a size of a block and more"));
+        }
+        if self.verifies() && (!self.covers() || self.pattern.ops == FioOperations::Mixed && self.is_rated())
+        {
+            return Err(self
+                .invalid_value("verify", "1", "reads in an order that depends on fio's own random numbers")
                 .hint("set do_verify=0, or leave norandommap, the distribution and the rate out"));
         }
-        if let Rates::Each(rates) = self.rates {
-            let is_bytes = rates.iter().flatten().map(|rate| matches!(rate, Rate::BytesPerSecond(_)));
+        if let FioRates::Each(rates) = self.rates {
+            let is_bytes = rates.iter().flatten().map(|rate| matches!(rate, FioRate::BytesPerSecond(_)));
             if is_bytes.clone().any(|one| one) && !is_bytes.clone().all(|one| one) {
                 return Err(self
-                    .bad("rate_iops", "", "and rate exclude each other")
+                    .invalid_value("rate_iops", "", "and rate exclude each other")
                     .hint("give one of them"));
             }
         }
@@ -210,32 +213,32 @@ impl Job {
     }
 
     /// Whether a rate limits this operation.
-    pub fn rate_of(&self, op: Op) -> Option<Rate> {
+    pub fn rate_of(&self, op: Op) -> Option<FioRate> {
         match self.rates {
-            Rates::Each(rates) => rates[index(op)],
-            Rates::All(_) => None,
+            FioRates::Each(rates) => rates[index(op)],
+            FioRates::All(_) => None,
         }
     }
 
     fn is_rated(&self) -> bool {
         match self.rates {
-            Rates::Each(rates) => rates.iter().any(Option::is_some),
-            Rates::All(_) => true,
+            FioRates::Each(rates) => rates.iter().any(Option::is_some),
+            FioRates::All(_) => true,
         }
     }
 
     /// Whether each operation of the job has a rate, so that a runtime determines the number of requests.
     pub fn is_paced(&self) -> bool {
-        matches!(self.rates, Rates::All(_)) || self.ops().all(|op| self.rate_of(op).is_some())
+        matches!(self.rates, FioRates::All(_)) || self.ops().all(|op| self.rate_of(op).is_some())
     }
 
     /// The operations whose sizes and rates the job uses.
     pub fn ops(&self) -> impl Iterator<Item = Op> + use<> {
         let ops = self.pattern.ops;
         [Op::Read, Op::Write, Op::Discard].into_iter().filter(move |op| match ops {
-            Ops::Only(only) => only == *op,
-            Ops::Mixed => *op != Op::Discard,
-            Ops::TrimWrite => *op == Op::Discard,
+            FioOperations::Only(only) => only == *op,
+            FioOperations::Mixed => *op != Op::Discard,
+            FioOperations::TrimWrite => *op == Op::Discard,
         })
     }
 
@@ -269,15 +272,15 @@ impl Job {
 
     fn covers(&self) -> bool {
         let aligned = self.align.is_none_or(|align| align == self.smallest());
-        !self.pattern.random || self.random_map && aligned && self.distribution == Distribution::Even
+        !self.pattern.random || self.random_map && aligned && self.distribution == OffsetDistribution::Even
     }
 
     /// Whether a pass accesses each random block only once.
-    pub fn coverage(&self) -> Coverage {
+    pub fn coverage(&self) -> BlockCoverage {
         match (self.covers(), self.largest() == self.smallest()) {
-            (false, _) => Coverage::Any,
-            (true, true) => Coverage::OneSize,
-            (true, false) => Coverage::Sizes,
+            (false, _) => BlockCoverage::Any,
+            (true, true) => BlockCoverage::OneSize,
+            (true, false) => BlockCoverage::Sizes,
         }
     }
 
@@ -287,7 +290,8 @@ impl Job {
     }
 
     pub fn writes(&self) -> bool {
-        self.pattern.ops != Ops::Only(Op::Read) && self.pattern.ops != Ops::Only(Op::Discard)
+        self.pattern.ops != FioOperations::Only(Op::Read)
+            && self.pattern.ops != FioOperations::Only(Op::Discard)
     }
 
     /// The number of files of a copy.
@@ -315,7 +319,11 @@ impl Job {
         let end = begin.and_then(|begin| begin.checked_add(self.file_length()));
         match (begin, end) {
             (Some(begin), Some(end)) if end < 1 << 63 => Ok(begin),
-            _ => Err(self.bad("offset", &self.offset.to_string(), "and the size reach beyond byte 2^63")),
+            _ => Err(self.invalid_value(
+                "offset",
+                &self.offset.to_string(),
+                "and the size reach beyond byte 2^63",
+            )),
         }
     }
 }

@@ -11,24 +11,26 @@
 mod ignored;
 mod job;
 mod lines;
-mod map;
 mod offsets;
+mod option_values;
 mod options;
 mod pace;
 mod pattern;
+mod random_map;
 mod runner;
 mod units;
-mod values;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emmclab_trace::{BATCH_ROWS, Batch, BatchBuilder, Error, Kind, NameId, Names, Nanos, Request, Result};
+use emmclab_trace::{
+    BATCH_ROWS, Batch, BatchBuilder, Error, ErrorClass, NameId, NameTable, Nanos, Request, Result,
+};
 
-use job::Job;
-use runner::Runner;
+use job::FioJob;
+use runner::FioRunner;
 
-pub use pattern::Pattern;
+pub use pattern::WorkloadPattern;
 
 /// Sectors between the regions of files.
 const REGION_ALIGN: u64 = 1 << 11;
@@ -41,14 +43,14 @@ const STEP_NS: i64 = 1_000;
 pub struct FioJobs {
     /// Copies of jobs that have not started, in groups. The copies of a group run concurrently; the groups run one after another. The next
     /// group is last.
-    groups: Vec<Vec<Runner>>,
-    running: Vec<Runner>,
+    groups: Vec<Vec<FioRunner>>,
+    running: Vec<FioRunner>,
     /// Time at which the running group began, ns.
     begin: i64,
     last: i64,
     left: u64,
-    names: Arc<Names>,
-    devices: Arc<Names>,
+    names: Arc<NameTable>,
+    devices: Arc<NameTable>,
     note: String,
 }
 
@@ -67,17 +69,21 @@ impl FioJobs {
         Self::of_jobs(&jobs, seed, requests, note(&jobs))
     }
 
-    fn of_jobs(jobs: &[Job], seed: u64, requests: Option<u64>, note: String) -> Result<Self> {
-        let (mut names, mut devices) = (Names::default(), Names::default());
-        let mut regions = Regions::default();
-        let mut groups: Vec<Vec<Runner>> = Vec::new();
+    fn of_jobs(jobs: &[FioJob], seed: u64, requests: Option<u64>, note: String) -> Result<Self> {
+        let (mut names, mut devices) = (NameTable::default(), NameTable::default());
+        let mut regions = FileRegions::default();
+        let mut groups: Vec<Vec<FioRunner>> = Vec::new();
         let mut copies = 0_u64;
         for (number, job) in (0_u64..).zip(jobs) {
             job.check(requests.is_some())?;
             copies = copies.saturating_add(job.numjobs);
             if copies > MOST_JOBS {
                 return Err(job
-                    .bad("numjobs", &job.numjobs.to_string(), "makes more than 4,096 copies of jobs")
+                    .invalid_value(
+                        "numjobs",
+                        &job.numjobs.to_string(),
+                        "makes more than 4,096 copies of jobs",
+                    )
                     .hint("make numjobs smaller"));
             }
             let process = names.intern(&job.name);
@@ -86,7 +92,7 @@ impl FioJobs {
             for copy in 0..job.numjobs {
                 let places = regions.of(job, copy, &mut devices)?;
                 let own = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number << 32 | copy);
-                runners.push(Runner::new(shared.clone(), &places, own, process)?);
+                runners.push(FioRunner::new(shared.clone(), &places, own, process)?);
             }
             match groups.last_mut() {
                 Some(group) if !job.stonewall => group.append(&mut runners),
@@ -157,15 +163,15 @@ impl Iterator for FioJobs {
 
 /// The regions of files in the address space.
 #[derive(Default)]
-struct Regions {
+struct FileRegions {
     /// First sector and length of each file.
     files: BTreeMap<String, (u64, u64)>,
     end: u64,
 }
 
-impl Regions {
+impl FileRegions {
     /// For each file of a copy: the first byte that the copy accesses, and the device if the file is a device.
-    fn of(&mut self, job: &Job, copy: u64, devices: &mut Names) -> Result<Vec<(u64, Option<NameId>)>> {
+    fn of(&mut self, job: &FioJob, copy: u64, devices: &mut NameTable) -> Result<Vec<(u64, Option<NameId>)>> {
         let begin = job.begin(copy)?;
         let length = (begin + job.file_length()).div_ceil(512).next_multiple_of(REGION_ALIGN);
         let mut places = Vec::new();
@@ -187,12 +193,12 @@ impl Regions {
     }
 
     /// The first sector of a file's region.
-    fn first(&mut self, path: &str, length: u64, job: &Job) -> Result<u64> {
+    fn first(&mut self, path: &str, length: u64, job: &FioJob) -> Result<u64> {
         let end = self.end;
         let (first, room) = *self.files.entry(path.to_owned()).or_insert((end, length));
         if first == end {
             self.end = end.checked_add(room).filter(|end| *end < 1 << 54).ok_or_else(|| {
-                job.bad(
+                job.invalid_value(
                     "size",
                     &job.file_length().to_string(),
                     "and the files before it need more than 2^63 bytes",
@@ -201,7 +207,7 @@ impl Regions {
             })?;
         } else if room < length {
             return Err(job
-                .bad(
+                .invalid_value(
                     "size",
                     &job.file_length().to_string(),
                     &format!("is more of file `{path}` than an earlier job reaches"),
@@ -213,7 +219,7 @@ impl Regions {
 }
 
 /// Remarks for users of the trace: properties of the jobs that the trace does not contain.
-fn note(jobs: &[Job]) -> String {
+fn note(jobs: &[FioJob]) -> String {
     let mut parts =
         vec!["made from a fio job file: addresses are from emmclab's own random numbers".to_owned()];
     if jobs.iter().any(|job| !job.is_paced() && job.think_ns == 0) {
@@ -229,5 +235,5 @@ fn note(jobs: &[Job]) -> String {
 
 /// The error of a value that an option of a pattern cannot have.
 fn impossible(option: &str, value: impl std::fmt::Display, problem: &str) -> Error {
-    Error::new(Kind::Config, problem).of_field(option, 0, value.to_string().as_bytes())
+    Error::new(ErrorClass::Config, problem).of_field(option, 0, value.to_string().as_bytes())
 }

@@ -1,13 +1,13 @@
 //! Draws the blocks of a random job: each once, with equal probability, or from a skewed distribution.
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 
-use super::map::Map;
-use crate::deal::Dice;
+use super::random_map::RandomMap;
+use crate::distribute::SynthesisRng;
 
 /// How random blocks are drawn.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Distribution {
+pub(super) enum OffsetDistribution {
     /// Any block; with fio's random map, each once in a pass.
     Even,
     /// The block of rank r with a weight of `1 / r^theta`.
@@ -17,19 +17,19 @@ pub(super) enum Distribution {
     /// A bell curve around the middle, broadened by this many percent of the blocks.
     Normal(f64),
     /// Consecutive parts of the file, each with its share of the accesses.
-    Zoned(Vec<Zone>),
+    Zoned(Vec<DistributionZone>),
 }
 
 /// A part of a file, in percent of its blocks, with its percentage of the accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Zone {
+pub(super) struct DistributionZone {
     pub accesses: u64,
     pub blocks: u64,
 }
 
 /// Whether a block may be drawn again before all others have been drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coverage {
+pub(super) enum BlockCoverage {
     /// Any block may be repeated.
     Any,
     /// Each block once in a pass, by requests of one size.
@@ -39,76 +39,76 @@ pub(super) enum Coverage {
 }
 
 /// Draws blocks of a file.
-pub(super) struct Draw {
-    distribution: Distribution,
+pub(super) struct OffsetSampler {
+    distribution: OffsetDistribution,
     blocks: u64,
-    cover: Cover,
+    cover: CoverageState,
     ranks: Option<ZipfRanks>,
 }
 
 /// The blocks that have been drawn in this pass.
-enum Cover {
+enum CoverageState {
     Any,
     /// The place in a permutation, and its keys.
     Permutation {
         next: u64,
         keys: [u64; ROUNDS],
     },
-    Map(Map),
+    Map(RandomMap),
 }
 
 const ROUNDS: usize = 4;
 /// Maximum number of blocks of a random map: 512 MB of memory.
 const MOST_MAPPED: u64 = 1 << 32;
 
-impl Draw {
+impl OffsetSampler {
     /// # Errors
-    /// [`Kind::Config`] if a random map would have too many blocks.
+    /// [`ErrorClass::Config`] if a random map would have too many blocks.
     pub fn new(
-        distribution: &Distribution,
+        distribution: &OffsetDistribution,
         blocks: u64,
-        coverage: Coverage,
-        dice: &mut Dice,
+        coverage: BlockCoverage,
+        dice: &mut SynthesisRng,
     ) -> Result<Self> {
         let blocks = blocks.max(1);
         let ranks = match *distribution {
-            Distribution::Zipf(theta) => Some(ZipfRanks::new(theta, blocks)),
+            OffsetDistribution::Zipf(theta) => Some(ZipfRanks::new(theta, blocks)),
             _ => None,
         };
         let cover = match coverage {
-            Coverage::Any => Cover::Any,
-            Coverage::OneSize => Cover::Permutation { next: 0, keys: keys(dice) },
-            Coverage::Sizes if blocks > MOST_MAPPED => {
+            BlockCoverage::Any => CoverageState::Any,
+            BlockCoverage::OneSize => CoverageState::Permutation { next: 0, keys: keys(dice) },
+            BlockCoverage::Sizes if blocks > MOST_MAPPED => {
                 return Err(Error::new(
-                    Kind::Config,
+                    ErrorClass::Config,
                     format!("a random map of {blocks} blocks is too large"),
                 )
                 .hint("add norandommap, or make size= smaller"));
             }
-            Coverage::Sizes => Cover::Map(Map::new(blocks)),
+            BlockCoverage::Sizes => CoverageState::Map(RandomMap::new(blocks)),
         };
         Ok(Self { distribution: distribution.clone(), blocks, cover, ranks })
     }
 
     /// Begins a new pass over the blocks.
-    pub fn again(&mut self, dice: &mut Dice) {
+    pub fn begin_pass(&mut self, dice: &mut SynthesisRng) {
         match &mut self.cover {
-            Cover::Any => {}
-            Cover::Permutation { next, keys: of } => (*next, *of) = (0, keys(dice)),
-            Cover::Map(map) => *map = Map::new(self.blocks),
+            CoverageState::Any => {}
+            CoverageState::Permutation { next, keys: of } => (*next, *of) = (0, keys(dice)),
+            CoverageState::Map(map) => *map = RandomMap::new(self.blocks),
         }
     }
 
     /// The next block; `None` if the pass is over.
-    pub fn next(&mut self, dice: &mut Dice) -> Option<u64> {
+    pub fn next(&mut self, dice: &mut SynthesisRng) -> Option<u64> {
         match &mut self.cover {
-            Cover::Any => Some(self.drawn(dice)),
-            Cover::Permutation { next, keys } => {
+            CoverageState::Any => Some(self.drawn(dice)),
+            CoverageState::Permutation { next, keys } => {
                 let place = *next;
                 *next += 1;
                 (place < self.blocks).then(|| permuted(place, self.blocks, keys))
             }
-            Cover::Map(map) => map.free_from(dice.below(self.blocks)),
+            CoverageState::Map(map) => map.free_from(dice.below(self.blocks)),
         }
     }
 
@@ -116,24 +116,24 @@ impl Draw {
     /// this pass.
     pub fn take(&mut self, block: u64, most: u64) -> u64 {
         match &mut self.cover {
-            Cover::Map(map) => map.take(block, most),
+            CoverageState::Map(map) => map.take(block, most),
             _ => most,
         }
     }
 
-    fn drawn(&self, dice: &mut Dice) -> u64 {
+    fn drawn(&self, dice: &mut SynthesisRng) -> u64 {
         let blocks = self.blocks;
         match &self.distribution {
-            Distribution::Even => dice.below(blocks),
-            Distribution::Zipf(_) => {
+            OffsetDistribution::Even => dice.below(blocks),
+            OffsetDistribution::Zipf(_) => {
                 scattered(self.ranks.as_ref().map_or(0, |ranks| ranks.draw(dice)), blocks)
             }
-            Distribution::Pareto(h) => {
+            OffsetDistribution::Pareto(h) => {
                 let power = h.ln() / (1.0 - h).ln();
                 scattered(((blocks - 1) as f64 * unit(dice).powf(power)) as u64, blocks)
             }
-            Distribution::Normal(deviation) => scattered(bell(*deviation, blocks, dice), blocks),
-            Distribution::Zoned(zones) => {
+            OffsetDistribution::Normal(deviation) => scattered(bell(*deviation, blocks, dice), blocks),
+            OffsetDistribution::Zoned(zones) => {
                 let (mut access, mut before) = (dice.below(100), 0);
                 for zone in zones {
                     if access < zone.accesses {
@@ -185,7 +185,7 @@ impl ZipfRanks {
     }
 
     /// A rank, counted from 0.
-    fn draw(&self, dice: &mut Dice) -> u64 {
+    fn draw(&self, dice: &mut SynthesisRng) -> u64 {
         loop {
             let area = self.to + unit(dice) * (self.from - self.to);
             let x = self.inverse(area);
@@ -197,12 +197,12 @@ impl ZipfRanks {
     }
 }
 
-fn keys(dice: &mut Dice) -> [u64; ROUNDS] {
+fn keys(dice: &mut SynthesisRng) -> [u64; ROUNDS] {
     std::array::from_fn(|_| dice.below(u64::MAX))
 }
 
 /// A block from a bell curve: the mean of twelve uniform draws, moved by a uniform draw from a range of this many percent of all blocks.
-fn bell(deviation: f64, blocks: u64, dice: &mut Dice) -> u64 {
+fn bell(deviation: f64, blocks: u64, dice: &mut SynthesisRng) -> u64 {
     let mean = (0..12).map(|_| unit(dice)).sum::<f64>() / 12.0;
     let moved = mean + (unit(dice) - 0.5) * (deviation / 100.0).min(0.5);
     ((moved.max(0.0) * blocks as f64) as u64).min(blocks - 1)
@@ -238,7 +238,7 @@ fn permuted(place: u64, blocks: u64, keys: &[u64; ROUNDS]) -> u64 {
 }
 
 /// A random number in [0, 1).
-pub(super) fn unit(dice: &mut Dice) -> f64 {
+pub(super) fn unit(dice: &mut SynthesisRng) -> f64 {
     dice.below(1 << 53) as f64 / (1_u64 << 53) as f64
 }
 
@@ -248,17 +248,18 @@ mod tests {
 
     #[test]
     fn each_block_comes_once_in_a_pass() {
-        for coverage in [Coverage::OneSize, Coverage::Sizes] {
+        for coverage in [BlockCoverage::OneSize, BlockCoverage::Sizes] {
             for blocks in [1, 2, 3, 7, 64, 1_000, 4_097] {
-                let mut dice = Dice::new(blocks);
-                let mut draw = Draw::new(&Distribution::Even, blocks, coverage, &mut dice).unwrap();
+                let mut dice = SynthesisRng::new(blocks);
+                let mut draw =
+                    OffsetSampler::new(&OffsetDistribution::Even, blocks, coverage, &mut dice).unwrap();
                 for _ in 0..2 {
                     let mut drawn = Vec::new();
                     while let Some(block) = draw.next(&mut dice) {
                         assert_eq!(draw.take(block, 1), 1);
                         drawn.push(block);
                     }
-                    draw.again(&mut dice);
+                    draw.begin_pass(&mut dice);
                     assert!(
                         blocks < 64 || drawn.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 64
                     );
@@ -277,7 +278,7 @@ mod tests {
         for theta in [0.2, 0.8, 0.99, 1.0, 1.1, 2.0, 5.0] {
             for blocks in [60, 4_096, 100_000] {
                 let ranks = ZipfRanks::new(theta, blocks);
-                let mut dice = Dice::new(7);
+                let mut dice = SynthesisRng::new(7);
                 let mut counts = [0_u32; 51];
                 for _ in 0..DRAWS {
                     let rank = ranks.draw(&mut dice);
@@ -300,27 +301,30 @@ mod tests {
 
     #[test]
     fn skewed_draws_have_the_shares_of_their_distribution() {
-        let counts = |distribution: &Distribution| {
-            let mut dice = Dice::new(5);
-            let mut draw = Draw::new(distribution, 1_024, Coverage::Any, &mut dice).unwrap();
+        let counts = |distribution: &OffsetDistribution| {
+            let mut dice = SynthesisRng::new(5);
+            let mut draw = OffsetSampler::new(distribution, 1_024, BlockCoverage::Any, &mut dice).unwrap();
             let mut counts = vec![0_u32; 1_024];
             (0..200_000).for_each(|_| counts[draw.next(&mut dice).unwrap() as usize] += 1);
             counts
         };
         let share = |counts: &[u32]| f64::from(counts.iter().sum::<u32>()) / 200_000.0;
-        let hottest = |distribution: &Distribution, blocks: usize| {
+        let hottest = |distribution: &OffsetDistribution, blocks: usize| {
             let mut counts = counts(distribution);
             counts.sort_unstable_by(|one, other| other.cmp(one));
             share(&counts[..blocks])
         };
         for h in [0.2, 0.8] {
-            let pareto = hottest(&Distribution::Pareto(h), 205);
+            let pareto = hottest(&OffsetDistribution::Pareto(h), 205);
             assert!((pareto - 0.8).abs() < 0.03, "{pareto}");
         }
-        assert!((hottest(&Distribution::Even, 205) - 0.2).abs() < 0.05);
+        assert!((hottest(&OffsetDistribution::Even, 205) - 0.2).abs() < 0.05);
         // Two deviations of a bell of n / 12: a third of the blocks have 95 % of the draws.
-        assert!((hottest(&Distribution::Normal(0.0), 341) - 0.95).abs() < 0.03);
-        let zones = vec![Zone { accesses: 90, blocks: 10 }, Zone { accesses: 10, blocks: 90 }];
-        assert!((share(&counts(&Distribution::Zoned(zones))[..102]) - 0.9).abs() < 0.01);
+        assert!((hottest(&OffsetDistribution::Normal(0.0), 341) - 0.95).abs() < 0.03);
+        let zones = vec![
+            DistributionZone { accesses: 90, blocks: 10 },
+            DistributionZone { accesses: 10, blocks: 90 },
+        ];
+        assert!((share(&counts(&OffsetDistribution::Zoned(zones))[..102]) - 0.9).abs() < 0.01);
     }
 }

@@ -1,11 +1,11 @@
 //! Converts sections with their options to jobs, and refuses options that are not supported.
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 
 use super::ignored::{IN_FLIGHT, ONE_AT_A_TIME, REFUSED_IF_SET, WITHOUT_EFFECT};
-use super::job::{FileOrder, Job, Rates};
-use super::lines::{Given, sections};
-use super::values::{distribution, one_size, pattern, range, rates, sequencer, set_sizes, split};
+use super::job::{FioFileOrder, FioJob, FioRates};
+use super::lines::{FioOption, sections};
+use super::option_values::{distribution, one_size, pattern, range, rates, sequencer, set_sizes, split};
 
 const MICROSECOND: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
@@ -16,9 +16,9 @@ const MOST_FILES: u64 = 1 << 16;
 ///
 /// # Errors
 /// If an option is not supported, or a value is invalid.
-pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Job>> {
-    let mut global = Job::default();
-    let mut jobs: Vec<Job> = Vec::new();
+pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<FioJob>> {
+    let mut global = FioJob::default();
+    let mut jobs: Vec<FioJob> = Vec::new();
     for section in sections(text, variable)? {
         if section.name == "global" {
             for given in &section.options {
@@ -26,21 +26,21 @@ pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
             }
             continue;
         }
-        let mut job = Job { name: section.name, line: section.line, ..global.clone() };
+        let mut job = FioJob { name: section.name, line: section.line, ..global.clone() };
         for given in &section.options {
             set(&mut job, given)?;
         }
         jobs.push(job);
     }
     if jobs.is_empty() {
-        return Err(Error::new(Kind::Empty, "the job file has no job")
+        return Err(Error::new(ErrorClass::Empty, "the job file has no job")
             .hint("add a section, such as [job] with rw=randwrite"));
     }
     Ok(jobs)
 }
 
 /// Applies an option to a job; each subject has its own function.
-fn set(job: &mut Job, given: &Given) -> Result<()> {
+fn set(job: &mut FioJob, given: &FioOption) -> Result<()> {
     if !(set_requests(job, given)? || set_places(job, given)? || set_times(job, given)?) {
         check_other(given)?;
     }
@@ -48,7 +48,7 @@ fn set(job: &mut Job, given: &Given) -> Result<()> {
 }
 
 /// Applies an option about the kind of requests; false for an option of another subject.
-fn set_requests(job: &mut Job, given: &Given) -> Result<bool> {
+fn set_requests(job: &mut FioJob, given: &FioOption) -> Result<bool> {
     match given.name.as_str() {
         "rw" | "readwrite" => job.pattern = pattern(given)?,
         "rw_sequencer" => job.sequencer = sequencer(given)?,
@@ -90,7 +90,7 @@ fn set_requests(job: &mut Job, given: &Given) -> Result<bool> {
 }
 
 /// Applies an option about places or number of requests; false for an option of another subject.
-fn set_places(job: &mut Job, given: &Given) -> Result<bool> {
+fn set_places(job: &mut FioJob, given: &FioOption) -> Result<bool> {
     match given.name.as_str() {
         "ba" | "blockalign" => job.align = Some(given.bytes()?).filter(|bytes| *bytes > 0),
         "size" => job.size = Some(given.bytes()?),
@@ -112,17 +112,17 @@ fn set_places(job: &mut Job, given: &Given) -> Result<bool> {
         "nrfiles" | "nr_files" => {
             job.number_files = given.count()?;
             if job.number_files > MOST_FILES {
-                return Err(given.bad("is more than 65,536 files"));
+                return Err(given.invalid_option("is more than 65,536 files"));
             }
         }
         "file_service_type" => {
             job.file_order = match given.text() {
-                "roundrobin" => FileOrder::RoundRobin,
-                "random" => FileOrder::Random,
-                "sequential" => FileOrder::Sequential,
+                "roundrobin" => FioFileOrder::RoundRobin,
+                "random" => FioFileOrder::Random,
+                "sequential" => FioFileOrder::Sequential,
                 _ => {
                     return Err(given
-                        .bad("is an order of files that is not supported")
+                        .invalid_option("is an order of files that is not supported")
                         .hint("choose one of: roundrobin, random, sequential"));
                 }
             }
@@ -133,17 +133,17 @@ fn set_places(job: &mut Job, given: &Given) -> Result<bool> {
 }
 
 /// Applies an option about times; false for an option of another subject.
-fn set_times(job: &mut Job, given: &Given) -> Result<bool> {
+fn set_times(job: &mut FioJob, given: &FioOption) -> Result<bool> {
     match given.name.as_str() {
         "thinktime" => job.think_ns = given.time(MICROSECOND)?,
         "thinktime_blocks" => job.think_requests = given.count()?,
-        "rate" => job.rates = Rates::Each(rates(given, true)?),
-        "rate_iops" => job.rates = Rates::Each(rates(given, false)?),
+        "rate" => job.rates = FioRates::Each(rates(given, true)?),
+        "rate_iops" => job.rates = FioRates::Each(rates(given, false)?),
         "rate_process" => {
             job.poisson = match given.text() {
                 "linear" => false,
                 "poisson" => true,
-                _ => return Err(given.bad("is neither linear nor poisson")),
+                _ => return Err(given.invalid_option("is neither linear nor poisson")),
             }
         }
         "stonewall" | "wait_for_previous" => job.stonewall = given.flag()?,
@@ -156,33 +156,35 @@ fn set_times(job: &mut Job, given: &Given) -> Result<bool> {
 }
 
 /// Refuses options that change the requests in a way that is not supported, and ignores those without effect.
-fn check_other(given: &Given) -> Result<()> {
+fn check_other(given: &FioOption) -> Result<()> {
     let name = given.name.as_str();
     if WITHOUT_EFFECT.contains(&name) {
         return Ok(());
     }
     if let Some((_, what)) = REFUSED_IF_SET.iter().find(|(refused, _)| *refused == name) {
         if given.flag()? {
-            return Err(given.bad(what).hint("set it to 0, or leave it out"));
+            return Err(given.invalid_option(what).hint("set it to 0, or leave it out"));
         }
         return Ok(());
     }
     if name == "include" {
-        return Err(given.bad("names another file, which is not read").hint("put its lines here"));
+        return Err(given.invalid_option("names another file, which is not read").hint("put its lines here"));
     }
     Err(given
-        .bad("this option of fio is not supported")
+        .invalid_option("this option of fio is not supported")
         .hint("leave it out if it does not change what is read and written, or record the job with blktrace"))
 }
 
 /// Whether an engine keeps several requests in flight.
-fn keeps_in_flight(given: &Given) -> Result<bool> {
+fn keeps_in_flight(given: &FioOption) -> Result<bool> {
     let name = given.text();
     match (IN_FLIGHT.contains(&name), ONE_AT_A_TIME.contains(&name)) {
         (true, _) => Ok(true),
         (_, true) => Ok(false),
         _ => Err(given
-            .bad("is an engine that does not read and write a file or a disk of this machine, or no engine")
+            .invalid_option(
+                "is an engine that does not read and write a file or a disk of this machine, or no engine",
+            )
             .hint(format!(
                 "the trace is the same for any of: {}, {}",
                 IN_FLIGHT.join(", "),

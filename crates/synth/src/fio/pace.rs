@@ -2,16 +2,16 @@
 
 use emmclab_trace::Op;
 
-use super::job::{Job, Rate, Rates, index};
+use super::job::{FioJob, FioRate, FioRates, index};
 use super::offsets::unit;
-use crate::deal::Dice;
+use crate::distribute::SynthesisRng;
 
 /// Time between requests that no rate paces, ns: they are meant to be replayed back to back.
 const STEP_NS: u64 = 1_000;
 const SECOND_NS: f64 = 1e9;
 
 /// The clock of a copy of a job.
-pub(super) struct Pace {
+pub(super) struct FioPacing {
     start: u64,
     now: u64,
     issued: u64,
@@ -21,8 +21,8 @@ pub(super) struct Pace {
     requests: [u64; 3],
 }
 
-impl Pace {
-    pub fn new(job: &Job) -> Self {
+impl FioPacing {
+    pub fn new(job: &FioJob) -> Self {
         let start = job.start_ns;
         Self { start, now: start, issued: 0, next: [start; 3], bytes: [0; 3], requests: [0; 3] }
     }
@@ -33,7 +33,7 @@ impl Pace {
     }
 
     /// The next operation of a mixed job: the one that was drawn, unless its rate delays it and the other operation is due earlier.
-    pub fn due(&self, job: &Job, drawn: Op) -> Op {
+    pub fn due(&self, job: &FioJob, drawn: Op) -> Op {
         let other = if drawn == Op::Read { Op::Write } else { Op::Read };
         let due = |op: Op| if job.rate_of(op).is_some() { self.next[index(op)] } else { 0 };
         let never = match other {
@@ -47,9 +47,9 @@ impl Pace {
     }
 
     /// The time of the next request.
-    pub fn at(&mut self, job: &Job, op: Op, bytes: u64, dice: &mut Dice) -> u64 {
+    pub fn at(&mut self, job: &FioJob, op: Op, bytes: u64, dice: &mut SynthesisRng) -> u64 {
         let at = match (job.rates, job.rate_of(op)) {
-            (Rates::All(rate), _) => {
+            (FioRates::All(rate), _) => {
                 let at = self.next[0].max(self.now);
                 self.requests[0] += 1;
                 let next = if job.poisson {
@@ -80,13 +80,13 @@ impl Pace {
     }
 
     /// The time at which an operation is due next, from its bytes or requests so far.
-    fn due_after(&self, job: &Job, rate: Rate, of: usize, dice: &mut Dice) -> u64 {
+    fn due_after(&self, job: &FioJob, rate: FioRate, of: usize, dice: &mut SynthesisRng) -> u64 {
         let smallest = job.sizes[of].iter().map(|(bytes, _)| *bytes).min().unwrap_or(1);
         let (by_bytes, per_second) = match rate {
-            Rate::BytesPerSecond(rate) => (true, rate),
+            FioRate::BytesPerSecond(rate) => (true, rate),
             // For a range of sizes, fio counts requests of the smallest size.
-            Rate::RequestsPerSecond(rate) if job.is_range => (true, rate.saturating_mul(smallest)),
-            Rate::RequestsPerSecond(rate) => (false, rate),
+            FioRate::RequestsPerSecond(rate) if job.is_range => (true, rate.saturating_mul(smallest)),
+            FioRate::RequestsPerSecond(rate) => (false, rate),
         };
         if job.poisson {
             let requests = if by_bytes { per_second as f64 / smallest as f64 } else { per_second as f64 };
@@ -104,7 +104,7 @@ impl Pace {
     }
 }
 
-fn in_flight(job: &Job) -> u64 {
+fn in_flight(job: &FioJob) -> u64 {
     if job.in_flight { job.iodepth } else { 1 }
 }
 
@@ -114,6 +114,6 @@ fn times(requests: u64, rate: f64) -> u64 {
 }
 
 /// The time of the next arrival of a Poisson process.
-fn poisson(from: u64, rate: f64, dice: &mut Dice) -> u64 {
+fn poisson(from: u64, rate: f64, dice: &mut SynthesisRng) -> u64 {
     from.saturating_add((-(1.0 - unit(dice)).ln() * SECOND_NS / rate) as u64)
 }

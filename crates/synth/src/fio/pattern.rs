@@ -2,13 +2,13 @@
 
 use emmclab_trace::{Op, Result};
 
-use super::job::{Job, Ops, Pattern as Accesses, Rates};
-use super::offsets::Distribution;
+use super::job::{FioJob, FioOperations, FioPattern as Accesses, FioRates};
+use super::offsets::OffsetDistribution;
 use super::{FioJobs, impossible};
 
 /// A workload described by a few figures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pattern {
+pub struct WorkloadPattern {
     /// Percentage of reads; the others are writes.
     pub read_pct: u64,
     /// Bytes of each request.
@@ -27,7 +27,7 @@ pub struct Pattern {
     pub flush_every: u64,
 }
 
-impl Default for Pattern {
+impl Default for WorkloadPattern {
     fn default() -> Self {
         Self {
             read_pct: 50,
@@ -42,7 +42,7 @@ impl Default for Pattern {
     }
 }
 
-impl Pattern {
+impl WorkloadPattern {
     /// The trace of this many reads and writes.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Pattern {
         FioJobs::of_jobs(&[job], seed, None, note.to_owned())
     }
 
-    fn job(&self, requests: u64) -> Result<Job> {
+    fn job(&self, requests: u64) -> Result<FioJob> {
         if requests == 0 {
             return Err(impossible("requests", requests, "is no number of requests").hint("give 1 and more"));
         }
@@ -86,12 +86,12 @@ impl Pattern {
             );
         }
         let ops = match self.read_pct {
-            0 => Ops::Only(Op::Write),
-            100 => Ops::Only(Op::Read),
-            _ => Ops::Mixed,
+            0 => FioOperations::Only(Op::Write),
+            100 => FioOperations::Only(Op::Read),
+            _ => FioOperations::Mixed,
         };
         let sizes = vec![(self.bytes, 100)];
-        Ok(Job {
+        Ok(FioJob {
             name: "pattern".to_owned(),
             pattern: Accesses { ops, random: self.random_pct > 0, run: 1, hole: 0 },
             sizes: [sizes.clone(), sizes.clone(), sizes],
@@ -102,11 +102,11 @@ impl Pattern {
             random_pct: self.random_pct,
             fsync: self.flush_every,
             direct: true,
-            rates: Rates::All(self.iops),
+            rates: FioRates::All(self.iops),
             poisson: self.poisson,
             random_map: false,
-            distribution: self.zipf.map_or(Distribution::Even, Distribution::Zipf),
-            ..Job::default()
+            distribution: self.zipf.map_or(OffsetDistribution::Even, OffsetDistribution::Zipf),
+            ..FioJob::default()
         })
     }
 }

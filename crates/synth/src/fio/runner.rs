@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use emmclab_trace::{Flags, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+use emmclab_trace::{NameId, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
-use super::job::{FileOrder, Job, Ops, Sequencer, index};
-use super::offsets::Draw;
-use super::pace::Pace;
-use crate::deal::Dice;
+use super::job::{FioFileOrder, FioJob, FioOperations, FioSequencer, index};
+use super::offsets::OffsetSampler;
+use super::pace::FioPacing;
+use crate::distribute::SynthesisRng;
 
 /// A file of a copy.
-pub(super) struct File {
+pub(super) struct FioFile {
     /// Its first byte in the address space, with the offset of the job.
     begin: u64,
     device: Option<NameId>,
-    draw: Draw,
+    draw: OffsetSampler,
     /// End and start of the last request of each operation, in bytes from `begin`.
     ends: [u64; 3],
     starts: [u64; 3],
@@ -24,7 +24,7 @@ pub(super) struct File {
 
 /// What a copy does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RunnerPhase {
     /// The requests of a pass.
     Issue,
     /// The sync after them.
@@ -36,7 +36,7 @@ enum Phase {
 
 /// A request without its time: operation, file, offset in it, and bytes.
 #[derive(Clone, Copy, Debug)]
-struct Planned {
+struct UntimedRequest {
     op: Op,
     file: usize,
     offset: u64,
@@ -44,41 +44,46 @@ struct Planned {
 }
 
 /// One copy of a job.
-pub(super) struct Runner {
-    job: Arc<Job>,
+pub(super) struct FioRunner {
+    job: Arc<FioJob>,
     process: NameId,
-    files: Vec<File>,
+    files: Vec<FioFile>,
     /// The seed of the first pass; those of later passes are derived from it.
     seed: u64,
-    dice: Dice,
-    pace: Pace,
-    phase: Phase,
+    dice: SynthesisRng,
+    pace: FioPacing,
+    phase: RunnerPhase,
     /// The file of the next request, if the files take turns.
     turn: usize,
     /// Requests left of the run from the last random offset.
     run: u64,
     /// Bytes and requests of this pass, and passes done.
-    done: u64,
+    bytes_issued: u64,
     issued: u64,
     loops: u64,
     /// Writes so far, and whether the last request was a sync.
     writes: u64,
     is_synced: bool,
     /// The write that follows the last trim (`trimwrite`).
-    owed: Option<Planned>,
+    owed: Option<UntimedRequest>,
     next: Option<Request>,
 }
 
-impl Runner {
+impl FioRunner {
     /// Creates a copy of a job. `places` has the first byte of each of its files, and the device if the file is a device.
-    pub fn new(job: Arc<Job>, places: &[(u64, Option<NameId>)], seed: u64, process: NameId) -> Result<Self> {
-        let mut dice = Dice::new(seed);
+    pub fn new(
+        job: Arc<FioJob>,
+        places: &[(u64, Option<NameId>)],
+        seed: u64,
+        process: NameId,
+    ) -> Result<Self> {
+        let mut dice = SynthesisRng::new(seed);
         let file = |&(begin, device): &(u64, Option<NameId>)| {
-            let draw =
-                Draw::new(&job.distribution, job.blocks(), job.coverage(), &mut dice).map_err(|error| {
+            let draw = OffsetSampler::new(&job.distribution, job.blocks(), job.coverage(), &mut dice)
+                .map_err(|error| {
                     error.of_field("size", 0, job.file_length().to_string().as_bytes()).at_line(job.line)
                 })?;
-            Ok(File { begin, device, draw, ends: [0; 3], starts: [0; 3], is_done: false })
+            Ok(FioFile { begin, device, draw, ends: [0; 3], starts: [0; 3], is_done: false })
         };
         let files = places.iter().map(file).collect::<Result<Vec<_>>>()?;
         let mut made = Self {
@@ -86,11 +91,11 @@ impl Runner {
             files,
             seed,
             dice,
-            pace: Pace::new(&job),
-            phase: Phase::Issue,
+            pace: FioPacing::new(&job),
+            phase: RunnerPhase::Issue,
             turn: 0,
             run: 0,
-            done: 0,
+            bytes_issued: 0,
             issued: 0,
             loops: 0,
             writes: 0,
@@ -105,7 +110,7 @@ impl Runner {
 
     /// Returns the next request without removing it.
     pub fn peek(&mut self) -> Option<Request> {
-        if self.next.is_none() && self.phase != Phase::Over {
+        if self.next.is_none() && self.phase != RunnerPhase::Over {
             self.next = self.make();
         }
         self.next
@@ -118,18 +123,18 @@ impl Runner {
 
     /// Begins a pass with a seed that depends only on its number, so that the same pass can be repeated to verify it.
     fn begin_pass(&mut self) {
-        self.dice = Dice::new(self.seed.wrapping_add(self.loops.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        self.dice = SynthesisRng::new(self.seed.wrapping_add(self.loops.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         for file in &mut self.files {
             (file.ends, file.starts, file.is_done) = ([0; 3], [0; 3], false);
-            file.draw.again(&mut self.dice);
+            file.draw.begin_pass(&mut self.dice);
         }
-        (self.turn, self.run, self.done, self.issued, self.owed) = (0, 0, 0, 0, None);
+        (self.turn, self.run, self.bytes_issued, self.issued, self.owed) = (0, 0, 0, 0, None);
     }
 
     fn make(&mut self) -> Option<Request> {
         loop {
             match self.phase {
-                Phase::Issue => {
+                RunnerPhase::Issue => {
                     if self.is_sync_due() {
                         return Some(self.flush());
                     }
@@ -137,10 +142,10 @@ impl Runner {
                     if let Some(planned) = planned {
                         return Some(self.issue(planned));
                     }
-                    self.phase = Phase::Sync;
+                    self.phase = RunnerPhase::Sync;
                 }
-                Phase::Sync => {
-                    self.phase = Phase::Verify;
+                RunnerPhase::Sync => {
+                    self.phase = RunnerPhase::Verify;
                     let count = self.issued;
                     self.begin_pass();
                     self.issued = count;
@@ -148,16 +153,16 @@ impl Runner {
                         return Some(self.flush());
                     }
                 }
-                Phase::Verify => {
+                RunnerPhase::Verify => {
                     if let Some(request) = self.verify() {
                         return Some(request);
                     }
                     self.loops += 1;
                     let goes_on = self.loops < self.job.loops && !self.is_late();
-                    self.phase = if goes_on { Phase::Issue } else { Phase::Over };
+                    self.phase = if goes_on { RunnerPhase::Issue } else { RunnerPhase::Over };
                     self.begin_pass();
                 }
-                Phase::Over => return None,
+                RunnerPhase::Over => return None,
             }
         }
     }
@@ -175,25 +180,25 @@ impl Runner {
     }
 
     /// The next request of a pass; `None` if the pass is over.
-    fn plan(&mut self) -> Option<Planned> {
+    fn plan(&mut self) -> Option<UntimedRequest> {
         if let Some(owed) = self.owed.take() {
             return Some(owed);
         }
         let limit = self.job.total();
-        if self.done >= limit && !self.job.time_based || self.job.number_ios == Some(self.issued) {
+        if self.bytes_issued >= limit && !self.job.time_based || self.job.number_ios == Some(self.issued) {
             return None;
         }
         let planned = self.place()?;
-        self.done += planned.bytes;
+        self.bytes_issued += planned.bytes;
         self.issued += 1;
-        if self.job.pattern.ops == Ops::TrimWrite {
-            self.owed = Some(Planned { op: Op::Write, ..planned });
+        if self.job.pattern.ops == FioOperations::TrimWrite {
+            self.owed = Some(UntimedRequest { op: Op::Write, ..planned });
         }
         Some(planned)
     }
 
     /// Chooses operation, file and place of a request; `None` if all files are done.
-    fn place(&mut self) -> Option<Planned> {
+    fn place(&mut self) -> Option<UntimedRequest> {
         let op = self.operation();
         // With these options a pass may go over the files more than once.
         let again = self.job.io_size.is_some() || self.job.time_based;
@@ -206,17 +211,17 @@ impl Runner {
                 begun_anew = true;
                 for file in &mut self.files {
                     (file.ends, file.is_done) = ([0; 3], false);
-                    file.draw.again(&mut self.dice);
+                    file.draw.begin_pass(&mut self.dice);
                 }
                 continue;
             };
             if let Some((offset, bytes)) = self.offset(file, op) {
                 let at = &mut self.files[file];
                 (at.starts[index(op)], at.ends[index(op)]) = (offset, offset + bytes);
-                if self.job.file_order != FileOrder::Sequential {
+                if self.job.file_order != FioFileOrder::Sequential {
                     self.turn = (file + 1) % self.files.len();
                 }
-                return Some(Planned { op, file, offset, bytes });
+                return Some(UntimedRequest { op, file, offset, bytes });
             }
             self.files[file].is_done = true;
         }
@@ -224,11 +229,11 @@ impl Runner {
 
     fn operation(&mut self) -> Op {
         match self.job.pattern.ops {
-            Ops::Only(op) => op,
-            Ops::TrimWrite => Op::Discard,
-            Ops::Mixed => {
+            FioOperations::Only(op) => op,
+            FioOperations::TrimWrite => Op::Discard,
+            FioOperations::Mixed => {
                 let drawn = if self.dice.below(100) < self.job.read_pct { Op::Read } else { Op::Write };
-                if self.phase == Phase::Issue { self.pace.due(&self.job, drawn) } else { drawn }
+                if self.phase == RunnerPhase::Issue { self.pace.due(&self.job, drawn) } else { drawn }
             }
         }
     }
@@ -237,7 +242,7 @@ impl Runner {
     fn file(&mut self) -> Option<usize> {
         let count = self.files.len();
         let first = match self.job.file_order {
-            FileOrder::Random if count > 1 => self.dice.below(count as u64) as usize,
+            FioFileOrder::Random if count > 1 => self.dice.below(count as u64) as usize,
             _ => self.turn,
         };
         (0..count).map(|step| (first + step) % count).find(|file| !self.files[*file].is_done)
@@ -254,8 +259,8 @@ impl Runner {
         if self.run > 0 {
             self.run -= 1;
             let offset = match job.sequencer {
-                Sequencer::Identical => Some(at.starts[index(op)]),
-                Sequencer::Sequential => sequential(&job, at.ends[index(op)]),
+                FioSequencer::Identical => Some(at.starts[index(op)]),
+                FioSequencer::Sequential => sequential(&job, at.ends[index(op)]),
             };
             if let Some((offset, bytes)) =
                 offset.and_then(|offset| Some((offset, sized(&job, op, offset, &mut self.dice)?)))
@@ -290,31 +295,31 @@ impl Runner {
             self.issued -= 1;
             if planned.op != Op::Read {
                 let at = self.pace.unpaced();
-                return Some(self.request(Planned { op: Op::Read, ..planned }, at));
+                return Some(self.request(UntimedRequest { op: Op::Read, ..planned }, at));
             }
         }
         None
     }
 
-    fn issue(&mut self, planned: Planned) -> Request {
+    fn issue(&mut self, planned: UntimedRequest) -> Request {
         self.writes += u64::from(planned.op == Op::Write);
         self.is_synced = false;
         let at = self.pace.at(&self.job, planned.op, planned.bytes, &mut self.dice);
         self.request(planned, at)
     }
 
-    fn request(&self, planned: Planned, at: u64) -> Request {
+    fn request(&self, planned: UntimedRequest, at: u64) -> Request {
         let file = &self.files[planned.file];
         let begin = file.begin + planned.offset;
         let first = begin / SECTOR_BYTES;
         let sectors = ((begin + planned.bytes) / SECTOR_BYTES - first).max(1);
         let is_sync = planned.op == Op::Read || self.job.direct || self.job.sync;
-        let mut flags = Flags::default();
+        let mut flags = RequestFlags::default();
         if is_sync && planned.op != Op::Discard {
-            flags = flags.union(Flags::SYNC);
+            flags = flags.union(RequestFlags::SYNC);
         }
         if self.job.sync && planned.op == Op::Write {
-            flags = flags.union(Flags::FUA);
+            flags = flags.union(RequestFlags::FUA);
         }
         Request {
             flags,
@@ -329,7 +334,7 @@ impl Runner {
         let at = self.pace.unpaced();
         let device = self.files.first().and_then(|file| file.device);
         Request {
-            flags: Flags::SYNC,
+            flags: RequestFlags::SYNC,
             process: Some(self.process),
             device,
             ..Request::new(nanos(at), Op::Flush, Sector(0), 0)
@@ -342,7 +347,7 @@ fn nanos(at: u64) -> Nanos {
 }
 
 /// Offset of a sequential request after one that ended at `end`; `None` at the end of the file.
-fn sequential(job: &Job, end: u64) -> Option<u64> {
+fn sequential(job: &FioJob, end: u64) -> Option<u64> {
     let length = job.file_length();
     let hole = job.pattern.hole;
     // There is no hole in a run of a random pattern, nor at the beginning of the file.
@@ -357,7 +362,7 @@ fn sequential(job: &Job, end: u64) -> Option<u64> {
 }
 
 /// Bytes of a request at an offset; `None` if it would reach beyond the end of the file. Of several sizes, one that fits is drawn.
-fn sized(job: &Job, op: Op, offset: u64, dice: &mut Dice) -> Option<u64> {
+fn sized(job: &FioJob, op: Op, offset: u64, dice: &mut SynthesisRng) -> Option<u64> {
     let sizes = &job.sizes[index(op)];
     let room = job.file_length().checked_sub(offset)?;
     if let [(bytes, _)] = sizes[..] {

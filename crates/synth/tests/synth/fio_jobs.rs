@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use emmclab_synth::fio::{FioJobs, Pattern};
-use emmclab_trace::{Error, Flags, Op, Request};
+use emmclab_synth::fio::{FioJobs, WorkloadPattern};
+use emmclab_trace::{Error, Op, Request, RequestFlags};
 
 fn no_variable(_: &str) -> Option<String> {
     None
@@ -30,7 +30,7 @@ fn a_sequential_job_goes_through_its_file_once() {
     );
     assert_eq!(all.len(), 16, "a part of a block at the end is not issued");
     assert!(all.windows(2).all(|pair| pair[0].end() == pair[1].sector));
-    assert!(all.iter().all(|one| one.op == Op::Write && one.flags.contains(Flags::SYNC)));
+    assert!(all.iter().all(|one| one.op == Op::Write && one.flags.contains(RequestFlags::SYNC)));
     let moments: BTreeSet<_> = all.iter().map(|one| one.arrival).collect();
     assert_eq!(moments.len(), 4, "iodepth requests arrive at once");
     let all = made("[w]\nrw=write\nbs=4k\nsize=64k\niodepth=4\n");
@@ -86,7 +86,7 @@ fn mixes_sizes_and_syncs_have_their_shares() {
         assert_eq!(pair[1].op == Op::Flush, is_due);
     }
     let all = made("[o]\nrw=write\nbs=4k\nsize=8k\nsync=1\n");
-    assert!(all.iter().all(|one| one.flags.contains(Flags::FUA)));
+    assert!(all.iter().all(|one| one.flags.contains(RequestFlags::FUA)));
     let all = made("[t]\nrw=trimwrite\nbs=4k\nsize=8k\n");
     let ops: Vec<_> = all.iter().map(|one| (one.op, one.sector.0)).collect();
     assert_eq!(ops, [(Op::Discard, 0), (Op::Write, 0), (Op::Discard, 8), (Op::Write, 8)]);
@@ -198,8 +198,13 @@ fn what_is_not_understood_is_refused_by_name_and_line() {
 
 #[test]
 fn a_pattern_has_its_shares_rate_and_skew() {
-    let pattern =
-        Pattern { read_pct: 30, zipf: Some(0.9), iops: 500.0, span: 256 << 20, ..Pattern::default() };
+    let pattern = WorkloadPattern {
+        read_pct: 30,
+        zipf: Some(0.9),
+        iops: 500.0,
+        span: 256 << 20,
+        ..WorkloadPattern::default()
+    };
     let jobs = pattern.trace(1, 20_000).unwrap();
     let all: Vec<_> = jobs.flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect();
     assert_eq!(all.len(), 20_000);
@@ -217,11 +222,11 @@ fn a_pattern_has_its_shares_rate_and_skew() {
     let weights: f64 = (1..=65_536).map(|rank| f64::from(rank).powf(-0.9)).sum();
     assert!((f64::from(counts[0]) / 20_000.0 - 1.0 / weights).abs() < 0.01, "{}", counts[0]);
     for (pattern, field) in [
-        (Pattern { read_pct: 101, ..Pattern::default() }, "reads"),
-        (Pattern { bytes: 1000, ..Pattern::default() }, "size"),
-        (Pattern { span: 0, ..Pattern::default() }, "span"),
-        (Pattern { zipf: Some(0.0), ..Pattern::default() }, "zipf"),
-        (Pattern { iops: f64::NAN, ..Pattern::default() }, "iops"),
+        (WorkloadPattern { read_pct: 101, ..WorkloadPattern::default() }, "reads"),
+        (WorkloadPattern { bytes: 1000, ..WorkloadPattern::default() }, "size"),
+        (WorkloadPattern { span: 0, ..WorkloadPattern::default() }, "span"),
+        (WorkloadPattern { zipf: Some(0.0), ..WorkloadPattern::default() }, "zipf"),
+        (WorkloadPattern { iops: f64::NAN, ..WorkloadPattern::default() }, "iops"),
     ] {
         assert_eq!(pattern.trace(1, 10).map(|_| ()).unwrap_err().field(), Some(field));
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::support::{measure, read, requests, synthesize};
 use emmclab_profile::{Profile, ProfileOptions, ProfileReport};
-use emmclab_synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
+use emmclab_synth::{SynthOptions, Synthesizer, WorkloadFitter, WorkloadModel, presets};
 use emmclab_testing::real_trace;
-use emmclab_trace::{Batch, BatchBuilder, Header, Ledger, Names, Nanos, Request, Sector};
+use emmclab_trace::{Batch, BatchBuilder, Ledger, NameTable, Nanos, Request, Sector, TraceHeader};
 
 const PIXEL: [&str; 8] = [
     "cod_exec",
@@ -22,7 +22,7 @@ const PIXEL: [&str; 8] = [
 ];
 
 fn fit(batches: &[Batch]) -> WorkloadModel {
-    let mut fitter = Fitter::new("twin");
+    let mut fitter = WorkloadFitter::new("twin");
     for batch in batches {
         fitter.push(batch);
     }
@@ -34,7 +34,7 @@ fn report(batches: &[Batch]) -> ProfileReport {
     for batch in batches {
         profile.update(batch);
     }
-    profile.finish(&Ledger::default(), &Header::default())
+    profile.finish(&Ledger::default(), &TraceHeader::default())
 }
 
 fn bundled(name: &str) -> PathBuf {
@@ -203,8 +203,8 @@ fn disguised(batches: &[Batch], sectors: u64, time: Nanos) -> Vec<Batch> {
     batches
         .iter()
         .map(|batch| {
-            let renamed = |names: &Names, prefix: &str| {
-                let mut out = Names::default();
+            let renamed = |names: &NameTable, prefix: &str| {
+                let mut out = NameTable::default();
                 for i in 0..names.len() {
                     out.intern(&format!("{prefix}{i}"));
                 }

@@ -4,7 +4,7 @@ use crate::support::{Measured, gaps_pct, measure, published, response_ms, share_
 use emmclab_profile::published::{PublishedRow, rows};
 use emmclab_profile::{Profile, ProfileOptions};
 use emmclab_synth::{SynthOptions, Synthesizer, presets};
-use emmclab_trace::{Header, Ledger, Op, Request};
+use emmclab_trace::{Ledger, Op, Request, TraceHeader};
 
 const SEEDS: [u64; 3] = [0, 1, 20_150_101];
 const KB_4: u32 = 8;
@@ -86,7 +86,7 @@ fn the_crates_own_characterisation_finds_the_same_tables() {
         for batch in Synthesizer::new(&presets::model(&row.name).unwrap(), &options).unwrap() {
             profile.update(&batch);
         }
-        let tables = profile.finish(&Ledger::default(), &Header::default()).tables;
+        let tables = profile.finish(&Ledger::default(), &TraceHeader::default()).tables;
         let got = measure(&trace);
         for (one, other) in [
             (tables.data_size_kb, got.data_kb),

@@ -6,7 +6,7 @@ use crate::support::{measure, published, synthesize};
 use emmclab_synth::{
     BurstModel, LoadModel, OperationModel, ServiceModel, SynthOptions, Synthesizer, WorkloadModel, presets,
 };
-use emmclab_trace::{Batch, Kind, Nanos, Op, Request};
+use emmclab_trace::{Batch, ErrorClass, Nanos, Op, Request};
 use proptest::prelude::*;
 
 fn messaging() -> WorkloadModel {
@@ -103,7 +103,7 @@ fn duration_and_rate_are_obeyed() {
 fn what_service_times_do_not_allow_is_refused_with_the_limit() {
     let model = messaging();
     let refused = Synthesizer::new(&model, &SynthOptions { rate_pct: 10_000, ..options(1) }).err().unwrap();
-    assert_eq!(refused.kind(), Kind::Config);
+    assert_eq!(refused.kind(), ErrorClass::Config);
     let hint = refused.hint_text().unwrap();
     let most: u64 = hint.split_whitespace().find_map(|word| word.parse().ok()).unwrap();
     assert!(Synthesizer::new(&model, &SynthOptions { rate_pct: most, ..options(1) }).is_ok(), "{hint}");
@@ -125,7 +125,7 @@ fn impossible_options_are_refused() {
         SynthOptions { requests: Some(5), duration: Some(Nanos::from_secs(5)), rate_pct: 50, ..options(0) },
     ] {
         let error = Synthesizer::new(&model, &options).err().unwrap();
-        assert!(error.kind() == Kind::Config && error.hint_text().is_some(), "{options:?}");
+        assert!(error.kind() == ErrorClass::Config && error.hint_text().is_some(), "{options:?}");
     }
 }
 
@@ -138,7 +138,7 @@ fn bursts_are_reads_or_writes_and_end_in_commits_right_behind_the_journal() {
         let gap = pair[1].arrival - pair[0].complete.unwrap();
         switches += u32::from(gap < Nanos::from_millis(4) && pair[0].op != pair[1].op);
         commits += u32::from(
-            pair[1].flags.contains(emmclab_trace::Flags::META)
+            pair[1].flags.contains(emmclab_trace::RequestFlags::META)
                 && pair[1].sectors == 8
                 && pair[1].op == Op::Write
                 && pair[1].sector == pair[0].end(),
@@ -259,10 +259,21 @@ fn unknown_missing_and_misspelt_keys_are_named_with_their_line() {
     let error = WorkloadModel::from_toml(&misspelt).unwrap_err();
     let line = misspelt.lines().position(|line| line.starts_with("nowait_pct")).unwrap() + 1;
     assert!(error.to_string().contains("nowait_pct") && error.line() == Some(line as u64), "{error}");
-    assert_eq!(WorkloadModel::from_toml("").unwrap_err().kind(), Kind::Config);
-    assert_eq!(WorkloadModel::from_toml("= = =").unwrap_err().kind(), Kind::Config);
+    assert_eq!(WorkloadModel::from_toml("").unwrap_err().kind(), ErrorClass::Config);
+    assert_eq!(WorkloadModel::from_toml("= = =").unwrap_err().kind(), ErrorClass::Config);
     let error = presets::model("Messenger").unwrap_err();
     assert!(error.hint_text().unwrap().contains("Messaging"));
+}
+
+#[test]
+fn models_of_a_group_share_its_sources_unless_they_name_their_own() {
+    let sources = |name: &str| presets::model(name).unwrap().made_from;
+    let (plain, combo, movie) = (sources("Messaging"), sources("Music/WB"), sources("Movie"));
+    assert!(published().all(|name| sources(name).contains_key("service.read_us")));
+    assert_ne!(plain["bursts.opens_pct"], combo["bursts.opens_pct"]);
+    assert_eq!(plain["duration_s"], movie["duration_s"]);
+    assert!(movie["bursts.opens_pct"].contains(&"iiswc-fig5".to_owned()));
+    assert!(sources("Telegram").is_empty());
 }
 
 #[test]
@@ -270,13 +281,12 @@ fn every_preset_value_says_where_it_comes_from() {
     for name in published() {
         let mut commented = false;
         for line in presets::text(name).unwrap().lines() {
-            let continues = commented && (line.starts_with(' ') || line.starts_with(']'));
             let sibling = commented && line.starts_with("mean_");
             if line.starts_with('#') {
                 commented = true;
             } else if line.contains('=') && !line.starts_with("name") && !line.starts_with("source") {
                 let note = line.starts_with("note");
-                assert!(commented || continues || sibling || note, "{name}: no source for `{line}`");
+                assert!(commented || sibling || note, "{name}: no source for `{line}`");
             }
             if line.is_empty() || line.starts_with('[') && !line.contains('=') {
                 commented = false;
@@ -378,7 +388,7 @@ proptest! {
         let synthesizer = match Synthesizer::new(&model, &options) {
             Ok(synthesizer) => synthesizer,
             Err(error) => {
-                prop_assert_eq!(error.kind(), Kind::Config);
+                prop_assert_eq!(error.kind(), ErrorClass::Config);
                 return Ok(());
             }
         };

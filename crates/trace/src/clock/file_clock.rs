@@ -2,24 +2,24 @@
 
 use emmclab_base::Request;
 
-use super::file_order::{Arrives, FileOrder, Step};
-use super::gaps::{self, LargestGaps, Place};
-use super::{ClockJump, ClockJumps, Direction, MOST_JUMPS};
+use super::file_order::{FileOrderClassifier, HasArrival, OrderClass};
+use super::gaps::{self, GapLocation, LargestGaps};
+use super::{ClockJump, ClockJumps, JumpDirection, MOST_JUMPS};
 
 /// Finds clock jumps in arrivals in the order of the file.
 pub(crate) struct FileClock {
-    order: FileOrder<Arrival>,
-    found: Found,
+    order: FileOrderClassifier<NumberedArrival>,
+    faults: ClockFaults,
 }
 
 /// An arrival and the number of its request, counted from 1.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct NumberedArrival {
     request: u64,
     at: i64,
 }
 
-impl Arrives for Arrival {
+impl HasArrival for NumberedArrival {
     fn arrival(&self) -> i64 {
         self.at
     }
@@ -27,7 +27,7 @@ impl Arrives for Arrival {
 
 /// The gaps and jumps found so far.
 #[derive(Debug, Default)]
-struct Found {
+struct ClockFaults {
     first: i64,
     /// First arrival since the last backward jump.
     stretch_first: i64,
@@ -45,7 +45,7 @@ impl FileClock {
     /// `in_file_order` is whether requests are read in the order in which they were recorded; only then backward jumps can be
     /// found.
     pub fn new(in_file_order: bool) -> Self {
-        Self { order: FileOrder::new(in_file_order), found: Found::default() }
+        Self { order: FileOrderClassifier::new(in_file_order), faults: ClockFaults::default() }
     }
 
     /// Adds requests that were read together. `sorted` is whether none arrives before its predecessor; `widest` is then the
@@ -55,26 +55,26 @@ impl FileClock {
         let latest = self.order.latest();
         let plain = latest.filter(|latest| {
             let from_before = first.arrival.0.saturating_sub(*latest);
-            let floor = self.found.largest.floor();
+            let floor = self.faults.largest.floor();
             sorted && from_before >= 0 && from_before.unsigned_abs() <= floor && widest <= floor
         });
         if plain.is_some() && !self.order.is_undecided() {
-            self.found.requests += requests.len() as u64;
-            self.found.gaps += requests.len() as u64;
+            self.faults.requests += requests.len() as u64;
+            self.faults.gaps += requests.len() as u64;
             self.order.skip_to(last.arrival.0);
             return;
         }
-        let Self { order, found } = self;
+        let Self { order, faults: found } = self;
         for request in requests {
             found.requests += 1;
-            let arrival = Arrival { request: found.requests, at: request.arrival.0 };
+            let arrival = NumberedArrival { request: found.requests, at: request.arrival.0 };
             order.take(arrival, &mut |arrival, step| found.take(arrival, step));
         }
     }
 
     /// Ends the file: classifies the requests that are still held back.
     pub fn finish(&mut self) {
-        let Self { order, found } = self;
+        let Self { order, faults: found } = self;
         order.finish(&mut |arrival, step| found.take(arrival, step));
     }
 
@@ -85,21 +85,21 @@ impl FileClock {
 
     /// Number of backward jumps so far.
     pub fn backward(&self) -> u64 {
-        self.found.backward
+        self.faults.backward
     }
 
     /// The first backward jump.
     pub fn first_backward(&self) -> Option<&ClockJump> {
-        self.found.back.first()
+        self.faults.back.first()
     }
 
     /// Number of all jumps so far.
     pub fn count(&self) -> u64 {
-        self.found.backward + self.forward().len() as u64
+        self.faults.backward + self.forward().len() as u64
     }
 
-    fn forward(&self) -> &[(u64, Place)] {
-        gaps::jumps(&self.found.largest, self.found.gaps)
+    fn forward(&self) -> &[(u64, GapLocation)] {
+        gaps::jumps(&self.faults.largest, self.faults.gaps)
     }
 
     /// Length of the shortest forward jump, in nanoseconds; `None` if there is none.
@@ -110,37 +110,37 @@ impl FileClock {
     /// The jumps so far, at most [`MOST_JUMPS`], in the order of the requests.
     pub fn jumps(&self) -> ClockJumps {
         let forward = self.forward().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
-        let mut jumps: Vec<_> = forward.chain(self.found.back.iter().copied()).collect();
+        let mut jumps: Vec<_> = forward.chain(self.faults.back.iter().copied()).collect();
         jumps.sort_by_key(|jump| jump.request);
         jumps.truncate(MOST_JUMPS);
-        let latest = self.order.latest().unwrap_or(self.found.stretch_first);
-        let last_stretch = latest.saturating_sub(self.found.stretch_first);
+        let latest = self.order.latest().unwrap_or(self.faults.stretch_first);
+        let last_stretch = latest.saturating_sub(self.faults.stretch_first);
         let jumped: i64 =
             self.forward().iter().fold(0, |sum: i64, (length, _)| sum.saturating_add_unsigned(*length));
-        let without_ns = self.found.stretches_ns.saturating_add(last_stretch).saturating_sub(jumped);
+        let without_ns = self.faults.stretches_ns.saturating_add(last_stretch).saturating_sub(jumped);
         ClockJumps { jumps, without_ns }
     }
 }
 
-impl Found {
-    fn take(&mut self, arrival: Arrival, step: Step) {
-        let Arrival { request, at } = arrival;
+impl ClockFaults {
+    fn take(&mut self, arrival: NumberedArrival, step: OrderClass) {
+        let NumberedArrival { request, at } = arrival;
         match step {
-            Step::First => (self.first, self.stretch_first) = (at, at),
-            Step::Late | Step::Stray => self.gaps += 1,
-            Step::Gap(gap) => {
+            OrderClass::First => (self.first, self.stretch_first) = (at, at),
+            OrderClass::Late | OrderClass::Stray => self.gaps += 1,
+            OrderClass::Gap(gap) => {
                 self.gaps += 1;
                 let at_ns = at.wrapping_sub_unsigned(gap).wrapping_sub(self.first);
-                self.largest.add(gap, || Place { at_ns, request });
+                self.largest.add(gap, || GapLocation { at_ns, request });
             }
-            Step::Back(before) => {
+            OrderClass::Back(before) => {
                 self.backward += 1;
                 let stretch_ns = before.saturating_sub(self.stretch_first);
                 self.stretches_ns = self.stretches_ns.saturating_add(stretch_ns);
                 self.stretch_first = at;
                 if self.back.len() < MOST_JUMPS {
                     self.back.push(ClockJump {
-                        direction: Direction::Backward,
+                        direction: JumpDirection::Backward,
                         request,
                         at_ns: before.wrapping_sub(self.first),
                         length_ns: before.abs_diff(at),

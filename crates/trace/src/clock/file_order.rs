@@ -7,7 +7,7 @@ const BACK_NS: i64 = 1_000_000_000;
 
 /// The class of a request, compared with those before it in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum OrderClass {
     /// The first request of the file.
     First,
     /// In order; this many nanoseconds after the latest arrival.
@@ -21,13 +21,13 @@ pub(super) enum Step {
 }
 
 /// A request, or its arrival alone.
-pub(super) trait Arrives {
+pub(super) trait HasArrival {
     fn arrival(&self) -> i64;
 }
 
 /// Classifies requests in the order of the file. Fewer than 256 requests that cannot be classified yet are held back.
 #[derive(Debug)]
-pub(super) struct FileOrder<R> {
+pub(super) struct FileOrderClassifier<R> {
     /// Whether to search for backward jumps.
     looks_back: bool,
     /// Latest arrival since the last backward jump; `None` before the first request.
@@ -36,17 +36,17 @@ pub(super) struct FileOrder<R> {
     run: Vec<R>,
 }
 
-impl<R: Arrives> FileOrder<R> {
+impl<R: HasArrival> FileOrderClassifier<R> {
     pub fn new(looks_back: bool) -> Self {
         Self { looks_back, latest: None, run: Vec::new() }
     }
 
     /// Adds the next request; calls `each` with the requests that are now classified, in the order of the file.
-    pub fn take(&mut self, request: R, each: &mut impl FnMut(R, Step)) {
+    pub fn take(&mut self, request: R, each: &mut impl FnMut(R, OrderClass)) {
         let arrival = request.arrival();
         let Some(latest) = self.latest else {
             self.latest = Some(arrival);
-            return each(request, Step::First);
+            return each(request, OrderClass::First);
         };
         if self.looks_back && arrival <= latest.saturating_sub(BACK_NS) {
             self.run.push(request);
@@ -55,12 +55,12 @@ impl<R: Arrives> FileOrder<R> {
             }
             return;
         }
-        self.run.drain(..).for_each(|stray| each(stray, Step::Stray));
+        self.run.drain(..).for_each(|stray| each(stray, OrderClass::Stray));
         if arrival < latest {
-            each(request, Step::Late);
+            each(request, OrderClass::Late);
         } else {
             self.latest = Some(arrival);
-            each(request, Step::Gap(arrival.wrapping_sub(latest).cast_unsigned()));
+            each(request, OrderClass::Gap(arrival.wrapping_sub(latest).cast_unsigned()));
         }
     }
 
@@ -71,18 +71,18 @@ impl<R: Arrives> FileOrder<R> {
     }
 
     /// Classifies the requests held back; there are no further ones.
-    pub fn finish(&mut self, each: &mut impl FnMut(R, Step)) {
+    pub fn finish(&mut self, each: &mut impl FnMut(R, OrderClass)) {
         while !self.run.is_empty() {
             self.jump_back(each);
         }
     }
 
-    fn jump_back(&mut self, each: &mut impl FnMut(R, Step)) {
+    fn jump_back(&mut self, each: &mut impl FnMut(R, OrderClass)) {
         let Some(before) = self.latest else { return };
         let mut run = std::mem::take(&mut self.run).into_iter();
         if let Some(first) = run.next() {
             self.latest = Some(first.arrival());
-            each(first, Step::Back(before));
+            each(first, OrderClass::Back(before));
         }
         run.for_each(|request| self.take(request, each));
     }

@@ -1,6 +1,6 @@
 //! Collects the largest gaps between arrivals, and finds those that are jumps.
 
-use super::{Largest, MOST_JUMPS};
+use super::{LargestValues, MOST_JUMPS};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 /// A gap of at least an hour is a jump if it is at least this many times the next smaller gap; the second value is for gaps of
@@ -13,7 +13,7 @@ const TOGETHER: usize = 256;
 
 /// The place of a gap in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct GapLocation {
     /// Arrival before the gap, in nanoseconds after the first arrival of the recording.
     pub at_ns: i64,
     /// Number of the request after the gap, counted from 1.
@@ -21,11 +21,11 @@ pub struct Place {
 }
 
 /// The largest gaps: one more than the maximum number of jumps, because a jump is compared with the next gap.
-pub(super) type LargestGaps = Largest<Place, { MOST_JUMPS + 1 }>;
+pub(super) type LargestGaps = LargestValues<GapLocation, { MOST_JUMPS + 1 }>;
 
 /// The largest gaps between successive arrivals, of one recording or of several.
 #[derive(Clone, Debug, Default)]
-pub struct Gaps {
+pub struct ArrivalGaps {
     first: Option<i64>,
     last: i64,
     requests: u64,
@@ -33,14 +33,14 @@ pub struct Gaps {
     largest: LargestGaps,
 }
 
-impl Gaps {
+impl ArrivalGaps {
     /// Adds arrivals in order of time, in nanoseconds.
     pub fn extend(&mut self, arrivals: &[i64]) {
         let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
         let origin = match self.first {
             Some(origin) => {
                 self.count += 1;
-                let place = Place { at_ns: self.last.wrapping_sub(origin), request: self.requests + 1 };
+                let place = GapLocation { at_ns: self.last.wrapping_sub(origin), request: self.requests + 1 };
                 self.largest.add(gap(self.last, *first), || place);
                 origin
             }
@@ -53,7 +53,7 @@ impl Gaps {
             if widest.unsigned_abs() > self.largest.floor() {
                 let second = self.requests + start as u64 + 2;
                 for (request, pair) in (second..).zip(part.windows(2)) {
-                    self.largest.add(gap(pair[0], pair[1]), || Place {
+                    self.largest.add(gap(pair[0], pair[1]), || GapLocation {
                         at_ns: pair[0].wrapping_sub(origin),
                         request,
                     });
@@ -73,9 +73,9 @@ impl Gaps {
             return;
         };
         let (later, before) = (first.wrapping_sub(origin), self.requests);
-        let boundary = Place { at_ns: self.last.wrapping_sub(origin), request: before + 1 };
+        let boundary = GapLocation { at_ns: self.last.wrapping_sub(origin), request: before + 1 };
         self.largest.add(gap(self.last, first), || boundary);
-        self.largest.merge(&other.largest, |place| Place {
+        self.largest.merge(&other.largest, |place| GapLocation {
             at_ns: place.at_ns.wrapping_add(later),
             request: place.request + before,
         });
@@ -95,7 +95,7 @@ impl Gaps {
     }
 
     /// The gaps that are jumps of the clock or pauses of the recording: lengths in nanoseconds and places, the longest first.
-    pub fn jumps(&self) -> &[(u64, Place)] {
+    pub fn jumps(&self) -> &[(u64, GapLocation)] {
         jumps(&self.largest, self.count)
     }
 
@@ -110,7 +110,7 @@ fn gap(from: i64, to: i64) -> u64 {
 }
 
 /// The gaps of `largest` that are jumps; `gaps` is the number of all gaps.
-pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, Place)] {
+pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, GapLocation)] {
     let values = largest.values();
     let count = (1..=values.len().min(MOST_JUMPS)).rev().find(|&count| {
         let length = values[count - 1].0;

@@ -7,19 +7,19 @@
 //! Backward jumps, in the order of the file: 256 successive requests, or all that remain, arrive a second or more before the
 //! latest arrival so far. Fewer such requests are out of order and are sorted.
 
+mod clock_mender;
+mod coarse_clock;
 mod file_clock;
 mod file_order;
 mod gaps;
-mod largest;
-mod mend;
-mod step;
+mod largest_values;
 
+pub(crate) use clock_mender::ClockMender;
+pub use clock_mender::MendClock;
+pub(crate) use coarse_clock::{CoarseClock, JUDGED};
 pub(crate) use file_clock::FileClock;
-pub use gaps::{Gaps, Place};
-pub use largest::Largest;
-pub use mend::MendClock;
-pub(crate) use mend::Mender;
-pub(crate) use step::{CoarseClock, JUDGED};
+pub use gaps::{ArrivalGaps, GapLocation};
+pub use largest_values::LargestValues;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub const MOST_JUMPS: usize = 64;
 /// The direction of a clock jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum JumpDirection {
     /// A gap that is not a pause of the application: the clock was set forward, or the recording paused.
     Forward,
     /// The clock was set back.
@@ -40,7 +40,7 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockJump {
     /// Direction of the jump.
-    pub direction: Direction,
+    pub direction: JumpDirection,
     /// Number of the first request after the jump, counted from 1.
     pub request: u64,
     /// Latest arrival before the jump, in nanoseconds after the first arrival of the trace, on the recorded clock.
@@ -62,15 +62,15 @@ pub struct ClockJumps {
 
 impl ClockJump {
     /// The forward jump in a gap.
-    pub fn forward(length_ns: u64, place: Place) -> Self {
-        let Place { at_ns, request } = place;
-        Self { direction: Direction::Forward, request, at_ns, length_ns, mended: false }
+    pub fn forward(length_ns: u64, place: GapLocation) -> Self {
+        let GapLocation { at_ns, request } = place;
+        Self { direction: JumpDirection::Forward, request, at_ns, length_ns, mended: false }
     }
 }
 
 impl ClockJumps {
     /// Whether the sorted trace mixes requests from before and after a backward jump.
     pub fn interleaved(&self) -> bool {
-        self.jumps.iter().any(|jump| jump.direction == Direction::Backward && !jump.mended)
+        self.jumps.iter().any(|jump| jump.direction == JumpDirection::Backward && !jump.mended)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_base::{Bytes, Nanos};
+use emmclab_base::{ByteCount, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::command::CommandKind;
@@ -16,7 +16,7 @@ pub struct CommandCounts {
     /// Number of commands; repeated ones are counted each time.
     pub count: u64,
     /// Amount of data of the commands.
-    pub bytes: Bytes,
+    pub bytes: ByteCount,
     /// Number of packed commands among them (eMMC 4.5 and later, kernels before 4.10).
     pub packed: u64,
     /// Number of reliable writes among them.
@@ -112,7 +112,7 @@ pub struct UnfinishedWait {
 /// The threads of the kernel that write for a file system on behalf of processes that wait for it: the thread of a journal of
 /// ext4, those of checkpoints and flushes of f2fs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Writers {
+pub struct FsWriterThreads {
     /// The kind of file system.
     pub file_system: String,
     /// The device that is mounted.
@@ -123,7 +123,7 @@ pub struct Writers {
 
 /// A stretch of time in which the recorder lost events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
+pub struct LostEventsGap {
     /// The last event before it, on the clock of the requests.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
@@ -156,8 +156,8 @@ pub struct JournalCounts {
 
 /// The activity that a recording counted beside the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored", into = "Stored")]
-pub struct Activity {
+#[serde(from = "StoredActivity", into = "StoredActivity")]
+pub struct RecordedActivity {
     /// Host controllers, in order of their names.
     pub hosts: Vec<HostActivity>,
     /// Waits for durability by process and file system, the most calls first.
@@ -167,17 +167,17 @@ pub struct Activity {
     /// Waits without a recorded end, in order of their starts.
     pub unfinished: Vec<UnfinishedWait>,
     /// The threads that write for the file systems of the waits.
-    pub writers: Vec<Writers>,
+    pub writers: Vec<FsWriterThreads>,
     /// Journals, in order of their devices' names.
     pub journals: Vec<JournalCounts>,
     /// When events were lost, if the recorder knows this; at most 4,096 gaps, of which the last may contain others.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<LostEventsGap>,
 }
 
 /// An activity as it is stored: the waits of a task together, because there may be many.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Stored {
+struct StoredActivity {
     hosts: Vec<HostActivity>,
     syncs: Vec<SyncCounts>,
     waits: Vec<TaskWaits>,
@@ -185,10 +185,10 @@ struct Stored {
     #[serde(skip_serializing)]
     stalls: Vec<SyncStall>,
     unfinished: Vec<UnfinishedWait>,
-    writers: Vec<Writers>,
+    writers: Vec<FsWriterThreads>,
     journals: Vec<JournalCounts>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    gaps: Vec<Gap>,
+    gaps: Vec<LostEventsGap>,
 }
 
 /// The waits of one task on one file system.
@@ -210,9 +210,9 @@ struct SyncStall {
     time_ns: Nanos,
 }
 
-impl From<Activity> for Stored {
-    fn from(activity: Activity) -> Self {
-        let Activity { hosts, syncs, waits, unfinished, writers, journals, gaps } = activity;
+impl From<RecordedActivity> for StoredActivity {
+    fn from(activity: RecordedActivity) -> Self {
+        let RecordedActivity { hosts, syncs, waits, unfinished, writers, journals, gaps } = activity;
         let mut by_task: BTreeMap<_, (Vec<Nanos>, Vec<Nanos>)> = BTreeMap::new();
         for wait in waits {
             let of_task = by_task.entry((wait.process, wait.pid, wait.file_system, wait.device)).or_default();
@@ -226,9 +226,9 @@ impl From<Activity> for Stored {
     }
 }
 
-impl From<Stored> for Activity {
-    fn from(stored: Stored) -> Self {
-        let Stored { hosts, syncs, waits, stalls, unfinished, writers, journals, gaps } = stored;
+impl From<StoredActivity> for RecordedActivity {
+    fn from(stored: StoredActivity) -> Self {
+        let StoredActivity { hosts, syncs, waits, stalls, unfinished, writers, journals, gaps } = stored;
         let of_task = |task: TaskWaits| {
             let TaskWaits { process, pid, file_system, device, start_ns, time_ns } = task;
             start_ns.into_iter().zip(time_ns).map(move |(start, time)| SyncWait {
@@ -254,7 +254,7 @@ impl From<Stored> for Activity {
     }
 }
 
-impl Activity {
+impl RecordedActivity {
     /// True if nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
@@ -264,12 +264,12 @@ impl Activity {
             && self.journals.is_empty()
     }
 
-    /// The JSON for [`crate::Header::activity`]; `None` if nothing was counted.
+    /// The JSON for [`crate::TraceHeader::activity`]; `None` if nothing was counted.
     pub fn to_json(&self) -> Option<String> {
         if self.is_empty() { None } else { serde_json::to_string(self).ok() }
     }
 
-    /// Parses the JSON of [`crate::Header::activity`]; `None` if it is not an activity.
+    /// Parses the JSON of [`crate::TraceHeader::activity`]; `None` if it is not an activity.
     pub fn from_json(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }

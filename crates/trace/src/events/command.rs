@@ -6,10 +6,10 @@ use emmclab_base::{Op, SECTOR_BYTES};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
+use super::event_fields::{EventField, EventFieldValues};
 use super::kernel_event::KernelEvent;
 use super::scsi;
-use super::values::{Slot, Values};
-use crate::names::fixed;
+use crate::name_table::fixed;
 use crate::opcodes;
 
 /// The purpose of a command.
@@ -81,7 +81,7 @@ pub enum CommandStep {
         /// Bytes of its data.
         bytes: u64,
         /// The sectors of its data.
-        target: Target,
+        target: CommandTarget,
         /// Whether it is an eMMC packed command: several writes in one.
         packed: bool,
         /// Whether it is an eMMC reliable write.
@@ -92,13 +92,13 @@ pub enum CommandStep {
         /// Whether the command, its data, or one of the commands around it failed.
         failed: bool,
         /// Whether the driver repeats it after this failure.
-        again: bool,
+        will_be_repeated: bool,
     },
 }
 
 /// The sectors that a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum CommandTarget {
     /// None: it has no data of the disk, or its event does not state it.
     Nowhere,
     /// Sectors of 512 bytes.
@@ -122,7 +122,7 @@ pub enum Target {
     /// The last sector of this erase (`CMD36`).
     EraseTo(u64),
     /// The erase of the sectors that the previous commands stated (`CMD38`).
-    Erase(Erase),
+    Erase(EraseKind),
     /// An erase of sectors in one event.
     Erased {
         /// The first.
@@ -130,29 +130,29 @@ pub enum Target {
         /// Their number.
         count: u64,
         /// Its kind.
-        erase: Erase,
+        erase: EraseKind,
     },
 }
 
 /// The kind of an erase, by the argument of `CMD38`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Erase {
+pub struct EraseKind {
     /// Whether copies of the data are erased too.
     pub secure: bool,
     /// Whether it is the second step of a secure trim, whose first step stated the sectors.
     pub second_step: bool,
 }
 
-impl Erase {
+impl EraseKind {
     fn of_argument(argument: i64) -> Self {
         Self { secure: argument & SECURE != 0, second_step: argument & SECOND_STEP != 0 }
     }
 }
 
-impl Target {
+impl CommandTarget {
     /// The first sector, if the event reports sectors; otherwise `None`.
     pub fn sector(self) -> Option<u64> {
-        if let Target::Sectors { first, .. } = self { Some(first) } else { None }
+        if let CommandTarget::Sectors { first, .. } = self { Some(first) } else { None }
     }
 }
 
@@ -188,44 +188,47 @@ const UIC_HIBERNATE_EXIT: i64 = 0x18;
 
 impl CommandEvent {
     /// The meaning of an event with these fields; `None` if it does not concern a command.
-    pub(super) fn read(event: KernelEvent, values: &Values) -> Option<Self> {
-        let host = fixed(values.text(Slot::Host));
+    pub(super) fn read(event: KernelEvent, values: &EventFieldValues) -> Option<Self> {
+        let host = fixed(values.text(EventField::Host));
         Some(match event {
             KernelEvent::MmcStart => {
-                Self { host, id: values.number(Slot::Request) as u64, step: mmc_start(values) }
+                Self { host, id: values.number(EventField::Request) as u64, step: mmc_start(values) }
             }
             KernelEvent::MmcDone => {
-                use Slot::{CommandError, CountError, DataError, StopError};
+                use EventField::{CommandError, CountError, DataError, StopError};
                 let errors = [CommandError, StopError, CountError, DataError];
                 let failed = errors.into_iter().any(|error| values.number(error) != 0);
-                let step = CommandStep::Done { failed, again: failed && values.number(Slot::Retries) > 0 };
-                Self { host, id: values.number(Slot::Request) as u64, step }
+                let step = CommandStep::Done {
+                    failed,
+                    will_be_repeated: failed && values.number(EventField::Retries) > 0,
+                };
+                Self { host, id: values.number(EventField::Request) as u64, step }
             }
             // These events name neither the host nor the request.
             KernelEvent::MmcBlock { erase, begins } => Self {
                 host: fixed(b"mmc"),
-                id: values.number(Slot::Address) as u64 & 0xffff_ffff | u64::from(erase) << 32,
+                id: values.number(EventField::Address) as u64 & 0xffff_ffff | u64::from(erase) << 32,
                 step: if begins { mmc_block(erase, values) } else { DONE },
             },
             KernelEvent::Ufs => {
                 let step = if ufs_begins(values) { ufs_start(values) } else { DONE };
                 Self {
-                    host: fixed(ufs_host(values.text(Slot::Host))),
-                    id: values.number(Slot::Tag) as u64,
+                    host: fixed(ufs_host(values.text(EventField::Host))),
+                    id: values.number(EventField::Tag) as u64,
                     step,
                 }
             }
             KernelEvent::UfsLink => {
                 let step = if ufs_begins(values) { link_start(values) } else { DONE };
-                Self { host: fixed(values.text(Slot::Host)), id: UIC_ID, step }
+                Self { host: fixed(values.text(EventField::Host)), id: UIC_ID, step }
             }
             KernelEvent::ScsiStart => {
                 Self { host: scsi::host(values), id: scsi::id(values), step: scsi::start(values) }
             }
             KernelEvent::ScsiRefused | KernelEvent::ScsiDone | KernelEvent::ScsiTimeout => {
                 let again = event == KernelEvent::ScsiRefused;
-                let failed = event != KernelEvent::ScsiDone || values.number(Slot::Status) != 0;
-                let step = CommandStep::Done { failed, again };
+                let failed = event != KernelEvent::ScsiDone || values.number(EventField::Status) != 0;
+                let step = CommandStep::Done { failed, will_be_repeated: again };
                 Self { host: scsi::host(values), id: scsi::id(values), step }
             }
             KernelEvent::SyncBegin(_)
@@ -237,56 +240,63 @@ impl CommandEvent {
     }
 }
 
-fn ufs_begins(values: &Values) -> bool {
-    if values.has(Slot::Step) {
-        values.number(Slot::Step) == UFS_SEND
+fn ufs_begins(values: &EventFieldValues) -> bool {
+    if values.has(EventField::Step) {
+        values.number(EventField::Step) == UFS_SEND
     } else {
         // The word is `send` or `send_req` at the start, and `complete`, `complete_rsp` or `dev_complete` at the end.
-        memmem::find(values.text(Slot::Word), b"compl").is_none()
+        memmem::find(values.text(EventField::Word), b"compl").is_none()
     }
 }
 
 /// The end of a command whose event has no field for errors.
-const DONE: CommandStep = CommandStep::Done { failed: false, again: false };
+const DONE: CommandStep = CommandStep::Done { failed: false, will_be_repeated: false };
 
-fn mmc_start(values: &Values) -> CommandStep {
+fn mmc_start(values: &EventFieldValues) -> CommandStep {
     let number = |slot| values.number(slot);
-    let bytes = (number(Slot::Blocks) as u64).saturating_mul(number(Slot::BlockBytes) as u64);
-    let kind = match mmc_kind(number(Slot::Opcode), number(Slot::Argument), bytes) {
+    let bytes = (number(EventField::Blocks) as u64).saturating_mul(number(EventField::BlockBytes) as u64);
+    let kind = match mmc_kind(number(EventField::Opcode), number(EventField::Argument), bytes) {
         // A request to the command queue engine has no opcode.
-        CommandKind::Other if number(Slot::Opcode) == 0 && bytes >= SECTOR_BYTES => {
-            if number(Slot::DataFlags) & DATA_WRITE == 0 { CommandKind::Read } else { CommandKind::Write }
+        CommandKind::Other if number(EventField::Opcode) == 0 && bytes >= SECTOR_BYTES => {
+            if number(EventField::DataFlags) & DATA_WRITE == 0 {
+                CommandKind::Read
+            } else {
+                CommandKind::Write
+            }
         }
         kind => kind,
     };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
-    let before = if has_data { number(Slot::CountArgument) } else { 0 };
+    let before = if has_data { number(EventField::CountArgument) } else { 0 };
     // Cards of more than 2 GB are addressed by sector, and so is the argument.
-    let argument = number(Slot::Argument) as u64 & 0xffff_ffff;
-    let target = match number(Slot::Opcode) {
-        32 | 35 => Target::EraseFrom(argument),
-        33 | 36 => Target::EraseTo(argument),
-        38 => Target::Erase(Erase::of_argument(number(Slot::Argument))),
+    let argument = number(EventField::Argument) as u64 & 0xffff_ffff;
+    let target = match number(EventField::Opcode) {
+        32 | 35 => CommandTarget::EraseFrom(argument),
+        33 | 36 => CommandTarget::EraseTo(argument),
+        38 => CommandTarget::Erase(EraseKind::of_argument(number(EventField::Argument))),
         _ if has_data => {
-            let first = if values.has(Slot::Address) { number(Slot::Address) as u64 } else { argument };
-            Target::Sectors { first, count: bytes / SECTOR_BYTES }
+            let first =
+                if values.has(EventField::Address) { number(EventField::Address) as u64 } else { argument };
+            CommandTarget::Sectors { first, count: bytes / SECTOR_BYTES }
         }
-        _ => Target::Nowhere,
+        _ => CommandTarget::Nowhere,
     };
     let (packed, reliable) = (before & SBC_PACKED != 0, before & SBC_RELIABLE != 0);
     CommandStep::Start { kind, bytes, target, packed, reliable }
 }
 
-fn mmc_block(erase: bool, values: &Values) -> CommandStep {
-    let (first, count) = (values.number(Slot::Address) as u64, values.number(Slot::Blocks) as u64);
+fn mmc_block(erase: bool, values: &EventFieldValues) -> CommandStep {
+    let (first, count) =
+        (values.number(EventField::Address) as u64, values.number(EventField::Blocks) as u64);
     let bytes = count.saturating_mul(SECTOR_BYTES);
-    let kind = if erase { CommandKind::Discard } else { mmc_kind(values.number(Slot::Opcode), 0, bytes) };
+    let kind =
+        if erase { CommandKind::Discard } else { mmc_kind(values.number(EventField::Opcode), 0, bytes) };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
     // In an erase, the argument of the erase is in the place of the opcode.
-    let target = match values.number(Slot::Opcode) {
-        argument if erase => Target::Erased { first, count, erase: Erase::of_argument(argument) },
-        _ if has_data => Target::Sectors { first, count },
-        _ => Target::Nowhere,
+    let target = match values.number(EventField::Opcode) {
+        argument if erase => CommandTarget::Erased { first, count, erase: EraseKind::of_argument(argument) },
+        _ if has_data => CommandTarget::Sectors { first, count },
+        _ => CommandTarget::Nowhere,
     };
     let bytes = if has_data { bytes } else { 0 };
     CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
@@ -318,17 +328,17 @@ fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
 }
 
 /// The start of a UFS command. Its address counts sectors of 512 bytes in kernels up to 5.14, and logical blocks in later ones.
-fn ufs_start(values: &Values) -> CommandStep {
-    let kind = scsi_kind(values.number(Slot::Opcode));
+fn ufs_start(values: &EventFieldValues) -> CommandStep {
+    let kind = scsi_kind(values.number(EventField::Opcode));
     // -1 if the command has no data, in a signed or unsigned field.
     let bytes =
-        u32::try_from(values.number(Slot::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
+        u32::try_from(values.number(EventField::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
     let has_place = matches!(kind, CommandKind::Read | CommandKind::Write | CommandKind::Discard);
-    let target = if has_place && values.has(Slot::Lba) {
-        let is_recent = values.has(Slot::Group);
-        Target::Blocks { first: values.number(Slot::Lba) as u64, count: None, is_recent }
+    let target = if has_place && values.has(EventField::Lba) {
+        let is_recent = values.has(EventField::Group);
+        CommandTarget::Blocks { first: values.number(EventField::Lba) as u64, count: None, is_recent }
     } else {
-        Target::Nowhere
+        CommandTarget::Nowhere
     };
     CommandStep::Start { kind, bytes: u64::from(bytes), target, packed: false, reliable: false }
 }
@@ -347,13 +357,13 @@ pub(super) fn scsi_kind(opcode: i64) -> CommandKind {
 
 /// The start of a command of the link. The opcode is in the low byte of the register. An end states the register at that time,
 /// with any opcode or none.
-fn link_start(values: &Values) -> CommandStep {
-    let kind = match values.number(Slot::Opcode) & 0xff {
+fn link_start(values: &EventFieldValues) -> CommandStep {
+    let kind = match values.number(EventField::Opcode) & 0xff {
         UIC_HIBERNATE_ENTER => CommandKind::Hibernate,
         UIC_HIBERNATE_EXIT => CommandKind::WakeUp,
         _ => CommandKind::Other,
     };
-    CommandStep::Start { kind, bytes: 0, target: Target::Nowhere, packed: false, reliable: false }
+    CommandStep::Start { kind, bytes: 0, target: CommandTarget::Nowhere, packed: false, reliable: false }
 }
 
 /// The name of a UFS host; `ufs` if the event does not name it. Kernels from 6.15 on name the disk (`0:0:0:1`), 6.12 nothing;

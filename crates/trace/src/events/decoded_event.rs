@@ -1,9 +1,9 @@
 //! Decodes a kernel event from its fields.
 
 use super::command::CommandEvent;
-use super::file::FsEvent;
+use super::event_fields::EventFieldValues;
+use super::fs_event::FsEvent;
 use super::kernel_event::KernelEvent;
-use super::values::Values;
 
 /// An event of the driver below the block layer, or of a file system above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum DecodedEvent {
 
 impl DecodedEvent {
     /// Decodes the fields of an event that the task `pid` caused; `None` if fields are missing.
-    pub fn read(event: KernelEvent, pid: i32, values: &Values) -> Option<Self> {
+    pub fn read(event: KernelEvent, pid: i32, values: &EventFieldValues) -> Option<Self> {
         if !event.is_complete_in(values) {
             return None;
         }

@@ -1,6 +1,6 @@
 //! The kernel events that are read in addition to those of the block layer.
 
-use super::values::{Slot, Values};
+use super::event_fields::{EventField, EventFieldValues};
 
 /// An event of the MMC or UFS driver, or of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,28 +78,36 @@ impl KernelEvent {
     }
 
     /// Whether the event has every field that decoding needs. Vendors' kernels have events of these names with other fields.
-    pub fn is_complete_in(self, values: &Values) -> bool {
-        let has = |slots: &[Slot]| slots.iter().all(|slot| values.has(*slot));
+    pub fn is_complete_in(self, values: &EventFieldValues) -> bool {
+        let has = |slots: &[EventField]| slots.iter().all(|slot| values.has(*slot));
         match self {
             KernelEvent::MmcStart => {
-                use Slot::{Argument, BlockBytes, Blocks, DataFlags, Opcode};
-                has(&[Slot::Host, Opcode, Argument, Blocks, BlockBytes, DataFlags])
+                use EventField::{Argument, BlockBytes, Blocks, DataFlags, Opcode};
+                has(&[EventField::Host, Opcode, Argument, Blocks, BlockBytes, DataFlags])
             }
-            KernelEvent::MmcDone => has(&[Slot::Host]),
-            KernelEvent::MmcBlock { .. } => has(&[Slot::Opcode, Slot::Address, Slot::Blocks]),
-            KernelEvent::Ufs => has(&[Slot::Tag, Slot::Opcode]) && (has(&[Slot::Step]) || has(&[Slot::Word])),
+            KernelEvent::MmcDone => has(&[EventField::Host]),
+            KernelEvent::MmcBlock { .. } => {
+                has(&[EventField::Opcode, EventField::Address, EventField::Blocks])
+            }
+            KernelEvent::Ufs => {
+                has(&[EventField::Tag, EventField::Opcode])
+                    && (has(&[EventField::Step]) || has(&[EventField::Word]))
+            }
             KernelEvent::UfsLink => {
-                has(&[Slot::Host, Slot::Opcode]) && (has(&[Slot::Step]) || has(&[Slot::Word]))
+                has(&[EventField::Host, EventField::Opcode])
+                    && (has(&[EventField::Step]) || has(&[EventField::Word]))
             }
             KernelEvent::ScsiStart | KernelEvent::ScsiRefused | KernelEvent::ScsiTimeout => {
-                has(&[Slot::HostNumber, Slot::Unit, Slot::Opcode])
+                has(&[EventField::HostNumber, EventField::Unit, EventField::Opcode])
             }
-            KernelEvent::ScsiDone => has(&[Slot::HostNumber, Slot::Unit, Slot::Opcode, Slot::Status]),
+            KernelEvent::ScsiDone => {
+                has(&[EventField::HostNumber, EventField::Unit, EventField::Opcode, EventField::Status])
+            }
             KernelEvent::SyncBegin(_) | KernelEvent::CommitBegin | KernelEvent::CommitEnd => {
-                has(&[Slot::Device])
+                has(&[EventField::Device])
             }
-            KernelEvent::SyncEnd(_) => has(&[Slot::Device, Slot::Result]),
-            KernelEvent::Commit => has(&[Slot::Device, Slot::Handles, Slot::JournalBlocks]),
+            KernelEvent::SyncEnd(_) => has(&[EventField::Device, EventField::Result]),
+            KernelEvent::Commit => has(&[EventField::Device, EventField::Handles, EventField::JournalBlocks]),
         }
     }
 }

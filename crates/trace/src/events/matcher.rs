@@ -2,21 +2,21 @@
 
 use std::collections::HashMap;
 
-use emmclab_base::{Flags, NameId, Nanos, Op, Request, SECTOR_BYTES};
+use emmclab_base::{NameId, Nanos, Op, Request, RequestFlags, SECTOR_BYTES};
 
-use super::accounts::AccountedRequests;
-use super::activity::{Activity, Gap, SyncCounts};
-use super::command::{CommandEvent, CommandKind, CommandStep, Target};
-use super::driver::DriverRequests;
-use super::file::FsEvent;
-use super::meter::Meter;
+use super::accounted_requests::AccountedRequests;
+use super::activity::{LostEventsGap, RecordedActivity, SyncCounts};
+use super::activity_meter::ActivityMeter;
+use super::command::{CommandEvent, CommandKind, CommandStep, CommandTarget};
+use super::driver_requests::DriverRequests;
+use super::fs_event::FsEvent;
+use super::fs_writer_threads::JOURNAL_THREAD;
 use super::scsi;
-use super::tasks::Tasks;
-use super::writers::JOURNAL_THREAD;
+use super::task_names::TaskNames;
 use crate::ledger::Ledger;
-use crate::names::Names;
-use crate::pairing::{Event, EventKind, Pairer};
-use crate::zones::ZoneCommand;
+use crate::name_table::NameTable;
+use crate::pairing::{BlockEventKind, BlockLayerEvent, EventPairer};
+use crate::zone_command::ZoneCommand;
 
 /// Maximum number of MMC disks, of SCSI disks, and of hosts whose disks are known.
 const MOST_DISKS: usize = 64;
@@ -28,7 +28,7 @@ const MOST_COMMANDS: usize = 4096;
 
 /// The events from which requests are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Level {
+enum EventLevel {
     /// Not known yet: there was no block event so far.
     #[default]
     Unknown,
@@ -43,13 +43,13 @@ enum Level {
 /// Combines the events of a recording, in order of time, into requests. If the recording has no block events, the commands of
 /// the drivers become the requests.
 #[derive(Debug, Default)]
-pub struct Matcher {
-    pairer: Pairer,
-    level: Level,
+pub struct EventMatcher {
+    pairer: EventPairer,
+    level: EventLevel,
     driver: DriverRequests,
     accounted: AccountedRequests,
-    meter: Meter,
-    tasks: Tasks,
+    meter: ActivityMeter,
+    tasks: TaskNames,
     mmc_disks: Vec<NameId>,
     scsi_disks: Vec<NameId>,
     /// The disk of each host, found from its commands.
@@ -58,13 +58,13 @@ pub struct Matcher {
     under_way: HashMap<([u8; 16], u64), (NameId, u64, Op)>,
 }
 
-impl Matcher {
+impl EventMatcher {
     /// For a recording that is known to have block events.
     pub fn of_block_events() -> Self {
-        Self { level: Level::Block, ..Self::default() }
+        Self { level: EventLevel::Block, ..Self::default() }
     }
 
-    /// Registers a disk with its major number, so that [`Matcher::command`] can find the disk of a host.
+    /// Registers a disk with its major number, so that [`EventMatcher::command`] can find the disk of a host.
     pub fn add_disk(&mut self, disk: NameId, major: u32) {
         let disks = match major {
             179 => &mut self.mmc_disks,
@@ -78,7 +78,13 @@ impl Matcher {
 
     /// Handles an event of the block layer and appends the requests that it ends to `out`. `task` is the kernel's name of the
     /// running task, empty if unknown.
-    pub fn block(&mut self, mut event: Event, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
+    pub fn block(
+        &mut self,
+        mut event: BlockLayerEvent,
+        task: &[u8],
+        ledger: &mut Ledger,
+        out: &mut Vec<Request>,
+    ) {
         if !self.of_block_layer(ledger) {
             return;
         }
@@ -90,20 +96,20 @@ impl Matcher {
     /// it comes after [`ENOUGH`] other requests.
     fn of_block_layer(&mut self, ledger: &mut Ledger) -> bool {
         match self.level {
-            Level::Unknown => {
-                self.level = Level::Block;
+            EventLevel::Unknown => {
+                self.level = EventLevel::Block;
                 self.driver.clear();
                 self.accounted.clear(ledger);
             }
-            Level::Block => {}
-            Level::Driver | Level::Accounted => ledger.skipped += 1,
+            EventLevel::Block => {}
+            EventLevel::Driver | EventLevel::Accounted => ledger.skipped += 1,
         }
-        self.level == Level::Block
+        self.level == EventLevel::Block
     }
 
     /// Sets the process of an event: it is kept if the event is caused by the submitter, and removed otherwise. A journal
-    /// thread sets [`Flags::JOURNAL`].
-    fn learn_submitter(&mut self, event: &mut Event, task: &[u8]) {
+    /// thread sets [`RequestFlags::JOURNAL`].
+    fn learn_submitter(&mut self, event: &mut BlockLayerEvent, task: &[u8]) {
         if !event.kind.is_by_submitter() {
             (event.pid, event.process) = (None, None);
             return;
@@ -112,22 +118,22 @@ impl Matcher {
             self.tasks.learn(pid, task);
         }
         if task.starts_with(JOURNAL_THREAD) {
-            event.flags = event.flags.union(Flags::JOURNAL);
+            event.flags = event.flags.union(RequestFlags::JOURNAL);
         }
     }
 
     /// Counts a step of a command to a zone, which is not a request.
-    pub fn zone(&mut self, command: ZoneCommand, step: EventKind) {
+    pub fn zone(&mut self, command: ZoneCommand, step: BlockEventKind) {
         self.pairer.zone(command, step);
     }
 
     /// Counts a step of a packet of a program, which is not a request. `code` is its operation code, if it is recorded.
-    pub fn packet(&mut self, code: Option<u8>, step: EventKind) {
+    pub fn packet(&mut self, code: Option<u8>, step: BlockEventKind) {
         self.pairer.packet(code, step);
     }
 
     /// Notes that I/O was passed on from the device of this name.
-    pub(crate) fn remap(&mut self, from: &str, devices: &Names) {
+    pub(crate) fn remap(&mut self, from: &str, devices: &NameTable) {
         if let Some(device) = devices.id(from) {
             self.pairer.remap(device);
         }
@@ -138,21 +144,27 @@ impl Matcher {
         self.pairer.packets()
     }
 
-    /// Handles `block_io_start` (as [`EventKind::Insert`]) or `block_io_done` (as [`EventKind::Complete`]), which add nothing
+    /// Handles `block_io_start` (as [`BlockEventKind::Insert`]) or `block_io_done` (as [`BlockEventKind::Complete`]), which add nothing
     /// to other block events.
-    pub fn accounted(&mut self, mut event: Event, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
-        if self.level == Level::Block || self.level == Level::Driver {
+    pub fn accounted(
+        &mut self,
+        mut event: BlockLayerEvent,
+        task: &[u8],
+        ledger: &mut Ledger,
+        out: &mut Vec<Request>,
+    ) {
+        if self.level == EventLevel::Block || self.level == EventLevel::Driver {
             ledger.skipped += 1;
             return;
         }
         self.learn_submitter(&mut event, task);
-        if event.kind == EventKind::Complete {
+        if event.kind == BlockEventKind::Complete {
             self.accounted.end(&event, ledger);
         } else {
             self.accounted.start(&event, ledger);
         }
-        if self.level == Level::Accounted || self.accounted.len() >= ENOUGH {
-            self.level = Level::Accounted;
+        if self.level == EventLevel::Accounted || self.accounted.len() >= ENOUGH {
+            self.level = EventLevel::Accounted;
             self.driver.clear();
             self.accounted.take(ledger, out);
         }
@@ -167,29 +179,29 @@ impl Matcher {
         time: Nanos,
         event: &CommandEvent,
         disk: Option<NameId>,
-        devices: &mut Names,
+        devices: &mut NameTable,
         ledger: &mut Ledger,
         out: &mut Vec<Request>,
     ) {
         if event.host.starts_with(scsi::HOST) {
             // The commands of a UFS are counted from its controller's events, and block events contain more.
-            if self.level == Level::Block {
+            if self.level == EventLevel::Block {
                 ledger.skipped += 1;
                 return;
             }
         } else {
             self.meter.command(time, event);
         }
-        if self.level == Level::Block {
+        if self.level == EventLevel::Block {
             return self.submit(time, event, disk, ledger, out);
         }
-        if self.level == Level::Accounted {
+        if self.level == EventLevel::Accounted {
             return;
         }
         self.driver.command(time, event, ledger);
         let enough = self.accounted.is_empty() && self.driver.len() >= ENOUGH;
-        if self.level == Level::Driver || enough {
-            self.level = Level::Driver;
+        if self.level == EventLevel::Driver || enough {
+            self.level = EventLevel::Driver;
             self.driver.take(devices, ledger, out);
         }
     }
@@ -206,7 +218,7 @@ impl Matcher {
         let command = (event.host, event.id);
         let CommandStep::Start { kind, bytes, target, .. } = event.step else {
             if let Some((device, sector, op)) = self.under_way.remove(&command)
-                && !matches!(event.step, CommandStep::Done { again: true, .. })
+                && !matches!(event.step, CommandStep::Done { will_be_repeated: true, .. })
             {
                 self.pairer.served(device, sector, op, time);
             }
@@ -219,10 +231,11 @@ impl Matcher {
         };
         let Some((device, sector)) = self.find_request(event.host, target, op, disk, ledger) else { return };
         let sectors = u32::try_from(bytes / SECTOR_BYTES).unwrap_or(u32::MAX);
-        let (flags, pid, process) = (Flags::default(), None, None);
-        let kind = EventKind::Submit;
+        let (flags, pid, process) = (RequestFlags::default(), None, None);
+        let kind = BlockEventKind::Submit;
         let (error, zeroes) = (0, false);
-        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
+        let event =
+            BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         self.pairer.feed(&event, ledger, out);
         if self.under_way.len() >= MOST_COMMANDS {
             self.under_way.clear();
@@ -234,7 +247,7 @@ impl Matcher {
     fn find_request(
         &mut self,
         host: [u8; 16],
-        target: Target,
+        target: CommandTarget,
         op: Op,
         disk: Option<NameId>,
         ledger: &mut Ledger,
@@ -242,12 +255,12 @@ impl Matcher {
         /// Sectors of a logical block of UFS.
         const LONG_BLOCK: u64 = 8;
         match target {
-            Target::Sectors { first, .. } => {
+            CommandTarget::Sectors { first, .. } => {
                 let found = disk.or_else(|| self.find_disk(host, first, op, ledger))?;
                 Some((found, first))
             }
             // The address is in logical blocks or in sectors: the issued requests show which.
-            Target::Blocks { first, .. } => {
+            CommandTarget::Blocks { first, .. } => {
                 [first.saturating_mul(LONG_BLOCK), first].into_iter().find_map(|sector| {
                     let mut disks = self.scsi_disks.iter().copied();
                     disks.find(|disk| self.pairer.has_issued(*disk, sector, op)).map(|disk| (disk, sector))
@@ -281,7 +294,7 @@ impl Matcher {
     }
 
     /// Notes that events were lost.
-    pub fn lose(&mut self, gap: Gap) {
+    pub fn lose(&mut self, gap: LostEventsGap) {
         self.meter.lose(gap);
     }
 
@@ -302,7 +315,7 @@ impl Matcher {
     }
 
     /// Ends the recording. Open requests are unpaired, unless no completions were recorded.
-    pub fn finish(&mut self, devices: &mut Names, ledger: &mut Ledger, out: &mut Vec<Request>) {
+    pub fn finish(&mut self, devices: &mut NameTable, ledger: &mut Ledger, out: &mut Vec<Request>) {
         self.pairer.finish(ledger, out);
         if self.accounted.is_empty() {
             self.driver.finish(ledger);
@@ -328,7 +341,7 @@ impl Matcher {
     }
 
     /// The activity beside the requests so far. `name_of` returns the names of tasks that no event named.
-    pub fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> Activity {
+    pub fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> RecordedActivity {
         let name = |pid| name_of(pid).or_else(|| self.tasks.name(pid).map(str::to_owned));
         self.meter.activity(name, self.tasks.iter())
     }

@@ -1,29 +1,30 @@
 //! Events of the kernel's tracer, independent of their encoding: ring-buffer pages, text, or Perfetto's packets.
 //!
-//! A reader finds the fields of an event by the kernel's names ([`Slot`]) and puts them into [`Values`]; a [`Matcher`] makes
+//! A reader finds the fields of an event by the kernel's names ([`EventField`]) and puts them into [`EventFieldValues`]; a [`EventMatcher`] makes
 //! requests from block events and counts the activity beside them.
 
-mod accounts;
+mod accounted_requests;
 mod activity;
+mod activity_meter;
 mod command;
+mod command_address;
 mod decoded_event;
-mod driver;
-mod file;
+mod driver_requests;
+mod event_fields;
+mod fs_event;
+mod fs_writer_threads;
 mod kernel_event;
 mod matcher;
-mod meter;
-mod place;
 mod scsi;
-mod tasks;
-mod values;
-mod writers;
+mod task_names;
 
 pub use activity::{
-    Activity, CommandCounts, Gap, HostActivity, JournalCounts, SyncCounts, SyncWait, UnfinishedWait, Writers,
+    CommandCounts, FsWriterThreads, HostActivity, JournalCounts, LostEventsGap, RecordedActivity, SyncCounts,
+    SyncWait, UnfinishedWait,
 };
-pub use command::{CommandEvent, CommandKind, CommandStep, Erase, Target};
+pub use command::{CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind};
 pub use decoded_event::DecodedEvent;
-pub use file::{FsEvent, FsStep};
+pub use event_fields::{EventField, EventFieldValues};
+pub use fs_event::{FsEvent, FsStep};
 pub use kernel_event::KernelEvent;
-pub use matcher::Matcher;
-pub use values::{Slot, Values};
+pub use matcher::EventMatcher;

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use super::command::{CommandKind, CommandStep, Target, scsi_kind};
-use super::values::{Slot, Values};
+use super::command::{CommandKind, CommandStep, CommandTarget, scsi_kind};
+use super::event_fields::{EventField, EventFieldValues};
 use crate::opcodes::SCSI_UNMAP;
 
 /// The beginning of the host's name in a command event; `HOST:CHANNEL:TARGET:UNIT` follows.
@@ -12,57 +12,59 @@ pub(super) const HOST: &[u8] = b"scsi ";
 const TAG: u64 = 1 << 63;
 
 /// The name of the disk of a command, truncated or padded with zeros.
-pub(super) fn host(values: &Values) -> [u8; 16] {
+pub(super) fn host(values: &EventFieldValues) -> [u8; 16] {
     let number = |slot| values.number(slot);
     let mut name = [0; 16];
-    let [host, unit] = [number(Slot::HostNumber), number(Slot::Unit)];
-    let [channel, target] = [number(Slot::Channel), number(Slot::Target)];
+    let [host, unit] = [number(EventField::HostNumber), number(EventField::Unit)];
+    let [channel, target] = [number(EventField::Channel), number(EventField::Target)];
     // A name that is too long is truncated.
     let _ = write!(&mut name[..], "scsi {host}:{channel}:{target}:{unit}");
     name
 }
 
 /// The id of a command in progress: its tag, or before kernel 5.14, a number from its opcode and blocks.
-pub(super) fn id(values: &Values) -> u64 {
-    let tag = values.number(Slot::Tag);
-    if values.has(Slot::Tag) && tag >= 0 {
+pub(super) fn id(values: &EventFieldValues) -> u64 {
+    let tag = values.number(EventField::Tag);
+    if values.has(EventField::Tag) && tag >= 0 {
         return TAG | tag as u64;
     }
-    let Command { opcode, first, count } = Command::of(values);
+    let ScsiCommand { opcode, first, count } = ScsiCommand::of(values);
     (first << 24 ^ u64::from(count) << 8 ^ u64::from(opcode)) & !TAG
 }
 
 /// The start of a command.
-pub(super) fn start(values: &Values) -> CommandStep {
-    let Command { opcode, first, count } = Command::of(values);
+pub(super) fn start(values: &EventFieldValues) -> CommandStep {
+    let ScsiCommand { opcode, first, count } = ScsiCommand::of(values);
     let kind = scsi_kind(i64::from(opcode));
     let target = match kind {
-        CommandKind::Discard if opcode == SCSI_UNMAP => Target::Nowhere,
+        CommandKind::Discard if opcode == SCSI_UNMAP => CommandTarget::Nowhere,
         CommandKind::Read | CommandKind::Write | CommandKind::Discard => {
-            Target::Blocks { first, count: Some(count), is_recent: false }
+            CommandTarget::Blocks { first, count: Some(count), is_recent: false }
         }
-        _ => Target::Nowhere,
+        _ => CommandTarget::Nowhere,
     };
     CommandStep::Start { kind, bytes: 0, target, packed: false, reliable: false }
 }
 
 /// Opcode, first block and number of blocks.
-struct Command {
+struct ScsiCommand {
     opcode: u8,
     first: u64,
     count: u32,
 }
 
-impl Command {
+impl ScsiCommand {
     /// Decodes the command descriptor block if the event contains it; otherwise uses the fields of the text.
-    fn of(values: &Values) -> Self {
-        let bytes = values.text(Slot::Cdb);
+    fn of(values: &EventFieldValues) -> Self {
+        let bytes = values.text(EventField::Cdb);
         let number = |from: usize, to: usize| {
             bytes.get(from..to).unwrap_or_default().iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
         };
-        let opcode = (values.number(Slot::Opcode) & 0xff) as u8;
+        let opcode = (values.number(EventField::Opcode) & 0xff) as u8;
         let (first, count) = match opcode {
-            _ if bytes.is_empty() => (values.number(Slot::Lba) as u64, values.number(Slot::Blocks) as u64),
+            _ if bytes.is_empty() => {
+                (values.number(EventField::Lba) as u64, values.number(EventField::Blocks) as u64)
+            }
             // Groups of commands by length: 6, 10, 16 and 12 bytes. In the first group, 0 means 256 blocks.
             0x00..=0x1f => (number(1, 4) & 0x1f_ffff, (number(4, 5) + 255) % 256 + 1),
             0x20..=0x5f => (number(2, 6), number(7, 9)),
@@ -81,11 +83,11 @@ mod tests {
     #[test]
     fn commands_of_every_length_tell_first_block_and_number() {
         let blocks = |bytes: &[u8]| {
-            let mut values = Values::default();
-            values.set(Slot::Opcode, i64::from(bytes[0]));
-            values.set_text(Slot::Cdb, bytes);
+            let mut values = EventFieldValues::default();
+            values.set(EventField::Opcode, i64::from(bytes[0]));
+            values.set_text(EventField::Cdb, bytes);
             match start(&values) {
-                CommandStep::Start { kind, target: Target::Blocks { first, count, .. }, .. } => {
+                CommandStep::Start { kind, target: CommandTarget::Blocks { first, count, .. }, .. } => {
                     Some((kind, first, count?))
                 }
                 _ => None,

@@ -6,30 +6,32 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Request, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Request, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_digits, text};
+use super::field_reader::FieldReader;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_digits, text,
+};
 use super::time_unit::TimeUnit;
-use super::walk::Walk;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "alibaba",
     about: "Alibaba block traces CSV",
     known_by: "five columns, the second `R` or `W`, the others numbers; or their heading",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "Alibaba's block traces",
-        gives: &[Column::Device],
+        gives: &[TraceColumn::Device],
         unknown: "response times, processes, flags",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Micros),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Micros),
     sniff,
     open,
     writes: None,
@@ -58,28 +60,28 @@ fn lists_devices(head: &[u8], path: &Path) -> bool {
     line == DEVICES || name.contains(DEVICES_FILE) && two_numbers()
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     if lists_devices(input.head(), input.path()) {
         let problem =
             "is no trace: it lists the devices of the Alibaba traces with their capacities in bytes";
-        return Err(Error::new(Kind::UnknownFormat, problem)
+        return Err(Error::new(ErrorClass::UnknownFormat, problem)
             .hint("the requests are in io_traces.csv of the same archive"));
     }
-    Ok(Box::new(LineSource::new(Alibaba::default(), input, options)))
+    Ok(Box::new(LineSource::new(AlibabaFormat::default(), input, options)))
 }
 
 #[derive(Default)]
-struct Alibaba {
-    device: LastName,
+struct AlibabaFormat {
+    device: NameIdCache,
 }
 
-impl LineFormat for Alibaba {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for AlibabaFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if line == HEADING {
             context.no_record();
             return Ok(());
         }
-        let mut fields = Walk::along(comma_separated(line));
+        let mut fields = FieldReader::along(comma_separated(line));
         let device = fields.next("device_id")?;
         let op = fields.next("opcode")?.op(b"R", b"W")?;
         let offset = fields.next("offset")?.unsigned()?;
@@ -94,7 +96,7 @@ impl LineFormat for Alibaba {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "unix".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "unix".into(), ..TraceHeader::default() }
     }
 }

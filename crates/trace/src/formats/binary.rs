@@ -3,34 +3,34 @@
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-use emmclab_base::{Error, Kind, Request, Result};
+use emmclab_base::{Error, ErrorClass, Request, Result};
 
-use super::format::ReadOptions;
-use super::input::{Input, damaged};
-use super::text::Context;
+use super::input::{DecompressedInput, damaged};
+use super::line_format::ParseContext;
+use super::trace_format::ReadOptions;
 use crate::batch::BATCH_ROWS;
-use crate::header::Header;
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
-use crate::names::Names;
-use crate::source::{Progress, Source};
+use crate::name_table::NameTable;
+use crate::source::{ReadProgress, TraceSource};
 
 /// A format with records of a fixed size.
 pub(super) trait RecordFormat: Send {
     /// Appends the request of a record, if the record is a request.
-    fn parse(&mut self, raw: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
+    fn parse(&mut self, raw: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()>;
     /// Format name, clock and note for the header.
-    fn header(&self) -> Header;
+    fn header(&self) -> TraceHeader;
 }
 
 /// Reads an input with a [`RecordFormat`].
 pub(super) struct RecordSource<F> {
     format: F,
-    context: Context,
+    context: ParseContext,
     lenient: bool,
     name: String,
     path: PathBuf,
     reader: BufReader<Box<dyn Read + Send>>,
-    meter: Box<dyn Fn() -> Progress + Send>,
+    meter: Box<dyn Fn() -> ReadProgress + Send>,
     /// The bytes of one record.
     raw: Vec<u8>,
     offset: u64,
@@ -38,12 +38,18 @@ pub(super) struct RecordSource<F> {
 
 impl<F: RecordFormat> RecordSource<F> {
     /// A source of records of `size` bytes; the first `before` bytes of the file are skipped.
-    pub fn new(format: F, input: Input, options: &ReadOptions, before: usize, size: usize) -> Result<Self> {
+    pub fn new(
+        format: F,
+        input: DecompressedInput,
+        options: &ReadOptions,
+        before: usize,
+        size: usize,
+    ) -> Result<Self> {
         let (name, path, meter) = (input.name(), input.path().to_owned(), Box::new(input.meter()));
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
         let mut source = Self {
             format,
-            context: Context::default(),
+            context: ParseContext::default(),
             lenient: options.lenient,
             name,
             path,
@@ -77,7 +83,7 @@ impl<F: RecordFormat> RecordSource<F> {
             self.context.ledger.skipped += 1;
         } else if got > 0 {
             let problem = format!("the file ends after {got} of the {} bytes of a record", self.raw.len());
-            return Err(Error::new(Kind::Truncated, problem)
+            return Err(Error::new(ErrorClass::Truncated, problem)
                 .at_offset(self.offset)
                 .hint("copy it again, or give --lenient to read up to there"));
         }
@@ -85,7 +91,7 @@ impl<F: RecordFormat> RecordSource<F> {
     }
 }
 
-impl<F: RecordFormat> Source for RecordSource<F> {
+impl<F: RecordFormat> TraceSource for RecordSource<F> {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let goal = out.len() + BATCH_ROWS;
         while out.len() < goal {
@@ -107,7 +113,7 @@ impl<F: RecordFormat> Source for RecordSource<F> {
         Ok(true)
     }
 
-    fn names(&self) -> (&Names, &Names) {
+    fn names(&self) -> (&NameTable, &NameTable) {
         (&self.context.processes, &self.context.devices)
     }
 
@@ -115,11 +121,11 @@ impl<F: RecordFormat> Source for RecordSource<F> {
         self.context.ledger.clone()
     }
 
-    fn header(&self) -> Header {
-        Header { source: self.name.clone(), ..self.format.header() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { source: self.name.clone(), ..self.format.header() }
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> ReadProgress {
         (self.meter)()
     }
 }
@@ -136,5 +142,5 @@ pub(super) fn bytes<const N: usize>(raw: &[u8], at: usize) -> [u8; N] {
 /// Creates the error for a field of a record.
 #[cold]
 pub(super) fn refused(name: &str, value: impl ToString, problem: &str) -> Error {
-    Error::new(Kind::Value, problem).of_field(name, 0, value.to_string().as_bytes())
+    Error::new(ErrorClass::Value, problem).of_field(name, 0, value.to_string().as_bytes())
 }

@@ -10,50 +10,52 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Flags, Kind, Op, Request, Result};
+use emmclab_base::{Error, ErrorClass, Op, Request, RequestFlags, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::snoop::{Table, TableColumn, heading, heading_with};
-use super::text::{Context, LineFormat, LineSource, blank_separated, first_line, is_decimal, is_digits};
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, ParseContext, blank_separated, first_line, is_decimal, is_digits,
+};
+use super::snoop::{SnoopColumn, SnoopTable, heading, heading_with};
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "biosnoop",
     about: "biosnoop of bcc and libbpf-tools, with -Q, -P and -t too",
     known_by: "its heading (`TIME(s) COMM PID DISK ...`), or a line of its columns",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`biosnoop` of bcc, `biosnoop -Q` of bcc or libbpf-tools",
         gives: &[
-            Column::Start,
-            Column::Issue,
-            Column::Complete,
-            Column::Flags,
-            Column::Pid,
-            Column::Process,
-            Column::Device,
+            TraceColumn::Start,
+            TraceColumn::Issue,
+            TraceColumn::Complete,
+            TraceColumn::Flags,
+            TraceColumn::Pid,
+            TraceColumn::Process,
+            TraceColumn::Device,
         ],
         unknown: "merges and errors; the wait in the queue without `-Q`; of bcc all flags but the operation",
     },
     extensions: &[],
-    recorded: Recorded::of(&[Op::Flush], Flags(0)),
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::of(&[Op::Flush], RequestFlags(0)),
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| columns(head).is_some(),
     open,
     writes: None,
 };
 
 /// The columns of a file, from its heading, or recognised from its first line; `None` if neither fits.
-fn columns(head: &[u8]) -> Option<Vec<TableColumn>> {
+fn columns(head: &[u8]) -> Option<Vec<SnoopColumn>> {
     heading_with(head, b"DISK").and_then(heading).or_else(|| columns_of_line(first_line(head)))
 }
 
 /// The columns of a table without a heading, recognised from a line: `TIME COMM PID DISK T SECTOR BYTES [QUE] LAT`.
-fn columns_of_line(line: &[u8]) -> Option<Vec<TableColumn>> {
+fn columns_of_line(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let fields: Vec<_> = blank_separated(line).collect();
     let with_point = |field: &[u8]| is_decimal(field) && field.contains(&b'.');
     let queued = with_point(fields.get(fields.len().checked_sub(2)?)?);
@@ -69,48 +71,48 @@ fn columns_of_line(line: &[u8]) -> Option<Vec<TableColumn>> {
         && is_digits(from_bytes(4)?)
         && from_bytes(5).is_some();
     let mut columns = vec![
-        TableColumn::End(TimeUnit::Seconds),
-        TableColumn::Process,
-        TableColumn::Pid,
-        TableColumn::Device,
-        TableColumn::Letters,
-        TableColumn::Sector,
-        TableColumn::Bytes,
+        SnoopColumn::End(TimeUnit::Seconds),
+        SnoopColumn::Process,
+        SnoopColumn::Pid,
+        SnoopColumn::Device,
+        SnoopColumn::Letters,
+        SnoopColumn::Sector,
+        SnoopColumn::Bytes,
     ];
     if queued {
-        columns.push(TableColumn::Queue(TimeUnit::Millis));
+        columns.push(SnoopColumn::Queue(TimeUnit::Millis));
     }
-    columns.push(TableColumn::Latency(TimeUnit::Millis));
+    columns.push(SnoopColumn::Latency(TimeUnit::Millis));
     fits.then_some(columns)
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = columns(input.head()).ok_or_else(|| {
-        Error::new(Kind::Syntax, "has no heading of biosnoop in its first lines")
+        Error::new(ErrorClass::Syntax, "has no heading of biosnoop in its first lines")
             .at_line(1)
             .hint("save the output of biosnoop whole, with the line `TIME(s) COMM PID DISK ...`")
     })?;
-    let table = Table::new(columns);
+    let table = SnoopTable::new(columns);
     if let Some(missing) = table.missing() {
         let problem = format!("this biosnoop prints no {missing} of a request (that of bpftrace does not)");
-        return Err(Error::new(Kind::Unsupported, problem).hint(
+        return Err(Error::new(ErrorClass::Unsupported, problem).hint(
             "record with biosnoop of bcc (in Debian and Ubuntu `biosnoop-bpfcc -Q`), whose lines have sector and bytes",
         ));
     }
     if !table.is_timed() {
         let problem = "this biosnoop prints no time of a request";
-        return Err(Error::new(Kind::Unsupported, problem)
+        return Err(Error::new(ErrorClass::Unsupported, problem)
             .hint("record with biosnoop of bcc, whose first column is TIME(s)"));
     }
-    Ok(Box::new(LineSource::new(Biosnoop { table }, input, options)))
+    Ok(Box::new(LineSource::new(BiosnoopFormat { table }, input, options)))
 }
 
-struct Biosnoop {
-    table: Table,
+struct BiosnoopFormat {
+    table: SnoopTable,
 }
 
-impl LineFormat for Biosnoop {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for BiosnoopFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         self.table.parse(line, context, out)
     }
 
@@ -118,13 +120,13 @@ impl LineFormat for Biosnoop {
         false
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let note = "biosnoop without -Q: the time in the queue is unknown, so arrivals are times of issue";
-        Header {
+        TraceHeader {
             format: FORMAT.name.into(),
             clock: "relative".into(),
             note: (!self.table.is_queued()).then(|| note.to_owned()),
-            ..Header::default()
+            ..TraceHeader::default()
         }
     }
 }

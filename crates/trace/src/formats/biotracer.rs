@@ -8,47 +8,50 @@
 use std::io::Write;
 use std::path::Path;
 
-use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
+use super::capabilities::FormatCapabilities;
 use super::fast_fields::FastFields;
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::holds::Holds;
-use super::input::Input;
-use super::lines::{LineWriter, Lines};
-use super::text::{
-    Context, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_digits, need, no_more,
-    sectors, unsigned,
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, ParseContext, blank_separated, decimal_time, first_line, is_digits, need,
+    no_more, sectors, unsigned,
 };
+use super::line_sink::{LineSink, LineWriter};
 use super::time_unit::TimeUnit;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::sink::Sink;
-use crate::source::Source;
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::sink::TraceSink;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "biotracer",
     about: "BIOtracer text log (IISWC 2015, SNIA Nexus 5 smartphone traces)",
     known_by: "eight fields: four numbers, four decimal times",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "BIOtracer (SNIA IOTTA, Nexus 5 smartphone traces)",
-        gives: &[Column::Start, Column::Issue, Column::Complete, Column::Flags],
+        gives: &[TraceColumn::Start, TraceColumn::Issue, TraceColumn::Complete, TraceColumn::Flags],
         unknown: "processes",
     },
     extensions: &["biotracer"],
-    recorded: Recorded::of(&[], Flags::PACKED.union(Flags::NO_WAIT).union(Flags::NO_WAIT_KNOWN)),
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::of(
+        &[],
+        RequestFlags::PACKED.union(RequestFlags::NO_WAIT).union(RequestFlags::NO_WAIT_KNOWN),
+    ),
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open,
     writes: Some((HOLDS, create)),
 };
 
-const HOLDS: Holds = Holds {
+const HOLDS: FormatCapabilities = FormatCapabilities {
     ops: &[Op::Read, Op::Write],
-    columns: &[Column::Start, Column::Issue, Column::Complete],
-    flags: Flags::PACKED.union(Flags::NO_WAIT).union(Flags::NO_WAIT_KNOWN),
+    columns: &[TraceColumn::Start, TraceColumn::Issue, TraceColumn::Complete],
+    flags: RequestFlags::PACKED.union(RequestFlags::NO_WAIT).union(RequestFlags::NO_WAIT_KNOWN),
     tick_ns: 1,
 };
 
@@ -62,21 +65,21 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
         && fields[4..].iter().all(|field| field.contains(&b'.'))
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Biotracer, input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(BiotracerFormat, input, options)))
 }
 
-struct Biotracer;
+struct BiotracerFormat;
 
 /// The numbers of a line, with times in the order of the fields.
-struct Record {
+struct BiotracerRecord {
     sector: u64,
     sectors: u64,
     bits: u64,
     times: [Nanos; 4],
 }
 
-impl Record {
+impl BiotracerRecord {
     /// Parses the first line; returns it and the lines after it. `None` if it is not well formed, so that the strict parser
     /// reads it.
     #[inline]
@@ -115,14 +118,14 @@ impl Record {
             ("complete", 8, issue, complete, complete_field),
         ] {
             if later < earlier {
-                return Err(Error::new(Kind::Value, "is earlier than the time before it")
+                return Err(Error::new(ErrorClass::Value, "is earlier than the time before it")
                     .of_field(name, column, field));
             }
         }
         let count = unsigned(size, "sectors", 2)?;
         let byte_count = unsigned(bytes, "bytes", 3)?;
         if count.checked_mul(SECTOR_BYTES) != Some(byte_count) {
-            return Err(Error::new(Kind::Value, format!("is not {count} sectors of 512 bytes"))
+            return Err(Error::new(ErrorClass::Value, format!("is not {count} sectors of 512 bytes"))
                 .of_field("bytes", 3, bytes));
         }
         let bits = unsigned(flags, "flags", 4)?;
@@ -132,16 +135,16 @@ impl Record {
     }
 
     #[inline]
-    fn request(self, context: &mut Context) -> Request {
-        let Record { sector, mut sectors, bits, times } = self;
-        let mut flags = Flags::NO_WAIT_KNOWN;
+    fn request(self, context: &mut ParseContext) -> Request {
+        let BiotracerRecord { sector, mut sectors, bits, times } = self;
+        let mut flags = RequestFlags::NO_WAIT_KNOWN;
         if bits & NO_WAIT != 0 {
-            flags = flags.union(Flags::NO_WAIT);
+            flags = flags.union(RequestFlags::NO_WAIT);
         }
         if sectors * SECTOR_BYTES % 4096 == SECTOR_BYTES && sectors > 1 {
             sectors -= 1;
             context.ledger.headers_stripped += 1;
-            flags = flags.union(Flags::PACKED);
+            flags = flags.union(RequestFlags::PACKED);
         }
         let [arrival, start, issue, complete] = times;
         let op = if bits & WRITE == 0 { Op::Read } else { Op::Write };
@@ -156,44 +159,47 @@ impl Record {
     }
 }
 
-impl LineFormat for Biotracer {
+impl LineFormat for BiotracerFormat {
     #[inline]
-    fn parse_fast<'a>(&mut self, lines: &'a [u8], context: &mut Context) -> Option<(Request, &'a [u8])> {
-        let (record, rest) = Record::fast(lines)?;
+    fn parse_fast<'a>(&mut self, lines: &'a [u8], context: &mut ParseContext) -> Option<(Request, &'a [u8])> {
+        let (record, rest) = BiotracerRecord::fast(lines)?;
         Some((record.request(context), rest))
     }
 
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        out.push(Record::strict(line)?.request(context));
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+        out.push(BiotracerRecord::strict(line)?.request(context));
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "unix".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "unix".into(), ..TraceHeader::default() }
     }
 }
 
 /// Writes the log as the recorder does. The header block is added to packed requests. A request of which it is unknown whether
 /// it waited is written as one that did, because the format has no value for this.
-struct Writer;
+struct BiotracerWriter;
 
-fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
-    Ok(Box::new(Lines::new(file, Writer)))
+fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
+    Ok(Box::new(LineSink::new(file, BiotracerWriter)))
 }
 
-impl LineWriter for Writer {
+impl LineWriter for BiotracerWriter {
     fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
         let time = |name: &str, time: Option<Nanos>| {
             let missing = || {
-                Error::new(Kind::Unsupported, "a BIOtracer log needs this time of every request")
+                Error::new(ErrorClass::Unsupported, "a BIOtracer log needs this time of every request")
                     .of_field(name, 0, b"")
                     .hint("write Parquet or CSV, which may leave times out")
             };
             let Nanos(ns) = time.ok_or_else(missing)?;
             if ns < 0 {
-                return Err(Error::new(Kind::Unsupported, "a BIOtracer log cannot hold negative times")
-                    .of_field(name, 0, ns.to_string().as_bytes())
-                    .hint("write Parquet or CSV, which hold any time"));
+                return Err(Error::new(
+                    ErrorClass::Unsupported,
+                    "a BIOtracer log cannot hold negative times",
+                )
+                .of_field(name, 0, ns.to_string().as_bytes())
+                .hint("write Parquet or CSV, which hold any time"));
             }
             Ok((ns / 1_000_000_000, ns % 1_000_000_000))
         };
@@ -201,17 +207,17 @@ impl LineWriter for Writer {
         let (start, start_ns) = time("start", request.start)?;
         let (issue, issue_ns) = time("issue", request.issue)?;
         let (complete, complete_ns) = time("complete", request.complete)?;
-        let packed = request.flags.contains(Flags::PACKED);
+        let packed = request.flags.contains(RequestFlags::PACKED);
         let sectors = u64::from(request.sectors) + u64::from(packed);
         let bytes = sectors * SECTOR_BYTES;
         if packed != (bytes % 4096 == SECTOR_BYTES && sectors > 1) {
             let problem = "a BIOtracer log marks packed requests by one sector above a multiple of 4 KB";
-            return Err(Error::new(Kind::Unsupported, problem)
+            return Err(Error::new(ErrorClass::Unsupported, problem)
                 .of_field("sectors", 0, request.sectors.to_string().as_bytes())
                 .hint("write Parquet or CSV, which hold any size and flag"));
         }
         let write = if request.op == Op::Write { WRITE } else { 0 };
-        let no_wait = if request.flags.contains(Flags::NO_WAIT) { NO_WAIT } else { 0 };
+        let no_wait = if request.flags.contains(RequestFlags::NO_WAIT) { NO_WAIT } else { 0 };
         let _ = writeln!(
             out,
             "{}\t\t{sectors}\t\t{bytes}\t\t{}\t\t{arrival}.{arrival_ns:09}\t\t{start}.{start_ns:09}\t\t\
@@ -253,7 +259,7 @@ mod tests {
     proptest! {
         #[test]
         fn lines_give_the_same_both_ways(lines in prop::collection::vec(line(), 0..8)) {
-            agree(|| Biotracer, &(lines.join("\n") + "\n"));
+            agree(|| BiotracerFormat, &(lines.join("\n") + "\n"));
         }
     }
 }

@@ -1,48 +1,48 @@
 //! Actions of the block tracer, as `blkparse` and the kernel's tracer `blk` print them: `ACTION RWBS SECTOR + SECTORS
 //! [PROCESS]` (man page blkparse(1), "Trace actions"; `kernel/trace/blktrace.c`).
 
-use emmclab_base::{Error, Flags, Kind, Op, Result};
+use emmclab_base::{Error, ErrorClass, Op, RequestFlags, Result};
 
 use super::ftrace::{packet_of, range, remapped_from};
-use super::rwbs::{self, Letters, Operation};
-use super::text::{blank_separated, is_digits, need, unsigned};
-use crate::pairing::EventKind;
-use crate::zones::ZoneCommand;
+use super::line_format::{blank_separated, is_digits, need, unsigned};
+use super::rwbs::{self, RwbsMeaning, RwbsOperation};
+use crate::pairing::BlockEventKind;
+use crate::zone_command::ZoneCommand;
 
 /// Actions that are not steps of a request: remapping, bouncing, plugging, sleeping, messages.
 const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];
 
 /// An action on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Action {
-    pub kind: EventKind,
+pub(super) struct BlkAction {
+    pub kind: BlockEventKind,
     pub op: Op,
-    pub flags: Flags,
+    pub flags: RequestFlags,
     pub sector: u64,
     pub sectors: u32,
     pub zeroes: bool,
 }
 
-impl Action {
+impl BlkAction {
     #[inline]
-    pub fn new(kind: EventKind, operation: Operation, sector: u64, sectors: u32) -> Self {
+    pub fn new(kind: BlockEventKind, operation: RwbsOperation, sector: u64, sectors: u32) -> Self {
         let (op, flags) = operation.of(sectors);
         Self { kind, op, flags, sector, sectors, zeroes: operation.is_zeroes(sectors) }
     }
 }
 
 /// The kind of event of an action's letter; `None` for other letters.
-fn kind_of(letter: &[u8]) -> Option<EventKind> {
+fn kind_of(letter: &[u8]) -> Option<BlockEventKind> {
     Some(match letter {
-        b"Q" => EventKind::Queue,
-        b"G" => EventKind::GetRequest,
-        b"I" => EventKind::Insert,
-        b"D" => EventKind::Issue,
-        b"C" => EventKind::Complete,
-        b"R" => EventKind::Requeue,
-        b"M" => EventKind::BackMerge,
-        b"F" => EventKind::FrontMerge,
-        b"X" => EventKind::Split(0),
+        b"Q" => BlockEventKind::Queue,
+        b"G" => BlockEventKind::GetRequest,
+        b"I" => BlockEventKind::Insert,
+        b"D" => BlockEventKind::Issue,
+        b"C" => BlockEventKind::Complete,
+        b"R" => BlockEventKind::Requeue,
+        b"M" => BlockEventKind::BackMerge,
+        b"F" => BlockEventKind::FrontMerge,
+        b"X" => BlockEventKind::Split(0),
         _ => return None,
     })
 }
@@ -54,44 +54,44 @@ pub(crate) fn is_action(letter: &[u8]) -> bool {
 
 /// The meaning of a line with an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step<'a> {
+pub(super) enum ActionMeaning<'a> {
     /// A step of a request.
-    Request(Action),
+    Request(BlkAction),
     /// A step of a packet of a program, with its operation code.
-    Packet(Option<u8>, EventKind),
+    Packet(Option<u8>, BlockEventKind),
     /// I/O was passed on from the device of this name.
     Remap(&'a str),
     /// A step of a command to a zone.
-    Zone(ZoneCommand, EventKind),
+    Zone(ZoneCommand, BlockEventKind),
     /// Any other action.
     Other,
 }
 
-impl<'a> Step<'a> {
+impl<'a> ActionMeaning<'a> {
     /// Reads an action and the fields after it; `column` is the column of the action, for errors.
     pub(super) fn read(text: &'a [u8], column: u64) -> Result<Self> {
         let mut fields = blank_separated(text);
         let letter = need(&mut fields, "action", column)?;
         if OTHER_ACTIONS.contains(&letter) {
             let from = if letter == b"A" { remapped_from(text) } else { None };
-            return Ok(from.map_or(Step::Other, Step::Remap));
+            return Ok(from.map_or(ActionMeaning::Other, ActionMeaning::Remap));
         }
         let kind = kind_of(letter).ok_or_else(|| {
-            Error::new(Kind::Value, "is not an action of blkparse").of_field("action", column, letter)
+            Error::new(ErrorClass::Value, "is not an action of blkparse").of_field("action", column, letter)
         })?;
         let operation = match rwbs::read(need(&mut fields, "rwbs", column + 1)?, column + 1)? {
-            Letters::Request(operation) => operation,
-            Letters::Zone(command) => return Ok(Step::Zone(command, kind)),
+            RwbsMeaning::Request(operation) => operation,
+            RwbsMeaning::Zone(command) => return Ok(ActionMeaning::Zone(command, kind)),
         };
         let rest = rest_after(text, 2);
         if is_command(rest) {
-            return Ok(Step::Packet(packet_of(rest), kind));
+            return Ok(ActionMeaning::Packet(packet_of(rest), kind));
         }
         let (sector, sectors, kind) = match zero_length(rest) {
             Some(sector) => (unsigned(sector, "sector", column + 2)?, 0, kind),
             None => range(&mut blank_separated(rest), kind)?,
         };
-        Ok(Step::Request(Action::new(kind, operation, sector, sectors)))
+        Ok(ActionMeaning::Request(BlkAction::new(kind, operation, sector, sectors)))
     }
 }
 
@@ -128,17 +128,20 @@ fn zero_length(rest: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Action> {
-        match Step::read(text.as_bytes(), 6).unwrap() {
-            Step::Request(action) => Some(action),
-            Step::Zone(..) | Step::Packet(..) | Step::Remap(_) | Step::Other => None,
+    fn read(text: &str) -> Option<BlkAction> {
+        match ActionMeaning::read(text.as_bytes(), 6).unwrap() {
+            ActionMeaning::Request(action) => Some(action),
+            ActionMeaning::Zone(..)
+            | ActionMeaning::Packet(..)
+            | ActionMeaning::Remap(_)
+            | ActionMeaning::Other => None,
         }
     }
 
     #[test]
     fn a_command_to_a_zone_is_no_request() {
-        let step = Step::read(b"D  ZR 524288 + 0 [dd]", 6).unwrap();
-        assert_eq!(step, Step::Zone(ZoneCommand::Reset, EventKind::Issue));
+        let step = ActionMeaning::read(b"D  ZR 524288 + 0 [dd]", 6).unwrap();
+        assert_eq!(step, ActionMeaning::Zone(ZoneCommand::Reset, BlockEventKind::Issue));
     }
 
     #[test]
@@ -146,9 +149,9 @@ mod tests {
         let action = read("D   W 1056768 + 8 [dd]").unwrap();
         assert_eq!(
             (action.kind, action.op, action.sector, action.sectors),
-            (EventKind::Issue, Op::Write, 1_056_768, 8)
+            (BlockEventKind::Issue, Op::Write, 1_056_768, 8)
         );
-        assert_eq!(read("X   W 10 / 14 [dd]").unwrap().kind, EventKind::Split(14));
+        assert_eq!(read("X   W 10 / 14 [dd]").unwrap().kind, BlockEventKind::Split(14));
     }
 
     #[test]
@@ -162,19 +165,22 @@ mod tests {
     #[test]
     fn other_actions_and_commands_of_scsi_are_no_requests() {
         for text in ["P   N [dd]", "m   N cfq: x"] {
-            assert_eq!(Step::read(text.as_bytes(), 6).unwrap(), Step::Other, "{text}");
+            assert_eq!(ActionMeaning::read(text.as_bytes(), 6).unwrap(), ActionMeaning::Other, "{text}");
         }
-        assert_eq!(Step::read(b"A   W 8 + 8 <- (179,1) 0", 6).unwrap(), Step::Remap("179,1"));
+        assert_eq!(
+            ActionMeaning::read(b"A   W 8 + 8 <- (179,1) 0", 6).unwrap(),
+            ActionMeaning::Remap("179,1")
+        );
         for (text, code) in [("D   R 36 (12 00 00 24 00) [udevd]", 0x12), ("D   N (1b 00) [x]", 0x1b)] {
-            let step = Step::read(text.as_bytes(), 6).unwrap();
-            assert_eq!(step, Step::Packet(Some(code), EventKind::Issue), "{text}");
+            let step = ActionMeaning::read(text.as_bytes(), 6).unwrap();
+            assert_eq!(step, ActionMeaning::Packet(Some(code), BlockEventKind::Issue), "{text}");
         }
     }
 
     #[test]
     fn a_bad_field_is_named_by_its_column() {
         for (text, field) in [("Y   W 8 + 8 [x]", "action"), ("D   K 8 + 8 [x]", "rwbs"), ("D   W 8", "+")] {
-            let error = Step::read(text.as_bytes(), 6).unwrap_err();
+            let error = ActionMeaning::read(text.as_bytes(), 6).unwrap_err();
             assert_eq!(error.field(), Some(field), "{text}: {error}");
         }
     }

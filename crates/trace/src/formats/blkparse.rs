@@ -1,51 +1,51 @@
 //! The default output of `blkparse` (man page blkparse(1), "Default output"), and the classic one of the kernel's tracer
 //! `blk`, which is the same without a sequence number (`options/blk_classic`).
 //!
-//! `MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`. [`crate::Pairer`] combines the
+//! `MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`. [`crate::EventPairer`] combines the
 //! events into requests. The number of lost events is read from the summary after the events, and from the output of blktrace
 //! itself. Headings are skipped, and other lines that are not of the trace are counted.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Request, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Request, Result};
 
-use super::blk_action::{Action, Step, is_action, rest_after};
-use super::format::{Format, Origin, ReadOptions, Times};
+use super::blk_action::{ActionMeaning, BlkAction, is_action, rest_after};
 use super::ftrace::{device_name, error_of};
-use super::input::Input;
-use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, cuts_a_length, decimal_time, is_decimal,
-    is_digits, need, pid, text, unsigned,
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, decimal_time,
+    is_decimal, is_digits, need, pid, text, unsigned,
 };
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::pairing::{Event, EventKind, Pairer};
-use crate::recorded::Recorded;
-use crate::source::Source;
-use crate::tally::Tally;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::event_tally::EventTally;
+use crate::header::TraceHeader;
+use crate::pairing::{BlockEventKind, BlockLayerEvent, EventPairer};
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "blkparse",
     about: "blkparse's default text, and the kernel's tracer `blk` with blk_classic",
     known_by: "`major,minor cpu sequence time pid action`, of blk_classic without the sequence number",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`blktrace -d /dev/DISK -o - \\| blkparse -i -`, or `blkparse -i NAME`",
         gives: &[
-            Column::Start,
-            Column::Issue,
-            Column::Complete,
-            Column::Flags,
-            Column::Pid,
-            Column::Process,
-            Column::Device,
+            TraceColumn::Start,
+            TraceColumn::Issue,
+            TraceColumn::Complete,
+            TraceColumn::Flags,
+            TraceColumn::Pid,
+            TraceColumn::Process,
+            TraceColumn::Device,
         ],
         unknown: "the time of the device itself: the driver's events are not in it",
     },
     extensions: &[],
-    recorded: Recorded::BLOCK_LAYER,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::BLOCK_LAYER,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open,
     writes: None,
@@ -70,11 +70,11 @@ pub(super) fn is_event(line: &[u8]) -> bool {
     third.contains(&b'.') && is_decimal(third) && is_digits(next()) && is_action(next())
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    let format = Blkparse {
-        pairer: Pairer::default(),
-        process: LastName::default(),
-        device: LastName::default(),
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    let format = BlkparseFormat {
+        pairer: EventPairer::default(),
+        process: NameIdCache::default(),
+        device: NameIdCache::default(),
         actions: [0; LAST_LETTER as usize + 1],
         in_summary: false,
     };
@@ -84,10 +84,10 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 /// The largest first letter of an action.
 const LAST_LETTER: u8 = b'm';
 
-struct Blkparse {
-    pairer: Pairer,
-    process: LastName,
-    device: LastName,
+struct BlkparseFormat {
+    pairer: EventPairer,
+    process: NameIdCache,
+    device: NameIdCache,
     /// Number of events by the first letter of their action.
     actions: [u64; LAST_LETTER as usize + 1],
     in_summary: bool,
@@ -150,9 +150,9 @@ fn is_notice(line: &[u8]) -> bool {
         ])
 }
 
-impl Blkparse {
+impl BlkparseFormat {
     /// Skips a line that is not an event, and counts it.
-    fn pass(&mut self, line: &[u8], context: &mut Context) -> Result<()> {
+    fn pass(&mut self, line: &[u8], context: &mut ParseContext) -> Result<()> {
         context.ledger.lost += lost(line)?;
         let begins_summary = line.trim_ascii_start().starts_with(b"CPU") || line.starts_with(b"Total (");
         self.in_summary |= begins_summary;
@@ -165,14 +165,14 @@ impl Blkparse {
     }
 }
 
-impl LineFormat for Blkparse {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for BlkparseFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = blank_separated(line);
         let device = fields.next().unwrap_or(&[]);
         if self.device.last().is_none_or(|(_, last)| last != device) && !begins_like_an_event(line) {
             return self.pass(line, context);
         }
-        context.begins_again |= self.in_summary;
+        context.restarts |= self.in_summary;
         self.in_summary = false;
         let device = self.device.id(device, &mut context.devices, |raw| device_name(raw, 1))?;
         unsigned(need(&mut fields, "cpu", 2)?, "cpu", 2)?;
@@ -187,26 +187,26 @@ impl LineFormat for Blkparse {
         let time = Nanos(decimal_time(field, TimeUnit::Seconds, "time", column)?);
         let id = pid(need(&mut fields, "pid", column + 1)?, "pid", column + 1)?;
         let rest = rest_after(line, column as usize + 1);
-        let step = Step::read(rest, column + 2)?;
+        let step = ActionMeaning::read(rest, column + 2)?;
         let name = process_name(rest);
-        let is_part =
-            matches!(step, Step::Request(_)) && name.is_none() || context.joining && cuts_a_length(rest);
+        let is_part = matches!(step, ActionMeaning::Request(_)) && name.is_none()
+            || context.joining && cuts_a_length(rest);
         if is_part && context.waits_for_rest() {
             return Ok(());
         }
         self.actions[usize::from(rest[0].min(LAST_LETTER))] += 1;
-        let Action { kind, op, flags, sector, sectors, zeroes } = match step {
-            Step::Request(action) => action,
+        let BlkAction { kind, op, flags, sector, sectors, zeroes } = match step {
+            ActionMeaning::Request(action) => action,
             other => {
                 match other {
-                    Step::Zone(command, kind) => self.pairer.zone(command, kind),
-                    Step::Packet(code, kind) => self.pairer.packet(code, kind),
-                    Step::Remap(from) => {
+                    ActionMeaning::Zone(command, kind) => self.pairer.zone(command, kind),
+                    ActionMeaning::Packet(code, kind) => self.pairer.packet(code, kind),
+                    ActionMeaning::Remap(from) => {
                         if let Some(from) = context.devices.id(from) {
                             self.pairer.remap(from);
                         }
                     }
-                    Step::Request(_) | Step::Other => {}
+                    ActionMeaning::Request(_) | ActionMeaning::Other => {}
                 }
                 context.skip();
                 return Ok(());
@@ -214,14 +214,15 @@ impl LineFormat for Blkparse {
         };
         let process = match name {
             // In a completion, the brackets contain the error code.
-            Some(name) if kind != EventKind::Complete => {
+            Some(name) if kind != BlockEventKind::Complete => {
                 Some(self.process.id(name, &mut context.processes, |raw| Ok::<Cow<str>, Error>(text(raw)))?)
             }
             _ => None,
         };
-        let error = if kind == EventKind::Complete { error_of(rest) } else { 0 };
+        let error = if kind == BlockEventKind::Complete { error_of(rest) } else { 0 };
         let pid = Some(id);
-        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
+        let event =
+            BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         self.pairer.feed(&event, &mut context.ledger, out);
         Ok(())
     }
@@ -230,10 +231,10 @@ impl LineFormat for Blkparse {
         !begins_like_an_event(line) && !is_notice(line)
     }
 
-    fn finish(&mut self, context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+    fn finish(&mut self, context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         self.pairer.finish(&mut context.ledger, out);
         if context.ledger.seen == 0 {
-            return Err(Error::new(Kind::Empty, "the file holds no event of blkparse")
+            return Err(Error::new(ErrorClass::Empty, "the file holds no event of blkparse")
                 .hint("print the events with `blkparse -i NAME`, without -q or a format of your own (-f)"));
         }
         Ok(())
@@ -243,18 +244,18 @@ impl LineFormat for Blkparse {
         false
     }
 
-    fn tally(&self) -> Tally {
-        let mut tally = Tally::new((0..).map(char::from).zip(self.actions));
+    fn tally(&self) -> EventTally {
+        let mut tally = EventTally::new((0..).map(char::from).zip(self.actions));
         tally.packets = self.pairer.packets();
         tally
     }
 
-    fn header(&self) -> Header {
-        Header {
+    fn header(&self) -> TraceHeader {
+        TraceHeader {
             format: FORMAT.name.into(),
             clock: "relative".into(),
             note: self.pairer.note(),
-            ..Header::default()
+            ..TraceHeader::default()
         }
     }
 }

@@ -180,7 +180,7 @@ fn eight_digits(digits: u64) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::text::{blank_separated, decimal_time, unsigned};
+    use super::super::line_format::{blank_separated, decimal_time, unsigned};
     use super::*;
 
     #[test]
@@ -268,22 +268,22 @@ mod tests {
 pub(super) mod both_ways {
     use emmclab_base::{Request, Result};
 
-    use super::super::format::ReadOptions;
-    use super::super::input::Input;
-    use super::super::text::{Context, LineFormat, LineSource};
-    use crate::header::Header;
+    use super::super::input::DecompressedInput;
+    use super::super::line_format::{LineFormat, LineSource, ParseContext};
+    use super::super::trace_format::ReadOptions;
+    use crate::header::TraceHeader;
     use crate::ledger::Ledger;
-    use crate::source::Source;
+    use crate::source::TraceSource;
 
     /// A format with its strict parser alone.
     struct StrictOnly<F>(F);
 
     impl<F: LineFormat> LineFormat for StrictOnly<F> {
-        fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
             self.0.parse(line, context, out)
         }
 
-        fn header(&self) -> Header {
+        fn header(&self) -> TraceHeader {
             self.0.header()
         }
     }
@@ -295,7 +295,7 @@ pub(super) mod both_ways {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, text).unwrap();
         let options = ReadOptions { lenient, ..ReadOptions::default() };
-        let mut source = LineSource::new(format, Input::open(file.path()).unwrap(), &options);
+        let mut source = LineSource::new(format, DecompressedInput::open(file.path()).unwrap(), &options);
         let mut requests = Vec::new();
         let end = loop {
             match source.fill(&mut requests) {

@@ -10,46 +10,46 @@
 
 use std::io::Write;
 
-use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::holds::Holds;
-use super::input::Input;
-use super::lines::{LineWriter, Lines};
-use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_digits, need,
-    no_more, stream_span, text, unsigned,
+use super::capabilities::FormatCapabilities;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits,
+    need, no_more, stream_span, text, unsigned,
 };
+use super::line_sink::{LineSink, LineWriter};
 use super::time_unit::TimeUnit;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::sink::Sink;
-use crate::source::Source;
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::sink::TraceSink;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "fio",
     about: "fio I/O log, versions 2 and 3 (write_iolog, read_iolog)",
     known_by: "`fio version 2 iolog` or `fio version 3 iolog` in the first line, or a line of such a log",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`fio JOB --write_iolog=FILE`",
-        gives: &[Column::Device],
+        gives: &[TraceColumn::Device],
         unknown: "completions: a log states what fio should do and when; waits of version 2 are added up",
     },
     extensions: &["iolog", "fio"],
-    recorded: Recorded::of(&[Op::Discard, Op::Flush], Flags(0)),
-    times: Times::Loose,
+    recorded: RecordedFeatures::of(&[Op::Discard, Op::Flush], RequestFlags(0)),
+    times: FormatTimes::Loose,
     sniff: |head, _| version(first_line(head)).is_some(),
     open,
     writes: Some((HOLDS, create)),
 };
 
-const HOLDS: Holds = Holds {
+const HOLDS: FormatCapabilities = FormatCapabilities {
     ops: &[Op::Read, Op::Write, Op::Discard, Op::Flush],
     columns: &[],
-    flags: Flags(0),
+    flags: RequestFlags(0),
     tick_ns: 1_000,
 };
 
@@ -92,22 +92,26 @@ fn version(line: &[u8]) -> Option<u8> {
     }
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let timed = version(first_line(input.head())) == Some(3);
     let unit = options.time_unit_or(TimeUnit::Micros)?;
-    Ok(Box::new(LineSource::new(Fio { timed, unit, now_ns: 0, device: LastName::default() }, input, options)))
+    Ok(Box::new(LineSource::new(
+        FioLogFormat { timed, unit, now_ns: 0, device: NameIdCache::default() },
+        input,
+        options,
+    )))
 }
 
-struct Fio {
+struct FioLogFormat {
     /// Version 3: each line begins with its time.
     timed: bool,
     unit: TimeUnit,
     now_ns: i64,
-    device: LastName,
+    device: NameIdCache,
 }
 
-impl LineFormat for Fio {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for FioLogFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let line = line.trim_ascii_end();
         if line == VERSION_2 || line == VERSION_3 {
             context.no_record();
@@ -129,7 +133,7 @@ impl LineFormat for Fio {
                 let field = need(&mut fields, "delay", 3)?;
                 let delay = decimal_time(field, self.unit, "delay", 3)?;
                 self.now_ns = self.now_ns.checked_add(delay).ok_or_else(|| {
-                    Error::new(Kind::Value, "ends beyond the year 2262").of_field("delay", 3, field)
+                    Error::new(ErrorClass::Value, "ends beyond the year 2262").of_field("delay", 3, field)
                 })?;
                 context.no_record();
                 return Ok(());
@@ -148,7 +152,7 @@ impl LineFormat for Fio {
                 } else {
                     "is not an action of an I/O log"
                 };
-                return Err(Error::new(Kind::Value, problem).of_field("action", shift + 2, other));
+                return Err(Error::new(ErrorClass::Value, problem).of_field("action", shift + 2, other));
             }
         };
         let (sector, count) = if op == Op::Flush {
@@ -168,26 +172,26 @@ impl LineFormat for Fio {
     }
 
     /// Version 3 has the times of the requests. In version 2, delays may be missing, so that times are not checked.
-    fn times(&self) -> Option<Times> {
-        self.timed.then_some(Times::Busy(self.unit))
+    fn times(&self) -> Option<FormatTimes> {
+        self.timed.then_some(FormatTimes::Busy(self.unit))
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }
 
 /// Writes version 2, which every fio since 1.17 can replay, for one file `emmclab`. Times are written as delays in whole
 /// microseconds from the first request on.
-fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
-    Ok(Box::new(Lines::new(file, Writer { now_us: None })))
+fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
+    Ok(Box::new(LineSink::new(file, FioLogWriter { now_us: None })))
 }
 
-struct Writer {
+struct FioLogWriter {
     now_us: Option<i64>,
 }
 
-impl LineWriter for Writer {
+impl LineWriter for FioLogWriter {
     fn heading(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(VERSION_2);
         out.extend_from_slice(b"\nemmclab add\nemmclab open\n");
@@ -200,11 +204,8 @@ impl LineWriter for Writer {
             let _ = writeln!(out, "emmclab wait {} 0", now - before);
         }
         let offset = request.sector.0.checked_mul(SECTOR_BYTES).ok_or_else(|| {
-            Error::new(Kind::Unsupported, "is beyond byte 2^64, where the format counts bytes").of_field(
-                "sector",
-                0,
-                request.sector.0.to_string().as_bytes(),
-            )
+            Error::new(ErrorClass::Unsupported, "is beyond byte 2^64, where the format counts bytes")
+                .of_field("sector", 0, request.sector.0.to_string().as_bytes())
         })?;
         let action = match request.op {
             Op::Read => "read",

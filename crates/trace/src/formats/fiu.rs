@@ -7,33 +7,33 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Request, Result, Sector};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, Sector};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_digits, pid,
-    sectors, text, unsigned,
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits,
+    pid, sectors, text, unsigned,
 };
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::names::device_label;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::name_table::device_label;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "fiu",
     about: "FIU traces (SNIA IOTTA): processes and digests of contents",
     known_by: "`time pid process lba size W|R major minor digest`",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "SNIA IOTTA, FIU",
-        gives: &[Column::Pid, Column::Process, Column::Device],
+        gives: &[TraceColumn::Pid, TraceColumn::Process, TraceColumn::Device],
         unknown: "response times, flags",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Nanos),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Nanos),
     sniff,
     open,
     writes: None,
@@ -65,24 +65,24 @@ fn operation(fields: &[&[u8]]) -> Option<usize> {
     })
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Fiu::default(), input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(FiuFormat::default(), input, options)))
 }
 
 #[derive(Default)]
-struct Fiu {
-    process: LastName,
-    device: LastName,
+struct FiuFormat {
+    process: NameIdCache,
+    device: NameIdCache,
     raw: Vec<u8>,
 }
 
-impl LineFormat for Fiu {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for FiuFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = [&[][..]; FIELDS];
         let count = split(line, &mut fields);
         let at = operation(&fields[..count]).ok_or_else(|| {
             let problem = "is not a line of `time pid process lba size W|R major minor digest`";
-            Error::new(Kind::Syntax, problem).of_field("operation", 6, fields[5])
+            Error::new(ErrorClass::Syntax, problem).of_field("operation", 6, fields[5])
         })?;
         let column = |index: usize| index as u64 + 1;
         let arrival = Nanos(decimal_time(fields[0], TimeUnit::Nanos, "time", 1)?);
@@ -122,7 +122,7 @@ impl LineFormat for Fiu {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }

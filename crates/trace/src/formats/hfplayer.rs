@@ -8,33 +8,33 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Request, Result, Sector};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, Sector};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::named_fields::{Named, NamedFields};
-use super::text::{
-    Context, LastName, LineFormat, LineSource, comma_separated, decimal_time, first_line, sectors, text,
-    unsigned,
+use super::column_positions::{ColumnPositions, NamedField};
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line, sectors,
+    text, unsigned,
 };
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "hfplayer",
     about: "CSV of hfplayer (University of Minnesota)",
     known_by: "a heading with `ELAPSED_USECS.D`, `CMD.S`, `LBA.I`, ...",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "hfplayer (University of Minnesota)",
-        gives: &[Column::Complete, Column::Device],
+        gives: &[TraceColumn::Complete, TraceColumn::Device],
         unknown: "processes, flags",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Micros),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Micros),
     sniff: |head: &[u8], _: &Path| columns(head).is_some(),
     open,
     writes: None,
@@ -43,19 +43,19 @@ pub(super) static FORMAT: Format = Format {
 const NAMES: [&str; 7] =
     ["ELAPSED_USECS.D", "CMD.S", "LUN_SSID.I", "PHASE.I", "LBA.I", "NBLKS.I", "LATENCY_USECS.D"];
 
-fn columns(head: &[u8]) -> Option<NamedFields<7>> {
+fn columns(head: &[u8]) -> Option<ColumnPositions<7>> {
     let heading = first_line(head).strip_prefix(b"#")?;
-    NamedFields::of(NAMES, comma_separated(heading))
+    ColumnPositions::of(NAMES, comma_separated(heading))
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = columns(input.head()).ok_or_else(|| {
-        Error::new(Kind::Syntax, "the first line does not name the columns of hfplayer")
+        Error::new(ErrorClass::Syntax, "the first line does not name the columns of hfplayer")
             .at_line(1)
             .hint("keep the heading of the file (`#DUMP_OFFSET.I,ELAPSED_USECS.D,...`)")
     })?;
     Ok(Box::new(LineSource::new(
-        Hfplayer { columns, device: LastName::default(), open: VecDeque::new() },
+        HfplayerFormat { columns, device: NameIdCache::default(), open: VecDeque::new() },
         input,
         options,
     )))
@@ -64,14 +64,14 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 /// Maximum number of requests that wait for the rows of their ends; no queue is as long.
 const MOST_OPEN: usize = 1 << 12;
 
-struct Hfplayer {
-    columns: NamedFields<7>,
-    device: LastName,
+struct HfplayerFormat {
+    columns: ColumnPositions<7>,
+    device: NameIdCache,
     /// The requests from the first one without an end, in order of the file.
     open: VecDeque<Request>,
 }
 
-impl Hfplayer {
+impl HfplayerFormat {
     /// Ends the oldest request of this range that has no end: after the latency that the row of its end states, or at the time of that
     /// row.
     fn end(&mut self, row: &Request, took: i64) {
@@ -86,16 +86,17 @@ impl Hfplayer {
     }
 }
 
-impl LineFormat for Hfplayer {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for HfplayerFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if line.starts_with(b"#") {
             context.no_record();
             return Ok(());
         }
         let [time, command, volume, phase, address, blocks, latency] =
             self.columns.read(comma_separated(line))?;
-        let number = |field: Named| unsigned(field.bytes, field.name, field.column);
-        let micros = |field: Named| decimal_time(field.bytes, TimeUnit::Micros, field.name, field.column);
+        let number = |field: NamedField| unsigned(field.bytes, field.name, field.column);
+        let micros =
+            |field: NamedField| decimal_time(field.bytes, TimeUnit::Micros, field.name, field.column);
         let op = match command.bytes {
             [b'R', b'D', ..] => Op::Read,
             [b'W', b'R', ..] => Op::Write,
@@ -124,12 +125,12 @@ impl LineFormat for Hfplayer {
         Ok(())
     }
 
-    fn finish(&mut self, _: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+    fn finish(&mut self, _: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         out.extend(self.open.drain(..));
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }

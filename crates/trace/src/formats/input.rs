@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use emmclab_base::{Bytes, Error, InputFile, Kind, Result, interrupt, open_seekable};
+use emmclab_base::{ByteCount, Error, ErrorClass, InputFile, Result, interrupt, open_seekable};
 
 use super::utf16;
-use crate::source::Progress;
+use crate::source::ReadProgress;
 
 /// Number of bytes that are examined to recognise the format.
 const HEAD_BYTES: usize = 1 << 16;
@@ -27,11 +27,11 @@ const MOST_RATIO: u64 = 1_000;
 const XZ_BYTES: u64 = 256 << 20;
 
 /// An open, possibly compressed input, with its first bytes in memory.
-pub struct Input {
+pub struct DecompressedInput {
     path: PathBuf,
     head: Vec<u8>,
     rest: Box<dyn Read + Send>,
-    done: Arc<AtomicU64>,
+    bytes_read: Arc<AtomicU64>,
     total: u64,
     regular: bool,
     /// Whether the bytes are those of the file, without decompression or conversion.
@@ -39,55 +39,55 @@ pub struct Input {
 }
 
 /// Counts the bytes read from the file itself, so that progress is correct for compressed input too.
-struct Counted {
+struct CountingInputFile {
     file: InputFile,
-    done: Arc<AtomicU64>,
+    bytes_read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingInputFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.file.read(buffer)?;
-        self.done.fetch_add(n as u64, Ordering::Relaxed);
+        self.bytes_read.fetch_add(n as u64, Ordering::Relaxed);
         Ok(n)
     }
 }
 
 /// Unpacks, within the bounds above.
-struct Unpacked<R> {
+struct BoundedDecoder<R> {
     decoder: R,
     /// Bytes unpacked so far.
     bytes: u64,
     /// Bytes read from the file.
-    done: Arc<AtomicU64>,
+    bytes_read: Arc<AtomicU64>,
     /// The command that unpacks the format.
     tool: &'static str,
 }
 
-impl<R: Read> Unpacked<R> {
+impl<R: Read> BoundedDecoder<R> {
     fn refused(&self, problem: String) -> io::Error {
         let tool = self.tool;
         let hint =
             format!("if that is right, unpack it yourself, `{tool} -dc FILE > UNPACKED`, and name that file");
-        io::Error::other(Error::new(Kind::Value, problem).hint(hint))
+        io::Error::other(Error::new(ErrorClass::Value, problem).hint(hint))
     }
 }
 
-impl<R: Read> Read for Unpacked<R> {
+impl<R: Read> Read for BoundedDecoder<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.decoder.read(buffer).map_err(|error| {
             let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
             if !matches!(cause, Some(liblzma::stream::Error::MemLimit)) {
                 return error;
             }
-            self.refused(format!("it needs more than {} of memory to be unpacked", Bytes(XZ_BYTES)))
+            self.refused(format!("it needs more than {} of memory to be unpacked", ByteCount(XZ_BYTES)))
         })?;
         self.bytes += count as u64;
-        let done = self.done.load(Ordering::Relaxed);
+        let done = self.bytes_read.load(Ordering::Relaxed);
         if self.bytes > MOST_UNPACKED && self.bytes / MOST_RATIO > done {
             let problem = format!(
                 "it unpacks to more than {MOST_RATIO} times its size: {} from {}",
-                Bytes(self.bytes),
-                Bytes(done)
+                ByteCount(self.bytes),
+                ByteCount(done)
             );
             return Err(self.refused(problem));
         }
@@ -95,7 +95,7 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-impl Input {
+impl DecompressedInput {
     /// Opens a file. gzip, bzip2, zstd and xz, and text in UTF-16, are recognised by their first bytes.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Input {
             return Err(fail(error).hint("name the trace file in it"));
         }
         let done = Arc::new(AtomicU64::new(0));
-        let mut raw = BufReader::with_capacity(1 << 16, Counted { file, done: done.clone() });
+        let mut raw = BufReader::with_capacity(1 << 16, CountingInputFile { file, bytes_read: done.clone() });
         let magic = raw.fill_buf().map_err(fail)?;
         let mut tool = None;
         let mut rest: Box<dyn Read + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
@@ -135,14 +135,17 @@ impl Input {
         };
         let mut plain = tool.is_none();
         if let Some(tool) = tool {
-            rest = Box::new(Unpacked { decoder: rest, bytes: 0, done: done.clone(), tool });
+            rest = Box::new(BoundedDecoder { decoder: rest, bytes: 0, bytes_read: done.clone(), tool });
         }
         let mut head = Vec::new();
         let cut = |error, done: &AtomicU64| damaged(path, error).at_offset(done.load(Ordering::Relaxed));
         rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| cut(error, &done))?;
-        if let Some(order) = utf16::Order::of(&head) {
+        if let Some(order) = utf16::Utf16ByteOrder::of(&head) {
             plain = false;
-            rest = Box::new(utf16::Utf16::new(io::Cursor::new(std::mem::take(&mut head)).chain(rest), order));
+            rest = Box::new(utf16::Utf16Decoder::new(
+                io::Cursor::new(std::mem::take(&mut head)).chain(rest),
+                order,
+            ));
             rest.by_ref()
                 .take(HEAD_BYTES as u64)
                 .read_to_end(&mut head)
@@ -154,7 +157,7 @@ impl Input {
             head.drain(..3);
         }
         let (total, regular) = (meta.len(), meta.is_file());
-        Ok(Self { path: path.to_owned(), head, rest, done, total, regular, plain })
+        Ok(Self { path: path.to_owned(), head, rest, bytes_read: done, total, regular, plain })
     }
 
     /// The first bytes, decompressed; all of a short file.
@@ -178,10 +181,10 @@ impl Input {
     }
 
     /// Returns a function that returns the progress of reading. `total` is unknown for pipes.
-    pub fn meter(&self) -> impl Fn() -> Progress + Send + use<> {
-        let done = self.done.clone();
+    pub fn meter(&self) -> impl Fn() -> ReadProgress + Send + use<> {
+        let done = self.bytes_read.clone();
         let total = Some(self.total).filter(|total| *total > 0);
-        move || Progress { done: done.load(Ordering::Relaxed), total }
+        move || ReadProgress { done: done.load(Ordering::Relaxed), total }
     }
 
     /// The content as a file that can be read from any offset: the file itself if it is regular and not compressed, otherwise
@@ -201,7 +204,7 @@ impl Input {
             )
         };
         let mut copy = tempfile::tempfile().map_err(no_room)?;
-        let done = self.done.clone();
+        let done = self.bytes_read.clone();
         let mut content = self.into_reader();
         let mut buffer = vec![0; 1 << 18];
         loop {

@@ -9,64 +9,63 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Request, Result};
+use emmclab_base::{Error, ErrorClass, Request, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::snoop::{Table, heading, heading_with};
-use super::text::{Context, LineFormat, LineSource};
+use super::input::DecompressedInput;
+use super::line_format::{LineFormat, LineSource, ParseContext};
+use super::snoop::{SnoopTable, heading, heading_with};
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "iosnoop",
     about: "iosnoop of perf-tools, with -s and -t too",
     known_by: "its heading (`COMM PID TYPE DEV BLOCK BYTES LATms`)",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`iosnoop -st` of perf-tools",
         gives: &[
-            Column::Start,
-            Column::Complete,
-            Column::Flags,
-            Column::Pid,
-            Column::Process,
-            Column::Device,
+            TraceColumn::Start,
+            TraceColumn::Complete,
+            TraceColumn::Flags,
+            TraceColumn::Pid,
+            TraceColumn::Process,
+            TraceColumn::Device,
         ],
         unknown: "times without `-s` and `-t`; whether the start is that of the queue (`-Q`)",
     },
     extensions: &[],
-    recorded: Recorded::BLOCK_LAYER,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::BLOCK_LAYER,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| heading_with(head, b"DEV").is_some(),
     open,
     writes: None,
 };
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = heading_with(input.head(), b"DEV").and_then(heading).ok_or_else(|| {
-        Error::new(Kind::Syntax, "has no heading of iosnoop in its first lines")
+        Error::new(ErrorClass::Syntax, "has no heading of iosnoop in its first lines")
             .at_line(1)
             .hint("save the output of iosnoop whole, with the line `COMM PID TYPE DEV BLOCK BYTES LATms`")
     })?;
-    let table = Table::new(columns);
+    let table = SnoopTable::new(columns);
     if let Some(missing) = table.missing() {
         let problem = format!("this table of iosnoop has no {missing} of a request");
-        return Err(
-            Error::new(Kind::Unsupported, problem).hint("record with iosnoop of perf-tools: `iosnoop -st`")
-        );
+        return Err(Error::new(ErrorClass::Unsupported, problem)
+            .hint("record with iosnoop of perf-tools: `iosnoop -st`"));
     }
-    Ok(Box::new(LineSource::new(Iosnoop { table }, input, options)))
+    Ok(Box::new(LineSource::new(IosnoopFormat { table }, input, options)))
 }
 
-struct Iosnoop {
-    table: Table,
+struct IosnoopFormat {
+    table: SnoopTable,
 }
 
-impl LineFormat for Iosnoop {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for IosnoopFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         self.table.parse(line, context, out)
     }
 
@@ -74,14 +73,14 @@ impl LineFormat for Iosnoop {
         false
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let note = "iosnoop without -s and -t prints no times: requests are placed one after the other in order of completion; \
                     addresses, sizes and latencies are as recorded, arrivals and rates are not";
-        Header {
+        TraceHeader {
             format: FORMAT.name.into(),
             clock: if self.table.is_timed() { "monotonic" } else { "relative" }.into(),
             note: (!self.table.is_timed()).then(|| note.to_owned()),
-            ..Header::default()
+            ..TraceHeader::default()
         }
     }
 }

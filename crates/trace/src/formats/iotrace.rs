@@ -11,33 +11,38 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, Sector};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, Sector};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::named_fields::{Named, NamedFields};
-use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, text, unsigned};
+use super::column_positions::{ColumnPositions, NamedField};
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, text, unsigned,
+};
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "iotrace",
     about: "CSV and JSON of iotrace (Open CAS, Standalone Linux IO Tracer)",
     known_by: "a heading with `header.timestamp`, `io.lba`, `io.operation`, ..., or events in JSON that begin so",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`iotrace --start-tracing --devices /dev/DISK`, then `iotrace --trace-parser --io --path PATH --format csv` (or json)",
-        gives: &[Column::Complete, Column::Flags, Column::Device],
+        gives: &[TraceColumn::Complete, TraceColumn::Flags, TraceColumn::Device],
         unknown: "processes, the wait in the queue",
     },
     extensions: &[],
-    recorded: Recorded::of(&[Op::Discard, Op::Flush], Flags::FUA.union(Flags::PREFLUSH).union(Flags::FAILED)),
-    times: Times::Fixed(TimeUnit::Nanos),
-    sniff: |head: &[u8], _: &Path| Form::of(head).is_some(),
+    recorded: RecordedFeatures::of(
+        &[Op::Discard, Op::Flush],
+        RequestFlags::FUA.union(RequestFlags::PREFLUSH).union(RequestFlags::FAILED),
+    ),
+    times: FormatTimes::Fixed(TimeUnit::Nanos),
+    sniff: |head: &[u8], _: &Path| IotraceEncoding::of(head).is_some(),
     open,
     writes: None,
 };
@@ -56,40 +61,40 @@ const NAMES: [&str; 9] = [
 const JSON: &[u8] = b"{\"header\":{\"sid\":";
 
 /// How the events are printed.
-enum Form {
-    Csv(NamedFields<9>),
+enum IotraceEncoding {
+    Csv(ColumnPositions<9>),
     Json,
 }
 
-impl Form {
+impl IotraceEncoding {
     fn of(head: &[u8]) -> Option<Self> {
         let line = first_line(head);
         if line.starts_with(JSON) {
-            return Some(Form::Json);
+            return Some(IotraceEncoding::Json);
         }
-        NamedFields::of(NAMES, comma_separated(line)).map(Form::Csv)
+        ColumnPositions::of(NAMES, comma_separated(line)).map(IotraceEncoding::Csv)
     }
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    let form = Form::of(input.head()).ok_or_else(|| {
-        Error::new(Kind::Syntax, "the first line is neither a heading nor an event of iotrace")
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    let form = IotraceEncoding::of(input.head()).ok_or_else(|| {
+        Error::new(ErrorClass::Syntax, "the first line is neither a heading nor an event of iotrace")
             .at_line(1)
             .hint("print the trace without --raw: `iotrace --trace-parser --io --path PATH --format csv`")
     })?;
-    let iotrace = Iotrace { form, heading: true, device: LastName::default() };
+    let iotrace = IotraceFormat { form, heading: true, device: NameIdCache::default() };
     Ok(Box::new(LineSource::new(iotrace, input, options)))
 }
 
-struct Iotrace {
-    form: Form,
+struct IotraceFormat {
+    form: IotraceEncoding,
     /// Whether the heading of CSV has not been read yet.
     heading: bool,
-    device: LastName,
+    device: NameIdCache,
 }
 
 /// An I/O as its line states it.
-struct Io<'a> {
+struct IotraceIo<'a> {
     time: u64,
     latency: u64,
     sector: u64,
@@ -101,10 +106,10 @@ struct Io<'a> {
     device: Cow<'a, str>,
 }
 
-impl Io<'_> {
+impl IotraceIo<'_> {
     fn request(&self) -> Result<Request> {
         let refused = |name, value: u64, problem: &str| {
-            Error::new(Kind::Value, problem).of_field(name, 0, value.to_string().as_bytes())
+            Error::new(ErrorClass::Value, problem).of_field(name, 0, value.to_string().as_bytes())
         };
         let time =
             |name, value| i64::try_from(value).map_err(|_| refused(name, value, "is longer than 292 years"));
@@ -120,12 +125,12 @@ impl Io<'_> {
         let complete =
             complete.ok_or_else(|| refused("io.latency", self.latency, "ends beyond 292 years"))?;
         let has = [
-            (self.flush && op != Op::Flush, Flags::PREFLUSH),
-            (self.fua, Flags::FUA),
-            (self.error, Flags::FAILED),
+            (self.flush && op != Op::Flush, RequestFlags::PREFLUSH),
+            (self.fua, RequestFlags::FUA),
+            (self.error, RequestFlags::FAILED),
         ];
         let flags = has.into_iter().filter(|(has, _)| *has);
-        let flags = flags.fold(Flags::default(), |all, (_, flag)| all.union(flag));
+        let flags = flags.fold(RequestFlags::default(), |all, (_, flag)| all.union(flag));
         let sector = if op == Op::Flush { 0 } else { self.sector };
         Ok(Request {
             complete: (self.latency > 0).then_some(Nanos(complete)),
@@ -136,7 +141,7 @@ impl Io<'_> {
 }
 
 /// The I/O of a line of CSV; `None` for an event of files.
-fn of_csv<'a>(fields: &NamedFields<9>, line: &'a [u8]) -> Result<Option<Io<'a>>> {
+fn of_csv<'a>(fields: &ColumnPositions<9>, line: &'a [u8]) -> Result<Option<IotraceIo<'a>>> {
     let [device, time, error, flush, fua, latency, sector, sectors, operation] =
         fields.read(comma_separated(line))?;
     let op = match operation.bytes {
@@ -147,16 +152,16 @@ fn of_csv<'a>(fields: &NamedFields<9>, line: &'a [u8]) -> Result<Option<Io<'a>>>
         _ => return Err(operation.refused("is not Read, Write or Discard")),
     };
     // A field that is 0 may be empty.
-    let number = |field: Named| match field.bytes {
+    let number = |field: NamedField| match field.bytes {
         b"" => Ok(0),
         digits => unsigned(digits, field.name, field.column),
     };
-    let is_set = |field: Named| match field.bytes {
+    let is_set = |field: NamedField| match field.bytes {
         b"true" => Ok(true),
         b"false" | b"" => Ok(false),
         _ => Err(field.refused("is neither true nor false")),
     };
-    Ok(Some(Io {
+    Ok(Some(IotraceIo {
         time: number(time)?,
         latency: number(latency)?,
         sector: number(sector)?,
@@ -171,24 +176,27 @@ fn of_csv<'a>(fields: &NamedFields<9>, line: &'a [u8]) -> Result<Option<Io<'a>>>
 
 /// A number; the JSON of Protocol Buffers has numbers of 64 bits in quotes.
 #[derive(Clone, Copy, Default)]
-struct Number(u64);
+struct JsonNumber(u64);
 
-impl<'de> Deserialize<'de> for Number {
+impl<'de> Deserialize<'de> for JsonNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         struct Digits;
         impl Visitor<'_> for Digits {
-            type Value = Number;
+            type Value = JsonNumber;
 
             fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
                 f.write_str("an unsigned whole number")
             }
 
-            fn visit_u64<E: de::Error>(self, number: u64) -> std::result::Result<Number, E> {
-                Ok(Number(number))
+            fn visit_u64<E: de::Error>(self, number: u64) -> std::result::Result<JsonNumber, E> {
+                Ok(JsonNumber(number))
             }
 
-            fn visit_str<E: de::Error>(self, digits: &str) -> std::result::Result<Number, E> {
-                digits.parse().map(Number).map_err(|_| E::invalid_value(de::Unexpected::Str(digits), &self))
+            fn visit_str<E: de::Error>(self, digits: &str) -> std::result::Result<JsonNumber, E> {
+                digits
+                    .parse()
+                    .map(JsonNumber)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Str(digits), &self))
             }
         }
         deserializer.deserialize_any(Digits)
@@ -206,16 +214,16 @@ struct JsonEvent<'a> {
 #[derive(Deserialize)]
 struct JsonHeader {
     #[serde(default)]
-    timestamp: Number,
+    timestamp: JsonNumber,
 }
 
 #[derive(Deserialize)]
 #[serde(default)]
 struct JsonIo {
-    lba: Number,
-    len: Number,
+    lba: JsonNumber,
+    len: JsonNumber,
     operation: JsonOp,
-    latency: Number,
+    latency: JsonNumber,
     flush: bool,
     fua: bool,
     error: bool,
@@ -223,7 +231,7 @@ struct JsonIo {
 
 impl Default for JsonIo {
     fn default() -> Self {
-        let zero = Number(0);
+        let zero = JsonNumber(0);
         Self {
             lba: zero,
             len: zero,
@@ -250,11 +258,11 @@ struct JsonDevice<'a> {
 }
 
 /// The I/O of a line of JSON; `None` for an event of files.
-fn of_json(line: &[u8]) -> Result<Option<Io<'_>>> {
+fn of_json(line: &[u8]) -> Result<Option<IotraceIo<'_>>> {
     let event: JsonEvent = serde_json::from_slice(line)
-        .map_err(|error| Error::new(Kind::Syntax, error.to_string()).of_field("line", 0, line))?;
+        .map_err(|error| Error::new(ErrorClass::Syntax, error.to_string()).of_field("line", 0, line))?;
     let JsonEvent { header, io, device } = event;
-    Ok(io.map(|io| Io {
+    Ok(io.map(|io| IotraceIo {
         time: header.timestamp.0,
         latency: io.latency.0,
         sector: io.lba.0,
@@ -271,15 +279,15 @@ fn of_json(line: &[u8]) -> Result<Option<Io<'_>>> {
     }))
 }
 
-impl LineFormat for Iotrace {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for IotraceFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let io = match &self.form {
-            Form::Csv(_) if std::mem::take(&mut self.heading) => {
+            IotraceEncoding::Csv(_) if std::mem::take(&mut self.heading) => {
                 context.no_record();
                 return Ok(());
             }
-            Form::Csv(fields) => of_csv(fields, line)?,
-            Form::Json => of_json(line)?,
+            IotraceEncoding::Csv(fields) => of_csv(fields, line)?,
+            IotraceEncoding::Json => of_json(line)?,
         };
         let Some(io) = io else {
             context.skip();
@@ -291,12 +299,12 @@ impl LineFormat for Iotrace {
             b"" => None,
             name => Some(self.device.id(name, &mut context.devices, |raw| Ok(text(raw)))?),
         };
-        context.ledger.failed += u64::from(request.flags.contains(Flags::FAILED));
+        context.ledger.failed += u64::from(request.flags.contains(RequestFlags::FAILED));
         out.push(Request { device, ..request });
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }

@@ -7,30 +7,31 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{
-    Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_decimal, is_digits, text,
+use super::field_reader::FieldReader;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_decimal, is_digits,
+    text,
 };
 use super::time_unit::TimeUnit;
-use super::walk::Walk;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "k5cloud",
     about: "K5cloud CSV of Fujitsu (SNIA IOTTA)",
     known_by: "a number, a time, `R` or `W`, and two numbers, between commas",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "SNIA IOTTA, K5cloud",
-        gives: &[Column::Device],
+        gives: &[TraceColumn::Device],
         unknown: "response times, processes, flags",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open,
     writes: None,
@@ -44,18 +45,18 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
         && matches!(fields[2], b"R" | b"W")
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(K5cloud::default(), input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(K5cloudFormat::default(), input, options)))
 }
 
 #[derive(Default)]
-struct K5cloud {
-    device: LastName,
+struct K5cloudFormat {
+    device: NameIdCache,
 }
 
-impl LineFormat for K5cloud {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let mut fields = Walk::along(comma_separated(line).map(<[u8]>::trim_ascii));
+impl LineFormat for K5cloudFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+        let mut fields = FieldReader::along(comma_separated(line).map(<[u8]>::trim_ascii));
         let volume = fields.next("ID")?;
         let arrival = Nanos(fields.next("Timestamp")?.time(TimeUnit::Seconds)?);
         let op = fields.next("Type")?.op(b"R", b"W")?;
@@ -69,7 +70,7 @@ impl LineFormat for K5cloud {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }

@@ -12,51 +12,53 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Request, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, SECTOR_BYTES};
 
 use super::binary::{RecordFormat, RecordSource, bytes, refused};
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::placement::{NOTE, Objects};
-use super::text::Context;
+use super::input::DecompressedInput;
+use super::line_format::ParseContext;
+use super::placement::{NOTE, ObjectAddresses};
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static ORACLE_GENERAL: Format = Format {
+pub(super) static ORACLE_GENERAL: TraceFormat = TraceFormat {
     name: "oracle-general",
     about: "libCacheSim's oracleGeneral: objects in a cache",
     known_by: "`oracleGeneral` in the file's name, and records that make sense",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "libCacheSim and the collections that it publishes as oracleGeneral",
         gives: &[],
         unknown: "operations (all are reads) and addresses: objects are placed in the order of their first use; response times",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         name.contains("oraclegeneral") && is_plausible(head)
     },
-    open: |input: Input, options: &ReadOptions| open(input, options, ORACLE_GENERAL.name, 0, LAYOUTS[0]),
+    open: |input: DecompressedInput, options: &ReadOptions| {
+        open(input, options, ORACLE_GENERAL.name, 0, LAYOUTS[0])
+    },
     writes: None,
 };
 
-pub(super) static LCS: Format = Format {
+pub(super) static LCS: TraceFormat = TraceFormat {
     name: "lcs",
     about: "libCacheSim's lcs, versions 1 to 8: objects in a cache",
     known_by: "its magic number in the first 8 bytes",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "libCacheSim (`tracePrint`, `traceConv`) and the collections that it publishes",
-        gives: &[Column::Process],
+        gives: &[TraceColumn::Process],
         unknown: "addresses: objects are placed in the order of their first use; response times",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| head.starts_with(&MARK),
     open: open_lcs,
     writes: None,
@@ -67,20 +69,20 @@ const HEADER_BYTES: usize = 8192;
 
 /// The layout of a version's records.
 #[derive(Clone, Copy)]
-struct Layout {
+struct LcsRecordLayout {
     size: usize,
     wide_size: bool,
     /// Offset of operation and tenant in a record.
     op_at: Option<usize>,
 }
 
-const LAYOUTS: [Layout; 8] = {
-    const fn wide(size: usize) -> Layout {
-        Layout { size, wide_size: true, op_at: Some(20) }
+const LAYOUTS: [LcsRecordLayout; 8] = {
+    const fn wide(size: usize) -> LcsRecordLayout {
+        LcsRecordLayout { size, wide_size: true, op_at: Some(20) }
     }
     [
-        Layout { size: 24, wide_size: false, op_at: None },
-        Layout { size: 28, wide_size: false, op_at: Some(16) },
+        LcsRecordLayout { size: 24, wide_size: false, op_at: None },
+        LcsRecordLayout { size: 28, wide_size: false, op_at: Some(16) },
         wide(36),
         wide(40),
         wide(44),
@@ -103,25 +105,28 @@ fn is_plausible(head: &[u8]) -> bool {
 }
 
 fn open(
-    input: Input,
+    input: DecompressedInput,
     options: &ReadOptions,
     format: &'static str,
     before: usize,
-    layout: Layout,
-) -> Result<Box<dyn Source>> {
-    let records = Records { format, layout, objects: Objects::default(), tenant: String::new() };
+    layout: LcsRecordLayout,
+) -> Result<Box<dyn TraceSource>> {
+    let records =
+        LibCacheSimFormat { format, layout, objects: ObjectAddresses::default(), tenant: String::new() };
     Ok(Box::new(RecordSource::new(records, input, options, before, layout.size)?))
 }
 
-fn open_lcs(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open_lcs(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let head = input.head();
     if head.len() < HEADER_BYTES {
         let problem = format!("the file ends within its header of {HEADER_BYTES} bytes");
-        return Err(Error::new(Kind::Truncated, problem).at_offset(head.len() as u64).hint("copy it again"));
+        return Err(Error::new(ErrorClass::Truncated, problem)
+            .at_offset(head.len() as u64)
+            .hint("copy it again"));
     }
     if !head.starts_with(&MARK) || head[HEADER_BYTES - MARK.len()..HEADER_BYTES] != MARK {
         return Err(Error::new(
-            Kind::Syntax,
+            ErrorClass::Syntax,
             "the header has no magic number at its end: it is of an older layout, or damaged",
         )
         .at_offset((HEADER_BYTES - MARK.len()) as u64)
@@ -135,10 +140,10 @@ fn open_lcs(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     open(input, options, LCS.name, HEADER_BYTES, layout)
 }
 
-struct Records {
+struct LibCacheSimFormat {
     format: &'static str,
-    layout: Layout,
-    objects: Objects,
+    layout: LcsRecordLayout,
+    objects: ObjectAddresses,
     tenant: String,
 }
 
@@ -154,8 +159,8 @@ fn operation(code: u32) -> Option<Op> {
     })
 }
 
-impl RecordFormat for Records {
-    fn parse(&mut self, raw: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl RecordFormat for LibCacheSimFormat {
+    fn parse(&mut self, raw: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let size = if self.layout.wide_size {
             u64::from_le_bytes(bytes(raw, 12))
         } else {
@@ -185,10 +190,10 @@ impl RecordFormat for Records {
         Ok(())
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let reads =
             if self.layout.op_at.is_none() { "; it states no operations: all are reads here" } else { "" };
         let (format, clock) = (self.format.into(), "relative".into());
-        Header { format, clock, note: Some(format!("{NOTE}{reads}")), ..Header::default() }
+        TraceHeader { format, clock, note: Some(format!("{NOTE}{reads}")), ..TraceHeader::default() }
     }
 }

@@ -3,16 +3,16 @@
 
 use std::io::Read;
 
-use emmclab_base::{Error, Kind, Request, Result};
+use emmclab_base::{Error, ErrorClass, Request, Result};
 
-use super::format::{self, ReadOptions};
-use super::input::{Input, damaged};
-use super::text::{Context, LineFormat};
-use crate::header::Header;
+use super::input::{DecompressedInput, damaged};
+use super::line_format::{LineFormat, ParseContext};
+use super::trace_format::{self, ReadOptions};
+use crate::event_tally::EventTally;
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
-use crate::names::Names;
-use crate::source::{Progress, Source};
-use crate::tally::Tally;
+use crate::name_table::NameTable;
+use crate::source::{ReadProgress, TraceSource};
 
 /// Maximum length of a line in bytes; a file with longer ones is not text.
 const MAX_LINE: usize = 1 << 16;
@@ -28,12 +28,12 @@ const MOST_TRIED: usize = 1 << 12;
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct LineSource {
     format: Box<dyn LineFormat>,
-    context: Context,
+    context: ParseContext,
     lenient: bool,
     name: String,
     path: std::path::PathBuf,
     reader: Box<dyn Read + Send>,
-    meter: Box<dyn Fn() -> Progress + Send>,
+    meter: Box<dyn Fn() -> ReadProgress + Send>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -41,13 +41,13 @@ pub(crate) struct LineSource {
     ended: bool,
     finished: bool,
     /// Whether requests were returned already.
-    made: bool,
+    has_returned_requests: bool,
     /// The first line that is not empty.
     first_line: Option<FirstLine>,
     /// Arrival and end of the last request that was returned.
-    last: Option<Times>,
+    last: Option<RequestSpan>,
     /// The line at which the recording may begin again, with the times of the request before it.
-    again: Option<(u64, Option<Times>)>,
+    restart_at: Option<(u64, Option<RequestSpan>)>,
 }
 
 struct FirstLine {
@@ -57,30 +57,30 @@ struct FirstLine {
 }
 
 /// Arrival and end of a request; the end is its arrival if it has none.
-type Times = (i64, i64);
+type RequestSpan = (i64, i64);
 
 /// Minimum length of a first line that is recognised when it comes again: shorter ones are separators.
 const LEAST_FIRST: usize = 8;
 
-fn times_of(request: &Request) -> Times {
+fn times_of(request: &Request) -> RequestSpan {
     (request.arrival.0, request.complete.unwrap_or(request.arrival).0)
 }
 
 impl LineSource {
-    pub(crate) fn new(format: impl LineFormat, input: Input, options: &ReadOptions) -> Self {
+    pub(crate) fn new(format: impl LineFormat, input: DecompressedInput, options: &ReadOptions) -> Self {
         Self::over(Box::new(format), input, options, |bytes| bytes)
     }
 
     /// Reads the lines of the text into which `text` converts the bytes of the file.
     pub(crate) fn over(
         format: Box<dyn LineFormat>,
-        input: Input,
+        input: DecompressedInput,
         options: &ReadOptions,
         text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
     ) -> Self {
         Self {
             format,
-            context: Context::default(),
+            context: ParseContext::default(),
             lenient: options.lenient,
             name: input.name(),
             path: input.path().to_owned(),
@@ -92,10 +92,10 @@ impl LineSource {
             line: 0,
             ended: false,
             finished: false,
-            made: false,
+            has_returned_requests: false,
             first_line: None,
             last: None,
-            again: None,
+            restart_at: None,
         }
     }
 
@@ -105,7 +105,7 @@ impl LineSource {
         self.end -= self.start;
         self.start = 0;
         if self.end > MAX_LINE {
-            return Err(Error::new(Kind::Syntax, format!("the line is longer than {MAX_LINE} bytes"))
+            return Err(Error::new(ErrorClass::Syntax, format!("the line is longer than {MAX_LINE} bytes"))
                 .at_line(self.line + 1)
                 .hint("see `emmclab formats` for what can be read; this is not a text trace"));
         }
@@ -122,7 +122,7 @@ impl LineSource {
 
     /// Parses the next line, which has this length.
     #[inline]
-    fn one(&mut self, length: usize, out: &mut Vec<Request>) -> Result<()> {
+    fn parse_line(&mut self, length: usize, out: &mut Vec<Request>) -> Result<()> {
         let from = self.start;
         self.start = (from + length + 1).min(self.end);
         self.line += 1;
@@ -131,7 +131,7 @@ impl LineSource {
             return Ok(());
         }
         if self.first_line.as_ref().is_some_and(|first| first.text == line) {
-            self.again = Some((self.line, out.last().map(times_of).or(self.last)));
+            self.restart_at = Some((self.line, out.last().map(times_of).or(self.last)));
             if self.first_line.as_ref().is_some_and(|first| first.is_heading) {
                 return Ok(());
             }
@@ -152,9 +152,9 @@ impl LineSource {
             let text = if line.len() < LEAST_FIRST { Vec::new() } else { line.to_vec() };
             self.first_line = Some(FirstLine { text, is_heading: self.context.ledger.seen == seen });
         }
-        if self.context.begins_again {
-            self.context.begins_again = false;
-            self.again = Some((self.line, out[..rows].last().map(times_of).or(self.last)));
+        if self.context.restarts {
+            self.context.restarts = false;
+            self.restart_at = Some((self.line, out[..rows].last().map(times_of).or(self.last)));
         }
         Ok(())
     }
@@ -163,8 +163,8 @@ impl LineSource {
     /// another recording, are earlier than those before it.
     #[cold]
     fn check_beginning(&mut self, found: &[Request]) -> Result<()> {
-        let (Some((line, before)), Some(next)) = (self.again, found.first()) else { return Ok(()) };
-        self.again = None;
+        let (Some((line, before)), Some(next)) = (self.restart_at, found.first()) else { return Ok(()) };
+        self.restart_at = None;
         let (Some((arrival, end)), next) = (before, times_of(next)) else { return Ok(()) };
         let is_heading = self.first_line.as_ref().is_none_or(|first| first.is_heading);
         let is_again =
@@ -173,7 +173,7 @@ impl LineSource {
             return Ok(());
         }
         let problem = "a recording begins here, but the file already holds one: its beginning is repeated, and times go back";
-        Err(Error::new(Kind::Syntax, problem).at_line(line).hint(format!(
+        Err(Error::new(ErrorClass::Syntax, problem).at_line(line).hint(format!(
             "read each alone: `head -n {} FILE > first.txt`, `tail -n +{line} FILE > second.txt`; if the second is only a copy, \
              the first is the whole recording",
             line - 1
@@ -199,9 +199,9 @@ impl LineSource {
         }
         let result = fault.map_or_else(
             || {
-                self.context.as_it_stands = true;
+                self.context.parse_unjoined = true;
                 let result = self.format.parse(&own, &mut self.context, out);
-                self.context.as_it_stands = false;
+                self.context.parse_unjoined = false;
                 result
             },
             Err,
@@ -213,7 +213,7 @@ impl LineSource {
                 Ok(())
             }
             Err(error) => {
-                let good = self.made || !out.is_empty() || self.others_are_good();
+                let good = self.has_returned_requests || !out.is_empty() || self.others_are_good();
                 Err(error.at_line(number).hint(if good {
                     "give --lenient to skip and count bad lines"
                 } else {
@@ -302,7 +302,7 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-impl Source for LineSource {
+impl TraceSource for LineSource {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let goal = out.len() + ROWS;
         while out.len() < goal {
@@ -318,12 +318,12 @@ impl Source for LineSource {
                 break;
             }
             match memchr::memchr(b'\n', text) {
-                Some(length) => self.one(length, out)?,
+                Some(length) => self.parse_line(length, out)?,
                 None if !self.ended => self.refill()?,
                 None => {
                     // The last line may have no line end.
                     if self.end > self.start {
-                        self.one(self.end - self.start, out)?;
+                        self.parse_line(self.end - self.start, out)?;
                     }
                     if !self.finished {
                         self.finished = true;
@@ -333,12 +333,12 @@ impl Source for LineSource {
                     return Ok(false);
                 }
             }
-            if self.again.is_some() {
+            if self.restart_at.is_some() {
                 self.check_beginning(&out[before..])?;
             }
         }
         self.last = out.last().map(times_of).or(self.last);
-        self.made = true;
+        self.has_returned_requests = true;
         Ok(true)
     }
 
@@ -346,11 +346,11 @@ impl Source for LineSource {
         self.format.in_file_order()
     }
 
-    fn times(&self) -> Option<format::Times> {
+    fn times(&self) -> Option<trace_format::FormatTimes> {
         self.format.times()
     }
 
-    fn names(&self) -> (&Names, &Names) {
+    fn names(&self) -> (&NameTable, &NameTable) {
         (&self.context.processes, &self.context.devices)
     }
 
@@ -358,15 +358,15 @@ impl Source for LineSource {
         self.context.ledger.clone()
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> EventTally {
         self.format.tally()
     }
 
-    fn header(&self) -> Header {
-        Header { source: self.name.clone(), ..self.format.header() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { source: self.name.clone(), ..self.format.header() }
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> ReadProgress {
         (self.meter)()
     }
 }

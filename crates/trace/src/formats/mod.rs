@@ -10,26 +10,26 @@ mod biotracer;
 mod blk_action;
 mod blkparse;
 mod blktrace;
+mod capabilities;
+mod column_positions;
 mod csv;
 mod disksim;
 mod fast_fields;
+mod field_reader;
 mod fio;
 mod fiu;
-mod format;
 mod ftrace;
-mod guard;
 mod hfplayer;
-mod holds;
 mod input;
 mod iosnoop;
 mod iotrace;
 mod k5cloud;
 mod libcachesim;
+mod line_format;
+mod line_sink;
 mod line_source;
-mod lines;
 mod mqsim;
 mod msr;
-mod named_fields;
 mod parquet;
 mod perfetto;
 mod pixel;
@@ -42,37 +42,37 @@ mod systor17;
 mod systrace;
 mod tectonic;
 mod tencent;
-mod text;
 mod thesios;
 mod time_unit;
+mod trace_format;
+mod unit_guard;
 mod utf16;
 mod vscsi;
-mod walk;
 
 use std::path::{Path, PathBuf};
 
 pub(crate) use blk_action::is_action;
+pub use capabilities::FormatCapabilities;
 pub use csv::{ColumnName as CsvColumn, NAMES as CSV_COLUMNS};
-pub use format::{Create, Format, Origin, ReadOptions, Slice, Times};
-pub(crate) use guard::{FARTHEST_NS, UnitGuard};
-pub use holds::Holds;
-pub use input::Input;
+pub use input::DecompressedInput;
 pub use parquet::{check_parquet, parquet_error, row_groups};
-pub use perfetto::{Sender, picture_file};
-pub use rwbs::{Letters, read as read_rwbs};
+pub use perfetto::{RequestSender, picture_file};
+pub use rwbs::{RwbsMeaning, read as read_rwbs};
 pub use time_unit::TimeUnit;
+pub use trace_format::{Create, FormatOrigin, FormatTimes, ReadOptions, TraceFormat, TraceSlice};
+pub(crate) use unit_guard::{FARTHEST_NS, UnitGuard};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 use crate::clock::MendClock;
-use crate::compression::Compression;
-use crate::header::Recognised;
-use crate::kinds;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use crate::compression::OutputCompression;
+use crate::file_kinds;
+use crate::header::RecognisedFormat;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
 /// All formats, those with the clearest marks first. A file is read as the first format whose `sniff` accepts it.
-pub static FORMATS: &[&Format] = &[
+pub static FORMATS: &[&TraceFormat] = &[
     &parquet::FORMAT,
     &blktrace::FORMAT,
     &perfetto::FORMAT,
@@ -108,35 +108,35 @@ pub static FORMATS: &[&Format] = &[
 /// The format of this name, in [`FORMATS`] and `further`.
 ///
 /// # Errors
-/// [`Kind::UnknownFormat`] with the known names.
-pub fn by_name(name: &str, further: &'static [&'static Format]) -> Result<&'static Format> {
+/// [`ErrorClass::UnknownFormat`] with the known names.
+pub fn by_name(name: &str, further: &'static [&'static TraceFormat]) -> Result<&'static TraceFormat> {
     let all = further.iter().chain(FORMATS).copied();
     all.clone().find(|format| format.name == name).ok_or_else(|| {
         let names: Vec<_> = all.map(|format| format.name).collect();
-        Error::new(Kind::UnknownFormat, format!("there is no format `{name}`"))
+        Error::new(ErrorClass::UnknownFormat, format!("there is no format `{name}`"))
             .hint(format!("choose one of: {}", names.join(", ")))
     })
 }
 
 /// The formats that can be written.
-pub fn writable() -> impl Iterator<Item = &'static Format> {
+pub fn writable() -> impl Iterator<Item = &'static TraceFormat> {
     FORMATS.iter().copied().filter(|format| format.writes.is_some())
 }
 
 /// The writable format with the file-name extension of `path`.
 ///
 /// # Errors
-/// [`Kind::UnknownFormat`] with the known extensions.
-pub fn by_extension(path: &Path) -> Result<&'static Format> {
+/// [`ErrorClass::UnknownFormat`] with the known extensions.
+pub fn by_extension(path: &Path) -> Result<&'static TraceFormat> {
     let name = path.to_string_lossy();
-    let (name, _) = Compression::split(&name);
+    let (name, _) = OutputCompression::split(&name);
     let ending = Path::new(name).extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     let ending = ending.unwrap_or_default();
     writable().find(|format| format.extensions.contains(&ending.as_str())).ok_or_else(|| {
         let endings: Vec<_> =
             writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
         Error::new(
-            Kind::UnknownFormat,
+            ErrorClass::UnknownFormat,
             format!("the name `{}` does not determine the format to write", path.display()),
         )
         .hint(format!(
@@ -147,21 +147,21 @@ pub fn by_extension(path: &Path) -> Result<&'static Format> {
 }
 
 /// Whether a format compresses its content itself.
-pub(crate) fn compresses_itself(format: &Format) -> bool {
+pub(crate) fn compresses_itself(format: &TraceFormat) -> bool {
     std::ptr::eq(format, &raw const parquet::FORMAT)
 }
 
 /// The kinds of files that are recognised as not being traces: the name of each, and the hint.
 pub fn file_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
-    kinds::named()
+    file_kinds::named()
 }
 
 /// A trace that is open for reading.
-pub(crate) struct Opened {
-    pub source: Box<dyn Source>,
+pub(crate) struct OpenedTrace {
+    pub source: Box<dyn TraceSource>,
     pub guard: UnitGuard,
-    pub recognised: Recognised,
-    pub recorded: Recorded,
+    pub recognised: RecognisedFormat,
+    pub recorded: RecordedFeatures,
 }
 
 /// The files of the recording at `path`: `path` itself, or the files of all CPUs.
@@ -170,14 +170,14 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Opens `path` for reading, in the requested or recognised format, with a check of its units.
-pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
-    let input = Input::open(&blktrace::first_of(path))?;
+pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
+    let input = DecompressedInput::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
-        return Err(Error::new(Kind::Empty, "the file is empty").hint("record or copy it again"));
+        return Err(Error::new(ErrorClass::Empty, "the file is empty").hint("record or copy it again"));
     }
     if options.mend_clock == Some(MendClock::Jumps) && !input.is_regular() {
         return Err(Error::new(
-            Kind::Unsupported,
+            ErrorClass::Unsupported,
             "jumps are found in a first pass over the file, but a pipe is read once",
         )
         .of_field("--mend-clock", 0, b"auto")
@@ -188,7 +188,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         // Only CSV uses a description of columns.
         None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
-            if let Some(error) = kinds::recognise_first(input.head()) {
+            if let Some(error) = file_kinds::recognise_first(input.head()) {
                 return Err(error);
             }
             let mut all = options.further.iter().chain(FORMATS).copied();
@@ -203,31 +203,31 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     let header = source.header();
     let by_name = |name: &str| options.further.iter().chain(FORMATS).find(|format| format.name == name);
     // Times that were loose in the original format are still loose after a conversion.
-    let loose = by_name(&header.format).is_some_and(|first| first.times == Times::Loose);
-    let times = source.times().unwrap_or(if loose { Times::Loose } else { format.times });
+    let loose = by_name(&header.format).is_some_and(|first| first.times == FormatTimes::Loose);
+    let times = source.times().unwrap_or(if loose { FormatTimes::Loose } else { format.times });
     let guard = UnitGuard::new(times, options)?;
     let of_format = |name: &str| by_name(name).map_or_else(|| of_own(name), |format| format.recorded);
     // Several formats are those of traces that were combined.
-    let of_formats = || header.format.split(" + ").map(of_format).reduce(Recorded::intersection);
+    let of_formats = || header.format.split(" + ").map(of_format).reduce(RecordedFeatures::intersection);
     let recorded = header.recorded.or_else(of_formats).unwrap_or_default();
-    Ok(Opened { source, guard, recognised: Recognised { format: format.name, by }, recorded })
+    Ok(OpenedTrace { source, guard, recognised: RecognisedFormat { format: format.name, by }, recorded })
 }
 
 /// What the traces record that emmclab itself makes or records, in files that do not state it.
-fn of_own(format: &str) -> Recorded {
+fn of_own(format: &str) -> RecordedFeatures {
     match format {
-        "record" => Recorded::BLOCK_EVENTS,
+        "record" => RecordedFeatures::BLOCK_EVENTS,
         // Of served devices, in files without the name of a format.
-        "" => Recorded::SERVED,
-        _ => Recorded::NONE,
+        "" => RecordedFeatures::SERVED,
+        _ => RecordedFeatures::NONE,
     }
 }
 
 /// The error for a file that no format recognises.
 fn unknown(head: &[u8], path: &Path) -> Error {
-    let error = |problem: String| Error::new(Kind::UnknownFormat, problem);
+    let error = |problem: String| Error::new(ErrorClass::UnknownFormat, problem);
     let heading = || csv::unknown_heading(head).map(|error| error.at_line(1));
-    let known = kinds::recognise(head).or_else(|| changed_numbers(head, path)).or_else(heading);
+    let known = file_kinds::recognise(head).or_else(|| changed_numbers(head, path)).or_else(heading);
     known.unwrap_or_else(|| {
         if head.iter().any(|byte| *byte < b'\t') {
             return error("unrecognised trace format: a binary file".to_owned())
@@ -253,7 +253,7 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
             let problem =
                 format!("its numbers have decimal commas; with points it is of the format `{}`", format.name);
             let digits = if decimals > 1 { format!("{{{decimals}}}") } else { String::new() };
-            return Some(Error::new(Kind::UnknownFormat, problem).hint(format!(
+            return Some(Error::new(ErrorClass::UnknownFormat, problem).hint(format!(
                 "replace the commas: `sed -E 's/([0-9]),([0-9]{digits})/\\1.\\2/g' FILE > points.txt`"
             )));
         }
@@ -263,17 +263,19 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
         let words = line.split(|byte| byte.is_ascii_whitespace() || b",;".contains(byte));
         words.map(move |word| (word, number))
     });
-    let (word, line) = words.into_iter().find(|(word, _)| text::has_lost_digits(word))?;
-    let error = Error::new(Kind::UnknownFormat, "has lost its last digits in a spreadsheet").at_line(line);
-    Some(error.of_field("number", 0, word).hint(text::LOST_DIGITS))
+    let (word, line) = words.into_iter().find(|(word, _)| line_format::has_lost_digits(word))?;
+    let error =
+        Error::new(ErrorClass::UnknownFormat, "has lost its last digits in a spreadsheet").at_line(line);
+    Some(error.of_field("number", 0, word).hint(line_format::LOST_DIGITS))
 }
 
 /// The text with points in place of commas that are between a digit and this many digits.
 fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
     let (mut out, mut at) = (text.to_vec(), 1);
     while at + digits < text.len() {
-        let is_decimal =
-            text[at] == b',' && text[at - 1].is_ascii_digit() && text::is_digits(&text[at + 1..=at + digits]);
+        let is_decimal = text[at] == b','
+            && text[at - 1].is_ascii_digit()
+            && line_format::is_digits(&text[at + 1..=at + digits]);
         if is_decimal {
             out[at] = b'.';
         }
@@ -284,26 +286,26 @@ fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
 }
 
 /// Returns an error for an option that the format does not use.
-fn unused_options(format: &Format, options: &ReadOptions) -> Result<()> {
+fn unused_options(format: &TraceFormat, options: &ReadOptions) -> Result<()> {
     let refuse = |option: &str, value: &str| {
-        Err(Error::new(Kind::Config, format!("the format `{}` fixes this", format.name))
+        Err(Error::new(ErrorClass::Config, format!("the format `{}` fixes this", format.name))
             .of_field(option, 0, value.as_bytes())
             .hint("leave the option out, or read the file with --format csv"))
     };
     let is_csv = std::ptr::eq(format, &raw const csv::FORMAT);
     match options {
         ReadOptions { time_unit: Some(unit), .. }
-            if !matches!(format.times, Times::Open(_) | Times::Loose) =>
+            if !matches!(format.times, FormatTimes::Open(_) | FormatTimes::Loose) =>
         {
             refuse("--time-unit", unit)
         }
         ReadOptions { size_unit: Some(unit), .. } if !is_csv => refuse("--size-unit", unit),
         ReadOptions { columns: Some(columns), .. } if !is_csv => refuse("--columns", columns),
-        ReadOptions { slice: Some(Slice { groups: Some(_), .. }), .. }
+        ReadOptions { slice: Some(TraceSlice { groups: Some(_), .. }), .. }
             if !std::ptr::eq(format, &raw const parquet::FORMAT) =>
         {
             let problem = format!("a file of the format `{}` has no row groups", format.name);
-            Err(Error::new(Kind::Unsupported, problem).hint("convert it to Parquet"))
+            Err(Error::new(ErrorClass::Unsupported, problem).hint("convert it to Parquet"))
         }
         _ => Ok(()),
     }

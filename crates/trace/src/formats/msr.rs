@@ -10,28 +10,30 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, is_digits, text};
+use super::field_reader::FieldReader;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, is_digits, text,
+};
 use super::time_unit::TimeUnit;
-use super::walk::Walk;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "msr",
     about: "MSR Cambridge CSV (SNIA IOTTA)",
     known_by: "seven columns, the fourth `Read` or `Write`; with or without the heading `Timestamp,Hostname,...`",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "SNIA IOTTA, MSR Cambridge (also the revised form)",
-        gives: &[Column::Complete, Column::Device],
+        gives: &[TraceColumn::Complete, TraceColumn::Device],
         unknown: "processes, flags",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Ticks),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Ticks),
     sniff,
     open,
     writes: None,
@@ -63,20 +65,20 @@ fn usual(line: &[u8]) -> Vec<u8> {
     fields.map(unquoted).collect::<Vec<_>>().join(&b',')
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Msr::default(), input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(MsrFormat::default(), input, options)))
 }
 
 #[derive(Default)]
-struct Msr {
-    device: LastName,
+struct MsrFormat {
+    device: NameIdCache,
     raw: Vec<u8>,
     /// Ticks that are subtracted from each time; determined from the first line.
     epoch: Option<u64>,
 }
 
-impl LineFormat for Msr {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for MsrFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let Err(error) = self.record(line, context, out) else { return Ok(()) };
         let usual = usual(line);
         if usual.eq_ignore_ascii_case(HEADING) {
@@ -86,15 +88,15 @@ impl LineFormat for Msr {
         if usual == line { Err(error) } else { self.record(&usual, context, out) }
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let clock = if self.epoch == Some(0) { "relative" } else { "unix" };
-        Header { format: FORMAT.name.into(), clock: clock.into(), ..Header::default() }
+        TraceHeader { format: FORMAT.name.into(), clock: clock.into(), ..TraceHeader::default() }
     }
 }
 
-impl Msr {
-    fn record(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let mut fields = Walk::along(comma_separated(line));
+impl MsrFormat {
+    fn record(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+        let mut fields = FieldReader::along(comma_separated(line));
         let time = fields.next("Timestamp")?;
         let host = fields.next("Hostname")?.bytes;
         let disk = fields.next("DiskNumber")?;

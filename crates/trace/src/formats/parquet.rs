@@ -1,9 +1,9 @@
 //! Parquet, emmclab's own format, to which every other format is converted.
 //!
-//! The columns are those of [`crate::Column`]; those of block notes exist if the header states that the trace has notes.
+//! The columns are those of [`crate::TraceColumn`]; those of block notes exist if the header states that the trace has notes.
 //! Requests are in order of arrival. Three entries of the file's metadata describe the trace: `emmclab.schema` (the version of
-//! the columns), `emmclab.header` and `emmclab.ledger` (JSON of [`Header`] and [`Ledger`]). Row groups have 2^20 requests, and
-//! a batch never spans two of them. Every byte has a checksum ([`crate::seal`]). Files of other tools are read too if they have the
+//! the columns), `emmclab.header` and `emmclab.ledger` (JSON of [`TraceHeader`] and [`Ledger`]). Row groups have 2^20 requests, and
+//! a batch never spans two of them. Every byte has a checksum ([`crate::checksum_seal`]). Files of other tools are read too if they have the
 //! required columns with their types, uncompressed or compressed with zstd or snappy.
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use emmclab_base::{Bytes, Error, Kind, Request, Result, Sector, open_seekable};
+use emmclab_base::{ByteCount, Error, ErrorClass, Request, Result, Sector, open_seekable};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
@@ -29,35 +29,35 @@ use parquet::file::metadata::{KeyValue, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::holds::Holds;
-use super::input::Input;
+use super::capabilities::FormatCapabilities;
+use super::input::DecompressedInput;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
 use crate::atomic_file::AtomicFile;
 use crate::batch::{BATCH_ROWS, Batch};
-use crate::columns::Column;
-use crate::header::Header;
+use crate::checksum_seal::{CheckedFile, SEALED_WRITER, SealedFile, finish_sealed};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
-use crate::names::{GrowingNames, Names};
-use crate::recorded::Recorded;
-use crate::seal::{CheckedFile, SEALED_WRITER, SealedFile, finish_sealed};
-use crate::sink::Sink;
-use crate::source::{Extent, Progress, Source};
+use crate::name_table::{GrowingNameTable, NameTable};
+use crate::recorded_features::RecordedFeatures;
+use crate::sink::TraceSink;
+use crate::source::{ReadProgress, TraceExtent, TraceSource};
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "parquet",
     about: "Apache Parquet with the columns of emmclab; the format to store traces in",
     known_by: "`PAR1` in the first 4 bytes",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`emmclab record` and `emmclab convert TRACE x.parquet`; or any program that writes these columns (pandas, polars, DuckDB, Spark)",
-        gives: &Column::ALL_OPTIONAL,
+        gives: &TraceColumn::ALL_OPTIONAL,
         unknown: "everything that was not recorded",
     },
     extensions: &["parquet", "pq"],
-    recorded: Recorded::NONE,
-    times: Times::Stored,
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Stored,
     sniff: |head, _| head.starts_with(MAGIC),
     open,
-    writes: Some((Holds::EVERYTHING, create)),
+    writes: Some((FormatCapabilities::EVERYTHING, create)),
 };
 
 const MAGIC: &[u8] = b"PAR1";
@@ -98,13 +98,13 @@ fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Re
     } else {
         "the Parquet file is cut short or damaged; convert the original again"
     };
-    Err(Error::new(Kind::Syntax, problem).hint(hint))
+    Err(Error::new(ErrorClass::Syntax, problem).hint(hint))
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     if !input.is_regular() {
         return Err(Error::new(
-            Kind::Unsupported,
+            ErrorClass::Unsupported,
             "a Parquet trace is read from its end, which a pipe does not allow",
         )
         .hint("name the file itself, or write the trace to a file first"));
@@ -120,11 +120,11 @@ struct ParquetSource {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
     file: CheckedFile,
-    header: Header,
+    header: TraceHeader,
     ledger: Ledger,
-    extent: Option<Extent>,
-    processes: GrowingNames,
-    devices: GrowingNames,
+    extent: Option<TraceExtent>,
+    processes: GrowingNameTable,
+    devices: GrowingNameTable,
     lenient: bool,
     /// Rows that were left out because they are not valid requests.
     skipped: u64,
@@ -134,20 +134,20 @@ struct ParquetSource {
     rows_done: u64,
     rows: u64,
     /// Number of requests of the whole trace, if this file has fewer.
-    whole: Option<u64>,
+    requests_of_whole_trace: Option<u64>,
     bytes: u64,
 }
 
 impl ParquetSource {
     fn open(path: &Path, read: &ReadOptions) -> Result<Self> {
-        let Footer { file, bytes, metadata } = Footer::of(path)?;
+        let ParquetFooter { file, bytes, metadata } = ParquetFooter::of(path)?;
         let groups = read.slice.as_ref().and_then(|slice| slice.groups.clone());
         let entries = metadata.metadata().file_metadata().key_value_metadata();
         let entry = |key: &str| -> Option<String> {
             entries?.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.clone())
         };
         if let Some(version) = entry(SCHEMA_KEY).filter(|version| version != SCHEMA_VERSION) {
-            return Err(Error::new(Kind::Unsupported, "was written by another version of this tool")
+            return Err(Error::new(ErrorClass::Unsupported, "was written by another version of this tool")
                 .of_field(SCHEMA_KEY, 0, version.as_bytes())
                 .hint("convert the original again"));
         }
@@ -166,12 +166,13 @@ impl ParquetSource {
         ledger.kept = ledger.kept.min(rows);
         refuse_huge_names(&metadata)?;
         let extent = guarded(|| extent(&metadata))?;
-        let has_notes = metadata.schema().field_with_name(Column::Role.name()).is_ok();
-        let header = Header {
-            block_notes: has_notes.then(|| header.block_notes.unwrap_or_else(|| Header::EXT4.to_owned())),
+        let has_notes = metadata.schema().field_with_name(TraceColumn::Role.name()).is_ok();
+        let header = TraceHeader {
+            block_notes: has_notes
+                .then(|| header.block_notes.unwrap_or_else(|| TraceHeader::EXT4.to_owned())),
             ..header
         };
-        let schema = wanted_schema(metadata.schema());
+        let schema = readable_schema(metadata.schema());
         let options = ArrowReaderOptions::new().with_schema(schema);
         let reader = guarded(|| {
             let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
@@ -190,15 +191,15 @@ impl ParquetSource {
             header,
             ledger,
             extent,
-            processes: GrowingNames::default(),
-            devices: GrowingNames::default(),
+            processes: GrowingNameTable::default(),
+            devices: GrowingNameTable::default(),
             lenient: read.lenient,
             skipped: 0,
             notes_left_out: 0,
             last_arrival: i64::MIN,
             rows_done: before,
             rows,
-            whole,
+            requests_of_whole_trace: whole,
             bytes,
         })
     }
@@ -231,13 +232,13 @@ impl ParquetSource {
 }
 
 /// A file, and the metadata at its end.
-struct Footer {
+struct ParquetFooter {
     file: CheckedFile,
     bytes: u64,
     metadata: ArrowReaderMetadata,
 }
 
-impl Footer {
+impl ParquetFooter {
     fn of(path: &Path) -> Result<Self> {
         let mut file = open_seekable(path).map_err(|error| Error::io(path, error))?;
         let bytes = check_frame(&mut file).map_err(|error| Error::io(path, error))??;
@@ -255,9 +256,11 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
         let name = column.column_path().string();
         let bytes = column.uncompressed_size().max(0).cast_unsigned();
         let room = NAMES_ROOM + NAME_ROOM * column.num_values().max(0).cast_unsigned();
-        if [Column::Process, Column::Device].iter().any(|names| names.name() == name) && bytes > room {
-            let problem = format!("has {} of names for {} requests", Bytes(bytes), column.num_values());
-            return Err(Error::new(Kind::Value, problem)
+        if [TraceColumn::Process, TraceColumn::Device].iter().any(|names| names.name() == name)
+            && bytes > room
+        {
+            let problem = format!("has {} of names for {} requests", ByteCount(bytes), column.num_values());
+            return Err(Error::new(ErrorClass::Value, problem)
                 .in_field(&name)
                 .hint("shorten the names, or leave the column out"));
         }
@@ -270,7 +273,7 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
 /// # Errors
 /// If it cannot be read, or is not a Parquet file.
 pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
-    let footer = Footer::of(path).map_err(|error| error.in_file(path))?;
+    let footer = ParquetFooter::of(path).map_err(|error| error.in_file(path))?;
     Ok(rows_of(&footer.metadata).collect())
 }
 
@@ -279,7 +282,7 @@ pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
 /// # Errors
 /// If it cannot be read, is not a Parquet file, or is damaged.
 pub fn check_parquet(path: &Path) -> Result<()> {
-    let file = Footer::of(path).map_err(|error| error.in_file(path))?.file;
+    let file = ParquetFooter::of(path).map_err(|error| error.in_file(path))?.file;
     let checked = file.check_all();
     checked
         .map_err(|error| file.damage().map_or_else(|| Error::io(path, error), |damage| damage.in_file(path)))
@@ -305,16 +308,17 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     Ok(if framed {
         Ok(bytes)
     } else {
-        Err(Error::new(Kind::Truncated, "the Parquet file does not end as one, or is compressed as a whole")
-            .at_offset(bytes)
-            .hint(
-                "write or copy it again: it was cut short, or packed with gzip, which Parquet does not need",
-            ))
+        Err(Error::new(
+            ErrorClass::Truncated,
+            "the Parquet file does not end as one, or is compressed as a whole",
+        )
+        .at_offset(bytes)
+        .hint("write or copy it again: it was cut short, or packed with gzip, which Parquet does not need"))
     })
 }
 
 /// The extent from the statistics of the footer; `None` if some are missing.
-fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>, ParquetError> {
+fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<TraceExtent>, ParquetError> {
     let file = metadata.metadata();
     let groups = file.row_groups();
     let column = |name: &str| {
@@ -338,14 +342,14 @@ fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>,
         without_completion = missing.iter().flatten().sum();
     }
     let end = Sector(highest.saturating_add(u64::from(longest)));
-    Ok(Some(Extent { end, without_completion, one_device: is_of_one_device(groups) }))
+    Ok(Some(TraceExtent { end, without_completion, one_device: is_of_one_device(groups) }))
 }
 
 /// Whether the statistics state that all requests are to one device.
 fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
     let columns = groups.iter().flat_map(RowGroupMetaData::columns);
     let mut bounds =
-        columns.filter(|column| column.column_path().string() == Column::Device.name()).map(|column| {
+        columns.filter(|column| column.column_path().string() == TraceColumn::Device.name()).map(|column| {
             let found = column.statistics()?;
             found.min_bytes_opt().zip(found.max_bytes_opt())
         });
@@ -354,18 +358,18 @@ fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
     first.is_some_and(|(low, high)| low == high && bounds.all(|other| other == first))
 }
 
-fn foreign_header(path: &Path) -> Header {
+fn foreign_header(path: &Path) -> TraceHeader {
     let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Header { source, format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    TraceHeader { source, format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
 }
 
 fn described<T: serde::de::DeserializeOwned>(key: &str, json: &str) -> Result<T> {
     serde_json::from_str(json)
-        .map_err(|error| Error::new(Kind::Syntax, error.to_string()).of_field(key, 0, json.as_bytes()))
+        .map_err(|error| Error::new(ErrorClass::Syntax, error.to_string()).of_field(key, 0, json.as_bytes()))
 }
 
 /// The file's own schema, but with names as dictionaries, because other tools store them as plain text.
-fn wanted_schema(found: &Schema) -> Arc<Schema> {
+fn readable_schema(found: &Schema) -> Arc<Schema> {
     let wanted = Batch::schema(true);
     let fields: Vec<Field> = found
         .fields()
@@ -394,7 +398,7 @@ fn with_dictionaries(found: &DataType, wanted: &DataType) -> DataType {
     }
 }
 
-impl Source for ParquetSource {
+impl TraceSource for ParquetSource {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let batch = self.next()?;
         self.notes_left_out += batch.as_ref().map_or(0, Batch::rows_with_notes);
@@ -402,7 +406,7 @@ impl Source for ParquetSource {
         Ok(batch.is_some())
     }
 
-    fn extent(&self) -> Option<Extent> {
+    fn extent(&self) -> Option<TraceExtent> {
         self.extent
     }
 
@@ -410,7 +414,7 @@ impl Source for ParquetSource {
         Some(self.next().map_err(|error| error.in_file(&self.path)))
     }
 
-    fn names(&self) -> (&Names, &Names) {
+    fn names(&self) -> (&NameTable, &NameTable) {
         (self.processes.names(), self.devices.names())
     }
 
@@ -422,24 +426,24 @@ impl Source for ParquetSource {
         ledger
     }
 
-    fn header(&self) -> Header {
-        let Some(whole) = self.whole else { return self.header.clone() };
+    fn header(&self) -> TraceHeader {
+        let Some(whole) = self.requests_of_whole_trace else { return self.header.clone() };
         let part = format!("a part of a trace: {} of its {whole} requests are here", self.rows);
         let note = self.header.note.iter().cloned().chain([part]).collect::<Vec<_>>().join("; ");
-        Header { note: Some(note), ..self.header.clone() }
+        TraceHeader { note: Some(note), ..self.header.clone() }
     }
 
-    fn whole(&self) -> Option<u64> {
-        self.whole
+    fn requests_of_whole_trace(&self) -> Option<u64> {
+        self.requests_of_whole_trace
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> ReadProgress {
         let share = u128::from(self.bytes) * u128::from(self.rows_done) / u128::from(self.rows.max(1));
-        Progress { done: share as u64, total: Some(self.bytes) }
+        ReadProgress { done: share as u64, total: Some(self.bytes) }
     }
 }
 
-fn create(file: AtomicFile, header: &Header) -> Result<Box<dyn Sink>> {
+fn create(file: AtomicFile, header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
     let path = file.path().to_owned();
     let noted = header.block_notes.is_some();
     let writer = ArrowWriter::try_new(SealedFile::new(file), Batch::schema(noted), Some(properties()))
@@ -478,17 +482,19 @@ pub fn parquet_error(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {
             Ok(error) => Error::io(path, *error),
-            Err(other) => Error::new(Kind::Io, other.to_string()).in_file(path),
+            Err(other) => Error::new(ErrorClass::Io, other.to_string()).in_file(path),
         },
-        other => Error::new(Kind::Io, other.to_string()).in_file(path),
+        other => Error::new(ErrorClass::Io, other.to_string()).in_file(path),
     }
 }
 
-impl Sink for ParquetSink {
+impl TraceSink for ParquetSink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
         if batch.rows_with_notes() > 0 && !self.noted {
-            let error =
-                Error::new(Kind::Config, "requests have block notes, but the header does not declare them");
+            let error = Error::new(
+                ErrorClass::Config,
+                "requests have block notes, but the header does not declare them",
+            );
             return Err(error
                 .in_file(&self.path)
                 .hint("set `block_notes` of the header before the first batch"));
@@ -498,11 +504,11 @@ impl Sink for ParquetSink {
             .map_err(|error| parquet_error(&self.path, error))
     }
 
-    fn finish(mut self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<AtomicFile> {
+    fn finish(mut self: Box<Self>, ledger: &Ledger, header: &TraceHeader) -> Result<AtomicFile> {
         let json = |key: &str, value: serde_json::Result<String>| {
             value
                 .map(|value| KeyValue::new(key.to_owned(), value))
-                .map_err(|error| Error::new(Kind::Value, error.to_string()).of_field(key, 0, b""))
+                .map_err(|error| Error::new(ErrorClass::Value, error.to_string()).of_field(key, 0, b""))
         };
         self.writer
             .append_key_value_metadata(KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned()));

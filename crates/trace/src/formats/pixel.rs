@@ -11,32 +11,32 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Op, Request, Result, Sector};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::rwbs;
-use super::text::{
-    Context, LastName, LineFormat, LineSource, decimal_time, first_line, is_digits, need, pid, sectors, text,
-    unsigned,
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, decimal_time, first_line, is_digits, need, pid,
+    sectors, text, unsigned,
 };
+use super::rwbs;
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::names::device_label;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::name_table::device_label;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "pixel",
     about: "MobileBlockIOTraces CSV (Pixel 6a)",
     known_by: "its heading (with `proces`)",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "MobileBlockIOTraces (Pixel 6a)",
-        gives: &[Column::Flags, Column::Pid, Column::Process, Column::Device],
+        gives: &[TraceColumn::Flags, TraceColumn::Pid, TraceColumn::Process, TraceColumn::Device],
         unknown: "response times",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open,
     writes: None,
@@ -49,14 +49,14 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     first_line(head) == HEADING
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Pixel::default(), input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(PixelFormat::default(), input, options)))
 }
 
 #[derive(Default)]
-struct Pixel {
-    process: LastName,
-    device: LastName,
+struct PixelFormat {
+    process: NameIdCache,
+    device: NameIdCache,
 }
 
 /// Splits a process into name and id. Some threads whose name contains a blank are listed with its first word and no id.
@@ -69,8 +69,8 @@ fn split_process(field: &[u8]) -> Result<(&[u8], Option<i32>)> {
     }
 }
 
-impl LineFormat for Pixel {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for PixelFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if line == HEADING {
             context.no_record();
             return Ok(());
@@ -118,7 +118,7 @@ impl LineFormat for Pixel {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "monotonic".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "monotonic".into(), ..TraceHeader::default() }
     }
 }

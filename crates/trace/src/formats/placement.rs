@@ -23,39 +23,39 @@ pub(super) fn object(name: &[u8]) -> u64 {
 }
 
 /// Addresses of parts of objects; all parts have one size.
-pub(super) struct Parts {
-    places: HashMap<(u64, u64), u64>,
+pub(super) struct PartAddresses {
+    addresses: HashMap<(u64, u64), u64>,
     bytes: u64,
 }
 
-impl Parts {
+impl PartAddresses {
     /// For parts of this many bytes.
     pub fn of(bytes: u64) -> Self {
-        Self { places: HashMap::new(), bytes }
+        Self { addresses: HashMap::new(), bytes }
     }
 
     /// The address of an offset in an object, both in bytes.
     pub fn offset(&mut self, object: u64, offset: u64) -> u64 {
-        let next = self.places.len() as u64;
-        let part = *self.places.entry((object, offset / self.bytes)).or_insert(next);
+        let next = self.addresses.len() as u64;
+        let part = *self.addresses.entry((object, offset / self.bytes)).or_insert(next);
         part.saturating_mul(self.bytes).saturating_add(offset % self.bytes)
     }
 }
 
 /// Addresses of objects that are used as a whole.
 #[derive(Default)]
-pub(super) struct Objects {
+pub(super) struct ObjectAddresses {
     /// First sector and reserved sectors of each object.
-    places: HashMap<u64, (u64, u32)>,
+    addresses: HashMap<u64, (u64, u32)>,
     next: u64,
 }
 
-impl Objects {
+impl ObjectAddresses {
     /// The first sector of an object that has this many sectors now. An object that is larger than its reserved space moves.
     pub fn sector(&mut self, object: u64, sectors: u32) -> Sector {
         const PAGE: u32 = 4096 / SECTOR_BYTES as u32;
         let next = self.next;
-        let place = self.places.entry(object).or_insert((next, 0));
+        let place = self.addresses.entry(object).or_insert((next, 0));
         if place.1 < sectors {
             *place = (next, sectors.div_ceil(PAGE).saturating_mul(PAGE));
             self.next = next.saturating_add(u64::from(place.1));
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_is_used_again_is_found_at_the_same_address() {
-        let mut parts = Parts::of(1 << 20);
+        let mut parts = PartAddresses::of(1 << 20);
         assert_eq!(parts.offset(7, 4096), 4096);
         assert_eq!(parts.offset(9, 0), 1 << 20);
         assert_eq!(parts.offset(7, 8192), 8192);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_object_that_outgrows_its_room_moves() {
-        let mut objects = Objects::default();
+        let mut objects = ObjectAddresses::default();
         assert_eq!(
             (objects.sector(5, 1), objects.sector(6, 9), objects.sector(5, 8)),
             (Sector(0), Sector(8), Sector(0))

@@ -1,40 +1,40 @@
 //! The kernel's operation letters, as in block trace events (`blk_fill_rwbs`) and `blkparse`.
 
-use emmclab_base::{Error, Flags, Kind, Op, Result};
+use emmclab_base::{Error, ErrorClass, Op, RequestFlags, Result};
 
-use crate::zones::ZoneCommand;
+use crate::zone_command::ZoneCommand;
 
 /// The meaning of the letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Letters {
+pub enum RwbsMeaning {
     /// A request, or a passthrough command.
-    Request(Operation),
+    Request(RwbsOperation),
     /// A command to a zone of the device.
     Zone(ZoneCommand),
 }
 
 /// The operation of a request and its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct RwbsOperation {
     op: Op,
-    flags: Flags,
+    flags: RequestFlags,
     /// Whether it is `N`, for which the kernel has no letter.
     is_unnamed: bool,
     /// Whether it is `WZ`.
     is_zeroes: bool,
 }
 
-impl From<Op> for Operation {
+impl From<Op> for RwbsOperation {
     fn from(op: Op) -> Self {
-        Self { op, flags: Flags::default(), is_unnamed: false, is_zeroes: false }
+        Self { op, flags: RequestFlags::default(), is_unnamed: false, is_zeroes: false }
     }
 }
 
-impl Operation {
+impl RwbsOperation {
     /// Operation and flags of a request of this many sectors. An operation without a letter (`N`) is a write of zeroes if it
     /// has sectors, and otherwise a command without data, which becomes a discard of 0 sectors.
     #[inline]
-    pub fn of(self, sectors: u32) -> (Op, Flags) {
+    pub fn of(self, sectors: u32) -> (Op, RequestFlags) {
         let op = if self.is_unnamed && sectors == 0 { Op::Discard } else { self.op };
         (op, self.flags)
     }
@@ -47,8 +47,8 @@ impl Operation {
 
     /// Operation and flags of a request without sectors in a table, where each line is a whole request. A write that has nothing but
     /// a flush before it or forced unit access (`FWS`, `WFS`) is a flush. `None` for a command without data (`N`).
-    pub fn without_sectors(self) -> Option<(Op, Flags)> {
-        let of_flush = Flags::PREFLUSH.union(Flags::FUA);
+    pub fn without_sectors(self) -> Option<(Op, RequestFlags)> {
+        let of_flush = RequestFlags::PREFLUSH.union(RequestFlags::FUA);
         let is_flush = self.op == Op::Flush || self.op == Op::Write && self.flags.intersects(of_flush);
         match () {
             () if is_flush => Some((Op::Flush, self.flags.difference(of_flush))),
@@ -66,12 +66,12 @@ impl Operation {
 /// (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`).
 ///
 /// # Errors
-/// [`Kind::Value`] on an unknown letter.
+/// [`ErrorClass::Value`] on an unknown letter.
 #[inline]
-pub fn read(field: &[u8], column: u64) -> Result<Letters> {
+pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
     match zone_command(field) {
-        Some(command) => Ok(Letters::Zone(command)),
-        None => of_request(field, column).map(Letters::Request),
+        Some(command) => Ok(RwbsMeaning::Zone(command)),
+        None => of_request(field, column).map(RwbsMeaning::Request),
     }
 }
 
@@ -79,11 +79,11 @@ pub fn read(field: &[u8], column: u64) -> Result<Letters> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn parse(field: &[u8], column: u64) -> Result<Operation> {
+pub fn parse(field: &[u8], column: u64) -> Result<RwbsOperation> {
     match zone_command(field) {
         None => of_request(field, column),
         Some(command) => {
-            Err(Error::new(Kind::Value, format!("is a {}, which is no request", command.name()))
+            Err(Error::new(ErrorClass::Value, format!("is a {}, which is no request", command.name()))
                 .of_field("rwbs", column, field))
         }
     }
@@ -106,24 +106,24 @@ fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
 
 /// Reads the letters of a request; the most frequent ones have a fast path.
 #[inline]
-fn of_request(field: &[u8], column: u64) -> Result<Operation> {
+fn of_request(field: &[u8], column: u64) -> Result<RwbsOperation> {
     let (op, flags) = match field {
-        b"R" => (Op::Read, Flags::default()),
-        b"RA" => (Op::Read, Flags::READAHEAD),
-        b"W" => (Op::Write, Flags::default()),
-        b"WS" => (Op::Write, Flags::SYNC),
+        b"R" => (Op::Read, RequestFlags::default()),
+        b"RA" => (Op::Read, RequestFlags::READAHEAD),
+        b"W" => (Op::Write, RequestFlags::default()),
+        b"WS" => (Op::Write, RequestFlags::SYNC),
         _ => return of_letters(field, column),
     };
-    Ok(Operation { op, flags, is_unnamed: false, is_zeroes: false })
+    Ok(RwbsOperation { op, flags, is_unnamed: false, is_zeroes: false })
 }
 
-fn of_letters(field: &[u8], column: u64) -> Result<Operation> {
-    let bad = || Error::new(Kind::Value, "is not an operation").of_field("rwbs", column, field);
+fn of_letters(field: &[u8], column: u64) -> Result<RwbsOperation> {
+    let bad = || Error::new(ErrorClass::Value, "is not an operation").of_field("rwbs", column, field);
     let (mut flags, rest) = match field {
-        [b'F', rest @ ..] if !rest.is_empty() => (Flags::PREFLUSH, rest),
-        rest => (Flags::default(), rest),
+        [b'F', rest @ ..] if !rest.is_empty() => (RequestFlags::PREFLUSH, rest),
+        rest => (RequestFlags::default(), rest),
     };
-    let is_unnamed = flags != Flags::PREFLUSH && rest.starts_with(b"N");
+    let is_unnamed = flags != RequestFlags::PREFLUSH && rest.starts_with(b"N");
     let is_zeroes = rest.starts_with(b"WZ");
     let (op, rest) = match rest {
         [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
@@ -131,7 +131,7 @@ fn of_letters(field: &[u8], column: u64) -> Result<Operation> {
         [b'N', rest @ ..] if !is_unnamed => (Op::Flush, rest),
         [b'W', b'Z', rest @ ..] | [b'W' | b'N', rest @ ..] => (Op::Write, rest),
         [b'Z', b'A', rest @ ..] => {
-            flags = flags.union(Flags::APPEND);
+            flags = flags.union(RequestFlags::APPEND);
             (Op::Write, rest)
         }
         [b'R', rest @ ..] => (Op::Read, rest),
@@ -140,16 +140,16 @@ fn of_letters(field: &[u8], column: u64) -> Result<Operation> {
     };
     for letter in rest {
         flags = flags.union(match letter {
-            b'F' => Flags::FUA,
-            b'S' => Flags::SYNC,
-            b'M' => Flags::META,
-            b'A' => Flags::READAHEAD,
+            b'F' => RequestFlags::FUA,
+            b'S' => RequestFlags::SYNC,
+            b'M' => RequestFlags::META,
+            b'A' => RequestFlags::READAHEAD,
             // Barriers of kernels before 2.6.37, atomic writes of new ones: both are ignored here.
-            b'B' | b'U' => Flags::default(),
+            b'B' | b'U' => RequestFlags::default(),
             _ => return Err(bad()),
         });
     }
-    Ok(Operation { op, flags, is_unnamed, is_zeroes })
+    Ok(RwbsOperation { op, flags, is_unnamed, is_zeroes })
 }
 
 #[cfg(test)]
@@ -159,16 +159,22 @@ mod tests {
     #[test]
     fn letters_are_read_as_the_kernel_writes_them() {
         let read = |text: &str| parse(text.as_bytes(), 1).unwrap().of(8);
-        assert_eq!(read("R"), (Op::Read, Flags(0)));
-        assert_eq!(read("RAM"), (Op::Read, Flags::READAHEAD.union(Flags::META)));
-        assert_eq!(read("WFSM"), (Op::Write, Flags::FUA.union(Flags::SYNC).union(Flags::META)));
-        assert_eq!(read("FWFS"), (Op::Write, Flags::PREFLUSH.union(Flags::FUA).union(Flags::SYNC)));
-        assert_eq!(read("FWS"), (Op::Write, Flags::PREFLUSH.union(Flags::SYNC)));
+        assert_eq!(read("R"), (Op::Read, RequestFlags(0)));
+        assert_eq!(read("RAM"), (Op::Read, RequestFlags::READAHEAD.union(RequestFlags::META)));
+        assert_eq!(
+            read("WFSM"),
+            (Op::Write, RequestFlags::FUA.union(RequestFlags::SYNC).union(RequestFlags::META))
+        );
+        assert_eq!(
+            read("FWFS"),
+            (Op::Write, RequestFlags::PREFLUSH.union(RequestFlags::FUA).union(RequestFlags::SYNC))
+        );
+        assert_eq!(read("FWS"), (Op::Write, RequestFlags::PREFLUSH.union(RequestFlags::SYNC)));
         assert_eq!(read("FF").0, Op::Flush);
         assert_eq!(read("FN").0, Op::Flush);
         assert_eq!(read("F").0, Op::Flush);
         assert_eq!(read("DE").0, Op::SecureErase);
-        assert_eq!(read("ZAS"), (Op::Write, Flags::SYNC.union(Flags::APPEND)));
+        assert_eq!(read("ZAS"), (Op::Write, RequestFlags::SYNC.union(RequestFlags::APPEND)));
         assert!(parse(b"Z", 1).is_err());
         assert!(parse(b"", 1).is_err());
         assert!(parse(b"X", 1).is_err());
@@ -178,10 +184,12 @@ mod tests {
     #[test]
     fn a_write_of_zeroes_is_a_write_and_a_command_without_data_is_none() {
         for letters in ["WZS", "NS", "WS"] {
-            let Ok(Letters::Request(operation)) = read(letters.as_bytes(), 1) else { panic!("{letters}") };
-            assert_eq!(operation.of(8), (Op::Write, Flags::SYNC), "{letters}");
+            let Ok(RwbsMeaning::Request(operation)) = read(letters.as_bytes(), 1) else {
+                panic!("{letters}")
+            };
+            assert_eq!(operation.of(8), (Op::Write, RequestFlags::SYNC), "{letters}");
             let none = if letters == "NS" { Op::Discard } else { Op::Write };
-            assert_eq!(operation.of(0), (none, Flags::SYNC), "{letters}");
+            assert_eq!(operation.of(0), (none, RequestFlags::SYNC), "{letters}");
         }
     }
 
@@ -189,11 +197,14 @@ mod tests {
     fn in_a_table_a_write_of_nothing_with_a_flush_is_a_flush() {
         let empty = |letters: &str| parse(letters.as_bytes(), 1).unwrap().without_sectors();
         for letters in ["F", "FF", "FN", "FW", "WF", "FWF"] {
-            assert_eq!(empty(letters), Some((Op::Flush, Flags::empty())), "{letters}");
+            assert_eq!(empty(letters), Some((Op::Flush, RequestFlags::empty())), "{letters}");
         }
-        assert_eq!(empty("WFS"), Some((Op::Flush, Flags::SYNC)));
+        assert_eq!(empty("WFS"), Some((Op::Flush, RequestFlags::SYNC)));
         assert_eq!([empty("N"), empty("NS")], [None, None]);
-        assert_eq!([empty("W"), empty("D")], [Op::Write, Op::Discard].map(|op| Some((op, Flags::empty()))));
+        assert_eq!(
+            [empty("W"), empty("D")],
+            [Op::Write, Op::Discard].map(|op| Some((op, RequestFlags::empty())))
+        );
     }
 
     #[test]
@@ -206,7 +217,7 @@ mod tests {
             ("ZC", ZoneCommand::Close),
             ("ZFS", ZoneCommand::Finish),
         ] {
-            assert_eq!(read(letters.as_bytes(), 1).unwrap(), Letters::Zone(command), "{letters}");
+            assert_eq!(read(letters.as_bytes(), 1).unwrap(), RwbsMeaning::Zone(command), "{letters}");
             let error = parse(letters.as_bytes(), 1).unwrap_err().to_string();
             assert!(error.contains(command.name()), "{error}");
         }

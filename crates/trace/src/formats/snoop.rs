@@ -5,18 +5,18 @@
 //! counted from the end of the line. Lines of other programs before, between and after the lines of the table are skipped and counted;
 //! losses that the tool reports are counted as lost.
 
-use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
-use super::rwbs::{self, Letters};
-use super::text::{
-    Context, LastName, bad_number, blank_separated, decimal_time, has_decimal_comma, is_decimal, is_digits,
-    sectors, text, unsigned,
+use super::line_format::{
+    NameIdCache, ParseContext, bad_number, blank_separated, decimal_time, has_decimal_comma, is_decimal,
+    is_digits, sectors, text, unsigned,
 };
+use super::rwbs::{self, RwbsMeaning};
 use super::time_unit::TimeUnit;
 
 /// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TableColumn {
+pub(super) enum SnoopColumn {
     /// Time of issue.
     Start(TimeUnit),
     /// Time of completion.
@@ -36,9 +36,9 @@ pub(super) enum TableColumn {
     Other,
 }
 
-impl TableColumn {
+impl SnoopColumn {
     fn is_time(self) -> bool {
-        matches!(self, TableColumn::Start(_) | TableColumn::End(_) | TableColumn::Clock)
+        matches!(self, SnoopColumn::Start(_) | SnoopColumn::End(_) | SnoopColumn::Clock)
     }
 
     /// Whether two columns have the same meaning, maybe in different units.
@@ -70,37 +70,37 @@ fn unit(name: &[u8], stem: &[u8]) -> Option<TimeUnit> {
     }
 }
 
-fn column(name: &[u8]) -> TableColumn {
+fn column(name: &[u8]) -> SnoopColumn {
     match name {
-        b"TIMESTAMP" | b"TIME" => TableColumn::Clock,
-        b"STARTs" => TableColumn::Start(TimeUnit::Seconds),
-        b"ENDs" => TableColumn::End(TimeUnit::Seconds),
-        b"COMM" => TableColumn::Process,
-        b"PID" | b"TID" => TableColumn::Pid,
-        b"DISK" | b"DEV" => TableColumn::Device,
-        b"T" | b"TYPE" | b"RWBS" => TableColumn::Letters,
-        b"SECTOR" | b"BLOCK" => TableColumn::Sector,
-        b"BYTES" => TableColumn::Bytes,
+        b"TIMESTAMP" | b"TIME" => SnoopColumn::Clock,
+        b"STARTs" => SnoopColumn::Start(TimeUnit::Seconds),
+        b"ENDs" => SnoopColumn::End(TimeUnit::Seconds),
+        b"COMM" => SnoopColumn::Process,
+        b"PID" | b"TID" => SnoopColumn::Pid,
+        b"DISK" | b"DEV" => SnoopColumn::Device,
+        b"T" | b"TYPE" | b"RWBS" => SnoopColumn::Letters,
+        b"SECTOR" | b"BLOCK" => SnoopColumn::Sector,
+        b"BYTES" => SnoopColumn::Bytes,
         name => unit(name, b"TIME")
-            .map(TableColumn::End)
-            .or_else(|| unit(name, b"QUE").map(TableColumn::Queue))
-            .or_else(|| unit(name, b"LAT").map(TableColumn::Latency))
-            .unwrap_or(TableColumn::Other),
+            .map(SnoopColumn::End)
+            .or_else(|| unit(name, b"QUE").map(SnoopColumn::Queue))
+            .or_else(|| unit(name, b"LAT").map(SnoopColumn::Latency))
+            .unwrap_or(SnoopColumn::Other),
     }
 }
 
 /// The columns that a heading names, in any order; `None` for any other line. Each is named once. A table has a device and a latency,
 /// and names processes, as that of bpftrace, or places.
-pub(super) fn heading(line: &[u8]) -> Option<Vec<TableColumn>> {
+pub(super) fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let columns: Vec<_> = blank_separated(line).take(MOST_COLUMNS + 1).map(column).collect();
-    let has = |wanted: TableColumn| columns.contains(&wanted);
-    let is_once = |(at, column): (usize, &TableColumn)| {
-        *column == TableColumn::Other || !columns[..at].iter().any(|other| other.is_like(*column))
+    let has = |wanted: SnoopColumn| columns.contains(&wanted);
+    let is_once = |(at, column): (usize, &SnoopColumn)| {
+        *column == SnoopColumn::Other || !columns[..at].iter().any(|other| other.is_like(*column))
     };
-    let of_requests = has(TableColumn::Process) && has(TableColumn::Pid)
-        || has(TableColumn::Sector) && has(TableColumn::Bytes);
-    let latency = columns.iter().any(|column| matches!(column, TableColumn::Latency(_)));
-    let fits = has(TableColumn::Device) && latency && of_requests && columns.len() <= MOST_COLUMNS;
+    let of_requests = has(SnoopColumn::Process) && has(SnoopColumn::Pid)
+        || has(SnoopColumn::Sector) && has(SnoopColumn::Bytes);
+    let latency = columns.iter().any(|column| matches!(column, SnoopColumn::Latency(_)));
+    let fits = has(SnoopColumn::Device) && latency && of_requests && columns.len() <= MOST_COLUMNS;
     (fits && columns.iter().enumerate().all(is_once)).then_some(columns)
 }
 
@@ -112,66 +112,70 @@ pub(super) fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]
 }
 
 /// The words of a line, with their positions, so that those of a process name can be joined again.
-struct Words<'a> {
+struct LineWords<'a> {
     line: &'a [u8],
-    places: [(usize, usize); MOST_WORDS],
+    word_spans: [(usize, usize); MOST_WORDS],
     count: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> LineWords<'a> {
     /// `None` if there are more words than in any line of a table.
     fn of(line: &'a [u8]) -> Option<Self> {
-        let mut words = Self { line, places: [(0, 0); MOST_WORDS], count: 0 };
+        let mut words = Self { line, word_spans: [(0, 0); MOST_WORDS], count: 0 };
+        let is_blank = |at: usize| matches!(line[at], b' ' | b'\t');
         let mut at = 0;
         while at < line.len() {
-            let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-            let Some(begin) = line[at..].iter().position(|byte| !blank(byte)) else { break };
-            let begin = at + begin;
-            let end = line[begin..].iter().position(blank).map_or(line.len(), |length| begin + length);
-            *words.places.get_mut(words.count)? = (begin, end);
+            if is_blank(at) {
+                at += 1;
+                continue;
+            }
+            let begin = at;
+            while at < line.len() && !is_blank(at) {
+                at += 1;
+            }
+            *words.word_spans.get_mut(words.count)? = (begin, at);
             words.count += 1;
-            at = end;
         }
         Some(words)
     }
 
     /// The text from the word `from` to the word before `to`, with the blanks between them.
     fn range(&self, from: usize, to: usize) -> &'a [u8] {
-        if from < to { &self.line[self.places[from].0..self.places[to - 1].1] } else { &[] }
+        if from < to { &self.line[self.word_spans[from].0..self.word_spans[to - 1].1] } else { &[] }
     }
 }
 
 /// A field of a line: its text and, for errors, its column.
 #[derive(Clone, Copy, Default)]
-struct Field<'a> {
+struct SnoopField<'a> {
     bytes: &'a [u8],
     column: u64,
 }
 
 /// The fields of a line that are read.
 #[derive(Default)]
-struct Row<'a> {
+struct SnoopRow<'a> {
     start: Option<i64>,
     end: Option<i64>,
     process: &'a [u8],
-    pid: Field<'a>,
+    pid: SnoopField<'a>,
     device: &'a [u8],
-    letters: Field<'a>,
-    sector: Field<'a>,
-    bytes: Field<'a>,
+    letters: SnoopField<'a>,
+    sector: SnoopField<'a>,
+    bytes: SnoopField<'a>,
     queue: Option<i64>,
-    latency: Field<'a>,
+    latency: SnoopField<'a>,
     latency_ns: i64,
 }
 
 /// Reads the lines of such a table.
-pub(super) struct Table {
-    columns: Vec<TableColumn>,
+pub(super) struct SnoopTable {
+    columns: Vec<SnoopColumn>,
     /// The places of the columns of processes and of the time, if the table has them.
     process_at: Option<usize>,
     time_at: Option<usize>,
-    process: LastName,
-    device: LastName,
+    process: NameIdCache,
+    device: NameIdCache,
     /// Number of midnights so far, and the previous time of day.
     midnights: i64,
     time_of_day: i64,
@@ -179,9 +183,9 @@ pub(super) struct Table {
     laid: i64,
 }
 
-impl Table {
-    pub fn new(columns: Vec<TableColumn>) -> Self {
-        let (process, device) = (LastName::default(), LastName::default());
+impl SnoopTable {
+    pub fn new(columns: Vec<SnoopColumn>) -> Self {
+        let (process, device) = (NameIdCache::default(), NameIdCache::default());
         let (process_at, time_at) = (None, None);
         let mut table = Self {
             columns: Vec::new(),
@@ -198,13 +202,13 @@ impl Table {
     }
 
     /// Reads the following lines by these columns.
-    fn begin(&mut self, columns: Vec<TableColumn>) {
-        self.process_at = columns.iter().position(|column| *column == TableColumn::Process);
+    fn begin(&mut self, columns: Vec<SnoopColumn>) {
+        self.process_at = columns.iter().position(|column| *column == SnoopColumn::Process);
         self.time_at = columns.iter().position(|column| column.is_time());
         self.columns = columns;
     }
 
-    fn has(&self, wanted: impl Fn(&TableColumn) -> bool) -> bool {
+    fn has(&self, wanted: impl Fn(&SnoopColumn) -> bool) -> bool {
         self.columns.iter().any(wanted)
     }
 
@@ -215,33 +219,33 @@ impl Table {
 
     /// Whether the time in the queue is stated.
     pub fn is_queued(&self) -> bool {
-        self.has(|column| matches!(column, TableColumn::Queue(_)))
+        self.has(|column| matches!(column, SnoopColumn::Queue(_)))
     }
 
     /// The name of a needed column that is missing; `None` if all are present.
     pub fn missing(&self) -> Option<&'static str> {
         let needed = [
-            (TableColumn::Sector, "address"),
-            (TableColumn::Bytes, "size"),
-            (TableColumn::Letters, "operation"),
+            (SnoopColumn::Sector, "address"),
+            (SnoopColumn::Bytes, "size"),
+            (SnoopColumn::Letters, "operation"),
         ];
         needed.into_iter().find(|(column, _)| !self.columns.contains(column)).map(|(_, name)| name)
     }
 
     /// Reads a line, which may be of the table or not.
-    pub fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+    pub fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if let Some(lost) = lost_events(line) {
             context.no_record();
             context.ledger.lost += lost;
             return Ok(());
         }
-        let words = Words::of(line).filter(|words| self.is_row(words));
+        let words = LineWords::of(line).filter(|words| self.is_row(words));
         let Some(words) = words else {
             match heading(line) {
                 Some(columns) => {
                     self.begin(columns);
                     context.no_record();
-                    context.begins_again = true;
+                    context.restarts = true;
                 }
                 None if line.trim_ascii().is_empty() => context.no_record(),
                 None => context.skip(),
@@ -265,7 +269,7 @@ impl Table {
     }
 
     /// The index of a column; `None` if the table lacks it.
-    fn position(&self, wanted: TableColumn) -> Option<usize> {
+    fn position(&self, wanted: SnoopColumn) -> Option<usize> {
         self.columns.iter().position(|column| *column == wanted)
     }
 
@@ -277,7 +281,7 @@ impl Table {
 
     /// Whether a line is of the table: it has as many words as columns, only the name of a process may have none or several, and
     /// begins like a row in the column of the time, or in tables without times in those of address and length.
-    fn is_row(&self, words: &Words) -> bool {
+    fn is_row(&self, words: &LineWords) -> bool {
         let fits = match self.process_at {
             Some(_) => words.count + 1 >= self.columns.len(),
             None => words.count == self.columns.len(),
@@ -293,7 +297,7 @@ impl Table {
         };
         fits && match self.time_at {
             Some(time) => is_time(word(time)),
-            None => [TableColumn::Sector, TableColumn::Bytes].into_iter().all(|column| {
+            None => [SnoopColumn::Sector, SnoopColumn::Bytes].into_iter().all(|column| {
                 let field = self.position(column).map_or(&[][..], word);
                 is_digits(field.strip_prefix(b"-").unwrap_or(field))
             }),
@@ -301,18 +305,20 @@ impl Table {
     }
 
     /// Reads the fields of a line.
-    fn row<'a>(&mut self, words: &Words<'a>) -> Result<Row<'a>> {
-        let mut row = Row::default();
+    fn row<'a>(&mut self, words: &LineWords<'a>) -> Result<SnoopRow<'a>> {
+        let mut row = SnoopRow::default();
         let extra = (words.count + 1).saturating_sub(self.columns.len());
         for (at, column) in self.columns.iter().enumerate() {
             let first = self.word(at, words.count);
-            let field =
-                Field { bytes: words.range(first, (first + 1).min(words.count)), column: first as u64 + 1 };
+            let field = SnoopField {
+                bytes: words.range(first, (first + 1).min(words.count)),
+                column: first as u64 + 1,
+            };
             let time = |unit, name| decimal_time(field.bytes, unit, name, field.column);
             match *column {
-                TableColumn::Start(unit) => row.start = Some(time(unit, "start")?),
-                TableColumn::End(unit) => row.end = Some(time(unit, "time")?),
-                TableColumn::Clock => {
+                SnoopColumn::Start(unit) => row.start = Some(time(unit, "start")?),
+                SnoopColumn::End(unit) => row.end = Some(time(unit, "time")?),
+                SnoopColumn::Clock => {
                     let now = time_of_day(field.bytes).ok_or_else(|| {
                         let seconds = field.bytes.rsplit(|byte| *byte == b':').next().unwrap_or_default();
                         bad_number(seconds, "is not a time of day such as 23:59:59.000").of_field(
@@ -328,39 +334,39 @@ impl Table {
                     self.time_of_day = now;
                     row.end = Some(self.midnights * DAY_NS + now);
                 }
-                TableColumn::Process => row.process = words.range(first, first + extra),
-                TableColumn::Pid => row.pid = field,
-                TableColumn::Device => row.device = field.bytes,
-                TableColumn::Letters => row.letters = field,
-                TableColumn::Sector => row.sector = field,
-                TableColumn::Bytes => row.bytes = field,
+                SnoopColumn::Process => row.process = words.range(first, first + extra),
+                SnoopColumn::Pid => row.pid = field,
+                SnoopColumn::Device => row.device = field.bytes,
+                SnoopColumn::Letters => row.letters = field,
+                SnoopColumn::Sector => row.sector = field,
+                SnoopColumn::Bytes => row.bytes = field,
                 // It is -1 if the tool did not record when the request entered the queue.
-                TableColumn::Queue(_) if field.bytes.starts_with(b"-") => {}
-                TableColumn::Queue(unit) => row.queue = Some(time(unit, "queue")?),
-                TableColumn::Latency(unit) => {
+                SnoopColumn::Queue(_) if field.bytes.starts_with(b"-") => {}
+                SnoopColumn::Queue(unit) => row.queue = Some(time(unit, "queue")?),
+                SnoopColumn::Latency(unit) => {
                     row.latency = field;
                     row.latency_ns = time(unit, "latency")?;
                 }
-                TableColumn::Other => {}
+                SnoopColumn::Other => {}
             }
         }
         Ok(row)
     }
 
     /// The request of a line; `None` for a command that has no address.
-    fn request(&mut self, row: &Row, context: &mut Context) -> Result<Option<Request>> {
+    fn request(&mut self, row: &SnoopRow, context: &mut ParseContext) -> Result<Option<Request>> {
         if row.latency_ns > LONGEST_NS {
             let problem = "is longer than an hour, so it is not a latency: the tool used the completion of another request";
-            return Err(Error::new(Kind::Value, problem).of_field(
+            return Err(Error::new(ErrorClass::Value, problem).of_field(
                 "latency",
                 row.latency.column,
                 row.latency.bytes,
             ));
         }
         let bytes = unsigned(row.bytes.bytes, "bytes", row.bytes.column)?;
-        let Some((op, flags, sector, count)) = place(row, bytes)? else { return Ok(None) };
+        let Some((op, flags, sector, count)) = request_range(row, bytes)? else { return Ok(None) };
         let bad = || {
-            Error::new(Kind::Value, "puts the begin before time 0 of the clock").of_field(
+            Error::new(ErrorClass::Value, "puts the begin before time 0 of the clock").of_field(
                 "latency",
                 row.latency.column,
                 row.latency.bytes,
@@ -393,8 +399,8 @@ impl Table {
 }
 
 /// Operation, flags and range of a line. `None` for a command without an address or without data.
-fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
-    let Letters::Request(operation) = rwbs::read(row.letters.bytes, row.letters.column)? else {
+fn request_range(row: &SnoopRow, bytes: u64) -> Result<Option<(Op, RequestFlags, Sector, u32)>> {
+    let RwbsMeaning::Request(operation) = rwbs::read(row.letters.bytes, row.letters.column)? else {
         return Ok(None);
     };
     let sector = match row.sector.bytes {
@@ -418,12 +424,12 @@ fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
 }
 
 /// The process id of a field; `None` if the table has no such column.
-fn signed(field: Field) -> Result<Option<i32>> {
+fn signed(field: SnoopField) -> Result<Option<i32>> {
     if field.column == 0 {
         return Ok(None);
     }
     let digits = field.bytes.strip_prefix(b"-").unwrap_or(field.bytes);
-    let id = super::text::pid(digits, "pid", field.column)?;
+    let id = super::line_format::pid(digits, "pid", field.column)?;
     Ok(Some(if digits.len() < field.bytes.len() { -id } else { id }))
 }
 
@@ -443,6 +449,10 @@ fn time_of_day(field: &[u8]) -> Option<i64> {
 
 /// The number of lost events that a line reports; `None` for other lines.
 fn lost_events(line: &[u8]) -> Option<u64> {
+    // Most lines are requests, which begin with a number.
+    if line.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
     let mut words = blank_separated(line);
     let mut first = words.next()?;
     if first == b"Possibly" {

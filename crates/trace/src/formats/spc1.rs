@@ -8,30 +8,31 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result, SECTOR_BYTES};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{
-    Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_decimal, is_digits, text,
+use super::field_reader::FieldReader;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_decimal, is_digits,
+    text,
 };
 use super::time_unit::TimeUnit;
-use super::walk::Walk;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "spc1",
     about: "SPC-1 trace file (Storage Performance Council, UMass)",
     known_by: "three numbers, `R` or `W`, and a time, between commas",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "Storage Performance Council; UMass trace repository",
-        gives: &[Column::Device],
+        gives: &[TraceColumn::Device],
         unknown: "response times, processes, flags",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open,
     writes: None,
@@ -45,18 +46,18 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
         && is_decimal(fields[4])
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Spc1::default(), input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(Spc1Format::default(), input, options)))
 }
 
 #[derive(Default)]
-struct Spc1 {
-    device: LastName,
+struct Spc1Format {
+    device: NameIdCache,
 }
 
-impl LineFormat for Spc1 {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let mut fields = Walk::along(comma_separated(line).map(<[u8]>::trim_ascii));
+impl LineFormat for Spc1Format {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+        let mut fields = FieldReader::along(comma_separated(line).map(<[u8]>::trim_ascii));
         let unit = fields.next("ASU")?;
         let address = fields.next("LBA")?;
         let size = fields.next("size")?;
@@ -71,7 +72,7 @@ impl LineFormat for Spc1 {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }

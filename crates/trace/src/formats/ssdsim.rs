@@ -5,46 +5,46 @@
 
 use std::io::Write;
 
-use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, Sector};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, Sector};
 
+use super::capabilities::FormatCapabilities;
 use super::fast_fields::FastFields;
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::holds::Holds;
-use super::input::Input;
-use super::lines::{LineWriter, Lines};
-use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, is_decimal,
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_decimal,
     is_digits, need, no_more, sectors, text, unsigned,
 };
+use super::line_sink::{LineSink, LineWriter};
 use super::time_unit::TimeUnit;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::sink::Sink;
-use crate::source::Source;
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::sink::TraceSink;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "ssdsim",
     about: "SSDsim ASCII trace (arrival in ns, device, sector, sectors, 1 = read)",
     known_by: "five numbers, the last 0 or 1, and integer times",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "SSDsim's traces",
-        gives: &[Column::Device],
+        gives: &[TraceColumn::Device],
         unknown: "response times, processes, flags",
     },
     extensions: &["ssdsim", "ascii"],
-    recorded: Recorded::NONE,
-    times: Times::Open(TimeUnit::Nanos),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Open(TimeUnit::Nanos),
     sniff: |head, _| is_record(head) && is_digits(blank_separated(first_line(head)).next().unwrap_or(&[])),
     open: |input, options| open(input, options, TimeUnit::Nanos, FORMAT.name),
     writes: Some((HOLDS, create)),
 };
 
 /// The values that the five numbers can represent.
-pub(super) const HOLDS: Holds =
-    Holds { ops: &[Op::Read, Op::Write], columns: &[], flags: Flags(0), tick_ns: 1 };
+pub(super) const HOLDS: FormatCapabilities =
+    FormatCapabilities { ops: &[Op::Read, Op::Write], columns: &[], flags: RequestFlags(0), tick_ns: 1 };
 
 /// Whether the first line is a record of SSDsim.
 pub(super) fn is_record(head: &[u8]) -> bool {
@@ -57,29 +57,29 @@ pub(super) fn is_record(head: &[u8]) -> bool {
 
 /// Reads records of SSDsim, with times in `unit` unless `--time-unit` is given.
 pub(super) fn open(
-    input: Input,
+    input: DecompressedInput,
     options: &ReadOptions,
     unit: TimeUnit,
     format: &'static str,
-) -> Result<Box<dyn Source>> {
-    let reader = Reader { unit: options.time_unit_or(unit)?, device: LastName::default(), format };
+) -> Result<Box<dyn TraceSource>> {
+    let reader = SsdsimFormat { unit: options.time_unit_or(unit)?, device: NameIdCache::default(), format };
     Ok(Box::new(LineSource::new(reader, input, options)))
 }
 
-struct Reader {
+struct SsdsimFormat {
     unit: TimeUnit,
-    device: LastName,
+    device: NameIdCache,
     format: &'static str,
 }
 
-impl LineFormat for Reader {
+impl LineFormat for SsdsimFormat {
     #[inline]
-    fn parse_fast<'a>(&mut self, lines: &'a [u8], context: &mut Context) -> Option<(Request, &'a [u8])> {
+    fn parse_fast<'a>(&mut self, lines: &'a [u8], context: &mut ParseContext) -> Option<(Request, &'a [u8])> {
         let mut fields = FastFields::new(lines);
         let arrival = Nanos(fields.time(self.unit)?);
         let device = match self.device.last() {
             Some((id, name)) if fields.is(name) => id,
-            _ => self.device.known(fields.number_and_text()?.1, &context.devices)?,
+            _ => self.device.id_if_known(fields.number_and_text()?.1, &context.devices)?,
         };
         let sector = Sector(fields.number()?);
         let count = u32::try_from(fields.number()?).ok().filter(|count| *count > 0)?;
@@ -93,7 +93,7 @@ impl LineFormat for Reader {
 
     /// Parses a line field by field; an error names the wrong field.
     #[cold]
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = blank_separated(line);
         let mut next = |name, column| need(&mut fields, name, column);
         let arrival = Nanos(decimal_time(next("arrival", 1)?, self.unit, "arrival", 1)?);
@@ -105,7 +105,7 @@ impl LineFormat for Reader {
             b"1" => Op::Read,
             other => {
                 let problem = "is neither 0 (write) nor 1 (read)";
-                return Err(Error::new(Kind::Value, problem).of_field("operation", 5, other));
+                return Err(Error::new(ErrorClass::Value, problem).of_field("operation", 5, other));
             }
         };
         no_more(&mut fields, 6)?;
@@ -116,29 +116,33 @@ impl LineFormat for Reader {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: self.format.into(), clock: "relative".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: self.format.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }
 
 /// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators wait for it from time 0.
 /// The device is its index in the trace's list of devices.
-pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
-    Ok(Box::new(Lines::new(file, Writer { origin: None })))
+pub(super) fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
+    Ok(Box::new(LineSink::new(file, SsdsimWriter { origin: None })))
 }
 
-struct Writer {
+struct SsdsimWriter {
     /// The first arrival.
     origin: Option<Nanos>,
 }
 
-impl LineWriter for Writer {
+impl LineWriter for SsdsimWriter {
     fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
         let origin = *self.origin.get_or_insert(request.arrival);
         let Some(arrival) = request.arrival.0.checked_sub(origin.0).filter(|time| *time >= 0) else {
             let problem = format!("is before the first request, or 292 years after it ({} ns)", origin.0);
             let arrival = request.arrival.0.to_string();
-            return Err(Error::new(Kind::Unsupported, problem).of_field("arrival", 0, arrival.as_bytes()));
+            return Err(Error::new(ErrorClass::Unsupported, problem).of_field(
+                "arrival",
+                0,
+                arrival.as_bytes(),
+            ));
         };
         let device = request.device.map_or(0, |device| device.0);
         let read = u8::from(request.op == Op::Read);
@@ -164,7 +168,7 @@ mod tests {
             unit in prop::sample::select(&[TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Nanos][..]),
             end in prop::sample::select(&["", "\n"][..]),
         ) {
-            let reader = || Reader { unit, device: LastName::default(), format: "ssdsim" };
+            let reader = || SsdsimFormat { unit, device: NameIdCache::default(), format: "ssdsim" };
             agree(reader, &(lines.join("\n") + end));
         }
     }

@@ -10,28 +10,30 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, text};
+use super::field_reader::FieldReader;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, text,
+};
 use super::time_unit::TimeUnit;
-use super::walk::Walk;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "systor17",
     about: "SNIA Systor '17 CSV (virtual desktops)",
     known_by: "its heading (`Timestamp,Response,IOType,...`)",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "SNIA IOTTA, Systor '17",
-        gives: &[Column::Complete, Column::Device],
+        gives: &[TraceColumn::Complete, TraceColumn::Device],
         unknown: "processes, flags",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open,
     writes: None,
@@ -43,25 +45,25 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     first_line(head) == HEADING
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Systor17::default(), input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(Systor17Format::default(), input, options)))
 }
 
 #[derive(Default)]
-struct Systor17 {
-    device: LastName,
+struct Systor17Format {
+    device: NameIdCache,
     /// Number of records without an operation, and the line of the first one.
     unknown: u64,
     first_unknown: u64,
 }
 
-impl LineFormat for Systor17 {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for Systor17Format {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if line == HEADING {
             context.no_record();
             return Ok(());
         }
-        let mut fields = Walk::along(comma_separated(line));
+        let mut fields = FieldReader::along(comma_separated(line));
         let time = fields.next("Timestamp")?;
         let response = fields.next("Response")?;
         let operation = fields.next("IOType")?;
@@ -95,7 +97,7 @@ impl LineFormat for Systor17 {
         Ok(())
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let note = || {
             let (count, line) = (self.unknown, self.first_unknown);
             format!(
@@ -103,6 +105,6 @@ impl LineFormat for Systor17 {
             )
         };
         let note = (self.unknown > 0).then(note);
-        Header { format: FORMAT.name.into(), clock: "unix".into(), note, ..Header::default() }
+        TraceHeader { format: FORMAT.name.into(), clock: "unix".into(), note, ..TraceHeader::default() }
     }
 }

@@ -13,27 +13,27 @@ use std::io::{self, BufRead, BufReader, Read};
 use emmclab_base::Result;
 use memchr::memmem;
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::ftrace::Ftrace;
-use super::input::Input;
-use super::text::LineSource;
+use super::ftrace::FtraceFormat;
+use super::input::DecompressedInput;
+use super::line_format::LineSource;
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "systrace",
     about: "Android systrace HTML and atrace output (plain or -z) with block events",
     known_by: "a page of HTML, or `TRACE:` in a line of its own",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`systrace.py -o page.html disk`, `atrace -t 10 disk` ([guide](../guides/read-what-others-recorded.md#systrace-and-atrace))",
-        gives: Column::OF_EVENTS,
+        gives: TraceColumn::OF_EVENTS,
         unknown: "the wait in the queue: the category `disk` has issues and completions only",
     },
     extensions: &[],
-    recorded: Recorded::BLOCK_EVENTS,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::BLOCK_EVENTS,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head, _| is_page(head) || begin_of_atrace(head).is_some(),
     open,
     writes: None,
@@ -42,14 +42,14 @@ pub(super) static FORMAT: Format = Format {
 /// A line that is longer than this is of the page's own scripts.
 const LONGEST_LINE: usize = 1 << 16;
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    let format = Ftrace::of_format(FORMAT.name);
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    let format = FtraceFormat::of_format(FORMAT.name);
     if let Some(begin) = begin_of_atrace(input.head()) {
         return Ok(Box::new(LineSource::over(Box::new(format), input, options, |text| {
             after_words(text, begin)
         })));
     }
-    Ok(Box::new(LineSource::over(Box::new(format), input, options, |page| Box::new(Page::new(page)))))
+    Ok(Box::new(LineSource::over(Box::new(format), input, options, |page| Box::new(SystracePage::new(page)))))
 }
 
 /// Whether this is HTML.
@@ -85,7 +85,7 @@ fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + S
         Ok(())
     });
     if let Err(error) = result {
-        return Box::new(Failing(Some(error)));
+        return Box::new(FailingReader(Some(error)));
     }
     // The lines of the output become empty lines.
     words.retain(|byte| *byte == b'\n');
@@ -97,9 +97,9 @@ fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + S
 }
 
 /// An input that returns the error with which reading its beginning failed.
-struct Failing(Option<io::Error>);
+struct FailingReader(Option<io::Error>);
 
-impl Read for Failing {
+impl Read for FailingReader {
     fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }
@@ -107,7 +107,7 @@ impl Read for Failing {
 
 /// The part of a page that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum SystracePart {
     /// Outside of the trace.
     Outside,
     /// In a script with the data of an agent; it is not known yet whether it is the tracer.
@@ -119,23 +119,23 @@ enum Part {
 }
 
 /// Reads the text in a page; each line keeps its line number.
-struct Page {
+struct SystracePage {
     input: BufReader<Box<dyn Read + Send>>,
-    part: Part,
+    part: SystracePart,
     line: Vec<u8>,
     /// Number of bytes of `line` that were returned.
-    given: usize,
+    returned_bytes: usize,
     /// The text of a compressed page, which is read instead of the rest.
     inner: Option<Box<dyn Read + Send>>,
 }
 
-impl Page {
+impl SystracePage {
     fn new(page: Box<dyn Read + Send>) -> Self {
         Self {
             input: BufReader::with_capacity(1 << 18, page),
-            part: Part::Outside,
+            part: SystracePart::Outside,
             line: Vec::new(),
-            given: 0,
+            returned_bytes: 0,
             inner: None,
         }
     }
@@ -143,13 +143,13 @@ impl Page {
     /// Reads the next line with its line end; of a very long line, only the beginning. False at the end of the page.
     fn next_line(&mut self) -> io::Result<bool> {
         self.line.clear();
-        self.given = 0;
+        self.returned_bytes = 0;
         let limit = LONGEST_LINE as u64 + 1;
         if self.input.by_ref().take(limit).read_until(b'\n', &mut self.line)? == 0 {
             return Ok(false);
         }
         let mut ended = self.line.ends_with(b"\n");
-        if !ended && self.line.len() > LONGEST_LINE && self.part != Part::Text {
+        if !ended && self.line.len() > LONGEST_LINE && self.part != SystracePart::Text {
             while !ended {
                 let buffer = self.input.fill_buf()?;
                 let end = memchr::memchr(b'\n', buffer);
@@ -166,33 +166,34 @@ impl Page {
     fn sort_out(&mut self) {
         let line = self.line.trim_ascii();
         let is_text = match self.part {
-            Part::Outside => {
+            SystracePart::Outside => {
                 if line.starts_with(b"<script") && memmem::find(line, b"trace-data").is_some() {
-                    self.part = Part::Unknown;
+                    self.part = SystracePart::Unknown;
                 } else if line.starts_with(b"var linuxPerfData") {
-                    self.part = Part::Quoted;
+                    self.part = SystracePart::Quoted;
                 } else if line.starts_with(b"<script") && memmem::find(line, b"viewer-data").is_some() {
                     let rest = std::mem::replace(&mut self.input, BufReader::new(Box::new(io::empty())));
-                    self.inner = Some(inflate(Base64 { input: rest, ended: false, bits: 0, held: 0 }));
+                    self.inner =
+                        Some(inflate(Base64Decoder { input: rest, ended: false, bits: 0, bit_count: 0 }));
                 }
                 false
             }
             _ if line.ends_with(b"</script>") => {
-                self.part = Part::Outside;
+                self.part = SystracePart::Outside;
                 false
             }
-            Part::Unknown if line.is_empty() => false,
-            Part::Unknown => {
+            SystracePart::Unknown if line.is_empty() => false,
+            SystracePart::Unknown => {
                 let is_text = line.starts_with(b"#") || line == b"TRACE:";
-                self.part = if is_text { Part::Text } else { Part::Outside };
+                self.part = if is_text { SystracePart::Text } else { SystracePart::Outside };
                 is_text && line != b"TRACE:"
             }
-            Part::Text => true,
-            Part::Quoted if line == b"\";" || line == b"\"" => {
-                self.part = Part::Outside;
+            SystracePart::Text => true,
+            SystracePart::Quoted if line == b"\";" || line == b"\"" => {
+                self.part = SystracePart::Outside;
                 false
             }
-            Part::Quoted => {
+            SystracePart::Quoted => {
                 const END: &[u8] = br#"\n";"#;
                 let ends = line.ends_with(END);
                 if ends || line.ends_with(br"\n\") {
@@ -201,7 +202,7 @@ impl Page {
                     self.line.push(b'\n');
                 }
                 if ends {
-                    self.part = Part::Outside;
+                    self.part = SystracePart::Outside;
                 }
                 true
             }
@@ -213,9 +214,9 @@ impl Page {
     }
 }
 
-impl Read for Page {
+impl Read for SystracePage {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.given >= self.line.len() {
+        if self.returned_bytes >= self.line.len() {
             if let Some(inner) = &mut self.inner {
                 return inner.read(buffer);
             }
@@ -224,30 +225,30 @@ impl Read for Page {
             }
             self.sort_out();
         }
-        let length = buffer.len().min(self.line.len() - self.given);
-        buffer[..length].copy_from_slice(&self.line[self.given..self.given + length]);
-        self.given += length;
+        let length = buffer.len().min(self.line.len() - self.returned_bytes);
+        buffer[..length].copy_from_slice(&self.line[self.returned_bytes..self.returned_bytes + length]);
+        self.returned_bytes += length;
         Ok(length)
     }
 }
 
 /// The text from the decoded base64, which is gzipped or plain.
-fn inflate(data: Base64<BufReader<Box<dyn Read + Send>>>) -> Box<dyn Read + Send> {
+fn inflate(data: Base64Decoder<BufReader<Box<dyn Read + Send>>>) -> Box<dyn Read + Send> {
     let mut data = BufReader::new(data);
     let gzipped = data.fill_buf().is_ok_and(|start| start.starts_with(&[0x1f, 0x8b]));
     if gzipped { Box::new(flate2::bufread::MultiGzDecoder::new(data)) } else { Box::new(data) }
 }
 
 /// Decodes base64 text, which ends at the first other character. Source: RFC 4648, section 4.
-struct Base64<R> {
+struct Base64Decoder<R> {
     input: R,
     ended: bool,
     /// Bits that do not complete a byte yet, and their number.
     bits: u32,
-    held: u32,
+    bit_count: u32,
 }
 
-impl<R: BufRead> Read for Base64<R> {
+impl<R: BufRead> Read for Base64Decoder<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() && !self.ended {
@@ -272,10 +273,10 @@ impl<R: BufRead> Read for Base64<R> {
                     }
                 };
                 self.bits = self.bits << 6 | u32::from(value);
-                self.held += 6;
-                if self.held >= 8 {
-                    self.held -= 8;
-                    buffer[filled] = (self.bits >> self.held) as u8;
+                self.bit_count += 6;
+                if self.bit_count >= 8 {
+                    self.bit_count -= 8;
+                    buffer[filled] = (self.bits >> self.bit_count) as u8;
                     filled += 1;
                 }
             }

@@ -8,34 +8,34 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Request, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::named_fields::{Named, NamedFields};
-use super::placement::{NOTE, Parts};
-use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, decimal_time, first_line, stream_span, text,
-    unsigned,
+use super::column_positions::{ColumnPositions, NamedField};
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line,
+    stream_span, text, unsigned,
 };
+use super::placement::{NOTE, PartAddresses};
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "tectonic",
     about: "Traces of Meta's Tectonic, as Baleen uses them",
     known_by: "a heading with `block_id io_offset io_size op_time op_name ...`",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "Meta's Tectonic, as Baleen uses it",
-        gives: &[Column::Process],
+        gives: &[TraceColumn::Process],
         unknown: "addresses: blocks are placed in the order of their first use; response times",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| columns(head).is_some(),
     open,
     writes: None,
@@ -45,35 +45,36 @@ const NAMES: [&str; 6] = ["block_id", "io_offset", "io_size", "op_time", "op_nam
 /// Address space of a block, which has at most 8 MB.
 const PART_BYTES: u64 = 16 << 20;
 
-fn columns(head: &[u8]) -> Option<NamedFields<6>> {
+fn columns(head: &[u8]) -> Option<ColumnPositions<6>> {
     let line = first_line(head);
-    NamedFields::of(NAMES, blank_separated(line.strip_prefix(b"#").unwrap_or(line)))
+    ColumnPositions::of(NAMES, blank_separated(line.strip_prefix(b"#").unwrap_or(line)))
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = columns(input.head()).ok_or_else(|| {
-        Error::new(Kind::Syntax, "the first line does not name the columns of a trace of Tectonic")
+        Error::new(ErrorClass::Syntax, "the first line does not name the columns of a trace of Tectonic")
             .at_line(1)
             .hint("keep the heading of the file (`block_id io_offset io_size op_time op_name ...`)")
     })?;
-    let tectonic = Tectonic { columns, parts: Parts::of(PART_BYTES), process: LastName::default() };
+    let tectonic =
+        TectonicFormat { columns, parts: PartAddresses::of(PART_BYTES), process: NameIdCache::default() };
     Ok(Box::new(LineSource::new(tectonic, input, options)))
 }
 
-struct Tectonic {
-    columns: NamedFields<6>,
-    parts: Parts,
-    process: LastName,
+struct TectonicFormat {
+    columns: ColumnPositions<6>,
+    parts: PartAddresses,
+    process: NameIdCache,
 }
 
-impl LineFormat for Tectonic {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for TectonicFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if line.starts_with(b"block_id") || line.starts_with(b"#") {
             context.no_record();
             return Ok(());
         }
         let [block, offset, size, time, op, user] = self.columns.read(blank_separated(line))?;
-        let number = |field: Named| unsigned(field.bytes, field.name, field.column);
+        let number = |field: NamedField| unsigned(field.bytes, field.name, field.column);
         let op = match number(op)? {
             1 | 2 | 5 => Op::Read,
             3 | 4 | 6 => Op::Write,
@@ -96,8 +97,8 @@ impl LineFormat for Tectonic {
         Ok(())
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let (format, clock) = (FORMAT.name.into(), "unix".into());
-        Header { format, clock, note: Some(NOTE.into()), ..Header::default() }
+        TraceHeader { format, clock, note: Some(NOTE.into()), ..TraceHeader::default() }
     }
 }

@@ -8,28 +8,30 @@ use std::path::Path;
 
 use emmclab_base::{Nanos, Request, Result, Sector};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_digits, text};
+use super::field_reader::FieldReader;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_digits, text,
+};
 use super::time_unit::TimeUnit;
-use super::walk::Walk;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "tencent",
     about: "Tencent block storage CSV (SNIA IOTTA)",
     known_by: "five numbers between commas, the fourth 0 or 1",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "SNIA IOTTA, Tencent block storage",
-        gives: &[Column::Device],
+        gives: &[TraceColumn::Device],
         unknown: "response times, processes, flags; times are whole seconds",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open,
     writes: None,
@@ -40,18 +42,18 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     fields.len() == 5 && fields.iter().all(|field| is_digits(field)) && matches!(fields[3], b"0" | b"1")
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Tencent::default(), input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(TencentFormat::default(), input, options)))
 }
 
 #[derive(Default)]
-struct Tencent {
-    device: LastName,
+struct TencentFormat {
+    device: NameIdCache,
 }
 
-impl LineFormat for Tencent {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let mut fields = Walk::along(comma_separated(line));
+impl LineFormat for TencentFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+        let mut fields = FieldReader::along(comma_separated(line));
         let time = fields.next("Timestamp")?;
         let sector = Sector(fields.next("Offset")?.unsigned()?);
         let size = fields.next("Size")?;
@@ -66,7 +68,7 @@ impl LineFormat for Tencent {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "unix".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "unix".into(), ..TraceHeader::default() }
     }
 }

@@ -8,34 +8,34 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Request, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::named_fields::{Named, NamedFields};
-use super::placement::{NOTE, Parts, object};
-use super::text::{
-    Context, LastName, LineFormat, LineSource, comma_separated, decimal_time, first_line, stream_span, text,
-    unsigned,
+use super::column_positions::{ColumnPositions, NamedField};
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line,
+    stream_span, text, unsigned,
 };
+use super::placement::{NOTE, PartAddresses, object};
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "thesios",
     about: "Thesios CSV: I/O of Google's storage servers",
     known_by: "a heading with `filename`, `file_offset`, `start_time`, `simulated_latency`, ...",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "Google's Thesios (repository google-research-datasets/thesios)",
-        gives: &[Column::Start, Column::Complete, Column::Process],
+        gives: &[TraceColumn::Start, TraceColumn::Complete, TraceColumn::Process],
         unknown: "addresses: parts of files are placed in the order of their first use",
     },
     extensions: &[],
-    recorded: Recorded::NONE,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| columns(head).is_some(),
     open,
     writes: None,
@@ -54,39 +54,44 @@ const NAMES: [&str; 8] = [
 /// Size of the parts of files within which addresses stay in order: larger than any request.
 const PART_BYTES: u64 = 64 << 20;
 
-fn columns(head: &[u8]) -> Option<NamedFields<8>> {
-    NamedFields::of(NAMES, comma_separated(first_line(head)))
+fn columns(head: &[u8]) -> Option<ColumnPositions<8>> {
+    ColumnPositions::of(NAMES, comma_separated(first_line(head)))
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = columns(input.head()).ok_or_else(|| {
         let problem = "the first line does not name the columns of Thesios";
-        Error::new(Kind::Syntax, problem)
+        Error::new(ErrorClass::Syntax, problem)
             .at_line(1)
             .hint("keep the heading of the file (`filename,file_offset,application,...`)")
     })?;
-    let thesios =
-        Thesios { columns, heading: true, parts: Parts::of(PART_BYTES), process: LastName::default() };
+    let thesios = ThesiosFormat {
+        columns,
+        heading: true,
+        parts: PartAddresses::of(PART_BYTES),
+        process: NameIdCache::default(),
+    };
     Ok(Box::new(LineSource::new(thesios, input, options)))
 }
 
-struct Thesios {
-    columns: NamedFields<8>,
+struct ThesiosFormat {
+    columns: ColumnPositions<8>,
     /// Whether the heading has not been read yet.
     heading: bool,
-    parts: Parts,
-    process: LastName,
+    parts: PartAddresses,
+    process: NameIdCache,
 }
 
-impl LineFormat for Thesios {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for ThesiosFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if std::mem::take(&mut self.heading) || line.starts_with(b"filename,") {
             context.no_record();
             return Ok(());
         }
         let [file, offset, application, op, size, arrival, disk, latency] =
             self.columns.read(comma_separated(line))?;
-        let seconds = |field: Named| decimal_time(field.bytes, TimeUnit::Seconds, field.name, field.column);
+        let seconds =
+            |field: NamedField| decimal_time(field.bytes, TimeUnit::Seconds, field.name, field.column);
         let op = match op.bytes {
             b"READ" => Op::Read,
             b"WRITE" => Op::Write,
@@ -114,8 +119,8 @@ impl LineFormat for Thesios {
         Ok(())
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let (format, clock) = (FORMAT.name.into(), "unix".into());
-        Header { format, clock, note: Some(NOTE.into()), ..Header::default() }
+        TraceHeader { format, clock, note: Some(NOTE.into()), ..TraceHeader::default() }
     }
 }

@@ -1,6 +1,6 @@
 //! Units of times in trace files.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 /// The unit in which a file states its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl TimeUnit {
     /// The unit of this name.
     pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {
         TimeUnit::CHOICES.into_iter().find(|unit| unit.name() == name).ok_or_else(|| {
-            Error::new(Kind::Config, "is not a unit of time")
+            Error::new(ErrorClass::Config, "is not a unit of time")
                 .of_field("--time-unit", 0, name.as_bytes())
                 .hint("choose one of: s, ms, us, ns; `none` if a table has no times")
         })

@@ -10,12 +10,12 @@ const REPLACEMENT: char = '\u{fffd}';
 
 /// Order of the two bytes of a code unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum Utf16ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl Utf16ByteOrder {
     /// The byte order from the byte-order mark, or the one in which all of the first code units are ASCII text; `None` if there
     /// is none.
     pub(super) fn of(head: &[u8]) -> Option<Self> {
@@ -45,20 +45,20 @@ impl Order {
 }
 
 /// Reads UTF-16 and returns UTF-8, without the byte-order mark.
-pub(super) struct Utf16<R> {
+pub(super) struct Utf16Decoder<R> {
     input: R,
-    order: Order,
+    order: Utf16ByteOrder,
     raw: Vec<u8>,
     /// A high surrogate whose low surrogate has not been read yet.
     high: Option<u16>,
     text: Vec<u8>,
-    given: usize,
+    returned_bytes: usize,
     begun: bool,
 }
 
-impl<R: Read> Utf16<R> {
-    pub(super) fn new(input: R, order: Order) -> Self {
-        Self { input, order, raw: Vec::new(), high: None, text: Vec::new(), given: 0, begun: false }
+impl<R: Read> Utf16Decoder<R> {
+    pub(super) fn new(input: R, order: Utf16ByteOrder) -> Self {
+        Self { input, order, raw: Vec::new(), high: None, text: Vec::new(), returned_bytes: 0, begun: false }
     }
 
     /// Reads and converts the next part; false at the end.
@@ -66,7 +66,7 @@ impl<R: Read> Utf16<R> {
         let held = self.raw.len();
         let read = self.input.by_ref().take(CHUNK as u64).read_to_end(&mut self.raw)?;
         self.text.clear();
-        self.given = 0;
+        self.returned_bytes = 0;
         let whole = (held + read) & !1;
         for unit in self.raw[..whole].chunks_exact(2) {
             let unit = self.order.unit([unit[0], unit[1]]);
@@ -79,7 +79,7 @@ impl<R: Read> Utf16<R> {
             // The text ends with half a code unit, or half a surrogate pair.
             if !self.raw.is_empty() || self.high.take().is_some() {
                 self.raw.clear();
-                put(&mut self.text, REPLACEMENT);
+                push_char(&mut self.text, REPLACEMENT);
             }
             return Ok(!self.text.is_empty());
         }
@@ -90,33 +90,33 @@ impl<R: Read> Utf16<R> {
         let units = high.take().into_iter().chain([unit]);
         for decoded in char::decode_utf16(units) {
             match decoded {
-                Ok(character) => put(text, character),
+                Ok(character) => push_char(text, character),
                 Err(error)
                     if matches!(error.unpaired_surrogate(), 0xd800..=0xdbff)
                         && error.unpaired_surrogate() == unit =>
                 {
                     *high = Some(unit);
                 }
-                Err(_) => put(text, REPLACEMENT),
+                Err(_) => push_char(text, REPLACEMENT),
             }
         }
     }
 }
 
-fn put(text: &mut Vec<u8>, character: char) {
+fn push_char(text: &mut Vec<u8>, character: char) {
     text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-impl<R: Read> Read for Utf16<R> {
+impl<R: Read> Read for Utf16Decoder<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.given >= self.text.len() {
+        while self.returned_bytes >= self.text.len() {
             if !self.advance()? {
                 return Ok(0);
             }
         }
-        let length = buffer.len().min(self.text.len() - self.given);
-        buffer[..length].copy_from_slice(&self.text[self.given..self.given + length]);
-        self.given += length;
+        let length = buffer.len().min(self.text.len() - self.returned_bytes);
+        buffer[..length].copy_from_slice(&self.text[self.returned_bytes..self.returned_bytes + length]);
+        self.returned_bytes += length;
         Ok(length)
     }
 }
@@ -125,25 +125,25 @@ impl<R: Read> Read for Utf16<R> {
 mod tests {
     use super::*;
 
-    fn encoded(text: &str, order: Order) -> Vec<u8> {
+    fn encoded(text: &str, order: Utf16ByteOrder) -> Vec<u8> {
         text.encode_utf16()
             .flat_map(|unit| match order {
-                Order::Little => unit.to_le_bytes(),
-                Order::Big => unit.to_be_bytes(),
+                Utf16ByteOrder::Little => unit.to_le_bytes(),
+                Utf16ByteOrder::Big => unit.to_be_bytes(),
             })
             .collect()
     }
 
-    fn decoded(bytes: &[u8], order: Order) -> String {
+    fn decoded(bytes: &[u8], order: Utf16ByteOrder) -> String {
         let mut text = String::new();
-        Utf16::new(bytes, order).read_to_string(&mut text).unwrap();
+        Utf16Decoder::new(bytes, order).read_to_string(&mut text).unwrap();
         text
     }
 
     #[test]
     fn text_reads_the_same_in_both_orders_and_beyond_one_chunk() {
         let text = "a\u{fc}\u{1f600}\r\n".repeat(5_000);
-        for order in [Order::Little, Order::Big] {
+        for order in [Utf16ByteOrder::Little, Utf16ByteOrder::Big] {
             assert_eq!(decoded(&encoded(&text, order), order), text);
             assert_eq!(decoded(&encoded(&format!("\u{feff}{text}"), order), order), text);
         }
@@ -151,19 +151,19 @@ mod tests {
 
     #[test]
     fn halves_of_characters_are_replaced() {
-        assert_eq!(decoded(&[b'a', 0, 0x3d, 0xd8], Order::Little), "a\u{fffd}");
-        assert_eq!(decoded(&[0x3d, 0xd8, b'a', 0], Order::Little), "\u{fffd}a");
-        assert_eq!(decoded(&[0x00, 0xde, b'a', 0, 7], Order::Little), "\u{fffd}a\u{fffd}");
+        assert_eq!(decoded(&[b'a', 0, 0x3d, 0xd8], Utf16ByteOrder::Little), "a\u{fffd}");
+        assert_eq!(decoded(&[0x3d, 0xd8, b'a', 0], Utf16ByteOrder::Little), "\u{fffd}a");
+        assert_eq!(decoded(&[0x00, 0xde, b'a', 0, 7], Utf16ByteOrder::Little), "\u{fffd}a\u{fffd}");
     }
 
     #[test]
     fn the_order_is_known_by_the_mark_or_by_plain_text() {
         let text = "0.000000 0 4220896 8 0\n3.773000 0 49592384 8 1\n";
-        for order in [Order::Little, Order::Big] {
-            assert_eq!(Order::of(&encoded(text, order)), Some(order));
-            assert_eq!(Order::of(&encoded("\u{feff}x", order)), Some(order));
+        for order in [Utf16ByteOrder::Little, Utf16ByteOrder::Big] {
+            assert_eq!(Utf16ByteOrder::of(&encoded(text, order)), Some(order));
+            assert_eq!(Utf16ByteOrder::of(&encoded("\u{feff}x", order)), Some(order));
         }
-        assert_eq!(Order::of(text.as_bytes()), None);
-        assert_eq!(Order::of(&[0; 512]), None);
+        assert_eq!(Utf16ByteOrder::of(text.as_bytes()), None);
+        assert_eq!(Utf16ByteOrder::of(&[0; 512]), None);
     }
 }

@@ -10,50 +10,52 @@
 
 use std::path::Path;
 
-use emmclab_base::{Flags, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+use emmclab_base::{Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
 use super::binary::{RecordFormat, RecordSource, bytes, refused};
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{Context, LineFormat, LineSource, comma_separated, first_line};
+use super::field_reader::FieldReader;
+use super::input::DecompressedInput;
+use super::line_format::{LineFormat, LineSource, ParseContext, comma_separated, first_line};
 use super::time_unit::TimeUnit;
-use super::walk::Walk;
-use crate::header::Header;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::header::TraceHeader;
 use crate::opcodes::scsi;
-use crate::recorded::Recorded;
-use crate::source::Source;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "vscsi",
     about: "CloudPhysics traces of VMware's vscsi, versions 1 and 2",
     known_by: "the version and SCSI codes of its first records, of 32 or 40 bytes",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "CloudPhysics traces of VMware (`vscsiStats`), binary",
         gives: &[],
         unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
     },
     extensions: &[],
-    recorded: Recorded::of(&[Op::Flush], Flags(0)),
-    times: Times::Fixed(TimeUnit::Micros),
+    recorded: RecordedFeatures::of(&[Op::Flush], RequestFlags(0)),
+    times: FormatTimes::Fixed(TimeUnit::Micros),
     sniff: |head: &[u8], _: &Path| version(head).is_some(),
     open,
     writes: None,
 };
 
-pub(super) static CSV: Format = Format {
+pub(super) static CSV: TraceFormat = TraceFormat {
     name: "vscsi-csv",
     about: "CloudPhysics traces as CSV of libCacheSim",
     known_by: "its heading (`version,time,op,size,lbn`)",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "CloudPhysics traces as libCacheSim prints them",
         gives: &[],
         unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
     },
     extensions: &[],
-    recorded: Recorded::of(&[Op::Flush], Flags(0)),
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::of(&[Op::Flush], RequestFlags(0)),
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| first_line(head) == HEADING,
-    open: |input: Input, options: &ReadOptions| Ok(Box::new(LineSource::new(Csv, input, options))),
+    open: |input: DecompressedInput, options: &ReadOptions| {
+        Ok(Box::new(LineSource::new(VscsiCsvFormat, input, options)))
+    },
     writes: None,
 };
 
@@ -61,7 +63,7 @@ const HEADING: &[u8] = b"version,time,op,size,lbn";
 
 /// The layout of a version's records.
 #[derive(Clone, Copy)]
-struct Layout {
+struct VscsiRecordLayout {
     version: u16,
     size: usize,
     /// Offsets of the version, the operation code, the length, the block and the time in a record.
@@ -72,12 +74,28 @@ struct Layout {
     time_at: usize,
 }
 
-const LAYOUTS: [Layout; 2] = [
-    Layout { version: 2, size: 40, version_at: 2, code_at: 0, length_at: 8, block_at: 16, time_at: 24 },
-    Layout { version: 1, size: 32, version_at: 14, code_at: 12, length_at: 4, block_at: 16, time_at: 24 },
+const LAYOUTS: [VscsiRecordLayout; 2] = [
+    VscsiRecordLayout {
+        version: 2,
+        size: 40,
+        version_at: 2,
+        code_at: 0,
+        length_at: 8,
+        block_at: 16,
+        time_at: 24,
+    },
+    VscsiRecordLayout {
+        version: 1,
+        size: 32,
+        version_at: 14,
+        code_at: 12,
+        length_at: 4,
+        block_at: 16,
+        time_at: 24,
+    },
 ];
 
-impl Layout {
+impl VscsiRecordLayout {
     /// Whether a record has this version, and an operation code of SCSI.
     fn fits(self, raw: &[u8]) -> bool {
         let short = |at| u16::from_le_bytes(bytes(raw, at));
@@ -86,7 +104,7 @@ impl Layout {
 }
 
 /// The layout of the first records; `None` unless there are at least two, and one of them has a known operation.
-fn version(head: &[u8]) -> Option<Layout> {
+fn version(head: &[u8]) -> Option<VscsiRecordLayout> {
     const JUDGED: usize = 64;
     LAYOUTS.into_iter().find(|layout| {
         let records = || head.chunks_exact(layout.size).take(JUDGED);
@@ -96,19 +114,19 @@ fn version(head: &[u8]) -> Option<Layout> {
     })
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let layout = version(input.head()).ok_or_else(|| {
         refused("version", "", "the first records are of neither version 1 nor 2 of vscsi").at_offset(0)
     })?;
-    Ok(Box::new(RecordSource::new(Vscsi { layout }, input, options, 0, layout.size)?))
+    Ok(Box::new(RecordSource::new(VscsiFormat { layout }, input, options, 0, layout.size)?))
 }
 
-struct Vscsi {
-    layout: Layout,
+struct VscsiFormat {
+    layout: VscsiRecordLayout,
 }
 
-impl RecordFormat for Vscsi {
-    fn parse(&mut self, raw: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl RecordFormat for VscsiFormat {
+    fn parse(&mut self, raw: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         let layout = self.layout;
         let version = u16::from_le_bytes(bytes(raw, layout.version_at)) >> 8;
         if version != layout.version {
@@ -133,20 +151,20 @@ impl RecordFormat for Vscsi {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "monotonic".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: FORMAT.name.into(), clock: "monotonic".into(), ..TraceHeader::default() }
     }
 }
 
-struct Csv;
+struct VscsiCsvFormat;
 
-impl LineFormat for Csv {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for VscsiCsvFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if line == HEADING {
             context.no_record();
             return Ok(());
         }
-        let mut fields = Walk::along(comma_separated(line));
+        let mut fields = FieldReader::along(comma_separated(line));
         let version = fields.next("version")?;
         let arrival = Nanos(fields.next("time")?.time(TimeUnit::Seconds)?);
         let code = fields.next("op")?;
@@ -171,7 +189,7 @@ impl LineFormat for Csv {
         Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: CSV.name.into(), clock: "monotonic".into(), ..Header::default() }
+    fn header(&self) -> TraceHeader {
+        TraceHeader { format: CSV.name.into(), clock: "monotonic".into(), ..TraceHeader::default() }
     }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::{Flags, Nanos, Op};
+use emmclab_base::{Nanos, Op, RequestFlags};
 
-use super::shelf::Open;
-use super::{Event, EventKind};
+use super::open_requests::OpenRequest;
+use super::{BlockEventKind, BlockLayerEvent};
 
 /// A flush that the kernel gave to the driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelFlush {
-    pub(super) open: Open,
+    pub(super) open: OpenRequest,
     /// Whether a request that is kept waits for it.
     pub(super) serves: bool,
     /// Whether the driver returned it; the next issue is then of the same flush.
@@ -19,27 +19,28 @@ pub(super) struct KernelFlush {
 
 /// The flushes of one device.
 #[derive(Debug, Default)]
-pub(super) struct Flushes {
+pub(super) struct FlushQueues {
     /// Flushes that tasks requested, the oldest first.
-    pub(super) waiting: VecDeque<Open>,
+    pub(super) waiting: VecDeque<OpenRequest>,
     /// Flushes of the kernel that the driver has, the oldest first.
     pub(super) running: VecDeque<KernelFlush>,
 }
 
 /// Whether the event is of a flush that the kernel itself issues: `FF`, or before kernel 4.8 a write of no sectors with a
 /// preflush, which completes at sector 2^64-1.
-pub(super) fn is_kernel_flush(event: &Event) -> bool {
-    let empty_write = event.op == Op::Write && event.sectors == 0 && event.flags.contains(Flags::PREFLUSH);
+pub(super) fn is_kernel_flush(event: &BlockLayerEvent) -> bool {
+    let empty_write =
+        event.op == Op::Write && event.sectors == 0 && event.flags.contains(RequestFlags::PREFLUSH);
     match event.kind {
-        EventKind::Issue | EventKind::Requeue => event.op == Op::Flush || empty_write,
-        EventKind::Complete => event.op == Op::Flush || empty_write && event.sector == u64::MAX,
+        BlockEventKind::Issue | BlockEventKind::Requeue => event.op == Op::Flush || empty_write,
+        BlockEventKind::Complete => event.op == Op::Flush || empty_write && event.sector == u64::MAX,
         _ => false,
     }
 }
 
-impl Flushes {
+impl FlushQueues {
     /// Handles the issue of a flush of the kernel. `serves` is whether a write waits for it as one of its steps.
-    pub(super) fn issue(&mut self, event: &Event, mut serves: bool) {
+    pub(super) fn issue(&mut self, event: &BlockLayerEvent, mut serves: bool) {
         if let Some(running) = self.running.back_mut().filter(|running| running.returned) {
             running.returned = false;
             running.open.request.issue = Some(event.time);
@@ -51,7 +52,7 @@ impl Flushes {
             open.request.issue = Some(event.time);
             serves = true;
         }
-        let mut open = Open::new(event);
+        let mut open = OpenRequest::new(event);
         open.request.op = Op::Flush;
         open.request.start = Some(event.time);
         open.request.issue = Some(event.time);

@@ -31,32 +31,32 @@
 //! `start` of a request is the first time that any part of it was issued to the driver, including its flush. `issue` is the
 //! last time that its data was issued, or given to the device if the driver reports that. `complete` is the final completion.
 
-mod appends;
-mod counts;
-mod device;
+mod device_state;
+mod event_counts;
 mod flushes;
-mod shelf;
-mod special;
+mod open_requests;
+mod special_commands;
+mod zone_appends;
 
 use std::collections::BTreeMap;
 
-use appends::Appends;
-use counts::Books;
-pub use counts::EventCounts;
-use device::{ALLOCATED, Device, INSERTED, QUEUED};
-use special::Special;
+use device_state::{ALLOCATED, DevicePairingState, INSERTED, QUEUED};
+pub use event_counts::EventCounts;
+use event_counts::PairingOutput;
+use special_commands::SpecialCommandCounts;
+use zone_appends::OpenZoneAppends;
 
-use emmclab_base::{Flags, NameId, Nanos, Op, Request, Sector};
+use emmclab_base::{NameId, Nanos, Op, Request, RequestFlags, Sector};
 
 use crate::ledger::Ledger;
-use crate::zones::ZoneCommand;
+use crate::zone_command::ZoneCommand;
 
 /// Maximum number of open requests of a device; if there are more, the oldest half is dropped.
 const MAX_OPEN: usize = 1 << 16;
 
 /// Kinds of block-layer events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
+pub enum BlockEventKind {
     /// An I/O was queued (`block_bio_queue`, Q).
     Queue,
     /// A request was allocated for an I/O (`block_getrq`, G).
@@ -81,46 +81,52 @@ pub enum EventKind {
     Split(u64),
 }
 
-impl EventKind {
+impl BlockEventKind {
     /// The kernel's events by name; a split has the sector 0 here.
-    pub const NAMES: [(&str, EventKind); 10] = [
-        ("block_bio_queue", EventKind::Queue),
-        ("block_getrq", EventKind::GetRequest),
-        ("block_rq_insert", EventKind::Insert),
-        ("block_rq_issue", EventKind::Issue),
-        ("block_rq_complete", EventKind::Complete),
-        ("block_rq_requeue", EventKind::Requeue),
-        ("block_bio_backmerge", EventKind::BackMerge),
-        ("block_bio_frontmerge", EventKind::FrontMerge),
-        ("block_rq_merge", EventKind::RequestMerge),
-        ("block_split", EventKind::Split(0)),
+    pub const NAMES: [(&str, BlockEventKind); 10] = [
+        ("block_bio_queue", BlockEventKind::Queue),
+        ("block_getrq", BlockEventKind::GetRequest),
+        ("block_rq_insert", BlockEventKind::Insert),
+        ("block_rq_issue", BlockEventKind::Issue),
+        ("block_rq_complete", BlockEventKind::Complete),
+        ("block_rq_requeue", BlockEventKind::Requeue),
+        ("block_bio_backmerge", BlockEventKind::BackMerge),
+        ("block_bio_frontmerge", BlockEventKind::FrontMerge),
+        ("block_rq_merge", BlockEventKind::RequestMerge),
+        ("block_split", BlockEventKind::Split(0)),
     ];
 
     /// The step that the kernel's event of this name reports; `None` for other events.
-    pub fn of_event(name: &[u8]) -> Option<EventKind> {
-        EventKind::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, kind)| *kind)
+    pub fn of_event(name: &[u8]) -> Option<BlockEventKind> {
+        BlockEventKind::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, kind)| *kind)
     }
 
     /// Whether the running task is the one that caused the event; other events run in the context of an interrupted task.
     #[inline]
     pub fn is_by_submitter(self) -> bool {
-        matches!(self, EventKind::Queue | EventKind::GetRequest | EventKind::Insert | EventKind::Issue)
+        matches!(
+            self,
+            BlockEventKind::Queue
+                | BlockEventKind::GetRequest
+                | BlockEventKind::Insert
+                | BlockEventKind::Issue
+        )
     }
 }
 
 /// An event of the block layer.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
+pub struct BlockLayerEvent {
     /// Time of the event.
     pub time: Nanos,
     /// Kind of the event.
-    pub kind: EventKind,
+    pub kind: BlockEventKind,
     /// Device.
     pub device: NameId,
     /// The operation; `Flush` for the flush that the kernel itself issues (`FF`).
     pub op: Op,
     /// Its flags; a `Write` of no sectors with `PREFLUSH` is a flush that a task requested.
-    pub flags: Flags,
+    pub flags: RequestFlags,
     /// First sector.
     pub sector: u64,
     /// Length in sectors.
@@ -138,17 +144,17 @@ pub struct Event {
 /// Combines the events of any number of devices into requests. The memory is bounded by the number of requests that are
 /// open at a time.
 #[derive(Debug, Default)]
-pub struct Pairer {
-    devices: BTreeMap<NameId, Device>,
+pub struct EventPairer {
+    devices: BTreeMap<NameId, DevicePairingState>,
     counts: EventCounts,
-    appends: Appends,
-    special: Special,
+    appends: OpenZoneAppends,
+    special: SpecialCommandCounts,
 }
 
-impl Pairer {
+impl EventPairer {
     /// Handles the next event, in order of time, and appends the requests that it ends to `out`.
-    pub fn feed(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
-        if event.flags.contains(Flags::APPEND) {
+    pub fn feed(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger, out: &mut Vec<Request>) {
+        if event.flags.contains(RequestFlags::APPEND) {
             return self.zone_append(event, ledger, out);
         }
         self.take(event, ledger, out);
@@ -157,15 +163,15 @@ impl Pairer {
     /// Handles an event of a zone append, which is issued at the start of its zone; its completion states the sector that was
     /// written.
     #[cold]
-    fn zone_append(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
-        let Event { kind, device, sector, sectors, .. } = *event;
+    fn zone_append(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger, out: &mut Vec<Request>) {
+        let BlockLayerEvent { kind, device, sector, sectors, .. } = *event;
         match kind {
-            EventKind::Issue => self.appends.issue(device, sector, sectors),
-            EventKind::Requeue => self.appends.requeue(device, sector, sectors),
-            EventKind::Complete => {
+            BlockEventKind::Issue => self.appends.issue(device, sector, sectors),
+            BlockEventKind::Requeue => self.appends.requeue(device, sector, sectors),
+            BlockEventKind::Complete => {
                 let asked = self.appends.complete(device, sector, sectors).unwrap_or(sector);
                 let before = out.len();
-                self.take(&Event { sector: asked, ..*event }, ledger, out);
+                self.take(&BlockLayerEvent { sector: asked, ..*event }, ledger, out);
                 if let Some(appended) = out[before..].last_mut() {
                     appended.sector = Sector(sector);
                 }
@@ -177,30 +183,30 @@ impl Pairer {
     }
 
     #[inline]
-    fn take(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
+    fn take(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let device = self.devices.entry(event.device).or_default();
-        let books = &mut Books { ledger, counts: &mut self.counts, out };
+        let books = &mut PairingOutput { ledger, counts: &mut self.counts, out };
         // Events of drivers do not belong to the block layer.
-        books.counts.seen += u64::from(event.kind != EventKind::Submit);
+        books.counts.seen += u64::from(event.kind != BlockEventKind::Submit);
         let without_data = books.counts.without_data;
-        if event.error != 0 && event.kind == EventKind::Complete {
+        if event.error != 0 && event.kind == BlockEventKind::Complete {
             self.special.error(event.error);
         }
         if event.zeroes {
             self.special.zeroes(event.kind);
         }
         match event.kind {
-            EventKind::Queue => device.queue(event, QUEUED, books),
-            EventKind::GetRequest => device.queue(event, ALLOCATED, books),
-            EventKind::Insert => device.queue(event, INSERTED, books),
-            EventKind::Issue => device.issue(event, books),
-            EventKind::Submit => device.submit(event),
-            EventKind::Complete => device.complete(event, books),
-            EventKind::Requeue => device.requeue(event, books),
-            EventKind::BackMerge | EventKind::FrontMerge | EventKind::RequestMerge => {
+            BlockEventKind::Queue => device.queue(event, QUEUED, books),
+            BlockEventKind::GetRequest => device.queue(event, ALLOCATED, books),
+            BlockEventKind::Insert => device.queue(event, INSERTED, books),
+            BlockEventKind::Issue => device.issue(event, books),
+            BlockEventKind::Submit => device.submit(event),
+            BlockEventKind::Complete => device.complete(event, books),
+            BlockEventKind::Requeue => device.requeue(event, books),
+            BlockEventKind::BackMerge | BlockEventKind::FrontMerge | BlockEventKind::RequestMerge => {
                 device.merge(event, books);
             }
-            EventKind::Split(at) => device.split(event, at, books),
+            BlockEventKind::Split(at) => device.split(event, at, books),
         }
         if books.counts.without_data > without_data {
             self.special.packet(None, event.kind);
@@ -211,12 +217,12 @@ impl Pairer {
     }
 
     /// Counts a step of a command to a zone, which is not a request.
-    pub fn zone(&mut self, command: ZoneCommand, step: EventKind) {
+    pub fn zone(&mut self, command: ZoneCommand, step: BlockEventKind) {
         self.special.zone(command, step);
     }
 
     /// Counts a step of a packet of a program, which is not a request. `code` is its operation code, if it is recorded.
-    pub fn packet(&mut self, code: Option<u8>, step: EventKind) {
+    pub fn packet(&mut self, code: Option<u8>, step: BlockEventKind) {
         self.special.packet(code, step);
     }
 
@@ -257,12 +263,12 @@ impl Pairer {
     /// Whether any device issues or completes requests. If so, a device that does not is a mapped device, which passes its I/O
     /// on.
     fn any_active(&self) -> bool {
-        self.devices.values().any(Device::is_active)
+        self.devices.values().any(DevicePairingState::is_active)
     }
 
     fn give_up(&mut self, limit: usize, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let any_active = self.any_active();
-        let books = &mut Books { ledger, counts: &mut self.counts, out };
+        let books = &mut PairingOutput { ledger, counts: &mut self.counts, out };
         for device in self.devices.values_mut() {
             let passed_on = any_active && !device.is_active();
             device.give_up(limit, passed_on, books);
@@ -274,7 +280,7 @@ impl Pairer {
     pub fn oldest_open(&self) -> Option<Nanos> {
         let any_active = self.any_active();
         let devices = self.devices.values().filter(|device| device.is_active() || !any_active);
-        devices.filter_map(Device::oldest_open).min()
+        devices.filter_map(DevicePairingState::oldest_open).min()
     }
 
     /// Ends the recording. Open requests are unpaired, unless the completions of their device are not recorded.

@@ -2,7 +2,7 @@
 
 use crate::support::{SAMPLES, Sample, fixture, lenient, read, read_bytes};
 use emmclab_trace::formats::FORMATS;
-use emmclab_trace::{Error, Input, Kind, ReadOptions};
+use emmclab_trace::{DecompressedInput, Error, ErrorClass, ReadOptions};
 
 /// Reads with the format forced, as a damaged head may no longer identify it.
 fn forced(format: &str, lenient: bool) -> ReadOptions {
@@ -12,7 +12,7 @@ fn forced(format: &str, lenient: bool) -> ReadOptions {
 /// An error that a person can act on names the file, and a bad record its line.
 fn assert_clear(error: &Error, what: &str) {
     assert!(error.file().is_some(), "{what}: no file: {error}");
-    let of_record = matches!(error.kind(), Kind::Syntax | Kind::Value);
+    let of_record = matches!(error.kind(), ErrorClass::Syntax | ErrorClass::Value);
     assert!(
         !of_record || error.line().is_some() || error.to_string().contains("byte"),
         "{what}: no line: {error}"
@@ -52,7 +52,7 @@ fn a_time_before_an_earlier_one_is_named_or_counted() {
         let error = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap_err();
         assert_eq!(
             (error.kind(), error.field(), error.line()),
-            (Kind::Value, Some(field), Some(3)),
+            (ErrorClass::Value, Some(field), Some(3)),
             "{line}"
         );
         let named = if value.is_empty() { "): is ".to_owned() } else { format!("): `{value}`: is ") };
@@ -113,7 +113,10 @@ fn garbage_is_an_error_in_every_format() {
         let result = read_bytes(&garbage, "bin", &forced(format.name, true));
         assert!(result.is_err(), "{} reads garbage as {:?}", format.name, result.map(|trace| trace.ledger));
     }
-    assert_eq!(read_bytes(&garbage, "bin", &ReadOptions::default()).unwrap_err().kind(), Kind::UnknownFormat);
+    assert_eq!(
+        read_bytes(&garbage, "bin", &ReadOptions::default()).unwrap_err().kind(),
+        ErrorClass::UnknownFormat
+    );
     let nothing = vec![0; 1 << 20];
     assert!(read_bytes(&nothing, "bin", &ReadOptions::default()).is_err());
 }
@@ -122,12 +125,12 @@ fn garbage_is_an_error_in_every_format() {
 fn an_empty_file_and_a_directory_say_so() {
     for format in FORMATS {
         let error = read_bytes(b"", "bin", &forced(format.name, false)).unwrap_err();
-        assert_eq!(error.kind(), Kind::Empty, "{}", format.name);
+        assert_eq!(error.kind(), ErrorClass::Empty, "{}", format.name);
     }
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(read(folder.path()).unwrap_err().kind(), Kind::Io);
-    assert_eq!(read(&folder.path().join("none")).unwrap_err().kind(), Kind::Io);
-    assert_eq!(read_bytes(b"\n\n\n", "csv", &forced("msr", false)).unwrap_err().kind(), Kind::Empty);
+    assert_eq!(read(folder.path()).unwrap_err().kind(), ErrorClass::Io);
+    assert_eq!(read(&folder.path().join("none")).unwrap_err().kind(), ErrorClass::Io);
+    assert_eq!(read_bytes(b"\n\n\n", "csv", &forced("msr", false)).unwrap_err().kind(), ErrorClass::Empty);
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn a_small_file_that_unpacks_to_far_more_is_refused_with_the_way_out() {
         assert!(packed.len() < 100_000, "{tool}: {}", packed.len());
         let path = folder.path().join("packed");
         std::fs::write(&path, &packed).unwrap();
-        let error = Input::open(&path).unwrap().into_file().unwrap_err();
+        let error = DecompressedInput::open(&path).unwrap().into_file().unwrap_err();
         assert!(error.to_string().contains("more than 1000 times its size"), "{tool}: {error}");
         assert!(error.hint_text().unwrap().contains(&format!("`{tool} -dc")), "{tool}");
     }
@@ -254,7 +257,10 @@ fn impossible_values_are_named_with_field_and_line() {
                 continue;
             }
             let error = result.map(|trace| trace.requests).expect_err(&what);
-            assert!(matches!(error.kind(), Kind::Value | Kind::Unit | Kind::Syntax), "{what}: {error}");
+            assert!(
+                matches!(error.kind(), ErrorClass::Value | ErrorClass::Unit | ErrorClass::Syntax),
+                "{what}: {error}"
+            );
             assert_clear(&error, &what);
             assert!(error.hint_text().is_some(), "{what}: no hint");
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::{fixture, lenient, read, read_bytes, read_with};
 use emmclab_trace::formats::files;
-use emmclab_trace::{Flags, Kind, Nanos, Op, ReadOptions, Sector};
+use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, RequestFlags, Sector};
 
 /// A record of version 7 in little-endian order.
 fn record(
@@ -75,7 +75,7 @@ fn all_processors_are_merged_whichever_is_named() {
         assert_eq!(trace.header.note.as_deref(), Some("recording began at Unix time 2.000000005"));
     }
     let error = read(&folder.path().join("walk")).unwrap_err();
-    assert_eq!(error.kind(), Kind::Io);
+    assert_eq!(error.kind(), ErrorClass::Io);
 }
 
 #[test]
@@ -92,10 +92,10 @@ fn a_recording_cut_at_any_byte_says_where() {
             // Cut between records: an open request of a recording without completions.
             assert_eq!(result.unwrap().requests.len(), 1);
         } else if length < 4 {
-            assert_eq!(result.unwrap_err().kind(), Kind::UnknownFormat);
+            assert_eq!(result.unwrap_err().kind(), ErrorClass::UnknownFormat);
         } else {
             let error = result.unwrap_err();
-            assert_eq!(error.kind(), Kind::Truncated, "{length}: {error}");
+            assert_eq!(error.kind(), ErrorClass::Truncated, "{length}: {error}");
             assert!(error.to_string().contains("byte "), "{error}");
         }
         if length >= 48 {
@@ -132,7 +132,7 @@ fn another_version_is_refused_by_its_number() {
     let mut bytes = record(1, 10, 8, 4096, QUEUE, 0, &[]);
     bytes[0] = 6;
     let error = read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err();
-    assert_eq!((error.kind(), error.field()), (Kind::Unsupported, Some("version")));
+    assert_eq!((error.kind(), error.field()), (ErrorClass::Unsupported, Some("version")));
 }
 
 /// A record of version 8; `category` is what stands above the lower 16 bits of the action.
@@ -225,7 +225,7 @@ fn an_error_of_a_completion_marks_the_request_as_failed() {
         &ReadOptions::default(),
     )
     .unwrap();
-    assert!(trace.requests[0].flags.contains(Flags::FAILED));
+    assert!(trace.requests[0].flags.contains(RequestFlags::FAILED));
     assert_eq!((trace.ledger.failed, trace.requests[0].response()), (1, None));
 }
 

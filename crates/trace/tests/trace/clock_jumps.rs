@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use emmclab_trace::formats::Input;
+use emmclab_trace::formats::DecompressedInput;
 use emmclab_trace::{
-    ClockJumps, Direction, Gaps, Kind, Ledger, MendClock, Nanos, ReadOptions, Result, TraceReader,
-    TraceWriter, WriteOptions,
+    ArrivalGaps, ClockJumps, ErrorClass, JumpDirection, Ledger, MendClock, Nanos, ReadOptions, Result,
+    TraceReader, TraceWriter, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn arrivals(gaps: impl IntoIterator<Item = i64>) -> Vec<i64> {
 
 /// The lengths of the jumps, the longest first.
 fn jumps(gaps: impl IntoIterator<Item = i64>) -> Vec<i64> {
-    let mut all = Gaps::default();
+    let mut all = ArrivalGaps::default();
     all.extend(&arrivals(gaps));
     all.jumps().iter().map(|(length, _)| *length as i64).collect()
 }
@@ -110,7 +110,7 @@ fn more_than_sixty_four_pauses_are_a_habit() {
 
 #[test]
 fn a_jump_has_the_number_of_the_request_behind_it_and_the_time_before_it() {
-    let mut all = Gaps::default();
+    let mut all = ArrivalGaps::default();
     all.extend(&arrivals([MS; 700].into_iter().chain([6 * DAY]).chain([MS; 700])));
     let (length, place) = all.jumps()[0];
     assert_eq!((length as i64, place.request, place.at_ns), (6 * DAY, 702, 700 * MS));
@@ -128,7 +128,7 @@ proptest! {
         let times = arrivals(gaps);
         let cut = cut.min(times.len());
         let found = |times: &[i64], size: usize| {
-            let mut all = Gaps::default();
+            let mut all = ArrivalGaps::default();
             times.chunks(size).for_each(|batch| all.extend(batch));
             all
         };
@@ -169,7 +169,7 @@ impl Found {
     }
 
     /// Direction, request and length.
-    fn listed(&self) -> Vec<(Direction, u64, i64)> {
+    fn listed(&self) -> Vec<(JumpDirection, u64, i64)> {
         let listed = |jump: &emmclab_trace::ClockJump| (jump.direction, jump.request, jump.length_ns as i64);
         self.jumps.jumps.iter().map(listed).collect()
     }
@@ -216,7 +216,7 @@ fn a_clock_set_back_by_500_s_is_found_and_counted() {
     let found = read(&set_back(3_000, 500 * S), None).unwrap();
     assert_eq!((found.counts(), found.ledger.kept), ((1, 0), 6_000));
     let length = 500 * S - 10 * MS + 2_999 % 7 * MS;
-    assert_eq!(found.listed(), [(Direction::Backward, 3_001, length)]);
+    assert_eq!(found.listed(), [(JumpDirection::Backward, 3_001, length)]);
     // 30 s and 30 s, less the step between them.
     assert!((found.jumps.without_ns - 60 * S).abs() < 20 * MS, "{}", found.jumps.without_ns);
 }
@@ -224,7 +224,7 @@ fn a_clock_set_back_by_500_s_is_found_and_counted() {
 #[test]
 fn a_clock_set_back_further_than_the_window_is_named_with_its_cure() {
     let error = read(&set_back(150_000, 1_000 * S), None).err().unwrap();
-    assert_eq!((error.kind(), error.field()), (Kind::Order, Some("arrival")));
+    assert_eq!((error.kind(), error.field()), (ErrorClass::Order, Some("arrival")));
     let text = error.to_string();
     assert!(
         text.contains("the clock jumps back at request 150001") && text.contains("16.67 min back"),
@@ -281,7 +281,11 @@ fn jumps_in_both_directions_are_found_in_the_order_of_the_file() {
     let found = read(&set_on_and_back(), None).unwrap();
     let directions: Vec<_> =
         found.listed().iter().map(|(direction, request, _)| (*direction, *request)).collect();
-    let expected = [(Direction::Forward, 6_001), (Direction::Backward, 12_001), (Direction::Forward, 18_001)];
+    let expected = [
+        (JumpDirection::Forward, 6_001),
+        (JumpDirection::Backward, 12_001),
+        (JumpDirection::Forward, 18_001),
+    ];
     assert_eq!((directions, found.counts()), (expected.to_vec(), (3, 0)));
     assert!((found.jumps.without_ns - 4 * MIN).abs() < 100 * MS, "{}", found.jumps.without_ns);
 }
@@ -324,15 +328,15 @@ proptest! {
         }
         let found = read(&times, None);
         // Few requests over hours, never two within a millisecond, are refused as of another unit.
-        prop_assume!(!found.as_ref().is_err_and(|error| error.kind() == Kind::Unit));
+        prop_assume!(!found.as_ref().is_err_and(|error| error.kind() == ErrorClass::Unit));
         let found = found.unwrap();
         let expected = plain_backward(&times);
         prop_assert_eq!(found.ledger.kept, times.len() as u64);
-        let backward: Vec<_> = found.listed().into_iter().filter(|jump| jump.0 == Direction::Backward).collect();
-        let shown: Vec<_> = expected.iter().map(|(request, length)| (Direction::Backward, *request, *length)).collect();
+        let backward: Vec<_> = found.listed().into_iter().filter(|jump| jump.0 == JumpDirection::Backward).collect();
+        let shown: Vec<_> = expected.iter().map(|(request, length)| (JumpDirection::Backward, *request, *length)).collect();
         prop_assert_eq!(backward, shown);
         let mended = read(&times, Some(MendClock::Jumps));
-        prop_assume!(!mended.as_ref().is_err_and(|error| error.kind() == Kind::Unit));
+        prop_assume!(!mended.as_ref().is_err_and(|error| error.kind() == ErrorClass::Unit));
         let mended = mended.unwrap();
         let mut sectors: Vec<_> = mended.requests.iter().map(|(_, sector)| *sector).collect();
         sectors.sort_unstable();
@@ -479,7 +483,7 @@ fn a_pipe_needs_a_length_above_which_gaps_are_cut() {
     };
     let feeder = feed();
     let error = read_file(&pipe, Some(MendClock::Jumps), None).err().unwrap();
-    assert_eq!((error.kind(), error.field()), (Kind::Unsupported, Some("--mend-clock")));
+    assert_eq!((error.kind(), error.field()), (ErrorClass::Unsupported, Some("--mend-clock")));
     assert!(error.hint_text().unwrap().contains("--mend-clock 1h"));
     feeder.join().unwrap();
     let feeder = feed();
@@ -499,7 +503,7 @@ fn a_length_has_a_unit_or_is_in_seconds_and_nonsense_is_refused_with_a_hint() {
     assert_eq!(MendClock::parse("auto").unwrap(), MendClock::Jumps);
     for text in ["", "h", "1w", "-1h", "0s", "nan", "inf", "1e99", "an hour"] {
         let error = MendClock::parse(text).unwrap_err();
-        assert_eq!((error.kind(), error.field()), (Kind::Config, Some("--mend-clock")), "{text}");
+        assert_eq!((error.kind(), error.field()), (ErrorClass::Config, Some("--mend-clock")), "{text}");
         assert!(error.to_string().contains(text) && error.hint_text().unwrap().contains("1h"));
     }
 }
@@ -517,7 +521,7 @@ fn a_matched_event_that_ends_late_shows_no_backward_jump() {
         }
     }
     std::fs::write(&path, text).unwrap();
-    assert!(Input::open(&path).unwrap().is_regular());
+    assert!(DecompressedInput::open(&path).unwrap().is_regular());
     let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
     while reader.next_batch().unwrap().is_some() {}
     assert_eq!((reader.ledger().kept, reader.ledger().clock_jumps), (2_000, 0));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_trace::{
-    BatchBuilder, Combiner, Flags, Header, Kind, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceInput,
-    TraceReader, TraceWriter, WriteOptions,
+    BatchBuilder, ErrorClass, Ledger, Nanos, Op, ReadOptions, Request, RequestFlags, Sector, TraceCombiner,
+    TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
 };
 
 /// A BIOtracer log of writes at these milliseconds after `epoch_s`, on sectors from `sector` on.
@@ -37,7 +37,7 @@ fn traces_start_together_and_equal_arrivals_keep_the_order_of_the_traces() {
     let folder = tempfile::tempdir().unwrap();
     let a = trace(folder.path(), "a", 1_400_000_000, 0, &[500, 510, 530]);
     let b = trace(folder.path(), "b", 1_500_000_000, 1_000, &[7, 12, 17, 47]);
-    let mut combined = Combiner::open(vec![a, b], 1).unwrap();
+    let mut combined = TraceCombiner::open(vec![a, b], 1).unwrap();
     let batch = combined.next_batch().unwrap().unwrap();
     let order: Vec<_> = batch.iter().map(|request| (request.arrival, request.sector)).collect();
     let expected = [(0, 0), (0, 1_000), (5, 1_008), (10, 8), (10, 1_016), (30, 16), (40, 1_024)];
@@ -59,7 +59,7 @@ fn the_note_of_combined_traces_tells_when_each_begins() {
             start_offset: Nanos::from_millis(offset_ms),
             ..trace(folder.path(), "b", 1_500_000_000, 80, &[7])
         };
-        Combiner::open(vec![a, b], 1).unwrap().header().note.unwrap()
+        TraceCombiner::open(vec![a, b], 1).unwrap().header().note.unwrap()
     };
     assert_eq!(note(0), "2 traces combined, all from time 0");
     assert_eq!(note(1_500), "2 traces combined, from 0 s, 1.5 s");
@@ -67,7 +67,7 @@ fn the_note_of_combined_traces_tells_when_each_begins() {
 
 #[test]
 fn nothing_to_combine_is_an_error() {
-    assert_eq!(Combiner::open(Vec::new(), 1).err().unwrap().kind(), Kind::Config);
+    assert_eq!(TraceCombiner::open(Vec::new(), 1).err().unwrap().kind(), ErrorClass::Config);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_bad_trace_among_good_ones_is_an_error() {
     let path = folder.path().join("bad");
     std::fs::write(&path, "0\t\t8\t\t4096\t\t5\t\t1.0\t\t2.0\t\t3.0\t\t4.0\nnonsense\n").unwrap();
     let bad = TraceInput { path, ..TraceInput::default() };
-    assert!(Combiner::open(vec![good, bad], 1).is_err());
+    assert!(TraceCombiner::open(vec![good, bad], 1).is_err());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_second_pass_begins_one_mean_gap_after_the_first_and_an_offset_delays_its_tr
         start_offset: Nanos::from_millis(4),
         ..trace(folder.path(), "b", 1_500_000_000, 80, &[7])
     };
-    let mut combined = Combiner::open(vec![a, b], 2).unwrap();
+    let mut combined = TraceCombiner::open(vec![a, b], 2).unwrap();
     let batch = combined.next_batch().unwrap().unwrap();
     let order: Vec<_> = batch.iter().map(|request| (request.arrival.0 / 100_000, request.sector.0)).collect();
     // Four requests in 30 ms: a mean gap of 7.5 ms.
@@ -102,7 +102,7 @@ fn a_second_pass_begins_one_mean_gap_after_the_first_and_an_offset_delays_its_tr
 fn a_single_trace_read_once_passes_through_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let a = trace(folder.path(), "a", 1_400_000_000, 0, &[500]);
-    let mut combined = Combiner::open(vec![a], 1).unwrap();
+    let mut combined = TraceCombiner::open(vec![a], 1).unwrap();
     let batch = combined.next_batch().unwrap().unwrap();
     assert_eq!(batch.get(0).arrival, Nanos(1_400_000_000_500_000_000));
     assert_eq!(combined.header().clock, "unix");
@@ -112,7 +112,7 @@ fn a_single_trace_read_once_passes_through_as_it_is() {
 fn the_files_of_a_recording_count_once() {
     let input = |name: &str| TraceInput { path: crate::support::fixture(name), ..TraceInput::default() };
     let kept = |inputs: Vec<TraceInput>| {
-        let mut combined = Combiner::open(inputs, 1).unwrap();
+        let mut combined = TraceCombiner::open(inputs, 1).unwrap();
         while combined.next_batch().unwrap().is_some() {}
         combined.ledger().kept
     };
@@ -130,7 +130,7 @@ fn parts(folder: &Path) -> [TraceInput; 2] {
     let requests: Vec<_> = (0..6_i64)
         .map(|at| Request::new(Nanos(7_000_000 + at * 1_000), Op::Write, Sector(at as u64 * 8), 8))
         .collect();
-    let header = Header { source: "chat".into(), format: "record".into(), ..Header::default() };
+    let header = TraceHeader { source: "chat".into(), format: "record".into(), ..TraceHeader::default() };
     let ledger = Ledger { seen: 40, kept: 6, merged: 9, ..Ledger::default() };
     [&requests[..4], &requests[4..]].map(|rows| {
         let path = folder.join(format!("part-{}.parquet", rows.len()));
@@ -149,7 +149,7 @@ fn parts(folder: &Path) -> [TraceInput; 2] {
 fn parts_of_one_trace_keep_their_distance_and_count_once() {
     let folder = tempfile::tempdir().unwrap();
     let [first, second] = parts(folder.path());
-    let mut combined = Combiner::open(vec![second.clone(), first.clone()], 1).unwrap();
+    let mut combined = TraceCombiner::open(vec![second.clone(), first.clone()], 1).unwrap();
     let batch = combined.next_batch().unwrap().unwrap();
     let arrivals: Vec<_> = batch.iter().map(|request| request.arrival.0).collect();
     assert_eq!(arrivals, [0, 1_000, 2_000, 3_000, 4_000, 5_000]);
@@ -157,17 +157,17 @@ fn parts_of_one_trace_keep_their_distance_and_count_once() {
     let ledger = combined.ledger();
     assert_eq!((ledger.seen, ledger.kept, ledger.merged), (40, 6, 9));
     assert_eq!(combined.header().note.as_deref(), Some("2 parts of one trace"));
-    let mut alone = Combiner::open(vec![second], 1).unwrap();
+    let mut alone = TraceCombiner::open(vec![second], 1).unwrap();
     while alone.next_batch().unwrap().is_some() {}
-    assert_eq!((alone.whole(), alone.ledger().kept), (Some(6), 2));
+    assert_eq!((alone.requests_of_whole_trace(), alone.ledger().kept), (Some(6), 2));
     let note = alone.header().note.unwrap();
     assert_eq!(note, "a part of a trace: 2 of its 6 requests are here");
 }
 
 /// The header of these files after all have been read.
-fn read_header(paths: &[&Path]) -> Header {
+fn read_header(paths: &[&Path]) -> TraceHeader {
     let inputs = paths.iter().map(|path| TraceInput { path: path.to_path_buf(), ..TraceInput::default() });
-    let mut combined = Combiner::open(inputs.collect(), 1).unwrap();
+    let mut combined = TraceCombiner::open(inputs.collect(), 1).unwrap();
     while combined.next_batch().unwrap().is_some() {}
     combined.header()
 }
@@ -198,12 +198,14 @@ fn what_a_trace_records_is_kept_by_a_conversion_and_of_several_traces_what_all_r
         assert_eq!(read_header(&[&output]).recorded, read_header(&[input]).recorded);
         assert!(read_header(&[input]).recorded.is_some());
     }
-    let known = |header: &Header| (header.recorded().has_op(Op::Flush), header.recorded().has(Flags::SYNC));
+    let known = |header: &TraceHeader| {
+        (header.recorded().has_op(Op::Flush), header.recorded().has(RequestFlags::SYNC))
+    };
     assert_eq!(known(&read_header(&[&log])), (false, false));
     assert_eq!(known(&read_header(&[&blocks])), (true, true));
     let both = read_header(&[&blocks, &log]);
     assert_eq!(known(&both), (false, false));
-    assert!(!both.recorded().has(Flags::PACKED));
+    assert!(!both.recorded().has(RequestFlags::PACKED));
 }
 
 #[test]
@@ -212,6 +214,6 @@ fn a_table_records_the_operations_and_flags_that_it_contains() {
     let table = folder.path().join("table.csv");
     std::fs::write(&table, "arrival_ns,op,sector,sectors\n1,R,8,8\n2,WS,16,8\n3,flush,0,0\n").unwrap();
     let recorded = read_header(&[&table]).recorded();
-    assert!(recorded.has_op(Op::Flush) && recorded.has(Flags::SYNC));
-    assert!(!recorded.has_op(Op::Discard) && !recorded.has(Flags::FUA));
+    assert!(recorded.has_op(Op::Flush) && recorded.has(RequestFlags::SYNC));
+    assert!(!recorded.has_op(Op::Discard) && !recorded.has(RequestFlags::FUA));
 }

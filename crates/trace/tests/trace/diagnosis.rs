@@ -1,7 +1,7 @@
 //! Traces without a request: the message says what they hold, and its cure works.
 
 use crate::support::{SAMPLES, lenient, read_bytes};
-use emmclab_trace::{Error, Kind, ReadOptions};
+use emmclab_trace::{Error, ErrorClass, ReadOptions};
 
 const ISSUE: &str = "dd-2 [000] ..... 1.000000: block_rq_issue: 8,0 R 4096 () 8 + 8 [dd]\n";
 const COMPLETE: &str = "dd-2 [000] ..... 1.000100: block_rq_complete: 8,0 R () 8 + 8 [0]\n";
@@ -10,7 +10,7 @@ const SWITCH: &str =
 
 fn refused(text: &str) -> (String, String) {
     let error: Error = read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Empty, "{error}");
+    assert_eq!(error.kind(), ErrorClass::Empty, "{error}");
     (error.to_string(), error.hint_text().unwrap().to_owned())
 }
 
@@ -99,7 +99,7 @@ fn a_bad_first_line_before_good_ones_can_be_skipped() {
 #[test]
 fn files_that_are_no_traces_are_named() {
     let error = read_bytes(b"PK\x03\x04\x14\0\0\0\x08\0", "zip", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::UnknownFormat);
+    assert_eq!(error.kind(), ErrorClass::UnknownFormat);
     assert!(error.to_string().contains("this is no trace, but a zip archive"), "{error}");
     let page = b"<!doctype html>\n<html lang=\"en\">\n<head>\n<title>chat - emmclab</title>\n";
     let error = read_bytes(page, "html", &ReadOptions::default()).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use emmclab_trace::{Activity, CommandKind, Flags, Op, Request};
+use emmclab_trace::{CommandKind, Op, RecordedActivity, Request, RequestFlags};
 
 use crate::support::{Trace, read_bytes};
 use emmclab_trace::ReadOptions;
@@ -88,7 +88,7 @@ fn commands_of_the_mmc_core_are_requests_with_their_count_and_stop() {
     let write = "sbc_opcode=23 sbc_arg=0x80000008 blocks=8 block_size=512 data_flags=0x100";
     let trace = read(&[start(100, "a", 25, 0x47_fd98, write), done(400, "a", 25, 0, 0)].concat());
     assert_eq!(rows(&trace), [(Op::Write, 0x47_fd98, 8, [100, 100, 400])]);
-    assert_eq!(trace.requests[0].flags, Flags::FUA);
+    assert_eq!(trace.requests[0].flags, RequestFlags::FUA);
     assert_eq!(trace.devices, ["mmc0"]);
 }
 
@@ -115,7 +115,7 @@ fn an_erase_of_three_commands_is_one_discard_that_ends_when_the_device_is_ready(
         rows(&trace),
         [(Op::Discard, 0x1000, 0x1000, [100, 140, 910]), (Op::Flush, 0, 0, [950, 950, 990])]
     );
-    let activity = Activity::from_json(&trace.header.activity.unwrap()).unwrap();
+    let activity = RecordedActivity::from_json(&trace.header.activity.unwrap()).unwrap();
     assert!(activity.hosts[0].commands.iter().any(|row| row.kind == CommandKind::Status && row.count == 2));
 }
 
@@ -124,7 +124,7 @@ fn a_packed_command_is_one_write_without_its_header() {
     let write = "sbc_opcode=23 sbc_arg=0x40000019 blocks=25 block_size=512 data_flags=0x100";
     let trace = read(&[start(100, "a", 25, 64, write), done(400, "a", 25, 0, 0)].concat());
     assert_eq!(rows(&trace), [(Op::Write, 64, 24, [100, 100, 400])]);
-    assert_eq!((trace.requests[0].flags, trace.ledger.headers_stripped), (Flags::PACKED, 1));
+    assert_eq!((trace.requests[0].flags, trace.ledger.headers_stripped), (RequestFlags::PACKED, 1));
 }
 
 #[test]
@@ -142,7 +142,10 @@ fn a_command_that_is_repeated_stays_one_request_and_one_that_fails_is_marked() {
         .concat(),
     );
     assert_eq!(rows(&trace), [(Op::Read, 64, 8, [100, 210, 300]), (Op::Read, 64, 8, [400, 400, 500])]);
-    assert_eq!(trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(), [Flags(0), Flags::FAILED]);
+    assert_eq!(
+        trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(),
+        [RequestFlags(0), RequestFlags::FAILED]
+    );
     assert_eq!(trace.ledger.requeued, 1);
 }
 
@@ -274,7 +277,10 @@ fn a_completion_with_an_error_is_a_failed_request_and_in_no_latency() {
          40 block_rq_complete: 179,0 R () 64 + 8 [-5]
          60 block_rq_complete: 179,0 R () 8 + 8 [0]",
     );
-    assert_eq!(trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(), [Flags::FAILED, Flags(0)]);
+    assert_eq!(
+        trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(),
+        [RequestFlags::FAILED, RequestFlags(0)]
+    );
     assert_eq!((trace.requests[0].response(), trace.ledger.failed), (None, 1));
 }
 
@@ -305,6 +311,6 @@ fn commands_of_scsi_disks_are_requests_in_blocks_of_the_disk() {
             (Op::Flush, 0, 0, [70, 70, 90])
         ]
     );
-    assert_eq!(trace.requests[1].flags, Flags::FAILED);
+    assert_eq!(trace.requests[1].flags, RequestFlags::FAILED);
     assert_eq!(trace.devices, ["scsi 0:0:0:0"]);
 }

@@ -2,7 +2,7 @@
 //! spreadsheet.
 
 use crate::support::{SAMPLES, Trace, read_bytes};
-use emmclab_trace::{Error, Kind, Nanos, ReadOptions, Result};
+use emmclab_trace::{Error, ErrorClass, Nanos, ReadOptions, Result};
 
 fn read(text: &str, ending: &str) -> Result<Trace> {
     read_bytes(text.as_bytes(), ending, &ReadOptions::default())
@@ -193,5 +193,5 @@ fn a_list_of_block_numbers_is_read_as_its_hint_says() {
     let trace = read_bytes(b"110765 64 0 0\n110829 64 0 0\n", "lis", &options("offset,size,-,-")).unwrap();
     assert_eq!((trace.requests[1].sector.0, trace.requests[1].sectors), (110_829 * 8, 512));
     let error = read_bytes(b"1 2\n", "lis", &options("offset,arrival_us")).unwrap_err();
-    assert_eq!((error.kind(), error.field()), (Kind::Config, Some("--columns")));
+    assert_eq!((error.kind(), error.field()), (ErrorClass::Config, Some("--columns")));
 }

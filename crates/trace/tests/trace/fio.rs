@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::support::{Trace, read_bytes};
-use emmclab_trace::{Kind, Op, ReadOptions, Result};
+use emmclab_trace::{ErrorClass, Op, ReadOptions, Result};
 
 fn log(text: &str) -> Result<Trace> {
     read_bytes(text.as_bytes(), "log", &ReadOptions::default())
@@ -51,7 +51,7 @@ fn times_of_version_3_in_another_unit_are_refused_with_the_likely_one() {
         let _ = writeln!(text, "{} /f read {} 4096", at / 40, at * 4096);
     }
     let error = log(&text).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unit, "{error}");
+    assert_eq!(error.kind(), ErrorClass::Unit, "{error}");
     assert!(error.hint_text().unwrap().contains("--time-unit ms"), "{:?}", error.hint_text());
     let options = ReadOptions { time_unit: Some("ms".into()), ..ReadOptions::default() };
     assert_eq!(read_bytes(text.as_bytes(), "log", &options).unwrap().requests.len(), 3_000);

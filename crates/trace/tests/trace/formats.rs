@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::support::{SAMPLES, lenient, read, read_bytes, read_with};
 use emmclab_trace::formats::{FORMATS, by_extension, by_name, writable};
-use emmclab_trace::{Flags, Kind, Nanos, Op, ReadOptions, Sector};
+use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, RequestFlags, Sector};
 
 /// Formats whose samples are binary: each has a file of tests of its own.
 const BINARY: [&str; 6] = ["parquet", "blktrace", "perfetto", "lcs", "oracle-general", "vscsi"];
@@ -40,7 +40,7 @@ fn every_ending_names_one_writable_format() {
     for ending in endings {
         by_extension(std::path::Path::new(&format!("x.{ending}"))).unwrap();
     }
-    assert_eq!(by_extension("x.txt".as_ref()).map(|_| ()).unwrap_err().kind(), Kind::UnknownFormat);
+    assert_eq!(by_extension("x.txt".as_ref()).map(|_| ()).unwrap_err().kind(), ErrorClass::UnknownFormat);
 }
 
 fn first(format: &str) -> (emmclab_trace::Request, crate::support::Trace) {
@@ -96,7 +96,7 @@ fn fields_mean_what_the_formats_say() {
 
     let (request, trace) = first("ftrace");
     assert_eq!(trace.processes[request.process.unwrap().0 as usize], "Binder:1_2");
-    assert_eq!((request.pid, request.flags), (Some(77), Flags::META));
+    assert_eq!((request.pid, request.flags), (Some(77), RequestFlags::META));
     assert_eq!(
         (request.start, request.complete),
         (Some(Nanos(1_807_610_878_000)), Some(Nanos(1_807_610_904_000)))
@@ -149,7 +149,7 @@ fn columns_describe_any_csv() {
         (options("arrival,op,sector,sectors", Some("h"), None), "an unknown unit"),
     ] {
         let error = read_bytes(b"1,r,3,2\n", "dat", &bad).unwrap_err();
-        assert_eq!(error.kind(), Kind::Config, "{why}: {error}");
+        assert_eq!(error.kind(), ErrorClass::Config, "{why}: {error}");
     }
 }
 
@@ -162,7 +162,7 @@ fn an_option_that_would_be_ignored_is_refused() {
     ] {
         let pixel = SAMPLES.iter().find(|sample| sample.format == "pixel").unwrap();
         let error = read_bytes(pixel.text.as_bytes(), "csv", &options).unwrap_err();
-        assert_eq!(error.kind(), Kind::Config, "{error}");
+        assert_eq!(error.kind(), ErrorClass::Config, "{error}");
     }
 }
 
@@ -177,7 +177,7 @@ fn a_time_unit_changes_an_open_clock() {
 fn the_wrong_unit_is_named_by_the_reader() {
     let lines: Vec<_> = (0..5_000).map(|i| format!("{} 0 {} 8 1", i * 3, i * 8)).collect();
     let error = read_bytes(lines.join("\n").as_bytes(), "ascii", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unit);
+    assert_eq!(error.kind(), ErrorClass::Unit);
     assert!(error.hint_text().unwrap().contains("--time-unit us"), "{:?}", error.hint_text());
 }
 

@@ -9,8 +9,9 @@ use arrow_array::{
 };
 use arrow_schema::{Field, Schema};
 use emmclab_trace::{
-    Batch, BatchBuilder, BlockNote, Combiner, Header, Kind, Ledger, MendClock, Nanos, Only, Op, ReadOptions,
-    Request, Role, Sector, SectorSet, TraceInput, TraceReader, TraceWriter, WriteOptions,
+    Batch, BatchBuilder, BlockNote, BlockRole, ErrorClass, Ledger, MendClock, Nanos, Op, ReadOptions,
+    Request, RequestFilter, Sector, SectorSet, TraceCombiner, TraceHeader, TraceInput, TraceReader,
+    TraceWriter, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -29,11 +30,19 @@ fn rows_of(batch: &Batch) -> Vec<Noted> {
     (0..batch.len()).map(|row| (batch.get(row), batch.notes(row).to_vec())).collect()
 }
 
-fn noted_header() -> Header {
-    Header { block_notes: Some(Header::EXT4.to_owned()), clock: "relative".to_owned(), ..Header::default() }
+fn noted_header() -> TraceHeader {
+    TraceHeader {
+        block_notes: Some(TraceHeader::EXT4.to_owned()),
+        clock: "relative".to_owned(),
+        ..TraceHeader::default()
+    }
 }
 
-fn write(path: &Path, rows: &[Noted], header: &Header) -> emmclab_trace::Result<emmclab_trace::Losses> {
+fn write(
+    path: &Path,
+    rows: &[Noted],
+    header: &TraceHeader,
+) -> emmclab_trace::Result<emmclab_trace::WriteLosses> {
     let mut writer = TraceWriter::create(path, header, &WriteOptions::default())?;
     for chunk in rows.chunks(5) {
         writer.write(&batch_of(chunk))?;
@@ -56,12 +65,16 @@ fn read(path: &Path, options: &ReadOptions) -> emmclab_trace::Result<(Vec<Noted>
 fn logged(arrival: i64, home: u64) -> Noted {
     let transaction = Some(7);
     let notes = vec![
-        BlockNote { transaction, changed: Some(SectorSet::first(1)), ..BlockNote::new(Role::Descriptor, 8) },
+        BlockNote {
+            transaction,
+            changed: Some(SectorSet::first(1)),
+            ..BlockNote::new(BlockRole::Descriptor, 8)
+        },
         BlockNote {
             home: Some(home),
             transaction,
             changed: Some(SectorSet::first(2)),
-            ..BlockNote::new(Role::Logged, 8)
+            ..BlockNote::new(BlockRole::Logged, 8)
         },
     ];
     (Request::new(Nanos(arrival), Op::Write, Sector(4096), 16), notes)
@@ -73,7 +86,7 @@ fn plain(arrival: i64, op: Op) -> Noted {
 
 prop_compose! {
     fn a_note()(
-        role in prop::sample::select(Role::ALL.to_vec()),
+        role in prop::sample::select(BlockRole::ALL.to_vec()),
         sectors in 1u32..300,
         home in prop::option::of(any::<u64>()),
         transaction in prop::option::of(any::<u32>()),
@@ -130,7 +143,7 @@ proptest! {
             write(&path, rows, &noted_header()).unwrap();
             TraceInput { path, start_offset: Nanos(17), ..TraceInput::default() }
         }).collect();
-        let mut combined = Combiner::open(inputs.clone(), passes).unwrap();
+        let mut combined = TraceCombiner::open(inputs.clone(), passes).unwrap();
         let mut found = Vec::new();
         while let Some(batch) = combined.next_batch().unwrap() {
             prop_assert!(batch.has_notes());
@@ -146,7 +159,7 @@ proptest! {
         prop_assert_eq!(key(&found), key(&all));
 
         if first.iter().any(|(request, _)| request.op == Op::Write) {
-            let only = Only::parse(&["op=write".to_owned()]).unwrap();
+            let only = RequestFilter::parse(&["op=write".to_owned()]).unwrap();
             let options = ReadOptions { only: Some(only), ..ReadOptions::default() };
             let wanted: Vec<_> = first.iter().filter(|(request, _)| request.op == Op::Write).cloned().collect();
             prop_assert_eq!(read(&inputs[0].path, &options).unwrap().0, wanted);
@@ -158,7 +171,7 @@ proptest! {
 fn a_trace_without_notes_has_no_columns_of_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
-    write(&path, &[plain(0, Op::Write), plain(1, Op::Read)], &Header::default()).unwrap();
+    write(&path, &[plain(0, Op::Write), plain(1, Op::Read)], &TraceHeader::default()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert!(!bytes.windows(12).any(|part| part == b"role_sectors"));
     let mut reader = TraceReader::open(&path, &ReadOptions::default()).unwrap();
@@ -204,8 +217,8 @@ fn a_file_with_notes_and_flipped_bytes_never_panics() {
 fn notes_of_which_the_header_does_not_tell_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
-    let error = write(&path, &[logged(0, 8)], &Header::default()).unwrap_err();
-    assert_eq!((error.kind(), error.file()), (Kind::Config, Some(path.as_path())), "{error}");
+    let error = write(&path, &[logged(0, 8)], &TraceHeader::default()).unwrap_err();
+    assert_eq!((error.kind(), error.file()), (ErrorClass::Config, Some(path.as_path())), "{error}");
     assert!(!path.exists());
 }
 
@@ -297,8 +310,8 @@ fn notes_of_other_tools_are_read_without_the_columns_that_may_lack() {
     ));
     for rows in both_ways(&record(columns)) {
         let notes: Vec<_> = rows.unwrap().into_iter().map(|(_, notes)| notes).collect();
-        let data = [BlockNote::new(Role::Data, 16), BlockNote::new(Role::Logged, 8)];
-        assert_eq!(notes, [vec![BlockNote::new(Role::Commit, 8)], data.to_vec()]);
+        let data = [BlockNote::new(BlockRole::Data, 16), BlockNote::new(BlockRole::Logged, 8)];
+        assert_eq!(notes, [vec![BlockNote::new(BlockRole::Commit, 8)], data.to_vec()]);
     }
 }
 
@@ -372,7 +385,7 @@ fn notes_that_are_none_are_refused_with_row_and_column() {
             let error = result.unwrap_err();
             assert_eq!(
                 (error.kind(), error.field(), error.line()),
-                (Kind::Value, Some(field), Some(2)),
+                (ErrorClass::Value, Some(field), Some(2)),
                 "{error}"
             );
         }
@@ -388,7 +401,7 @@ fn notes_that_are_none_are_refused_with_row_and_column() {
         all.extend(columns);
         for result in both_ways(&record(all)) {
             let error = result.unwrap_err();
-            assert_eq!(error.kind(), Kind::Syntax, "{error}");
+            assert_eq!(error.kind(), ErrorClass::Syntax, "{error}");
             assert!(error.to_string().contains(field), "{error}");
         }
     }
@@ -404,7 +417,7 @@ fn notes_at_a_request_that_is_no_write_are_refused() {
         let error = result.unwrap_err();
         assert_eq!(
             (error.kind(), error.field(), error.line()),
-            (Kind::Value, Some("role"), Some(1)),
+            (ErrorClass::Value, Some("role"), Some(1)),
             "{error}"
         );
     }
@@ -425,5 +438,5 @@ fn a_row_whose_notes_do_not_cover_it_is_left_out_and_counted_where_reading_is_le
     let options = ReadOptions { lenient: true, ..ReadOptions::default() };
     let (rows, reader) = read(&path, &options).unwrap();
     assert_eq!((rows.len(), reader.ledger().skipped), (1, 1));
-    assert_eq!(rows[0].1, [BlockNote::new(Role::Data, 8)]);
+    assert_eq!(rows[0].1, [BlockNote::new(BlockRole::Data, 8)]);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use emmclab_trace::{BATCH_ROWS, Kind, REORDER_WINDOW, ReadOptions, TraceReader};
+use emmclab_trace::{BATCH_ROWS, ErrorClass, REORDER_WINDOW, ReadOptions, TraceReader};
 
 /// A file of SSDsim lines, one each microsecond but in the order of `places`; the sector is the place.
 fn read(places: &[usize], window: Option<usize>) -> emmclab_trace::Result<(Vec<(i64, u64)>, u64)> {
@@ -51,6 +51,6 @@ fn a_request_further_out_of_place_than_the_window_is_refused() {
     let late = places.remove(0);
     places.insert(5 * REORDER_WINDOW / 2, late);
     let error = read(&places, None).unwrap_err();
-    assert!(error.kind() == Kind::Order && error.hint_text().unwrap().contains("--reorder-window"));
+    assert!(error.kind() == ErrorClass::Order && error.hint_text().unwrap().contains("--reorder-window"));
     assert_eq!(read(&places, Some(3 * REORDER_WINDOW)).unwrap().0, sorted(&places));
 }

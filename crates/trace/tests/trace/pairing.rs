@@ -1,33 +1,35 @@
 //! Events become requests by the rules of the kernel.
 
-use emmclab_trace::{Event, EventKind, Flags, Ledger, Names, Nanos, Op, Pairer, Request, Sector};
+use emmclab_trace::{
+    BlockEventKind, BlockLayerEvent, EventPairer, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Sector,
+};
 use proptest::prelude::*;
 
 /// Events written as `time action rwbs sector sectors`, action as in blkparse, `C` with the sectors completed.
 fn pair(text: &str) -> (Vec<Request>, Ledger) {
-    let mut names = Names::default();
+    let mut names = NameTable::default();
     let device = names.intern("179,0");
-    let (mut pairer, mut ledger, mut out) = (Pairer::default(), Ledger::default(), Vec::new());
+    let (mut pairer, mut ledger, mut out) = (EventPairer::default(), Ledger::default(), Vec::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let fields: Vec<_> = line.split_whitespace().collect();
         let number = |i: usize| fields[i].parse::<u64>().unwrap();
         let kind = match fields[1] {
-            "Q" => EventKind::Queue,
-            "G" => EventKind::GetRequest,
-            "I" => EventKind::Insert,
-            "D" => EventKind::Issue,
-            "C" => EventKind::Complete,
-            "R" => EventKind::Requeue,
-            "M" => EventKind::BackMerge,
-            "F" => EventKind::FrontMerge,
-            "MM" => EventKind::RequestMerge,
-            "X" => EventKind::Split(number(4)),
+            "Q" => BlockEventKind::Queue,
+            "G" => BlockEventKind::GetRequest,
+            "I" => BlockEventKind::Insert,
+            "D" => BlockEventKind::Issue,
+            "C" => BlockEventKind::Complete,
+            "R" => BlockEventKind::Requeue,
+            "M" => BlockEventKind::BackMerge,
+            "F" => BlockEventKind::FrontMerge,
+            "MM" => BlockEventKind::RequestMerge,
+            "X" => BlockEventKind::Split(number(4)),
             other => panic!("{other}"),
         };
         let letters = fields[2];
         let (before, letters) = match letters.strip_prefix('F').filter(|rest| !rest.is_empty()) {
-            Some(rest) => (Flags::PREFLUSH, rest),
-            None => (Flags(0), letters),
+            Some(rest) => (RequestFlags::PREFLUSH, rest),
+            None => (RequestFlags(0), letters),
         };
         let op = match &letters[..1] {
             "R" => Op::Read,
@@ -35,10 +37,10 @@ fn pair(text: &str) -> (Vec<Request>, Ledger) {
             "D" => Op::Discard,
             _ => Op::Flush,
         };
-        let after = if letters[1..].contains('F') { Flags::FUA } else { Flags(0) };
-        let split = matches!(kind, EventKind::Split(_));
+        let after = if letters[1..].contains('F') { RequestFlags::FUA } else { RequestFlags(0) };
+        let split = matches!(kind, BlockEventKind::Split(_));
         pairer.feed(
-            &Event {
+            &BlockLayerEvent {
                 time: Nanos(number(0) as i64),
                 kind,
                 device,
@@ -59,7 +61,7 @@ fn pair(text: &str) -> (Vec<Request>, Ledger) {
     // No event is lost without a count.
     let counts = pairer.counts();
     assert_eq!(
-        (counts.seen, counts.settled()),
+        (counts.seen, counts.classified_events()),
         (text.lines().filter(|line| !line.trim().is_empty()).count() as u64, counts.seen),
         "{counts:?}"
     );
@@ -216,7 +218,7 @@ fn forced_unit_access_without_the_devices_help_ends_with_the_flush_behind_it() {
                 7 C FF 18446744073709551615 0\n8 C W 8 0";
     let (requests, ledger) = pair(text);
     assert_eq!((requests.len(), requests[0].op, times(&requests[0])), (1, Op::Write, [1, 2, 4, 8]));
-    assert!(requests[0].flags.contains(Flags::FUA.union(Flags::PREFLUSH)));
+    assert!(requests[0].flags.contains(RequestFlags::FUA.union(RequestFlags::PREFLUSH)));
     assert_eq!(ledger, Ledger { paired: 1, ..Ledger::default() });
 }
 

@@ -5,24 +5,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_trace::{
-    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Only, Op, ReadOptions, Recorded, Request,
-    SEALED_WRITER, Sector, Slice, TraceReader, TraceWriter, WriteOptions, check_parquet, row_groups,
+    Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedFeatures, Request,
+    RequestFilter, RequestFlags, SEALED_WRITER, Sector, TraceHeader, TraceReader, TraceSlice, TraceWriter,
+    WriteOptions, check_parquet, row_groups,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 
-fn write(path: &Path, batches: &[Batch]) -> (Ledger, Header) {
-    let recorded = Some(Recorded::SERVED);
-    let header = Header { source: "made.txt".into(), recorded, clock: "unix".into(), ..Header::default() };
+fn write(path: &Path, batches: &[Batch]) -> (Ledger, TraceHeader) {
+    let recorded = Some(RecordedFeatures::SERVED);
+    let header =
+        TraceHeader { source: "made.txt".into(), recorded, clock: "unix".into(), ..TraceHeader::default() };
     let kept = batches.iter().map(|batch| batch.len() as u64).sum();
     let ledger = Ledger { seen: kept + 3, kept, skipped: 3, ..Ledger::default() };
     let mut writer = TraceWriter::create(path, &header, &WriteOptions::default()).unwrap();
     for batch in batches {
         writer.write(batch).unwrap();
     }
-    assert_eq!(writer.losses(), emmclab_trace::Losses::default());
+    assert_eq!(writer.losses(), emmclab_trace::WriteLosses::default());
     writer.finish(&ledger, &header).unwrap();
     (ledger, header)
 }
@@ -39,8 +41,8 @@ fn read(path: &Path) -> emmclab_trace::Result<(Vec<Request>, TraceReader, Option
 }
 
 fn made(rows: usize) -> (Vec<Request>, Vec<Batch>) {
-    let mut processes = Names::default();
-    let mut devices = Names::default();
+    let mut processes = NameTable::default();
+    let mut devices = NameTable::default();
     let names: Vec<_> = ["kworker/4:1H", "übrige", "<...>"].map(|name| processes.intern(name)).into();
     let device = devices.intern("8,0");
     let request = |i: usize| {
@@ -50,7 +52,7 @@ fn made(rows: usize) -> (Vec<Request>, Vec<Batch>) {
             issue: (!i.is_multiple_of(5)).then_some(Nanos(arrival.0 + 29)),
             served: i.is_multiple_of(11).then_some(Nanos(arrival.0 + 976_001)),
             complete: (!i.is_multiple_of(7)).then_some(Nanos(arrival.0 + 977_003)),
-            flags: Flags((i % 256) as u16),
+            flags: RequestFlags((i % 256) as u16),
             pid: (!i.is_multiple_of(2)).then_some(i as i32),
             process: (!i.is_multiple_of(4)).then(|| names[(i + 2) % 3]),
             device: Some(device),
@@ -103,8 +105,8 @@ fn slices_of_row_groups_hold_the_requests_of_the_whole_and_name_lines_of_the_fil
     assert_eq!(row_groups(&path).unwrap(), [1 << 20, 20_000]);
     let origin = requests[0].arrival;
     let read = |groups, lenient, only: Option<&str>| {
-        let slice = Some(Slice { origin, groups: Some(groups) });
-        let only = only.map(|text| Only::parse(&[text.to_owned()]).unwrap());
+        let slice = Some(TraceSlice { origin, groups: Some(groups) });
+        let only = only.map(|text| RequestFilter::parse(&[text.to_owned()]).unwrap());
         let options = ReadOptions { slice, lenient, only, ..ReadOptions::default() };
         let mut reader = TraceReader::open(&path, &options).unwrap();
         let mut arrivals = Vec::new();
@@ -206,7 +208,7 @@ fn damage_is_named_with_its_place_and_does_not_matter_where_nothing_is_read() {
     bytes[place + 77] ^= 4;
     std::fs::write(&path, &bytes).unwrap();
     let read = |groups| {
-        let slice = Some(Slice { origin: requests[0].arrival, groups: Some(groups) });
+        let slice = Some(TraceSlice { origin: requests[0].arrival, groups: Some(groups) });
         let mut reader = TraceReader::open(&path, &ReadOptions { slice, ..ReadOptions::default() })?;
         let mut rows = 0;
         while let Some(batch) = reader.next_batch()? {
@@ -226,7 +228,7 @@ fn parquet_rows_out_of_order_are_an_error() {
     let (_, mut batches) = made(100_000);
     batches.reverse();
     write(&path, &batches);
-    assert_eq!(read(&path).map(|_| ()).unwrap_err().kind(), Kind::Order);
+    assert_eq!(read(&path).map(|_| ()).unwrap_err().kind(), ErrorClass::Order);
 }
 
 #[test]
@@ -259,7 +261,7 @@ fn an_output_that_is_not_finished_is_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
     let (_, batches) = made(100);
-    let mut writer = TraceWriter::create(&path, &Header::default(), &WriteOptions::default()).unwrap();
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default(), &WriteOptions::default()).unwrap();
     writer.write(&batches[0]).unwrap();
     drop(writer);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -272,9 +274,9 @@ proptest! {
         // Within what the guard of units takes for a device.
         (0i64..1 << 40, prop::option::of(0i64..1 << 35), 0u64..1 << 44, 1u32..1 << 21, 0usize..5, any::<u16>(),
          prop::option::of(0i32..), prop::option::of("[a-z]{0,3}")), 1..200)) {
-        let mut names = Names::default();
+        let mut names = NameTable::default();
         let mut requests: Vec<_> = rows.iter().map(|(arrival, complete, sector, sectors, op, flags, pid, name)| Request {
-            complete: complete.map(|took| Nanos(arrival + took)), flags: Flags(*flags), pid: *pid,
+            complete: complete.map(|took| Nanos(arrival + took)), flags: RequestFlags(*flags), pid: *pid,
             process: name.as_ref().map(|name| names.intern(name)),
             ..Request::new(Nanos(*arrival), Op::ALL[*op], Sector(*sector), *sectors)
         }).collect();
@@ -303,7 +305,7 @@ proptest! {
 
 /// A trace of one request that has this name and these times.
 fn named_once(name: &str, arrival: i64, complete: i64) -> Batch {
-    let (mut processes, mut builder) = (Names::default(), BatchBuilder::default());
+    let (mut processes, mut builder) = (NameTable::default(), BatchBuilder::default());
     builder.push(&Request {
         process: Some(processes.intern(name)),
         complete: Some(Nanos(complete)),
@@ -324,7 +326,7 @@ fn batches_share_the_names_of_their_trace_and_store_their_own_only() {
         let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
         let mut writer = (path == &csv)
             .then(|| TraceWriter::create(&parquet, &reader.header(), &WriteOptions::default()).unwrap());
-        let (mut before, mut rows) = (Names::default(), 0);
+        let (mut before, mut rows) = (NameTable::default(), 0);
         while let Some(batch) = reader.next_batch().unwrap() {
             for (row, request) in batch.iter().enumerate() {
                 let name = request.process.and_then(|id| batch.processes().get(id));
@@ -363,7 +365,7 @@ fn times_whose_differences_have_no_room_are_refused_by_row_field_and_value() {
         let error = read(&path).map(|_| ()).unwrap_err();
         assert_eq!(
             (error.kind(), error.field(), error.line()),
-            (Kind::Value, Some(field), Some(1)),
+            (ErrorClass::Value, Some(field), Some(1)),
             "{error}"
         );
         assert!(error.to_string().contains("146 years"), "{error}");
@@ -389,7 +391,7 @@ fn a_name_that_is_longer_than_any_is_refused_and_a_huge_one_before_it_is_unpacke
             (Err(error), Some(said)) => {
                 let text = error.to_string();
                 assert!(text.contains(said) && text.len() < 400, "{text}");
-                assert_eq!((error.kind(), error.field()), (Kind::Value, Some("process")));
+                assert_eq!((error.kind(), error.field()), (ErrorClass::Value, Some("process")));
             }
             (found, said) => panic!("{bytes}: {said:?}, {:?}", found.map(|found| found.0.len())),
         }

@@ -1,7 +1,7 @@
 //! Text of recorders as people paste it: other columns, names, headings, stacks, losses, broken lines and foreign ones.
 
 use crate::support::{Trace, read_bytes};
-use emmclab_trace::{Error, Kind, Nanos, ReadOptions};
+use emmclab_trace::{Error, ErrorClass, Nanos, ReadOptions};
 
 fn read(text: &str) -> Trace {
     read_bytes(text.as_bytes(), "txt", &ReadOptions::default())
@@ -155,7 +155,7 @@ fn a_long_event_in_many_pieces_is_joined() {
 fn a_broken_line_whose_rest_is_missing_is_named_by_its_number() {
     let text = WRAPPED.replacen("2564656 + 8 [kworker/u16:3]\n", "", 1);
     let error = refused(&text);
-    assert_eq!((error.kind(), error.line()), (Kind::Syntax, Some(1)), "{error}");
+    assert_eq!((error.kind(), error.line()), (ErrorClass::Syntax, Some(1)), "{error}");
     let rest_elsewhere = "a-1 [004] 5.1: block_rq_issue: 259,0 RM 4096 ()\n\n2564656 + 8 [a]\n";
     assert_eq!(refused(rest_elsewhere).line(), Some(1));
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 use crate::support::protobuf::Message;
 use crate::support::{Trace, lenient, read_bytes};
 use emmclab_trace::{
-    Activity, BatchBuilder, CommandKind, Header, Kind, Ledger, Names, Nanos, Op, ReadOptions, Request,
-    Sector, TraceWriter, WriteOptions, picture_file,
+    BatchBuilder, CommandKind, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedActivity,
+    Request, Sector, TraceHeader, TraceWriter, WriteOptions, picture_file,
 };
 
 const DISK: u64 = 179 << 8;
@@ -276,7 +276,7 @@ fn the_mmc_driver_tells_when_the_card_got_it() {
         let expected = [10_000, 11_000, 11_500, 12_000].map(|time| Some(Nanos(time)));
         assert_eq!(times(&found.requests[0]), expected);
         assert_eq!((found.requests.len(), found.ledger.seen, found.ledger.skipped), (1, 6, 0));
-        let activity: Activity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+        let activity: RecordedActivity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
         let kinds: Vec<_> = activity.hosts[0].commands.iter().map(|row| (row.kind, row.count)).collect();
         assert_eq!(kinds, [(CommandKind::Read, 1), (CommandKind::Write, 1), (CommandKind::Status, 1)]);
     }
@@ -347,7 +347,7 @@ fn who_waits_for_a_file_is_known_by_the_process_tree_or_its_own_events() {
     ];
     let own = request(10_000, DISK).iter().map(|line| event(line, Unknown::Named)).collect::<Vec<_>>();
     let found = open(&trace([packet(bundle(0, events.into_iter().chain(own))), tree]));
-    let activity: Activity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+    let activity: RecordedActivity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
     let rows: Vec<_> = activity
         .syncs
         .iter()
@@ -429,7 +429,7 @@ fn a_mapped_device_passes_its_requests_on() {
 fn a_recording_without_the_events_that_are_needed_says_which() {
     let lines = request(10_000, DISK).into_iter().map(|line| Line { event: "sched_switch".into(), ..line });
     let bytes = trace([packet(bundle_of(&lines.collect::<Vec<_>>()))]);
-    assert_eq!(read_bytes(&bytes, "pftrace", &ReadOptions::default()).unwrap_err().kind(), Kind::Empty);
+    assert_eq!(read_bytes(&bytes, "pftrace", &ReadOptions::default()).unwrap_err().kind(), ErrorClass::Empty);
 }
 
 /// An `FtraceEvent` of this time, field and message.
@@ -489,7 +489,7 @@ fn cpus_that_were_read_too_far_apart_are_refused() {
     assert_eq!(open(&bytes).requests.len(), 40);
     let options = ReadOptions { reorder_window: Some(20), ..ReadOptions::default() };
     let error = read_bytes(&bytes, "pftrace", &options).unwrap_err();
-    assert_eq!(error.kind(), Kind::Order);
+    assert_eq!(error.kind(), ErrorClass::Order);
     assert!(error.to_string().contains("byte"), "{error}");
 }
 
@@ -540,7 +540,7 @@ fn a_huge_length_takes_no_memory() {
         let bytes = [b"\x0a", length, b"\x0a\x05abc"].concat();
         let forced = ReadOptions { format: Some("perfetto".into()), ..ReadOptions::default() };
         let error = read_bytes(&bytes, "pftrace", &forced).unwrap_err();
-        assert!(matches!(error.kind(), Kind::Syntax | Kind::Truncated), "{error}");
+        assert!(matches!(error.kind(), ErrorClass::Syntax | ErrorClass::Truncated), "{error}");
     }
 }
 
@@ -548,16 +548,16 @@ fn a_huge_length_takes_no_memory() {
 fn picture(requests: &[Request]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.pftrace");
-    let mut writer = TraceWriter::create(&path, &Header::default(), &WriteOptions::default()).unwrap();
+    let mut writer = TraceWriter::create(&path, &TraceHeader::default(), &WriteOptions::default()).unwrap();
     if !requests.is_empty() {
         let mut builder = BatchBuilder::default();
         for request in requests {
             builder.push(request);
         }
-        let names = std::sync::Arc::new(Names::default());
+        let names = std::sync::Arc::new(NameTable::default());
         writer.write(&builder.finish(&names, &names)).unwrap();
     }
-    writer.finish(&Ledger::default(), &Header::default()).unwrap();
+    writer.finish(&Ledger::default(), &TraceHeader::default()).unwrap();
     std::fs::read(&path).unwrap()
 }
 
@@ -566,10 +566,10 @@ fn a_picture_is_known_as_one_and_is_no_trace() {
     let complete = Some(Nanos(900));
     let request = Request { complete, ..Request::new(Nanos(-5), Op::Read, Sector(8), 8) };
     let error = read_bytes(&picture(&[request]), "pftrace", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert_eq!(error.kind(), ErrorClass::Unsupported, "{error}");
     assert!(error.to_string().contains("for display"), "{error}");
     let error = read_bytes(&picture(&[]), "pftrace", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Empty, "{error}");
+    assert_eq!(error.kind(), ErrorClass::Empty, "{error}");
 }
 
 #[test]
@@ -580,7 +580,7 @@ fn a_picture_has_the_name_of_one() {
     }
     for name in ["t.json", "t", "pftrace", "t.parquet.gz"] {
         let error = picture_file(&folder.path().join(name)).map(|_| ()).unwrap_err();
-        assert_eq!(error.kind(), Kind::Config, "{name}: {error}");
+        assert_eq!(error.kind(), ErrorClass::Config, "{name}: {error}");
         assert!(error.hint_text().unwrap().contains(".pftrace"), "{name}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

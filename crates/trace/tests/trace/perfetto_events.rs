@@ -1,6 +1,6 @@
 //! Events of a Perfetto trace beside those of the block layer: all are counted by name, and those of UFS make requests.
 
-use emmclab_trace::{Error, Flags, Kind, Op, ReadOptions};
+use emmclab_trace::{Error, ErrorClass, Op, ReadOptions, RequestFlags};
 
 use crate::support::protobuf::Message;
 use crate::support::{Trace, read_bytes};
@@ -32,7 +32,7 @@ fn read(events: &[Message]) -> Trace {
 
 fn refused(events: &[Message], bundle: Message) -> (String, String) {
     let error: Error = read_bytes(&trace(events, bundle), "pftrace", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Empty, "{error}");
+    assert_eq!(error.kind(), ErrorClass::Empty, "{error}");
     (error.to_string(), error.hint_text().unwrap().to_owned())
 }
 
@@ -89,7 +89,7 @@ fn an_error_is_seen_in_both_of_its_fields() {
         let issue = event(1_000, ISSUE, request.clone().bytes(5, "R"));
         let complete = event(2_000, COMPLETE, request.bytes(5, "R").number(field, -5_i64 as u64));
         let found = read(&[issue, complete]);
-        assert!(found.requests[0].flags.contains(Flags::FAILED), "field {field}");
+        assert!(found.requests[0].flags.contains(RequestFlags::FAILED), "field {field}");
         assert_eq!(found.ledger.failed, 1);
     }
 }

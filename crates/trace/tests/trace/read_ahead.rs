@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use emmclab_trace::interrupt::interruptible;
 use emmclab_trace::{
-    BATCH_ROWS, Batch, Combiner, Kind, MendClock, REORDER_WINDOW, ReadOptions, Request, TraceInput,
-    TraceReader,
+    BATCH_ROWS, Batch, ErrorClass, MendClock, REORDER_WINDOW, ReadOptions, Request, TraceCombiner,
+    TraceInput, TraceReader,
 };
 
 const LINES: usize = 3 * REORDER_WINDOW + 100;
@@ -32,7 +32,7 @@ fn each_batch_comes_with_the_counts_of_its_own_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = trace(folder.path(), "");
     let mut plain = TraceReader::open(&path, &ReadOptions::default()).unwrap();
-    let mut ahead = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let mut ahead = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     loop {
         assert_eq!(ahead.ledger(), plain.ledger());
         assert_eq!(ahead.header(), plain.header());
@@ -52,7 +52,7 @@ fn an_error_comes_in_its_place_and_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = trace(folder.path(), "nonsense\n");
     let mut plain = TraceReader::open(&path, &ReadOptions::default()).unwrap();
-    let mut ahead = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let mut ahead = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     let error = loop {
         match (ahead.next_batch(), plain.next_batch()) {
             (Ok(batch), Ok(expected)) => {
@@ -72,7 +72,7 @@ fn an_error_comes_in_its_place_and_once() {
 fn whoever_stops_early_waits_for_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let path = trace(folder.path(), "");
-    let mut ahead = Combiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
+    let mut ahead = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     assert_eq!(ahead.next_batch().unwrap().unwrap().len(), BATCH_ROWS);
     assert_eq!(ahead.ledger().kept, BATCH_ROWS as u64);
 }
@@ -84,7 +84,7 @@ fn reading_and_the_search_for_jumps_can_be_interrupted() {
     for mend_clock in [None, Some(MendClock::Jumps)] {
         let options = ReadOptions { mend_clock, ..ReadOptions::default() };
         let input = TraceInput { path: path.clone(), options, ..TraceInput::default() };
-        let mut ahead = Combiner::open(vec![input.clone()], 1).unwrap();
+        let mut ahead = TraceCombiner::open(vec![input.clone()], 1).unwrap();
         let mut plain = TraceReader::open(&path, &input.options).unwrap();
         let [first, second] = interruptible(
             || true,
@@ -96,8 +96,8 @@ fn reading_and_the_search_for_jumps_can_be_interrupted() {
             },
         )
         .map(|error| error.map(|error| error.kind()));
-        assert_eq!(second, Some(Kind::Interrupted));
-        assert!(first.is_none_or(|kind| kind == Kind::Interrupted));
+        assert_eq!(second, Some(ErrorClass::Interrupted));
+        assert!(first.is_none_or(|kind| kind == ErrorClass::Interrupted));
         let rest = ahead.next_batch().unwrap();
         assert!(rest.is_some(), "an interrupted wait loses no batch");
     }

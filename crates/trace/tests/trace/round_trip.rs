@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use emmclab_trace::{
-    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Losses, Names, Nanos, Op, Request, Result, Sector,
-    TraceWriter, WriteOptions,
+    Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Result, Sector,
+    TraceHeader, TraceWriter, WriteLosses, WriteOptions,
 };
 use proptest::prelude::*;
 
-fn batch(requests: &[Request], processes: &Names, devices: &Names) -> Batch {
+fn batch(requests: &[Request], processes: &NameTable, devices: &NameTable) -> Batch {
     let mut builder = BatchBuilder::default();
     for request in requests {
         builder.push(request);
@@ -16,16 +16,16 @@ fn batch(requests: &[Request], processes: &Names, devices: &Names) -> Batch {
     builder.finish(&processes.clone().into(), &devices.clone().into())
 }
 
-fn write(path: &Path, batch: &Batch) -> Result<Losses> {
-    let mut writer = TraceWriter::create(path, &Header::default(), &WriteOptions::default())?;
+fn write(path: &Path, batch: &Batch) -> Result<WriteLosses> {
+    let mut writer = TraceWriter::create(path, &TraceHeader::default(), &WriteOptions::default())?;
     writer.write(batch)?;
     let losses = writer.losses();
-    writer.finish(&Ledger::default(), &Header::default())?;
+    writer.finish(&Ledger::default(), &TraceHeader::default())?;
     Ok(losses)
 }
 
 /// Requests in order of arrival, some with names.
-fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, Names, Names)> {
+fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, NameTable, NameTable)> {
     let row = (
         (0i64..1 << 50, 0i64..1 << 33, 0i64..1 << 33, 0i64..1 << 33),
         (0u64..1 << 38, 1u32..1 << 20, 0usize..5, any::<u16>()),
@@ -33,7 +33,7 @@ fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, Names, 
         (any::<bool>(), any::<bool>(), any::<bool>()),
     );
     prop::collection::vec(row, 1..50).prop_map(|rows| {
-        let (mut processes, mut devices) = (Names::default(), Names::default());
+        let (mut processes, mut devices) = (NameTable::default(), NameTable::default());
         let mut requests: Vec<_> = rows
             .into_iter()
             .map(|((arrival, wait, work, rest), (sector, sectors, op, flags), (pid, name, device), some)| {
@@ -43,7 +43,7 @@ fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, Names, 
                     issue: some.1.then_some(Nanos(start + work)),
                     served: (some.0 && some.2).then_some(Nanos(start + work + rest / 2)),
                     complete: some.2.then_some(Nanos(start + work + rest)),
-                    flags: Flags(flags & 0xff),
+                    flags: RequestFlags(flags & 0xff),
                     pid,
                     process: name.map(|name| processes.intern(&name)),
                     device: device.map(|name| devices.intern(&name)),
@@ -58,8 +58,8 @@ fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, Names, 
 
 fn written(
     name: &str,
-    (requests, processes, devices): &(Vec<Request>, Names, Names),
-) -> (crate::support::Trace, Losses) {
+    (requests, processes, devices): &(Vec<Request>, NameTable, NameTable),
+) -> (crate::support::Trace, WriteLosses) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     let losses = write(&path, &batch(requests, processes, devices)).unwrap();
@@ -67,7 +67,7 @@ fn written(
 }
 
 /// The loss of a column.
-fn lost(losses: &Losses, column: &str) -> u64 {
+fn lost(losses: &WriteLosses, column: &str) -> u64 {
     losses.values.iter().find(|(name, _)| *name == column).map_or(0, |(_, count)| *count)
 }
 
@@ -77,7 +77,7 @@ proptest! {
     #[test]
     fn csv_holds_everything(made in requests("[a-z,\" äß-]{0,6}")) {
         let (trace, losses) = written("t.csv", &made);
-        prop_assert_eq!(losses, Losses::default());
+        prop_assert_eq!(losses, WriteLosses::default());
         let name = |names: &[String], id: Option<emmclab_trace::NameId>| id.map(|id| names[id.0 as usize].clone());
         let (requests, processes, devices) = made;
         let processes: Vec<_> = processes.iter().map(str::to_owned).collect();
@@ -101,7 +101,7 @@ proptest! {
             let count = |has: fn(&Request) -> bool| kept.iter().filter(|request| has(request)).count() as u64;
             prop_assert_eq!(lost(&losses, "start_ns"), count(|request| request.start.is_some()));
             prop_assert_eq!(lost(&losses, "process"), count(|request| request.process.is_some()));
-            prop_assert_eq!(lost(&losses, "flags"), count(|request| request.flags != Flags(0)));
+            prop_assert_eq!(lost(&losses, "flags"), count(|request| request.flags != RequestFlags(0)));
             prop_assert_eq!(trace.requests.len(), kept.len());
             // The simulators start their clock at the first request.
             let origin = kept[0].arrival;
@@ -136,9 +136,9 @@ proptest! {
         rows in prop::collection::vec((0i64..1 << 50, 0i64..1 << 30, 1u32..200, any::<bool>(), any::<bool>(), any::<bool>()), 1..50)
     ) {
         let mut requests: Vec<_> = rows.iter().map(|&(arrival, wait, pages, write, packed, idle)| {
-            let mut flags = Flags::NO_WAIT_KNOWN;
-            if packed { flags = flags.union(Flags::PACKED); }
-            if idle { flags = flags.union(Flags::NO_WAIT); }
+            let mut flags = RequestFlags::NO_WAIT_KNOWN;
+            if packed { flags = flags.union(RequestFlags::PACKED); }
+            if idle { flags = flags.union(RequestFlags::NO_WAIT); }
             Request {
                 start: Some(Nanos(arrival + wait)),
                 issue: Some(Nanos(arrival + 2 * wait)),
@@ -148,9 +148,9 @@ proptest! {
             }
         }).collect();
         requests.sort_by_key(|request| request.arrival);
-        let made = (requests, Names::default(), Names::default());
+        let made = (requests, NameTable::default(), NameTable::default());
         let (trace, losses) = written("t.biotracer", &made);
-        prop_assert_eq!(losses, Losses::default());
+        prop_assert_eq!(losses, WriteLosses::default());
         prop_assert_eq!(trace.requests, made.0);
     }
 }
@@ -161,10 +161,12 @@ fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
     let without_times = Request::new(Nanos(5), Op::Read, Sector(8), 8);
     let far = Request::new(Nanos(5), Op::Read, Sector(u64::MAX - 8), 8);
     for (name, request) in [("a.biotracer", without_times), ("a.iolog", far)] {
-        let error =
-            write(&folder.path().join(name), &batch(&[request], &Names::default(), &Names::default()))
-                .unwrap_err();
-        assert_eq!(error.kind(), Kind::Unsupported, "{name}: {error}");
+        let error = write(
+            &folder.path().join(name),
+            &batch(&[request], &NameTable::default(), &NameTable::default()),
+        )
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorClass::Unsupported, "{name}: {error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -172,7 +174,7 @@ fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
 #[test]
 fn a_trace_from_before_the_zero_of_its_clock_survives_csv() {
     let request = Request::new(Nanos(-1_500), Op::Write, Sector(8), 8);
-    let made = (vec![request], Names::default(), Names::default());
+    let made = (vec![request], NameTable::default(), NameTable::default());
     assert_eq!(written("t.csv", &made).0.requests, [request]);
 }
 
@@ -180,7 +182,7 @@ fn a_trace_from_before_the_zero_of_its_clock_survives_csv() {
 fn traces_for_simulators_start_at_time_0_wherever_the_clock_of_the_recording_was() {
     for origin in [-7_000, 0, 1_400_000_000_000_000_000_i64] {
         let at = |ns: i64| Request::new(Nanos(origin + ns), Op::Write, Sector(8), 8);
-        let made = (vec![at(0), at(10), at(2_000)], Names::default(), Names::default());
+        let made = (vec![at(0), at(10), at(2_000)], NameTable::default(), NameTable::default());
         for name in ["t.ssdsim", "t.mqsim", "t.iolog"] {
             let (trace, _) = written(name, &made);
             let arrivals: Vec<_> = trace.requests.iter().map(|request| request.arrival.0).collect();
@@ -194,10 +196,10 @@ fn traces_for_simulators_start_at_time_0_wherever_the_clock_of_the_recording_was
 fn the_real_messaging_trace_survives_every_writer() {
     let Some(path) = crate::support::real_trace("nexus5/log106_Messaging.txt") else { return };
     let trace = crate::support::read(&path).unwrap();
-    let made = (trace.requests, Names::default(), Names::default());
+    let made = (trace.requests, NameTable::default(), NameTable::default());
     for name in ["t.csv", "t.biotracer", "t.parquet"] {
         let (again, losses) = written(name, &made);
-        assert_eq!(losses, Losses::default());
+        assert_eq!(losses, WriteLosses::default());
         assert!(again.requests == made.0, "{name}");
     }
     let (again, losses) = written("t.ssdsim", &made);
@@ -207,12 +209,15 @@ fn the_real_messaging_trace_survives_every_writer() {
 
 #[test]
 fn an_unwritable_place_is_an_error() {
-    let batch =
-        batch(&[Request::new(Nanos(0), Op::Read, Sector(0), 8)], &Names::default(), &Names::default());
+    let batch = batch(
+        &[Request::new(Nanos(0), Op::Read, Sector(0), 8)],
+        &NameTable::default(),
+        &NameTable::default(),
+    );
     let folder = tempfile::tempdir().unwrap();
     for path in [folder.path().to_path_buf(), folder.path().join("none/t.csv")] {
         assert!(write(&path, &batch).is_err());
     }
     let error = write(&folder.path().join("t.xyz"), &batch).unwrap_err();
-    assert_eq!(error.kind(), Kind::UnknownFormat);
+    assert_eq!(error.kind(), ErrorClass::UnknownFormat);
 }

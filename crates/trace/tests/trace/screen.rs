@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::support::{Trace, read_with};
 use emmclab_trace::{
-    Combiner, Flags, Header, Kind, Ledger, MendClock, Only, ReadOptions, ReissueWindow, Result, TraceInput,
-    TraceReader, TraceWriter, WriteOptions,
+    ErrorClass, Ledger, MendClock, ReadOptions, ReissueWindow, RequestFilter, RequestFlags, Result,
+    TraceCombiner, TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
 };
 
 const PIXEL: &str = "proces,device,rw_flag,sector,size,timestamp\n";
@@ -17,7 +17,7 @@ fn parsed(heading: &str, lines: &str, options: &ReadOptions) -> Result<Trace> {
 }
 
 fn only(text: &str) -> ReadOptions {
-    ReadOptions { only: Some(Only::parse(&[text.to_owned()]).unwrap()), ..ReadOptions::default() }
+    ReadOptions { only: Some(RequestFilter::parse(&[text.to_owned()]).unwrap()), ..ReadOptions::default() }
 }
 
 fn dropping() -> ReadOptions {
@@ -27,7 +27,8 @@ fn dropping() -> ReadOptions {
 /// Suspected re-issues by the ledger and by the marks.
 fn reissued(heading: &str, lines: &str) -> Option<u64> {
     let trace = parsed(heading, lines, &ReadOptions::default()).unwrap();
-    let marked = trace.requests.iter().filter(|request| request.flags.contains(Flags::REISSUED)).count();
+    let marked =
+        trace.requests.iter().filter(|request| request.flags.contains(RequestFlags::REISSUED)).count();
     assert_eq!(trace.ledger.reissued.unwrap_or(0), marked as u64);
     trace.ledger.reissued
 }
@@ -75,7 +76,7 @@ fn the_window_of_reissues_is_a_setting_that_the_trace_remembers() {
     write(&text, &wide, &stored);
     assert_eq!(crate::support::read(&stored).unwrap().header.reissue_window.as_deref(), Some("0ms-100ms"));
     let refused = TraceReader::open(&stored, &wide).err().unwrap();
-    assert_eq!(refused.kind(), Kind::Config);
+    assert_eq!(refused.kind(), ErrorClass::Config);
     assert!(refused.to_string().contains("--reissue-window"), "{refused}");
 }
 
@@ -124,7 +125,7 @@ fn dropped_reissues_are_counted_and_gone() {
 
 fn write(trace: &Path, options: &ReadOptions, out: &Path) {
     let mut reader = TraceReader::open(trace, options).unwrap();
-    let mut writer = TraceWriter::create(out, &Header::default(), &WriteOptions::default()).unwrap();
+    let mut writer = TraceWriter::create(out, &TraceHeader::default(), &WriteOptions::default()).unwrap();
     while let Some(batch) = reader.next_batch().unwrap() {
         writer.write(&batch).unwrap();
     }
@@ -178,7 +179,7 @@ fn reissues_are_found_on_the_mended_clock_and_not_between_traces() {
         let start_offset = emmclab_trace::Nanos(if name == "b" { 1_000_000 } else { 0 });
         TraceInput { path, options: ReadOptions::default(), start_offset }
     });
-    let mut both = Combiner::open(inputs.to_vec(), 1).unwrap();
+    let mut both = TraceCombiner::open(inputs.to_vec(), 1).unwrap();
     let batch = both.next_batch().unwrap().unwrap();
     assert_eq!(batch.get(1).arrival.0 - batch.get(0).arrival.0, 1_000_000);
     assert!(both.next_batch().unwrap().is_none());
@@ -227,7 +228,7 @@ fn a_value_that_no_request_has_is_an_error_that_lists_what_there_is() {
         ("device=sdb,process=app", "fewer"),
     ] {
         let error = parsed(TIMED, lines, &only(text)).unwrap_err();
-        assert_eq!(error.kind(), Kind::Config, "{text}");
+        assert_eq!(error.kind(), ErrorClass::Config, "{text}");
         assert!(error.hint_text().unwrap().contains(hint), "{text}: {error}");
         assert!(error.to_string().contains("sample.csv"), "{error}");
     }
@@ -259,7 +260,7 @@ fn several_devices_are_refused_with_their_shares_where_one_is_required() {
     let lines = "0,9,read,800,8,app,sda\n10,20,write,16,8,app,sdb\n30,40,write,16,8,app,sdb\n";
     let one = ReadOptions { one_device: true, ..ReadOptions::default() };
     let error = parsed(TIMED, lines, &one).unwrap_err();
-    assert_eq!(error.kind(), Kind::Config);
+    assert_eq!(error.kind(), ErrorClass::Config);
     assert!(error.to_string().contains("sdb (66.7 %), sda (33.3 %)"), "{error}");
     assert!(error.hint_text().unwrap().contains("--only device=sdb"), "{error}");
     let chosen = ReadOptions { one_device: true, ..only("device=sda") };

@@ -1,7 +1,7 @@
 //! Tables of biosnoop and iosnoop.
 
 use crate::support::{Trace, lenient, read_bytes};
-use emmclab_trace::{Flags, Kind, Nanos, Op, ReadOptions, Result, Sector};
+use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, RequestFlags, Result, Sector};
 
 fn table(text: &str) -> Result<Trace> {
     read_bytes(text.as_bytes(), "txt", &ReadOptions::default())
@@ -38,7 +38,10 @@ fn the_time_in_the_queue_comes_before_the_issue() {
     .unwrap();
     let times: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.start.unwrap().0)).collect();
     assert_eq!(times, [(997_000_000, 999_000_000), (1_099_000_000, 1_099_000_000)]);
-    assert_eq!((trace.requests[0].flags, trace.requests[1].flags), (Flags::SYNC, Flags::READAHEAD));
+    assert_eq!(
+        (trace.requests[0].flags, trace.requests[1].flags),
+        (RequestFlags::SYNC, RequestFlags::READAHEAD)
+    );
     assert_eq!(trace.header.note, None);
 }
 
@@ -91,7 +94,7 @@ fn a_latency_that_cannot_be_is_refused_with_its_line() {
     let error = table(&text).unwrap_err();
     assert_eq!(
         (error.kind(), error.field(), error.line()),
-        (Kind::Value, Some("latency"), Some(3)),
+        (ErrorClass::Value, Some("latency"), Some(3)),
         "{error}"
     );
     assert!(error.hint_text().unwrap().contains("--lenient"));
@@ -102,7 +105,7 @@ fn a_latency_that_cannot_be_is_refused_with_its_line() {
 #[test]
 fn a_table_without_addresses_is_refused_by_that() {
     let error = table("Attaching 4 probes...\nTIME(ms)     DISK    COMM             PID    LAT(ms)\n611 nvme0n1 bash 4179 10\n").unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(error.kind(), ErrorClass::Unsupported);
     assert!(error.to_string().contains("no address"), "{error}");
     assert!(error.hint_text().unwrap().contains("bcc"));
 }

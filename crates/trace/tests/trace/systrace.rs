@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use crate::support::{Trace, lenient, read_bytes};
-use emmclab_trace::{Activity, CommandKind, Flags, Kind, ReadOptions};
+use emmclab_trace::{CommandKind, ErrorClass, ReadOptions, RecordedActivity, RequestFlags};
 
 /// The host's recording.
 fn text() -> String {
@@ -129,7 +129,7 @@ fn errors_name_the_line_of_the_page() {
 fn a_page_without_a_trace_says_so() {
     for page in [page(""), "<html><body>Hello</body></html>".to_owned(), page("# tracer: nop\n")] {
         let error = read_bytes(page.as_bytes(), "html", &ReadOptions::default()).unwrap_err();
-        assert_eq!(error.kind(), Kind::Empty, "{error}");
+        assert_eq!(error.kind(), ErrorClass::Empty, "{error}");
         assert!(error.hint_text().unwrap().contains("block"), "{error}");
     }
 }
@@ -170,11 +170,11 @@ fn the_disk_of_an_old_phone_is_read_with_its_commands_and_waits() {
         com.example-1240  ( 1200) [001] ...1   100.002200: ext4_da_write_begin: dev 259,3 ino 77 pos 0 len 8 flags 0\n";
     let found = open(format!("capturing trace... done\nTRACE:\n{text}"));
     let [request] = found.requests[..] else { panic!("{:?}", found.requests) };
-    assert!(request.flags.contains(Flags::JOURNAL));
+    assert!(request.flags.contains(RequestFlags::JOURNAL));
     let times = [Some(request.arrival), request.start, request.issue, request.complete];
     assert_eq!(times.map(|time| time.unwrap().0 - 100_000_000_000), [300_000, 300_000, 400_000, 1_400_000]);
     assert_eq!((found.ledger.seen, found.ledger.skipped, found.ledger.unpaired), (9, 1, 0));
-    let activity: Activity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+    let activity: RecordedActivity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
     let [host] = &activity.hosts[..] else { panic!("{activity:?}") };
     let rows: Vec<_> =
         host.commands.iter().map(|row| (row.kind, row.count, row.bytes.0, row.time.0)).collect();

@@ -1,7 +1,7 @@
 //! Tables of published traces, of caches too, and described columns.
 
 use crate::support::{SAMPLES, Trace, lenient, read_bytes};
-use emmclab_trace::{Flags, Kind, Nanos, Op, ReadOptions, Request, Result, Sector};
+use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector};
 
 fn sample(format: &str) -> Trace {
     let sample = SAMPLES.iter().find(|sample| sample.format == format).unwrap();
@@ -116,7 +116,7 @@ fn both_versions_of_vscsi_read_the_same_and_damage_is_named_with_its_offset() {
         assert_eq!((trace.header.format.as_str(), trace.ledger.skipped), ("vscsi", 1));
         for cut in size * 2 + 1..size * 3 {
             let error = read_bytes(&bytes[..cut], "vscsi", &ReadOptions::default()).unwrap_err();
-            assert_eq!(error.kind(), Kind::Truncated);
+            assert_eq!(error.kind(), ErrorClass::Truncated);
             assert!(error.to_string().contains(&format!("byte {}", size * 2)), "{error}");
             assert_eq!(read_bytes(&bytes[..cut], "vscsi", &lenient()).unwrap().requests.len(), 2);
         }
@@ -146,7 +146,10 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     let note = trace.header.note.unwrap();
     assert!(note.contains("no addresses") && note.contains("all are reads"), "{note}");
     // Nothing in the file marks it.
-    assert_eq!(read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err().kind(), Kind::UnknownFormat);
+    assert_eq!(
+        read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err().kind(),
+        ErrorClass::UnknownFormat
+    );
 
     let mark = 0x1234_5678_9abc_def0_u64.to_le_bytes();
     let mut head = vec![0; 8192];
@@ -168,8 +171,11 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     );
     head[8] = 9;
     let error = read_bytes(&head, "lcs", &ReadOptions::default()).unwrap_err();
-    assert_eq!((error.kind(), error.field()), (Kind::Value, Some("version")));
-    assert_eq!(read_bytes(&head[..100], "lcs", &ReadOptions::default()).unwrap_err().kind(), Kind::Truncated);
+    assert_eq!((error.kind(), error.field()), (ErrorClass::Value, Some("version")));
+    assert_eq!(
+        read_bytes(&head[..100], "lcs", &ReadOptions::default()).unwrap_err().kind(),
+        ErrorClass::Truncated
+    );
 }
 
 #[test]
@@ -223,7 +229,7 @@ fn columns_hold_any_unit_of_time_hexadecimal_numbers_and_codes() {
 fn a_foreign_heading_is_refused_with_columns_that_read_the_file() {
     let text = "time_s op lba size seq\n0.000000 read 2048 8 rand\n0.000112 read 2056 8 seq\n";
     let error = read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::UnknownFormat);
+    assert_eq!(error.kind(), ErrorClass::UnknownFormat);
     let hint = error.hint_text().unwrap();
     let columns = hint.split("--columns ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     assert!(hint.contains("--size-unit"), "{hint}");
@@ -235,7 +241,7 @@ fn a_foreign_heading_is_refused_with_columns_that_read_the_file() {
 fn the_list_of_alibabas_devices_is_no_trace() {
     let error =
         read_bytes(b"device_id,capacity\n0,536870912000\n", "csv", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::UnknownFormat);
+    assert_eq!(error.kind(), ErrorClass::UnknownFormat);
     assert!(
         error.to_string().contains("capacities") && error.hint_text().unwrap().contains("io_traces.csv"),
         "{error}"
@@ -262,7 +268,7 @@ fn both_forms_of_iotrace_say_the_same_and_events_of_files_are_skipped() {
         of_json.requests.iter().map(|request| (request.op, request.sector.0, request.sectors)).collect();
     assert_eq!(rows, [(Op::Write, 193_227_744, 8), (Op::Read, 64, 16), (Op::Flush, 0, 0)]);
     let [write, read, flush] = &of_json.requests[..] else { panic!("{rows:?}") };
-    assert_eq!(write.flags, Flags::FUA.union(Flags::FAILED));
+    assert_eq!(write.flags, RequestFlags::FUA.union(RequestFlags::FAILED));
     assert_eq!((read.complete, flush.complete), (None, Some(Nanos(82_575_353 + 85_643))));
     assert_eq!(of_json.devices, ["sda"]);
 }
@@ -297,7 +303,7 @@ fn rows_of_flushes_without_sectors_are_flushes_and_commands_without_data_are_ski
     let trace = with_columns(text, "arrival_us,op,sector,sectors", None, None).unwrap();
     let flushes = trace.requests.iter().filter(|one| one.op == Op::Flush).count();
     assert_eq!((flushes, trace.requests.len(), trace.ledger.skipped), (5, 6, 1));
-    assert_eq!((trace.requests[3].flags, trace.requests[5].op), (Flags::SYNC, Op::Write));
+    assert_eq!((trace.requests[3].flags, trace.requests[5].op), (RequestFlags::SYNC, Op::Write));
     for row in ["1,W,0,0\n", "1,R,8,0\n"] {
         let error = with_columns(row, "arrival_us,op,sector,sectors", None, None).unwrap_err();
         assert!(error.to_string().contains("without data"), "{error}");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use emmclab_trace::{Flags, Op, ReadOptions};
+use emmclab_trace::{Op, ReadOptions, RequestFlags};
 
 use crate::support::steps::{self, Step};
 use crate::support::{Trace, read_bytes};
@@ -68,7 +68,7 @@ fn check_appends(found: &Trace) {
         .collect();
     let expected = [(0, 64, Some(4)), (1, 524_296, Some(2)), (2, 72, Some(5)), (5, 524_304, Some(1))];
     assert_eq!(written, expected, "{}", found.header.format);
-    assert!(found.requests.iter().all(|one| one.flags.contains(Flags::APPEND) && one.op == Op::Write));
+    assert!(found.requests.iter().all(|one| one.flags.contains(RequestFlags::APPEND) && one.op == Op::Write));
     assert_eq!((found.ledger.paired, found.ledger.unpaired), (4, 0), "{}", found.header.format);
 }
 

@@ -1,14 +1,14 @@
 """`emmclab apps`: applications in closed loop, one file per command.
 
-`running` has the options and the output of commands that run applications.
+`run_options` has the options and the output of commands that run applications.
 """
 
 from __future__ import annotations
 
 import typer
 
-from emmclab.cli.helping import examples
-from emmclab.cli.listing import add_group
+from emmclab.cli.command_groups import add_group
+from emmclab.cli.help_format import examples
 
 #: The commands in the order of the help.
 COMMANDS = ("list", "show", "hosts", "schema", "run", "compare", "solutions", "live", "learn")

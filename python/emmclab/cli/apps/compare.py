@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from emmclab.apps.closed_loop import NETWORK
-from emmclab.cli.apps.running import (
+from emmclab.cli.apps.run_options import (
     Beside,
     Devices,
     Filesystems,
@@ -24,12 +24,12 @@ from emmclab.cli.apps.running import (
     software,
     write_page,
 )
-from emmclab.cli.helping import examples
-from emmclab.cli.names import application_names
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import application_names
 from emmclab.cli.options import AsJson, with_groups
-from emmclab.cli.simulation import Capacity, Layers, Second, Settings, layered
-from emmclab.devices.provenance import Provenance
+from emmclab.cli.simulation_options import Capacity, Layers, Second, Settings, layered
 from emmclab.runtime.lists import once
+from emmclab.simulation.provenance import Provenance
 
 
 def register(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from emmclab.apps.closed_loop import hosts as all_hosts
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 
 
@@ -21,6 +21,6 @@ def hosts(as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    from emmclab.cli.apps.shown import show_hosts
+    from emmclab.cli.apps.show_applications import show_hosts
 
     show_hosts(stdout(), rows)

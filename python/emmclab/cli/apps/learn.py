@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from emmclab.apps.closed_loop import learn_application
-from emmclab.cli.console import print_json, put, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
+from emmclab.cli.console import print_json, print_stdout, stdout
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout, output_option
+from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option
+from emmclab.cli.progress import Meter
 from emmclab.errors import ConfigError
-from emmclab.runtime.files import write_whole
+from emmclab.runtime.files import write_atomically
 
 
 def register(app: typer.Typer) -> None:
@@ -91,13 +91,13 @@ def learn(
             cpu_factor=cpu_factor,
         )
     if output == STDOUT:
-        put(found.program.rstrip("\n"))
+        print_stdout(found.program.rstrip("\n"))
         return
-    write_whole(output, found.program)
+    write_atomically(output, found.program)
     if as_json:
         print_json({**asdict(found), "program": str(output.resolve())})
         return
-    from emmclab.cli.apps.shown import show_learned
+    from emmclab.cli.apps.show_applications import show_learned
 
     show_learned(stdout(), found, output, cpu_factor)
 

@@ -9,7 +9,7 @@ import typer
 
 from emmclab.apps.closed_loop import NETWORK, AppResult
 from emmclab.apps.processes import LIVE_HOST, agreement, run_live
-from emmclab.cli.apps.running import (
+from emmclab.cli.apps.run_options import (
     RUN,
     Application,
     Beside,
@@ -22,13 +22,13 @@ from emmclab.cli.apps.running import (
     write_page,
 )
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import Capacity, DeviceName, Layers, Second, Settings, configured, layered
-from emmclab.cli.working import Working
-from emmclab.devices.provenance import Provenance
-from emmclab.traces.made_types import MadeFrom
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Working
+from emmclab.cli.simulation_options import Capacity, DeviceName, Layers, Second, Settings, configured, layered
+from emmclab.simulation.provenance import Provenance
+from emmclab.traces.provenance_types import ProvenanceFields
 
 
 def register(app: typer.Typer) -> None:
@@ -75,7 +75,7 @@ def live(
             network=network,
             seed=running.seed,
             clock=clock,
-            precondition=running.prepared(),
+            precondition=running.precondition_text(),
             images=running.images,
             limit_s=running.limit_s,
             record=record,
@@ -87,12 +87,12 @@ def live(
     _show(found, model, as_json, made)
 
 
-def _show(found: AppResult, model: AppResult, as_json: bool, made: MadeFrom) -> None:
+def _show(found: AppResult, model: AppResult, as_json: bool, made: ProvenanceFields) -> None:
     if as_json:
         both = {"live": found.to_dict(), "model": model.to_dict(), "agreement": agreement(found, model)}
         print_json(both | {"provenance": made})
         return
-    from emmclab.cli.apps.shown import show_agreement, show_run
+    from emmclab.cli.apps.show_applications import show_agreement, show_run
 
     show_run(stdout(), found)
     show_agreement(stdout(), agreement(found, model))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from emmclab.apps.closed_loop import NETWORK, AppResult, parts_of
-from emmclab.cli.apps.running import (
+from emmclab.cli.apps.run_options import (
     RUN,
     Application,
     Beside,
@@ -24,13 +24,22 @@ from emmclab.cli.apps.running import (
     software,
     write_page,
 )
-from emmclab.cli.console import say
-from emmclab.cli.declared import Perfetto
-from emmclab.cli.helping import examples
+from emmclab.cli.console import print_stderr
+from emmclab.cli.declared_options import Perfetto
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.simulation import Capacity, DeviceName, Events, Layers, Second, Settings, configured, layered
-from emmclab.devices.provenance import Provenance
+from emmclab.cli.simulation_options import (
+    Capacity,
+    DeviceName,
+    Events,
+    Layers,
+    Second,
+    Settings,
+    configured,
+    layered,
+)
 from emmclab.runtime.lists import once
+from emmclab.simulation.provenance import Provenance
 
 
 def register(app: typer.Typer) -> None:
@@ -87,9 +96,9 @@ def run(
         parts = parts_of(result) if what_if == ["all"] else once(what_if)
         faster = [running.run(application, chosen, network, what_if=[part], **options) for part in parts]
     if events is not None:
-        say(f"requests: {events}")
+        print_stderr(f"requests: {events}")
     if perfetto is not None:
-        say(f"picture: {perfetto}")
+        print_stderr(f"picture: {perfetto}")
     made = Provenance([chosen]).to_dict()
     write_page([result], faster, html, made)
     show_results([result], faster, as_json, made)

@@ -6,7 +6,7 @@ import typer
 
 from emmclab.apps.closed_loop import application_schema
 from emmclab.cli.console import print_json
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 
 
 def register(app: typer.Typer) -> None:

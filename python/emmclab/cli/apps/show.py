@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from emmclab.apps.closed_loop import application_text
-from emmclab.cli.apps.running import Application
-from emmclab.cli.console import put
-from emmclab.cli.helping import examples
+from emmclab.cli.apps.run_options import Application
+from emmclab.cli.console import print_stdout
+from emmclab.cli.help_format import examples
 
 
 def register(app: typer.Typer) -> None:
@@ -17,4 +17,4 @@ def register(app: typer.Typer) -> None:
 
 def show(application: Application) -> None:
     """Print the file of an application, with its sources and assumptions."""
-    put(application_text(application).rstrip("\n"))
+    print_stdout(application_text(application).rstrip("\n"))

@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 
 from emmclab.apps.closed_loop import NETWORK, AppResult, activities, host_for
-from emmclab.apps.solutions import Solution, compare_solutions, solutions_named
-from emmclab.cli.apps.running import RUN, Devices, Host, Networks, Running, devices_of, networks_of
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import application_names, solution_names
+from emmclab.apps.solutions import Solution, compare_solutions, find_solutions
+from emmclab.cli.apps.run_options import RUN, Devices, Host, Networks, Running, devices_of, networks_of
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import application_names, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import Capacity, Settings
-from emmclab.devices.provenance import Provenance
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.simulation_options import Capacity, Settings
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
+from emmclab.simulation.provenance import Provenance
 
 
 def register(app: typer.Typer) -> None:
@@ -74,7 +74,7 @@ def solutions(
     on = host or host_for(chosen)
     runs: list[tuple[Solution, AppResult]] = []
     impossible: list[dict[str, str]] = []
-    for (name, device, network), solution in itertools.product(places, solutions_named(wanted)):
+    for (name, device, network), solution in itertools.product(places, find_solutions(wanted)):
         try:
             runs.append((solution, running.run(name, device, network, solution=solution, host=on)))
         except ConfigError as error:
@@ -89,10 +89,10 @@ def solutions(
         from emmclab.pages.solutions import write_solutions_report
 
         write_solutions_report(found, html, made)
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
     if as_json:
         print_json(found.to_dict() | {"provenance": made})
     else:
-        from emmclab.cli.apps.shown_solutions import show_comparison
+        from emmclab.cli.apps.show_solutions import show_comparison
 
         show_comparison(stdout(), found)

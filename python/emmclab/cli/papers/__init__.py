@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typer
 
-from emmclab.cli.helping import examples
-from emmclab.cli.listing import add_group
+from emmclab.cli.command_groups import add_group
+from emmclab.cli.help_format import examples
 
 #: The commands in the order of the help.
 COMMANDS = ("list", "tables")

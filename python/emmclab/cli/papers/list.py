@@ -9,9 +9,9 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
 
 if TYPE_CHECKING:
     from emmclab.papers.registry import Paper
@@ -30,7 +30,7 @@ def list_papers(as_json: AsJson = False) -> None:
     found = list(papers().values())
     counts = {paper.name: len(rules(paper)) for paper in found}
     if as_json:
-        print_json([{**_shown(paper), "claims": counts[paper.name]} for paper in found])
+        print_json([{**_describe_paper(paper), "claims": counts[paper.name]} for paper in found])
         return
     table = framed("Papers", tall=True)
     for heading in ("Paper", "State", "Claims", "Studies"):
@@ -47,6 +47,6 @@ def list_papers(as_json: AsJson = False) -> None:
     console.print("Next: emmclab reproduce iiswc15", markup=False)
 
 
-def _shown(paper: Paper) -> dict[str, object]:
+def _describe_paper(paper: Paper) -> dict[str, object]:
     """Return the description of a paper, without its studies."""
     return {name: value for name, value in asdict(paper).items() if name != "takes_traces"}

@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show import as_printed, framed
+from emmclab.cli.show_profile import as_printed, framed
 from emmclab.traces.profile_fields import TABLES
 from emmclab.traces.published import Inconsistency, doubts, published
 

@@ -23,7 +23,7 @@ from emmclab.crash.block_reads import BlockReads
 from emmclab.crash.guest import wire
 from emmclab.crash.kernel_log import KernelLog
 from emmclab.crash.mounted_files import Mounted, UnreadableError
-from emmclab.crash.thinking import Thinking, sync_file_system
+from emmclab.crash.think_time import Thinking, sync_file_system
 
 #: The disk, and its mount point.
 _DISK, _FOLDER = "/dev/vda", Path("/mnt")
@@ -41,7 +41,7 @@ _DETACH = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> None:
+def _check_result(result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -53,7 +53,7 @@ def _mount(source: str, target: Path, kind: str, options: str = "") -> None:
     data = ",".join(word for word in words if word not in _FLAGS)
     target.mkdir(exist_ok=True)
     given = source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
-    _checked(_LIBC.mount(*given))
+    _check_result(_LIBC.mount(*given))
 
 
 def _load(module: str) -> None:

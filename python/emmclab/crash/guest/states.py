@@ -9,7 +9,7 @@ from pathlib import Path
 from emmclab.crash.guest.kernel import Kernel
 from emmclab.crash.guest.machine import Guest, GuestEndedError, GuestFiles, image
 from emmclab.crash.mounting import NotMountedError, kind_of
-from emmclab.crash.scratch import in_memory, scratch
+from emmclab.crash.scratch_folders import in_memory, scratch
 
 
 @contextmanager

@@ -4,10 +4,10 @@ Rows are those of `figures` in a profile's JSON, each with the name of its `trac
 so that a figure shows exactly the data that is stored with it.
 """
 
-from emmclab.pages.plots.catalogue import FIGURES
+from emmclab.pages.plots.chart_parts import chart_of, dots, in_order, symlog, tooltip
 from emmclab.pages.plots.figure import Chart, Figure, Rows
-from emmclab.pages.plots.files import write_charts, write_figures
-from emmclab.pages.plots.marks import chart_of, dots, in_order, symlog, tooltip
+from emmclab.pages.plots.figure_files import write_charts, write_figures
+from emmclab.pages.plots.profile_figures import FIGURES
 from emmclab.runtime.table_row import Row
 
 __all__ = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from emmclab.pages.plots.figure import Chart, Rows
-from emmclab.pages.plots.marks import (
+from emmclab.pages.plots.chart_parts import (
     chart_of,
     in_order,
     op_colour,
@@ -14,6 +13,7 @@ from emmclab.pages.plots.marks import (
     trace_colour,
     traces_of,
 )
+from emmclab.pages.plots.figure import Chart, Rows
 
 
 def throughput_by_size(rows: Rows) -> Chart:

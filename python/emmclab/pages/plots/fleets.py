@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 
+from emmclab.pages.plots.chart_parts import chart_of, in_order, tooltip, trace_colour
 from emmclab.pages.plots.figure import Chart, Rows
-from emmclab.pages.plots.marks import chart_of, in_order, tooltip, trace_colour
 from emmclab.pages.theme import VERDICT_COLOURS
 
 #: Ratio of the values above which the axis is logarithmic.

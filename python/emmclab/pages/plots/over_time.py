@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 
+from emmclab.pages.plots.chart_parts import chart_of, op_colour, symlog, tooltip, trace_colour, traces_of
 from emmclab.pages.plots.figure import Chart, Rows
-from emmclab.pages.plots.marks import chart_of, op_colour, symlog, tooltip, trace_colour, traces_of
 from emmclab.pages.theme import OP_COLOURS
 
 

@@ -6,8 +6,8 @@ import json
 
 import altair as alt
 
+from emmclab.pages.plots.chart_parts import chart_of, in_order, op_colour, tooltip, trace_colour, traces_of
 from emmclab.pages.plots.figure import Chart, Rows
-from emmclab.pages.plots.marks import chart_of, in_order, op_colour, tooltip, trace_colour, traces_of
 from emmclab.pages.theme import FSYNC_COLOURS
 from emmclab.traces.profile_fields import FSYNC_PARTS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 
+from emmclab.pages.plots.chart_parts import chart_of, in_order, tooltip
 from emmclab.pages.plots.figure import Chart, Figure, Rows
-from emmclab.pages.plots.marks import chart_of, in_order, tooltip
 
 
 def gains(rows: Rows) -> Chart:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.devices.result_fields import layer_field
 from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, lengths, pattern
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
-from emmclab.papers.measuring import table
+from emmclab.papers.measures import table
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page, claims_of
+from emmclab.simulation.result_fields import layer_field
 from emmclab.studies.results import Results
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 
 #: Counters of a layer that the page shows, with their headings.
 _COUNTS = {

@@ -10,10 +10,10 @@ from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.advil12.bandwidth import PUBLISHED, VARIANTS, bandwidths, gains
 from emmclab.papers.advil12.live import SIMULATED, modelled, published_rates, rates
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page, claims_of
-from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 
 _LAYERS = ("ressd", "advil")
 _MODES = {

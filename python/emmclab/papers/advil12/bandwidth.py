@@ -8,11 +8,11 @@ import json
 from collections.abc import Iterable
 from typing import TypedDict
 
-from emmclab.devices.device import Device
-from emmclab.papers.measuring import Measurement, measure, table
-from emmclab.runtime.signed import signed
-from emmclab.studies.kept_types import Run
+from emmclab.papers.measures import Measurement, measure, table
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.device import Device
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 
 #: Labels of the grids of the study.
 VARIANTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from emmclab.papers.advil12.bandwidth import SEQUENTIAL, gains
-from emmclab.papers.measuring import Measurement, measure, table
+from emmclab.papers.measures import Measurement, measure, table
 from emmclab.studies.results import Results
 
 #: Suffix of the grids that run models of the programs instead of the programs.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emmclab.papers.measuring import Measurement, measure
-from emmclab.studies.cut_result import DOCUMENTED, KEPT, CutRun
+from emmclab.papers.measures import Measurement, measure
+from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, CutRun
 from emmclab.studies.results import Results
 
 #: The tested grid, and the control grid that must lose something.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
 from emmclab.studies.results import Results
 

@@ -8,7 +8,6 @@ import altair as alt
 
 from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
 from emmclab.papers.dsn17.journaling import (
     BASE,
     CPU_FACTOR,
@@ -19,9 +18,10 @@ from emmclab.papers.dsn17.journaling import (
     ideal_run,
     seconds,
 )
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
 from emmclab.studies.results import Results
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from statistics import fmean, median
 
-from emmclab.papers.measuring import Measurement, measure
-from emmclab.runtime.signed import signed
-from emmclab.studies.kept_types import Run
+from emmclab.papers.measures import Measurement, measure
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 from emmclab.traces.reading import bundled
 
 #: Modes of the layer, which are grids of the study, with a description of each.

@@ -7,10 +7,10 @@ from functools import partial
 from statistics import median
 
 from emmclab.apps.result_types import RequestGroup
-from emmclab.papers.measuring import Measurement, measure, table
-from emmclab.runtime.signed import signed
-from emmclab.studies.kept_types import Run
+from emmclab.papers.measures import Measurement, measure, table
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 
 #: The applications of the talk (slide 16).
 APPLICATIONS = (

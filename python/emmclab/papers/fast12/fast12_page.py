@@ -11,7 +11,6 @@ from emmclab.apps.closed_loop import STATES
 from emmclab.pages.plots import Rows, chart_of
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
 from emmclab.papers.fast12.applications import (
     APPLICATIONS,
     CARDS,
@@ -24,10 +23,11 @@ from emmclab.papers.fast12.applications import (
     seconds,
     spread,
 )
-from emmclab.papers.fast12.fitted import Point, best, held_out, kingston, miss, points
+from emmclab.papers.fast12.log_block_fit import Point, best, held_out, kingston, miss, points
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
-from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 
 #: All devices of the talk; the internal flash is the first.
 DEVICES = (INTERNAL, *CARDS.values())

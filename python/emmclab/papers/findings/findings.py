@@ -6,10 +6,9 @@ import functools
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import files
-from typing import Any
 
-from emmclab.papers.findings import measured
 from emmclab.papers.findings.measured import Found
 from emmclab.studies.results import Results
 from emmclab.traces.profile import Profile
@@ -23,7 +22,7 @@ class Finding:
     question: str
     method: str
     limits: str
-    #: The function of `measured` that computes the answer, and the command that reproduces it.
+    #: `MODULE.FUNCTION` of this package that computes the answer, and the command that reproduces it.
     measure: str
     command: str
     #: The study whose results it needs; empty if it needs none.
@@ -33,7 +32,8 @@ class Finding:
 
     def found(self, results: Mapping[str, Results], profiles: Sequence[Profile]) -> Found | None:
         """Return the answer; None if it needs recorded traces and there are none."""
-        measure: Any = getattr(measured, self.measure)
+        module, _, function = self.measure.partition(".")
+        measure = getattr(import_module(f"{__package__}.{module}"), function)
         answer: Found | None
         if self.traces:
             answer = measure(profiles) if profiles else None
@@ -57,6 +57,6 @@ def studies() -> list[str]:
     """Return the studies that the findings need, without duplicates.
 
     >>> studies()
-    ['iiswc15', 'implications', 'fast12', 'dsn17', 'advil12']
+    ['iiswc15', 'implications', 'fast12', 'dsn17', 'advil12', 'phones']
     """
     return list(dict.fromkeys(one.study for one in declared() if one.study))

@@ -10,13 +10,13 @@ import altair as alt
 
 from emmclab import __version__
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile
+from emmclab.pages.first_screen import Head, Provenance, Tile
 from emmclab.pages.plots import Rows, dots
-from emmclab.papers.drawing import Drawing
 from emmclab.papers.findings import NAME
 from emmclab.papers.findings.findings import Finding
 from emmclab.papers.findings.measured import Found
-from emmclab.runtime.files import write_whole
+from emmclab.papers.page_charts import Drawing
+from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results
 
 Answered = Sequence[tuple[Finding, Found | None]]
@@ -41,7 +41,7 @@ def drawings(answered: Answered) -> list[Drawing]:
 
 def write_findings(answered: Answered, results: Mapping[str, Results], path: Path) -> None:
     """Write the page atomically: the file is either complete or absent."""
-    write_whole(path, render(answered, results))
+    write_atomically(path, render(answered, results))
 
 
 def render(answered: Answered, results: Mapping[str, Results]) -> str:

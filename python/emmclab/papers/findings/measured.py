@@ -11,10 +11,10 @@ from emmclab.pages.plots import Rows
 from emmclab.papers.advil12.bandwidth import lengths
 from emmclab.papers.dsn17.journaling import APPLICATIONS, AWARE, BASE, BOUND, DEVICES, over_ideal
 from emmclab.papers.iiswc15.implications import HELPS_PCT, by_input, helps, queued_changes, waf_by_pages
-from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
-from emmclab.runtime.signed import signed
-from emmclab.studies.kept_types import Run
+from emmclab.papers.iiswc15.page_size_readings import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile
 
 
@@ -44,7 +44,7 @@ def hybrid_merit(results: Results) -> Found:
         f"{fmean(shorter['both sizes'].values()):.1f} % (means over {len(names)} applications), which is "
         f"{over:.1f} % shorter than 8 KB alone. Their own merit is space, which they use {space:.1f} % "
         "better.",
-        _rows(shorter),
+        rows_of(shorter),
         "mean response shorter than with pages of 4 KB, %",
     )
 
@@ -59,7 +59,7 @@ def hybrid_worn(results: Results) -> Found:
         f"What is written to the flash is x{over['8 KB']:.2f} of that with pages of 4 KB for pages of 8 KB, "
         f"and x{over['both sizes']:.2f} for pages of both sizes (medians of {len(names)} workloads); pages "
         f"of both sizes write more than pages of 8 KB in {worse} of {len(names)}.",
-        _rows(waf),
+        rows_of(waf),
         "write amplification",
     )
 
@@ -72,7 +72,7 @@ def queues_help(results: Results) -> Found:
         f"They do: the mean response changes by {signed(median(changes.values()))} % (median), and falls by "
         f"more than {HELPS_PCT:g} % in {helped} of {len(changes)} workloads. Few requests meet others, but "
         "those that do wait for a whole request.",
-        _rows({"32 requests at once": changes}),
+        rows_of({"32 requests at once": changes}),
         "mean response against one request at a time, %",
     )
 
@@ -92,7 +92,7 @@ def two_at_once(results: Results) -> Found:
         f"In {more} of {len(every)} cases: at once they ask for x{median(every):.2f} of the sum (median, "
         f"{min(every):.2f} to {max(every):.2f}), and the user waits x{median(longer):.2f} as long for the "
         f"first one (up to x{max(longer):.2f}).",
-        _rows(over),
+        rows_of(over),
         "data a second at once over the sum of both alone",
     )
 
@@ -115,7 +115,7 @@ def tax_left(results: Results) -> Found:
         f"Of {asked:.0f} % that the journal costs over ext4 without one, {aware:.0f} % are left, so that "
         f"{asked - aware:.0f} points are saved (means over {len(APPLICATIONS)} applications). Against a "
         f"bound that writes no metadata, {of_bound:.0f} % would seem to be left.",
-        _rows(over),
+        rows_of(over),
         "run time over ext4 without a journal, %",
     )
 
@@ -135,7 +135,7 @@ def logging_length(results: Results) -> Found:
         f"Until the last request Advil gains most in a recording of {best['requests']:,} requests "
         f"({best['gain']:.2f} times the bandwidth); with the log moved back it gains more than "
         f"{HELPS_PCT:g} % {since}.",
-        _rows(gains),
+        rows_of(gains),
         "write bandwidth over the bare device",
     )
 
@@ -154,7 +154,7 @@ def logging_wal(results: Results) -> Found:
     said = ", ".join(f"{name} {share:.0f} % ({signed(gain[name], 0)} %)" for name, share in logged.items())
     return Found(
         f"Share of the writes that is logged, and bandwidth gained: {said}.",
-        _rows({"logged, % of writes": logged, "bandwidth gained, %": gain}),
+        rows_of({"logged, % of writes": logged, "bandwidth gained, %": gain}),
         "%",
     )
 
@@ -176,7 +176,7 @@ def sqlite_lost() -> Found:
         f"{', '.join(broken) or 'none of them'}. With a rollback journal the last transaction returns in "
         f"{min(documented.values()):.0f} to {max(documented.values()):.0f} % of the states below each, as "
         f"documented; {', '.join(kept)} lose nothing.",
-        _rows(shares),
+        rows_of(shares),
         "states that lost an acknowledged operation, %",
     )
 
@@ -197,10 +197,12 @@ def link_power_saving(profiles: Sequence[Profile]) -> Found:
             f"issued a second time, {again['median_until_again_ms']:.2f} ms later (median), which turns a "
             f"temporal locality of {without:.1f} % into {as_recorded:.1f} %"
         )
-    return Found(f"{'; '.join(said)}.", _rows({"issued again": shares}), "requests that are issued again, %")
+    return Found(
+        f"{'; '.join(said)}.", rows_of({"issued again": shares}), "requests that are issued again, %"
+    )
 
 
-def _rows(values: dict[str, dict[str, float]]) -> Rows:
+def rows_of(values: dict[str, dict[str, float]]) -> Rows:
     """Convert values by option and trace to rows."""
     return [
         {"trace": trace, "option": option, "value": value}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import statistics
 
-from emmclab.papers.measuring import Measurement, measure, rate_by_size, share, table
-from emmclab.runtime.signed import signed
+from emmclab.papers.measures import Measurement, measure, rate_by_size, share, table
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
 
 #: Limits that are themselves figures of a table are widened by this, percentage points, because the no-wait

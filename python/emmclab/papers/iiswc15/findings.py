@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from emmclab.papers.iiswc15.readings import (
+from emmclab.papers.iiswc15.page_size_readings import (
     EIGHT,
     EIGHT_ALIGNED,
     FOUR,
@@ -19,7 +19,7 @@ from emmclab.papers.iiswc15.readings import (
     readings,
     reductions,
 )
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
 from emmclab.traces.published import published
 

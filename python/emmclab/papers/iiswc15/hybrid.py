@@ -6,7 +6,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from emmclab.papers.iiswc15.readings import (
+from emmclab.papers.iiswc15.page_size_readings import (
     ALL,
     EIGHT,
     EIGHT_ALIGNED,
@@ -20,8 +20,8 @@ from emmclab.papers.iiswc15.readings import (
     reductions,
     utilisation,
 )
-from emmclab.papers.measuring import Measurement, measure, simulated
-from emmclab.runtime.signed import signed
+from emmclab.papers.measures import Measurement, measure, simulated
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
 from emmclab.traces.reading import read
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
 from emmclab.papers.iiswc15.findings import findings
+from emmclab.papers.iiswc15.page_size_readings import PUBLISHED, nearest, readings
 from emmclab.papers.iiswc15.plots import drawings
-from emmclab.papers.iiswc15.readings import PUBLISHED, nearest, readings
-from emmclab.papers.iiswc15.recorded import origin
+from emmclab.papers.iiswc15.recorded_workload import origin
 from emmclab.papers.iiswc15.twins import twins
-from emmclab.papers.measuring import table
+from emmclab.papers.measures import table
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
-from emmclab.studies.in_place import beside, in_place, stand_ins
 from emmclab.studies.results import Results
-from emmclab.traces.ledger import ledger_line
+from emmclab.studies.trace_substitution import in_place, stand_ins, with_substitutes
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, Field
 from emmclab.traces.published import doubts, published, published_row
@@ -89,7 +89,7 @@ def _rows(results: Results, fields: Sequence[Field]) -> list[_WorkloadRow]:
     for name in results.profiles:
         if name in workload_of:
             continue
-        made, *recorded = beside(results, [name])
+        made, *recorded = with_substitutes(results, [name])
         lines = [(f"{name}, recorded", one) for one in recorded]
         label = f"{name}, made" if recorded else f"{name} (recorded)" if name in results.recorded else name
         row = published_row(name)

@@ -7,12 +7,12 @@ import statistics
 import tomllib
 from collections.abc import Collection, Iterable
 
-from emmclab.devices.device import Device
-from emmclab.devices.result import at
-from emmclab.papers.measuring import Measurement, measure, table
-from emmclab.runtime.signed import signed
-from emmclab.studies.kept_types import Run
+from emmclab.papers.measures import Measurement, measure, table
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import at
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 
 #: The five applications that the paper names in Characteristic 4.
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.devices.result import at
 from emmclab.pages.plots import Rows, dots
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
 from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct, unevenness, waf_by_pages
-from emmclab.papers.iiswc15.recorded import origin
+from emmclab.papers.iiswc15.recorded_workload import origin
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
+from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 
 _CHANGE = "mean response against the phone without it, %"

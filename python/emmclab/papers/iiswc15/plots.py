@@ -10,8 +10,7 @@ import altair as alt
 from emmclab.pages import plots
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order
 from emmclab.pages.theme import GREY
-from emmclab.papers.drawing import Drawing
-from emmclab.papers.iiswc15.readings import (
+from emmclab.papers.iiswc15.page_size_readings import (
     EIGHT,
     EIGHT_ALIGNED,
     FOUR,
@@ -24,9 +23,10 @@ from emmclab.papers.iiswc15.readings import (
     reductions,
     utilisation,
 )
-from emmclab.papers.measuring import rate_by_size
-from emmclab.studies.in_place import beside, in_place, stand_ins, without
+from emmclab.papers.measures import rate_by_size
+from emmclab.papers.page_charts import Drawing
 from emmclab.studies.results import Results
+from emmclab.studies.trace_substitution import in_place, stand_ins, with_substitutes, without
 from emmclab.traces.profile import Profile
 
 _EIGHT, _ALIGNED = "8 KB pages", "8 KB pages, aligned"
@@ -39,7 +39,7 @@ def drawings(results: Results) -> list[Drawing]:
     """Draw all charts in the order of the page; its first screen shows the first three."""
     apps, combos = (
         [results.profiles[name] for name in names]
-        for names in (_rows_of(results), beside(results, results.combos))
+        for names in (_rows_of(results), with_substitutes(results, results.combos))
     )
     placed = in_place(results)
     return [
@@ -63,7 +63,7 @@ def drawings(results: Results) -> list[Drawing]:
 def _rows_of(results: Results) -> list[str]:
     """Return the applications, each with its recorded trace if there is one, then the user's own traces."""
     own = [name for name in results.recorded if name not in stand_ins(results)]
-    return beside(results, results.applications) + own
+    return with_substitutes(results, results.applications) + own
 
 
 def _shapes(orient: Any) -> alt.Legend:

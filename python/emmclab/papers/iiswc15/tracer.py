@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
-from emmclab.papers.measuring import Measurement, measure
+from emmclab.papers.measures import Measurement, measure
 from emmclab.studies.results import Results
 
 

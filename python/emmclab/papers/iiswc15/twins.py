@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, STRICT, Reading, mean_responses
-from emmclab.studies.in_place import stand_ins
+from emmclab.papers.iiswc15.page_size_readings import (
+    EIGHT,
+    FOUR,
+    HYBRID,
+    PRIMARY,
+    STRICT,
+    Reading,
+    mean_responses,
+)
 from emmclab.studies.results import Results
+from emmclab.studies.trace_substitution import stand_ins
 from emmclab.traces.profile_types import FieldDifference
 from emmclab.traces.workload import differences
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 
 #: Grids of the study by application, with the application's name on the page.
 APPLICATIONS = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean, median
 from typing import NamedTuple
 
-from emmclab.papers.measuring import Measurement, measure
+from emmclab.papers.measures import Measurement, measure
 from emmclab.papers.systor24.curves import (
     APPLICATIONS,
     DEVICE,

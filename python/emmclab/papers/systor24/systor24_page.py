@@ -9,7 +9,7 @@ import altair as alt
 
 from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
 from emmclab.papers.systor24.curves import (
     APPLICATIONS,
@@ -23,9 +23,9 @@ from emmclab.papers.systor24.curves import (
     points,
 )
 from emmclab.papers.systor24.maps import SIZES_KB
-from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
-from emmclab.traces.ledger import ledger_line
+from emmclab.studies.stored_types import Run
+from emmclab.traces.ledger_text import ledger_line
 
 
 @dataclass(frozen=True)

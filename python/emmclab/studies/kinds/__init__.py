@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cell_options import CellOptions
-from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import Grid
 from emmclab.studies.kinds.app import Apps
-from emmclab.studies.kinds.cuts import PowerCuts
 from emmclab.studies.kinds.kind import CellKind, GridKind
 from emmclab.studies.kinds.live import LivePrograms
+from emmclab.studies.kinds.power_cut import PowerCuts
 from emmclab.studies.kinds.profile import PROFILE, Profiles
 from emmclab.studies.kinds.replay import Replays
+from emmclab.studies.power_cut_settings import Cuts
 
 #: The kinds of grids; a grid of the first kind may have several modes.
 KINDS: tuple[GridKind, ...] = (Replays(), LivePrograms(), PowerCuts(), Apps())
@@ -72,4 +72,4 @@ def has_own_inputs(read: TomlTable) -> bool:
     """Return whether every grid of a study names its own inputs, so that the study itself needs none."""
     grids = read.tables("grid")
     own = {mode for kind in KINDS if kind.has_own_inputs for mode in kind.modes}
-    return bool(grids) and all(own & {*part.one("modes", (list, tuple), ())} for part in grids)
+    return bool(grids) and all(own & {*part.value("modes", (list, tuple), ())} for part in grids)

@@ -8,15 +8,15 @@ from typing import Literal, cast
 
 from emmclab import _core
 from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application, setup_of
-from emmclab.devices.device import Device
-from emmclab.devices.result import Result
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
 from emmclab.studies.cell_options import CellOptions, Software
-from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
-from emmclab.studies.kept_types import RunFields
 from emmclab.studies.kinds.kind import Common, GridKind, Work
+from emmclab.studies.power_cut_settings import Cuts
+from emmclab.studies.stored_types import RunFields
 
 #: Options of a cell that `run_application` accepts.
 _CHOSEN: tuple[Literal["network", "host", "precondition", "layers", "layer_settings", "second"], ...] = (

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from emmclab.devices.device import Device
 from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
 from emmclab.studies.cell_options import CellOptions, ImageOptions, PercentileOptions
-from emmclab.studies.cuts import Cuts
-from emmclab.studies.flat import flat, percentile_columns, with_settings
+from emmclab.studies.flatten import flat, percentile_columns, with_settings
 from emmclab.studies.grid import Grid
 from emmclab.studies.input import Input, Sources
-from emmclab.studies.kept_types import CellFields
+from emmclab.studies.power_cut_settings import Cuts
+from emmclab.studies.stored_types import CellFields
 
 #: The table of runs on simulated or served devices.
 RUNS = "runs"
@@ -50,7 +50,7 @@ class Work:
     input: Input
     options: CellOptions
     #: The options with paths of files as in the study.
-    asked: CellOptions
+    parts: CellOptions
     #: Makes the device.
     device: Callable[[], Device]
     images: Images | None

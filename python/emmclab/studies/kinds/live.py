@@ -7,12 +7,12 @@ from typing import Literal, cast
 
 from emmclab.errors import ConfigError
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
-from emmclab.studies.kept_types import RunFields
 from emmclab.studies.kinds.kind import GridKind, Work
+from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.program import Program, ServedOptions, require, run_program
+from emmclab.studies.stored_types import RunFields
 
 #: Options of a cell that `emmclab.serve` accepts.
 _SERVED: tuple[Literal["precondition", "layers", "layer_settings", "second"], ...] = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from emmclab.runtime.table_row import Row
-from emmclab.studies.flat import flat, percentile_columns
-from emmclab.studies.held import opened
-from emmclab.studies.kept_types import CellFields
+from emmclab.studies.flatten import flat, percentile_columns
+from emmclab.studies.input_cache import open_cached
 from emmclab.studies.kinds.kind import CellKind, Work
+from emmclab.studies.stored_types import CellFields
 
 #: Name that these cells have instead of that of a grid.
 PROFILE = "profile"
@@ -29,7 +29,7 @@ class Profiles(CellKind):
 
     def run(self, work: Work) -> Mapping[str, object]:
         """Profile the input."""
-        return opened(work.input).profile(percentiles=work.options.get("percentiles")).to_dict()
+        return open_cached(work.input).profile(percentiles=work.options.get("percentiles")).to_dict()
 
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of the profile, then the rows of its figures."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from emmclab.devices.result_types import KeptFields
-from emmclab.devices.run_options import RunOptions
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.studies.cuts import Cuts
+from emmclab.simulation.result_types import StoredFields
+from emmclab.simulation.run_options import RunOptions
 from emmclab.studies.grid import AXES, FILES, REPLAYS, Grid, shared_fields
-from emmclab.studies.held import opened
 from emmclab.studies.input import Input, Sources
+from emmclab.studies.input_cache import open_cached
 from emmclab.studies.kinds.kind import GridKind, Work
+from emmclab.studies.power_cut_settings import Cuts
 
 
 class Replays(GridKind):
@@ -25,7 +25,7 @@ class Replays(GridKind):
             **shared_fields(read, AXES),
             inputs=read.many("inputs", str, ()),
             capacity=read.text("capacity", ""),
-            requests=read.one("requests", int, 0),
+            requests=read.value("requests", int, 0),
         )
         if grid.requests < 0:
             raise read.fault(
@@ -40,9 +40,9 @@ class Replays(GridKind):
         """Find a trace or a workload."""
         return sources.trace(name, seed, grid.requests)
 
-    def run(self, work: Work) -> KeptFields:
+    def run(self, work: Work) -> StoredFields:
         """Run the simulation."""
-        trace = opened(work.input)
+        trace = open_cached(work.input)
         given = {name: value for name, value in work.options.items() if name != "capacity"}
         # The study stores version, settings and digests once for all cells.
         fixed: RunOptions = {"seed": work.input.seed, "provenance": False}
@@ -52,7 +52,7 @@ class Replays(GridKind):
         # Files have the names used in the study, independent of the place of copies.
         for name in FILES:
             if name in result["options"]:
-                result["options"][name] = work.asked[name]
+                result["options"][name] = work.parts[name]
         if capacity := work.options.get("capacity"):
             result["options"]["capacity"] = capacity
         return result

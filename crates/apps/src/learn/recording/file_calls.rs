@@ -2,11 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::waiting::waits_for_a_lock;
-use super::{Recording, UNKNOWN_FOLDER};
-use crate::learn::call::{Argument, Call};
-use crate::learn::files::{Before, Description, Durable, Open, is_below};
-use crate::learn::items::{Item, Operation};
+use super::wait_calls::waits_for_a_lock;
+use super::{CallRecording, UNKNOWN_FOLDER};
+use crate::learn::call::{CallArgument, SystemCall};
+use crate::learn::files::{DescriptorTarget, OpenFileDescription, PriorExistence, SyncWriteScope, is_below};
+use crate::learn::thread_items::{RecordedFileOp, ThreadItem};
 
 /// Calls that change the contents of the device, but have no corresponding step in a program.
 const NOT_MODELLED: &[&str] = &[
@@ -39,9 +39,9 @@ const NOT_MODELLED: &[&str] = &[
     "getdents64",
 ];
 
-impl Recording {
+impl CallRecording {
     /// Handles calls on files and descriptors; false for other calls.
-    pub(super) fn on_files(&mut self, thread: usize, call: &Call, name: &str) -> bool {
+    pub(super) fn on_files(&mut self, thread: usize, call: &SystemCall, name: &str) -> bool {
         let done = call.result >= 0;
         match name {
             "open" | "creat" | "openat" | "openat2" => {
@@ -52,7 +52,7 @@ impl Recording {
             "close" => {
                 let table = self.threads[thread].table;
                 if let Some(old) = call.number(0).and_then(|number| self.tables[table].remove(&number)) {
-                    self.gone(thread, old);
+                    self.close_descriptor(thread, old);
                 }
             }
             _ if waits_for_a_lock(call) => return false,
@@ -64,18 +64,18 @@ impl Recording {
                     && copies
                     && let Some(open) = self.open(thread, call, 0).cloned()
                 {
-                    self.put(thread, call.result, open);
+                    self.assign_descriptor(thread, call.result, open);
                 }
             }
             "read" | "readv" | "pread64" | "preadv" | "preadv2" => {
-                let Some(description) = self.described(thread, call, 0) else { return false };
+                let Some(description) = self.open_description(thread, call, 0) else { return false };
                 if call.result > 0 {
                     let at = positioned(call, name);
                     self.reads(thread, &description, at, call.result as u64);
                 }
             }
             "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" => {
-                let Some(description) = self.described(thread, call, 0) else { return false };
+                let Some(description) = self.open_description(thread, call, 0) else { return false };
                 if call.result > 0 {
                     let at = positioned(call, name);
                     self.writes(thread, &description, at, call.result as u64);
@@ -85,14 +85,15 @@ impl Recording {
                         "RWF_DSYNC",
                     );
                     if let Some(durable) = asked.or(description.durable) {
-                        let data_only = durable == Durable::Data;
-                        self.uses(thread, description.file.get(), Operation::Fsync { data_only });
+                        let data_only = durable == SyncWriteScope::Data;
+                        self.uses(thread, description.file.get(), RecordedFileOp::Fsync { data_only });
                     }
                 }
             }
             "sendfile" | "sendfile64" | "copy_file_range" => {
                 let (from, to) = if name == "copy_file_range" { (0, 2) } else { (1, 0) };
-                let (source, target) = (self.described(thread, call, from), self.described(thread, call, to));
+                let (source, target) =
+                    (self.open_description(thread, call, from), self.open_description(thread, call, to));
                 if source.is_none() && target.is_none() {
                     return false;
                 }
@@ -105,7 +106,7 @@ impl Recording {
                 }
             }
             "lseek" | "_llseek" => {
-                if let Some(description) = self.described(thread, call, 0).filter(|_| done) {
+                if let Some(description) = self.open_description(thread, call, 0).filter(|_| done) {
                     if call.has_flag(2, "SEEK_END") && call.number(1) == Some(0) {
                         self.files.has(description.file.get(), call.result as u64);
                     }
@@ -113,12 +114,12 @@ impl Recording {
                 }
             }
             "fsync" | "fdatasync" => {
-                let Some(description) = self.described(thread, call, 0) else { return true };
+                let Some(description) = self.open_description(thread, call, 0) else { return true };
                 let data_only = name == "fdatasync";
-                self.uses(thread, description.file.get(), Operation::Fsync { data_only });
+                self.uses(thread, description.file.get(), RecordedFileOp::Fsync { data_only });
             }
             "fchdir" => {
-                if let Some(Open::Folder(path)) = self.open(thread, call, 0).cloned()
+                if let Some(DescriptorTarget::Folder(path)) = self.open(thread, call, 0).cloned()
                     && done
                 {
                     let table = self.threads[thread].table;
@@ -143,7 +144,7 @@ impl Recording {
                 }
             }
             "fallocate" => {
-                let Some(description) = self.described(thread, call, 0).filter(|_| done) else {
+                let Some(description) = self.open_description(thread, call, 0).filter(|_| done) else {
                     return false;
                 };
                 let file = description.file.get();
@@ -166,11 +167,11 @@ impl Recording {
                 }
             }
             "sync" | "syncfs" => {
-                self.known.file_operations += 1;
-                self.threads[thread].items.push(Item::Sync);
+                self.times.file_operations += 1;
+                self.threads[thread].items.push(ThreadItem::Sync);
             }
             "ftruncate" | "ftruncate64" => {
-                if let Some(description) = self.described(thread, call, 0).filter(|_| done) {
+                if let Some(description) = self.open_description(thread, call, 0).filter(|_| done) {
                     self.truncates(thread, description.file.get(), call.number(1));
                 }
             }
@@ -190,7 +191,7 @@ impl Recording {
                 {
                     let (file, goes) = self.files.unlinked(&path);
                     if goes {
-                        self.change(thread, file, Operation::Delete);
+                        self.change(thread, file, RecordedFileOp::Delete);
                     }
                 }
             }
@@ -207,61 +208,61 @@ impl Recording {
             "fstat" | "fstat64" | "newfstatat" | "fstatat64" | "stat" | "stat64" | "lstat" | "lstat64"
             | "statx" | "access" | "faccessat" | "faccessat2" => self.status(thread, call, name),
             "mmap" | "mmap2" => {
-                let Some(description) = self.described(thread, call, 4) else { return false };
-                self.known.mapped_files += u64::from(done);
-                self.files.settle(description.file.get());
+                let Some(description) = self.open_description(thread, call, 4) else { return false };
+                self.times.mapped_files += u64::from(done);
+                self.files.decide_existence(description.file.get());
             }
             "io_uring_enter" | "io_submit" => {
-                self.known.unseen_requests += call.number(1).unwrap_or(0).max(0) as u64;
+                self.times.unseen_requests += call.number(1).unwrap_or(0).max(0) as u64;
             }
             _ => return false,
         }
         true
     }
 
-    fn opens(&mut self, thread: usize, call: &Call, name: &str) {
+    fn opens(&mut self, thread: usize, call: &SystemCall, name: &str) {
         let (folder, path, flags) = if name.starts_with("openat") { (Some(0), 1, 2) } else { (None, 0, 1) };
         let shown = call.arguments.get(path).is_some_and(|argument| argument.word().is_some());
         let Some(path) = self.path(thread, call, folder, path) else {
             // ftrace records only the address of the path, so each open is treated as a separate file.
             if shown {
-                let file = self.files.of(&format!("{UNKNOWN_FOLDER}/opened-{}", self.known.calls));
-                self.files.settle(file);
+                let file = self.files.of(&format!("{UNKNOWN_FOLDER}/opened-{}", self.times.calls));
+                self.files.decide_existence(file);
                 self.insert(thread, call.result, file, false, None);
             } else {
-                self.put(thread, call.result, Open::Other);
+                self.assign_descriptor(thread, call.result, DescriptorTarget::Other);
             }
             return;
         };
         // `-y` shows the resolved path, without symbolic links.
         let path = call.opened.clone().unwrap_or(path);
         if super::paths::is_virtual(&path) {
-            self.put(thread, call.result, Open::Other);
+            self.assign_descriptor(thread, call.result, DescriptorTarget::Other);
             return;
         }
         if opens_with(call, flags, "O_DIRECTORY") || opens_with(call, flags, "O_PATH") {
-            self.put(thread, call.result, Open::Folder(path));
+            self.assign_descriptor(thread, call.result, DescriptorTarget::Folder(path));
             return;
         }
         if self.opens_pipe(thread, call, &path) {
             return;
         }
         let file = self.files.of(&path);
-        self.threads[thread].opened = Some((file, call.begun, call.ended));
+        self.threads[thread].opened = Some((file, call.started_ns, call.ended_ns));
         let creates = name == "creat" || opens_with(call, flags, "O_CREAT");
         let empties = name == "creat" || opens_with(call, flags, "O_TRUNC");
         let known = &mut self.files.all[file];
-        if creates && opens_with(call, flags, "O_EXCL") && known.before == Before::Unknown {
-            known.before = Before::Absent;
+        if creates && opens_with(call, flags, "O_EXCL") && known.before == PriorExistence::Unknown {
+            known.before = PriorExistence::Absent;
         }
-        let existed = known.before == Before::There || known.changed || known.last_change.is_some();
-        if !creates && known.before == Before::Unknown && known.last_change.is_none() {
-            known.before = Before::There;
+        let existed = known.before == PriorExistence::There || known.changed || known.last_change.is_some();
+        if !creates && known.before == PriorExistence::Unknown && known.last_change.is_none() {
+            known.before = PriorExistence::There;
         }
         let durable = durable(|flag| opens_with(call, flags, flag), "O_SYNC", "O_DSYNC");
         self.insert(thread, call.result, file, opens_with(call, flags, "O_APPEND"), durable);
         if creates && !existed {
-            self.change(thread, file, Operation::OpenOrCreate);
+            self.change(thread, file, RecordedFileOp::OpenOrCreate);
         }
         if empties {
             self.truncates(thread, file, Some(0));
@@ -271,11 +272,11 @@ impl Recording {
     fn truncates(&mut self, thread: usize, file: usize, bytes: Option<i64>) {
         let bytes = bytes.unwrap_or(0).max(0) as u64;
         let known = &mut self.files.all[file];
-        if known.size == bytes && known.before != Before::Unknown {
+        if known.size == bytes && known.before != PriorExistence::Unknown {
             return;
         }
         (known.size, known.changed) = (bytes, true);
-        self.uses(thread, file, Operation::Truncate { bytes });
+        self.uses(thread, file, RecordedFileOp::Truncate { bytes });
     }
 
     fn renames(&mut self, thread: usize, old: &str, new: &str) {
@@ -285,7 +286,7 @@ impl Recording {
         if self.files.is_folder(old) {
             self.files.folder_renamed(old, new);
             for open in self.tables.iter_mut().flat_map(FxHashMap::values_mut) {
-                if let Open::Folder(path) = open
+                if let DescriptorTarget::Folder(path) = open
                     && (path == old || is_below(path, old))
                 {
                     *path = format!("{new}{}", &path[old.len()..]);
@@ -304,7 +305,7 @@ impl Recording {
     /// Moves a file to the path of another one, also for descriptors that have it open.
     fn moves(&mut self, thread: usize, from: usize, to: usize) {
         for open in self.tables.iter().flat_map(FxHashMap::values) {
-            if let Open::File(description) = open
+            if let DescriptorTarget::File(description) = open
                 && description.file.get() == from
             {
                 description.file.set(to);
@@ -313,17 +314,17 @@ impl Recording {
         let mut others = std::mem::take(&mut self.files.all[to].uses);
         others.extend(self.files.all[to].last_change);
         self.files.all[from].uses.append(&mut others);
-        self.change(thread, from, Operation::Rename { to });
+        self.change(thread, from, RecordedFileOp::Rename { to });
         let place = self.files.all[from].last_change;
         self.files.all[to].last_change = place;
     }
 
-    fn status(&mut self, thread: usize, call: &Call, name: &str) {
+    fn status(&mut self, thread: usize, call: &SystemCall, name: &str) {
         if matches!(name, "fstat" | "fstat64") {
             if is_of_pipe(call) {
                 self.is_a_pipe(thread, call, None);
             } else if let (Some(description), Some(size)) =
-                (self.described(thread, call, 0), size_of(call, 1))
+                (self.open_description(thread, call, 0), size_of(call, 1))
             {
                 self.files.has(description.file.get(), size);
             }
@@ -338,29 +339,29 @@ impl Recording {
         let Some(path) = path else { return };
         let file = self.files.of(&path);
         if call.result < 0 {
-            if self.files.all[file].before == Before::Unknown && !self.files.all[file].changed {
-                self.files.all[file].before = Before::Absent;
+            if self.files.all[file].before == PriorExistence::Unknown && !self.files.all[file].changed {
+                self.files.all[file].before = PriorExistence::Absent;
             }
         } else if let Some(size) = size_of(call, at + 1).or_else(|| size_of(call, 4)) {
             self.files.has(file, size);
         }
     }
 
-    fn reads(&mut self, thread: usize, description: &Description, at: Option<u64>, bytes: u64) {
+    fn reads(&mut self, thread: usize, description: &OpenFileDescription, at: Option<u64>, bytes: u64) {
         let file = description.file.get();
         let offset = at.unwrap_or(description.position.get());
         if at.is_none() {
             description.position.set(offset + bytes);
         }
         self.files.has(file, offset.saturating_add(bytes));
-        self.known.read_bytes += bytes;
+        self.times.read_bytes += bytes;
         let cursor = self.threads[thread].cursors.insert(file, offset.saturating_add(bytes)).unwrap_or(0);
-        self.uses(thread, file, Operation::Read { bytes, sequential: cursor == offset });
+        self.uses(thread, file, RecordedFileOp::Read { bytes, sequential: cursor == offset });
     }
 
-    fn writes(&mut self, thread: usize, description: &Description, at: Option<u64>, bytes: u64) {
+    fn writes(&mut self, thread: usize, description: &OpenFileDescription, at: Option<u64>, bytes: u64) {
         let file = description.file.get();
-        self.files.settle(file);
+        self.files.decide_existence(file);
         let size = self.files.all[file].size;
         let offset = if description.append { size } else { at.unwrap_or(description.position.get()) };
         let end = offset.saturating_add(bytes);
@@ -368,18 +369,18 @@ impl Recording {
             description.position.set(end);
         }
         if offset > size {
-            self.uses(thread, file, Operation::Truncate { bytes: offset });
+            self.uses(thread, file, RecordedFileOp::Truncate { bytes: offset });
         }
-        self.known.written_bytes += bytes;
+        self.times.written_bytes += bytes;
         let cursor = self.threads[thread].cursors.insert(file, end).unwrap_or(0);
         let operation = if offset >= size {
-            Operation::Append { bytes }
+            RecordedFileOp::Append { bytes }
         } else if cursor == offset {
-            Operation::Write { bytes }
+            RecordedFileOp::Write { bytes }
         } else {
-            Operation::Overwrite { bytes }
+            RecordedFileOp::Overwrite { bytes }
         };
-        if matches!(operation, Operation::Append { .. }) {
+        if matches!(operation, RecordedFileOp::Append { .. }) {
             // An append in the model does not move the cursor.
             self.threads[thread].cursors.insert(file, cursor);
         }
@@ -390,16 +391,16 @@ impl Recording {
 }
 
 /// What a synchronous write makes durable, according to its flags.
-fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<Durable> {
+fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<SyncWriteScope> {
     if has(all) {
-        return Some(Durable::All);
+        return Some(SyncWriteScope::All);
     }
-    has(data).then_some(Durable::Data)
+    has(data).then_some(SyncWriteScope::Data)
 }
 
 /// Whether a file is opened with a flag: by its name, or by its bit if flags are numbers, as in strace with `-X raw` and in ftrace. The
 /// bits are those of x86 and ARM64, except `O_DIRECTORY`, which is that of x86.
-fn opens_with(call: &Call, at: usize, flag: &str) -> bool {
+fn opens_with(call: &SystemCall, at: usize, flag: &str) -> bool {
     let bit = match flag {
         "O_CREAT" => 0o100,
         "O_EXCL" => 0o200,
@@ -415,13 +416,13 @@ fn opens_with(call: &Call, at: usize, flag: &str) -> bool {
 }
 
 /// Whether a `stat` call has found a named pipe.
-fn is_of_pipe(call: &Call) -> bool {
+fn is_of_pipe(call: &SystemCall) -> bool {
     call.result >= 0
-        && call.arguments.iter().filter_map(Argument::word).any(|word| word.contains("mode=S_IFIFO"))
+        && call.arguments.iter().filter_map(CallArgument::word).any(|word| word.contains("mode=S_IFIFO"))
 }
 
 /// The offset argument of a call; `None` if it uses the position of the descriptor.
-fn positioned(call: &Call, name: &str) -> Option<u64> {
+fn positioned(call: &SystemCall, name: &str) -> Option<u64> {
     if !name.starts_with('p') {
         return None;
     }
@@ -429,7 +430,7 @@ fn positioned(call: &Call, name: &str) -> Option<u64> {
 }
 
 /// The value of `st_size=` or `stx_size=` in a status.
-fn size_of(call: &Call, at: usize) -> Option<u64> {
+fn size_of(call: &SystemCall, at: usize) -> Option<u64> {
     let words = call.arguments.get(at)?.word()?;
     let regular = words.contains("S_IFREG");
     let (_, rest) = words.split_once("_size=")?;

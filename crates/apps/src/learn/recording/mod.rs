@@ -1,9 +1,9 @@
 //! Converts system calls into what each thread did with which file.
 
-mod causes;
 mod file_calls;
 mod paths;
-mod waiting;
+mod wait_calls;
+mod waking_actions;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,18 +14,20 @@ use serde::Serialize;
 
 use paths::{is_here, is_virtual, plain};
 
-use super::call::{Argument, Call};
-use super::files::{Description, Durable, Files, Open, Place};
-use super::items::{Behind, Item, Open as OpenEnd, Operation, Thread};
-pub(super) use waiting::is_wait;
-use waiting::{POLLS, is_timer, reaches_storage, waits};
+use super::call::{CallArgument, SystemCall};
+use super::files::{DescriptorTarget, ItemIndex, OpenFileDescription, RecordedFiles, SyncWriteScope};
+use super::thread_items::{
+    GapAttribution as OpenEnd, ItemInsertions, RecordedFileOp, RecordedThread, ThreadItem,
+};
+pub(super) use wait_calls::is_wait;
+use wait_calls::{POLLS, is_timer, reaches_storage, waits};
 
 /// Placeholder for the folder of a process if it is unknown; relative paths are placed below it.
 const UNKNOWN_FOLDER: &str = "?";
 
 /// Times in ns by cause, and what a recording of calls cannot show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Known {
+pub struct CallTimes {
     /// Calls that have returned.
     pub calls: u64,
     /// Time between calls, and in calls that neither wait nor use files: taken as work on a core.
@@ -60,28 +62,28 @@ pub struct Known {
 
 /// A recording that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Recording {
-    pub threads: Vec<Thread>,
+pub(super) struct CallRecording {
+    pub threads: Vec<RecordedThread>,
     numbers: FxHashMap<u32, usize>,
     /// Descriptor tables; threads and processes that share descriptors use the same table.
-    tables: Vec<FxHashMap<i64, Open>>,
+    tables: Vec<FxHashMap<i64, DescriptorTarget>>,
     /// The working folder for each table, as far as known.
     folders: Vec<String>,
-    pub files: Files,
-    pub known: Known,
+    pub files: RecordedFiles,
+    pub times: CallTimes,
     /// Counts of calls by name.
     pub calls: BTreeMap<String, u64>,
     /// Counts by kind of calls without a corresponding step, and of lines that are not calls.
     pub dropped: BTreeMap<String, u64>,
-    causes: causes::Causes,
-    behind: Behind,
+    causes: waking_actions::WakingActions,
+    insertions: ItemInsertions,
     signals: u32,
     /// The first and the last time.
     pub first: Option<i64>,
     pub last: i64,
 }
 
-impl Recording {
+impl CallRecording {
     /// Handles the end of a thread.
     pub fn exit(&mut self, number: u32, at: i64) {
         let thread = self.thread(number, at);
@@ -90,16 +92,16 @@ impl Recording {
     }
 
     /// Handles the begin of a call that ends in another line.
-    pub fn began(&mut self, call: &Call) {
+    pub fn began(&mut self, call: &SystemCall) {
         let thread = self.cut_off(call);
         self.begins(thread, call);
     }
 
     /// Handles the begin of a call that has not returned, or never does because the thread ends in it; returns the thread.
-    pub fn cut_off(&mut self, call: &Call) -> usize {
-        let thread = self.thread(call.thread, call.begun);
+    pub fn cut_off(&mut self, call: &SystemCall) -> usize {
+        let thread = self.thread(call.thread, call.started_ns);
         let open = self.in_progress(thread, call);
-        self.passes(thread, call.begun, open);
+        self.passes(thread, call.started_ns, open);
         call.name.clone_into(&mut self.threads[thread].waited_in);
         thread
     }
@@ -130,22 +132,22 @@ impl Recording {
         }
         match open {
             OpenEnd::Work => {
-                self.known.work_ns += gap;
+                self.times.work_ns += gap;
                 found.work(gap);
                 found.polled = false;
             }
             OpenEnd::Wait => {
-                self.known.pause_ns += gap;
+                self.times.pause_ns += gap;
                 found.pause(gap);
                 found.unexplained.add(&found.waited_in, to - gap, to);
             }
             OpenEnd::Sleep => {
-                self.known.asleep_ns += gap;
+                self.times.asleep_ns += gap;
                 found.pause(gap);
                 found.asleep.add(&found.waited_in, to - gap, to);
             }
-            OpenEnd::Storage => self.known.storage_ns += gap,
-            OpenEnd::Network => self.known.network_ns += gap,
+            OpenEnd::Storage => self.times.storage_ns += gap,
+            OpenEnd::Network => self.times.network_ns += gap,
         }
     }
 
@@ -155,24 +157,24 @@ impl Recording {
     }
 
     /// Handles a call that has returned.
-    pub fn call(&mut self, call: &Call) {
-        let thread = self.thread(call.thread, call.begun);
-        self.known.calls += 1;
+    pub fn call(&mut self, call: &SystemCall) {
+        let thread = self.thread(call.thread, call.started_ns);
+        self.times.calls += 1;
         match self.calls.get_mut(&call.name) {
             Some(count) => *count += 1,
             None => {
                 self.calls.insert(call.name.clone(), 1);
             }
         }
-        self.last = self.last.max(call.ended);
-        self.known.untimed_calls += u64::from(!call.timed);
-        let took = (call.ended - call.begun).max(0);
-        self.between(thread, call.begun);
-        self.threads[thread].at = self.threads[thread].at.max(call.ended);
+        self.last = self.last.max(call.ended_ns);
+        self.times.untimed_calls += u64::from(!call.timed);
+        let took = (call.ended_ns - call.started_ns).max(0);
+        self.between(thread, call.started_ns);
+        self.threads[thread].at = self.threads[thread].at.max(call.ended_ns);
         // `-y` shows the working folder in every call with a path relative to it.
         let here =
             call.arguments.iter().find(|one| one.word().is_some_and(|word| word.starts_with("AT_FDCWD<")));
-        if let Some(folder) = here.and_then(Argument::path) {
+        if let Some(folder) = here.and_then(CallArgument::path) {
             let table = self.threads[thread].table;
             folder.clone_into(&mut self.folders[table]);
         }
@@ -181,7 +183,7 @@ impl Recording {
 
     /// Ends the recording and inserts the signals for waiting threads.
     pub fn finish(&mut self) {
-        std::mem::take(&mut self.behind).put_in(&mut self.threads);
+        std::mem::take(&mut self.insertions).put_in(&mut self.threads);
     }
 
     fn thread(&mut self, number: u32, at: i64) -> usize {
@@ -194,35 +196,40 @@ impl Recording {
             return *known;
         }
         let new = self.threads.len();
-        self.threads.push(Thread::new(number, 0, at));
+        self.threads.push(RecordedThread::new(number, 0, at));
         self.numbers.insert(number, new);
-        self.adopt(new);
+        self.assign_child(new);
         new
     }
 
-    fn open(&self, thread: usize, call: &Call, at: usize) -> Option<&Open> {
+    fn open(&self, thread: usize, call: &SystemCall, at: usize) -> Option<&DescriptorTarget> {
         self.tables[self.threads[thread].table].get(&call.number(at)?)
     }
 
     /// The open file of a descriptor. If its open was not recorded, the path shown by `-y` is used.
-    fn described(&mut self, thread: usize, call: &Call, at: usize) -> Option<Rc<Description>> {
+    fn open_description(
+        &mut self,
+        thread: usize,
+        call: &SystemCall,
+        at: usize,
+    ) -> Option<Rc<OpenFileDescription>> {
         match self.open(thread, call, at) {
-            Some(Open::File(description)) => return Some(description.clone()),
+            Some(DescriptorTarget::File(description)) => return Some(description.clone()),
             Some(_) => return None,
             None => {}
         }
-        let path = call.arguments.get(at).and_then(Argument::path).filter(|path| !is_virtual(path));
+        let path = call.arguments.get(at).and_then(CallArgument::path).filter(|path| !is_virtual(path));
         let Some(path) = path.map(str::to_owned) else {
             let seen = call
                 .arguments
                 .get(at)
                 .is_some_and(|argument| argument.word().is_some_and(|word| word.contains('<')));
-            self.known.unknown_descriptors +=
+            self.times.unknown_descriptors +=
                 u64::from(!seen && call.number(at).is_some_and(|number| number > 2));
             return None;
         };
         let file = self.files.of(&path);
-        self.files.settle(file);
+        self.files.decide_existence(file);
         Some(self.insert(thread, call.number(at)?, file, false, None))
     }
 
@@ -232,38 +239,38 @@ impl Recording {
         number: i64,
         file: usize,
         append: bool,
-        durable: Option<Durable>,
-    ) -> Rc<Description> {
+        durable: Option<SyncWriteScope>,
+    ) -> Rc<OpenFileDescription> {
         let description =
-            Rc::new(Description { file: Cell::new(file), position: Cell::new(0), append, durable });
+            Rc::new(OpenFileDescription { file: Cell::new(file), position: Cell::new(0), append, durable });
         self.files.opened(file);
-        self.put(thread, number, Open::File(description.clone()));
+        self.assign_descriptor(thread, number, DescriptorTarget::File(description.clone()));
         description
     }
 
     /// Assigns a meaning to a descriptor; the previous one is closed.
-    fn put(&mut self, thread: usize, number: i64, open: Open) {
+    fn assign_descriptor(&mut self, thread: usize, number: i64, open: DescriptorTarget) {
         let table = self.threads[thread].table;
         if let Some(old) = self.tables[table].insert(number, open) {
-            self.gone(thread, old);
+            self.close_descriptor(thread, old);
         }
     }
 
     /// Handles a closed descriptor.
-    fn gone(&mut self, thread: usize, old: Open) {
-        if let Open::File(description) = old
+    fn close_descriptor(&mut self, thread: usize, old: DescriptorTarget) {
+        if let DescriptorTarget::File(description) = old
             && let Some(description) = Rc::into_inner(description)
         {
             let file = description.file.get();
             if self.files.closed(file) {
-                self.change(thread, file, Operation::Delete);
+                self.change(thread, file, RecordedFileOp::Delete);
             }
         }
     }
 
     /// Adds an operation that uses the file. If another thread created or renamed the file, this one waits for it.
-    fn uses(&mut self, thread: usize, file: usize, operation: Operation) {
-        self.known.file_operations += 1;
+    fn uses(&mut self, thread: usize, file: usize, operation: RecordedFileOp) {
+        self.times.file_operations += 1;
         let changed = self.files.all[file].last_change;
         let known = self.files.all[file].uses.iter().any(|place| place.thread == thread);
         if let Some(place) = changed.filter(|place| place.thread != thread && !known) {
@@ -276,8 +283,8 @@ impl Recording {
     }
 
     /// Adds an operation that creates, deletes or replaces the file. The thread waits for all other threads that used it.
-    fn change(&mut self, thread: usize, file: usize, operation: Operation) {
-        self.known.file_operations += 1;
+    fn change(&mut self, thread: usize, file: usize, operation: RecordedFileOp) {
+        self.times.file_operations += 1;
         let mut before = std::mem::take(&mut self.files.all[file].uses);
         before.extend(self.files.all[file].last_change);
         for place in before.into_iter().filter(|place| place.thread != thread) {
@@ -287,24 +294,24 @@ impl Recording {
         self.files.all[file].last_change = Some(place);
     }
 
-    fn wait_for(&mut self, thread: usize, place: Place) {
+    fn wait_for(&mut self, thread: usize, place: ItemIndex) {
         self.signals += 1;
-        self.behind.add(place, Item::Signal(self.signals));
-        self.threads[thread].items.push(Item::Wait(self.signals));
+        self.insertions.add(place, ThreadItem::Signal(self.signals));
+        self.threads[thread].items.push(ThreadItem::Wait(self.signals));
     }
 
-    fn add(&mut self, thread: usize, file: usize, operation: Operation) -> Place {
+    fn add(&mut self, thread: usize, file: usize, operation: RecordedFileOp) -> ItemIndex {
         let items = &mut self.threads[thread].items;
-        items.push(Item::File(file, operation));
-        Place { thread, item: items.len() - 1 }
+        items.push(ThreadItem::File(file, operation));
+        ItemIndex { thread, item: items.len() - 1 }
     }
 
     /// Adds the effect of a call to its thread.
-    fn take(&mut self, thread: usize, call: &Call, took: i64) {
+    fn take(&mut self, thread: usize, call: &SystemCall, took: i64) {
         let name = call.name.as_str();
         let place = self.threads[thread].within.take();
         if self.on_files(thread, call, name) {
-            self.known.storage_ns += took;
+            self.times.storage_ns += took;
             self.open_end(thread, call, if reaches_storage(name) { OpenEnd::Storage } else { OpenEnd::Work });
             return;
         }
@@ -318,7 +325,7 @@ impl Recording {
         let channel = self.channel(thread, call);
         self.wakes(thread, call, place, channel);
         if !waits(call, channel.is_some()) {
-            self.known.work_ns += took;
+            self.times.work_ns += took;
             self.threads[thread].work(took);
             self.threads[thread].polled = false;
             return;
@@ -326,7 +333,7 @@ impl Recording {
         let is_timer = is_timer(call);
         self.open_end(thread, call, if is_timer { OpenEnd::Sleep } else { OpenEnd::Wait });
         if let Some(cause) = self.cause(thread, call, channel) {
-            self.known.awaited_ns += took;
+            self.times.awaited_ns += took;
             self.waits_with(thread, cause.thread, call);
             self.wait_for(thread, cause);
             return;
@@ -337,17 +344,17 @@ impl Recording {
             found.pause(took);
             found.polled = POLLS.contains(&name);
             let (known, waits) = if is_timer {
-                (&mut self.known.asleep_ns, &mut found.asleep)
+                (&mut self.times.asleep_ns, &mut found.asleep)
             } else {
-                (&mut self.known.pause_ns, &mut found.unexplained)
+                (&mut self.times.pause_ns, &mut found.unexplained)
             };
             *known += took;
-            waits.add(name, call.begun, call.begun + took);
+            waits.add(name, call.started_ns, call.started_ns + took);
         }
     }
 
     /// Sets how the time until the thread's next call is used, if the call has no duration.
-    fn open_end(&mut self, thread: usize, call: &Call, open: OpenEnd) {
+    fn open_end(&mut self, thread: usize, call: &SystemCall, open: OpenEnd) {
         if !call.timed {
             self.threads[thread].open = open;
             call.name.clone_into(&mut self.threads[thread].waited_in);
@@ -355,7 +362,7 @@ impl Recording {
     }
 
     /// Handles calls on sockets; false for other calls.
-    fn on_network(&mut self, thread: usize, call: &Call, name: &str, took: i64) -> bool {
+    fn on_network(&mut self, thread: usize, call: &SystemCall, name: &str, took: i64) -> bool {
         let received = match name {
             "socket" => {
                 if call.result >= 0 {
@@ -365,9 +372,13 @@ impl Recording {
                         || call
                             .arguments
                             .first()
-                            .and_then(Argument::word)
+                            .and_then(CallArgument::word)
                             .is_some_and(|word| word == "0x2" || word == "0xa");
-                    self.put(thread, call.result, if inet { Open::Socket } else { Open::Other });
+                    self.assign_descriptor(
+                        thread,
+                        call.result,
+                        if inet { DescriptorTarget::Socket } else { DescriptorTarget::Other },
+                    );
                 }
                 return false;
             }
@@ -375,27 +386,27 @@ impl Recording {
             "sendto" | "sendmsg" | "sendmmsg" | "send" | "write" | "writev" => false,
             _ => return false,
         };
-        let shown = call.arguments.first().and_then(Argument::shown).unwrap_or_default();
+        let shown = call.arguments.first().and_then(CallArgument::annotation).unwrap_or_default();
         let internet = ["TCP:", "UDP:", "TCPv6:", "UDPv6:"].iter().any(|one| shown.starts_with(one));
-        if !matches!(self.open(thread, call, 0), Some(Open::Socket)) && !internet {
+        if !matches!(self.open(thread, call, 0), Some(DescriptorTarget::Socket)) && !internet {
             return false;
         }
         let bytes = if name == "connect" { 0 } else { call.result.max(0) as u64 };
         let found = &mut self.threads[thread];
         if name == "connect" {
-            found.asked = true;
+            found.awaits_reply = true;
         }
         let (paused, slept) = found.transfer(bytes, received);
         found.polled = false;
-        self.known.network_bytes += bytes;
-        self.known.network_ns += took + paused + slept;
-        self.known.pause_ns -= paused;
-        self.known.asleep_ns -= slept;
+        self.times.network_bytes += bytes;
+        self.times.network_ns += took + paused + slept;
+        self.times.pause_ns -= paused;
+        self.times.asleep_ns -= slept;
         true
     }
 
     /// Handles calls that start threads, and descriptors that are not files; true if the time of the call has been accounted for.
-    fn on_processes(&mut self, thread: usize, call: &Call, name: &str, took: i64) -> bool {
+    fn on_processes(&mut self, thread: usize, call: &SystemCall, name: &str, took: i64) -> bool {
         if is_spawn(name) {
             self.spawned(thread, call, took);
             return true;
@@ -414,17 +425,19 @@ impl Recording {
             }
             "eventfd" | "eventfd2" => {
                 let number = self.causes.new_channel();
-                self.put(thread, call.result, Open::Channel(number));
+                self.assign_descriptor(thread, call.result, DescriptorTarget::Channel(number));
             }
             "timerfd_create" | "signalfd4" | "epoll_create" | "epoll_create1" | "inotify_init1"
-            | "accept" | "accept4" | "memfd_create" => self.put(thread, call.result, Open::Other),
+            | "accept" | "accept4" | "memfd_create" => {
+                self.assign_descriptor(thread, call.result, DescriptorTarget::Other);
+            }
             _ => {}
         }
         false
     }
 
     /// The path of an argument, absolute if the folder is known; `None` if it is not a file on a device.
-    fn path(&self, thread: usize, call: &Call, folder: Option<usize>, at: usize) -> Option<String> {
+    fn path(&self, thread: usize, call: &SystemCall, folder: Option<usize>, at: usize) -> Option<String> {
         let path = call.text(at)?;
         if path.starts_with('/') {
             let path = plain(&path);
@@ -435,7 +448,7 @@ impl Recording {
         }
         let base = folder.and_then(|folder| {
             let known = match self.open(thread, call, folder) {
-                Some(Open::Folder(known)) => Some(known.as_str()),
+                Some(DescriptorTarget::Folder(known)) => Some(known.as_str()),
                 _ => None,
             };
             known.or_else(|| call.arguments[folder].path()).map(str::to_owned)

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use emmclab_apps::{AppResult, BlockDevice, HostSetup, Program, RunOptions, run};
+use emmclab_apps::{AppProgram, AppResult, HostSetup, ProgramRunOptions, SimulatedBlockDevice, run};
 use emmclab_base::{BlockNote, Nanos, Op, Request, Result};
 
 /// One request after the other, each in a fixed time.
@@ -28,7 +28,7 @@ impl FixedDevice {
     }
 }
 
-impl BlockDevice for FixedDevice {
+impl SimulatedBlockDevice for FixedDevice {
     fn sectors(&self) -> u64 {
         4 << 21
     }
@@ -60,9 +60,9 @@ impl BlockDevice for FixedDevice {
 }
 
 /// A program of these threads, of which the user waits for `ui`; files and databases as in a file.
-pub fn program(rest: &str) -> Program {
+pub fn program(rest: &str) -> AppProgram {
     let head = "name = \"p\"\nabout = \"a\"\nsource = \"s\"\nuser_waits_for = \"ui\"\n";
-    Program::from_toml(&format!("{head}{rest}")).unwrap()
+    AppProgram::from_toml(&format!("{head}{rest}")).unwrap()
 }
 
 /// A host with so many cores, a partition `data` and a network of 8 Mbit/s with round trips of 10 ms; file operations take no
@@ -80,13 +80,13 @@ pub fn host(cores: u32) -> HostSetup {
 /// A run on a device of 1 ms for everything.
 pub fn outcome(rest: &str, cores: u32) -> AppResult {
     let mut device = FixedDevice::new(1000, 1000, 1000);
-    run(&program(rest), &host(cores), &mut device, &RunOptions::default()).unwrap()
+    run(&program(rest), &host(cores), &mut device, &ProgramRunOptions::default()).unwrap()
 }
 
 /// The error of a run.
 pub fn failure(rest: &str) -> String {
     let mut device = FixedDevice::new(1000, 1000, 1000);
-    let options = RunOptions { limit: Nanos::from_secs(60), ..RunOptions::default() };
+    let options = ProgramRunOptions { limit: Nanos::from_secs(60), ..ProgramRunOptions::default() };
     let error = run(&program(rest), &host(1), &mut device, &options).unwrap_err();
     format!("{error}; {}", error.hint_text().unwrap_or_default())
 }

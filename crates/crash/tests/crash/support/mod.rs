@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_base::{Nanos, Op};
-use emmclab_crash::Run;
-use emmclab_crash::log::{DeviceFacts, LogHeader, LogWriter, Port, Record};
-use emmclab_device::Modifiers;
+use emmclab_crash::CrashLogIndex;
+use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, CrashLogWriter, DeviceFacts};
+use emmclab_device::CommandFlags;
 
 pub const SECTOR: usize = 512;
 
@@ -16,7 +16,7 @@ pub fn filled(byte: u8, sectors: u32) -> Vec<u8> {
     vec![byte; sectors as usize * SECTOR]
 }
 
-pub fn header(sectors: u64) -> LogHeader {
+pub fn header(sectors: u64) -> CrashLogHeader {
     let device = DeviceFacts {
         name: "toy".to_owned(),
         sectors,
@@ -24,12 +24,12 @@ pub fn header(sectors: u64) -> LogHeader {
         lies: "none".to_owned(),
         ..DeviceFacts::default()
     };
-    LogHeader { device, sectors, cells: true, writer: "a test".to_owned(), ..LogHeader::default() }
+    CrashLogHeader { device, sectors, cells: true, writer: "a test".to_owned(), ..CrashLogHeader::default() }
 }
 
 /// Writes a log of a device, a call for each thing that happens.
 pub struct Toy {
-    pub log: LogWriter,
+    pub log: CrashLogWriter,
     pub now: i64,
     pub next: u64,
     /// By block: the command whose data is in the cache.
@@ -39,9 +39,9 @@ pub struct Toy {
 }
 
 impl Toy {
-    pub fn new(path: &Path, header: &LogHeader) -> Self {
+    pub fn new(path: &Path, header: &CrashLogHeader) -> Self {
         Self {
-            log: LogWriter::create(path, header).unwrap(),
+            log: CrashLogWriter::create(path, header).unwrap(),
             now: 0,
             next: 0,
             cache: BTreeMap::new(),
@@ -55,29 +55,39 @@ impl Toy {
     }
 
     /// A command comes; returns its number.
-    pub fn comes(&mut self, op: Op, sector: u64, sectors: u32, flags: Modifiers, data: &[u8]) -> u64 {
+    pub fn comes(&mut self, op: Op, sector: u64, sectors: u32, flags: CommandFlags, data: &[u8]) -> u64 {
         let (number, at) = (self.next, self.at());
         self.next += 1;
         let flags = flags.bits();
-        let port = Port::Device;
+        let port = CommandPort::Device;
         self.log
-            .add(&Record::Command { port, number, at, op, sector, sectors, flags, packed_after: 0, data })
+            .add(&CrashLogRecord::Command {
+                port,
+                number,
+                at,
+                op,
+                sector,
+                sectors,
+                flags,
+                packed_after: 0,
+                data,
+            })
             .unwrap();
         number
     }
 
-    pub fn write(&mut self, sector: u64, byte: u8, flags: Modifiers) -> u64 {
+    pub fn write(&mut self, sector: u64, byte: u8, flags: CommandFlags) -> u64 {
         self.comes(Op::Write, sector, 8, flags, &filled(byte, 8))
     }
 
     pub fn complete(&mut self, number: u64) {
         let at = self.at();
-        self.log.add(&Record::Complete { port: Port::Device, number, at }).unwrap();
+        self.log.add(&CrashLogRecord::Complete { port: CommandPort::Device, number, at }).unwrap();
     }
 
     pub fn programmed(&mut self, number: u64, sector: u64, sectors: u32) {
         let (begin, end) = (Nanos(self.now), self.at());
-        self.log.add(&Record::Programmed { number, sector, sectors, begin, end }).unwrap();
+        self.log.add(&CrashLogRecord::Programmed { number, sector, sectors, begin, end }).unwrap();
     }
 
     /// The cells take a block out of the cache.
@@ -101,16 +111,16 @@ impl Toy {
     }
 
     pub fn flush(&mut self) -> u64 {
-        self.comes(Op::Flush, 0, 0, Modifiers::empty(), &[])
+        self.comes(Op::Flush, 0, 0, CommandFlags::empty(), &[])
     }
 
     pub fn acknowledge(&mut self, text: &str) {
         let at = self.at();
-        self.log.add(&Record::Acknowledged { at, text }).unwrap();
+        self.log.add(&CrashLogRecord::Acknowledged { at, text }).unwrap();
     }
 
-    pub fn run(mut self, path: &Path) -> Arc<Run> {
+    pub fn run(mut self, path: &Path) -> Arc<CrashLogIndex> {
         self.log.finish().unwrap();
-        Arc::new(Run::open(path).unwrap())
+        Arc::new(CrashLogIndex::open(path).unwrap())
     }
 }

@@ -1,9 +1,9 @@
 //! Chunk by chunk (`chunked`): data is written to one plane until a chunk is full, then to the next plane. So only requests longer than a
 //! chunk use several planes at once.
 
-use super::{AllocationPolicy, Next, PageRequest, View, WaySelection};
+use super::{AllocationPolicy, AllocationView, CursorMove, PageRequest, PlaneSelection};
 use crate::ids::PlaneId;
-use emmclab_settings::{PolicyKind, PolicySetting, Settings};
+use emmclab_settings::{DeviceSettings, PolicyDescription, PolicySetting};
 
 const CHUNK: PolicySetting = PolicySetting {
     key: "chunk_kb",
@@ -13,25 +13,25 @@ const CHUNK: PolicySetting = PolicySetting {
 };
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chunked {
+pub(super) struct ChunkStriped {
     chunk_kb: u32,
 }
 
-impl Chunked {
-    pub const KIND: PolicyKind = PolicyKind {
+impl ChunkStriped {
+    pub const KIND: PolicyDescription = PolicyDescription {
         name: "chunked",
         about: "One plane after the other; each receives `allocation.chunk_kb` of the written data.",
         settings: &[CHUNK],
     };
 
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &DeviceSettings) -> Self {
         Self { chunk_kb: CHUNK.count(&settings.allocation.options) }
     }
 }
 
-impl AllocationPolicy for Chunked {
+impl AllocationPolicy for ChunkStriped {
     #[inline]
-    fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection {
+    fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection {
         let position = view.cursor as usize;
         let (way, planes) = (view.nand.ways()[position], view.nand.planes_per_way());
         let last = view.last_planes[way.index()];
@@ -42,7 +42,11 @@ impl AllocationPolicy for Chunked {
             _ => last,
         };
         let filled = view.chunk_kb + view.geometry.groups[usize::from(page.group)].page_bytes / 1024;
-        let next = if filled < self.chunk_kb { Next::Stay { filled } } else { Next::Behind(view.cursor) };
-        WaySelection { plane: PlaneId(way.0 * planes + plane), next }
+        let next = if filled < self.chunk_kb {
+            CursorMove::Stay { filled }
+        } else {
+            CursorMove::Behind(view.cursor)
+        };
+        PlaneSelection { plane: PlaneId(way.0 * planes + plane), next }
     }
 }

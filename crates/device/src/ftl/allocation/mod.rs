@@ -12,15 +12,15 @@ use emmclab_base::Nanos;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};
 use crate::nand::Nand;
-use emmclab_settings::{PolicyKind, Settings};
+use emmclab_settings::{DeviceSettings, PolicyDescription};
 
 use address_striped::AddressStriped;
-use chunked::Chunked;
+use chunked::ChunkStriped;
 use first_free::FirstFree;
 
 /// The read-only view of an allocation policy.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
+pub(crate) struct AllocationView<'a> {
     pub geometry: &'a Geometry,
     pub nand: &'a Nand,
     /// Position, in striping order, of the way to consider first: the one after the way used last.
@@ -44,7 +44,7 @@ pub(crate) struct PageRequest {
 
 /// How the cursor moves after a page.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Next {
+pub(crate) enum CursorMove {
     /// The policy does not use the cursor.
     Anywhere,
     /// It stays at a way, to which `filled` KB of the chunk have now been written.
@@ -55,79 +55,79 @@ pub(crate) enum Next {
 
 /// The decision of a policy: the plane, and how the cursor moves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WaySelection {
+pub(crate) struct PlaneSelection {
     pub plane: PlaneId,
-    pub next: Next,
+    pub next: CursorMove,
 }
 
 /// Chooses the plane of a page. It only decides; the allocator updates the state.
 pub(crate) trait AllocationPolicy {
     /// The plane for the next page.
-    fn choose(&self, view: View<'_>, page: PageRequest) -> WaySelection;
+    fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection;
 }
 
 /// The registry: each policy is a file here and an entry below.
 macro_rules! policies {
     ($($name:ident),+ $(,)?) => {
         /// Every policy.
-        pub(crate) static POLICIES: &[PolicyKind] = &[$($name::KIND),+];
+        pub(crate) static POLICIES: &[PolicyDescription] = &[$($name::KIND),+];
 
         #[derive(Clone, Copy, Debug)]
-        enum Any {
+        enum AnyAllocationPolicy {
             $($name($name)),+
         }
 
-        impl Any {
+        impl AnyAllocationPolicy {
             /// The policy of the settings. The name was checked before; for an unknown name this is the first policy.
-            fn new(settings: &Settings) -> Self {
+            fn new(settings: &DeviceSettings) -> Self {
                 let name = settings.allocation.policy.as_str();
-                let all = [$((<$name>::KIND.name, Any::$name(<$name>::new(settings)))),+];
+                let all = [$((<$name>::KIND.name, AnyAllocationPolicy::$name(<$name>::new(settings)))),+];
                 all.iter().find(|(known, _)| *known == name).unwrap_or(&all[0]).1
             }
 
             #[inline(always)]
-            fn choose(self, view: View<'_>, page: PageRequest) -> WaySelection {
+            fn choose(self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection {
                 match self {
-                    $(Any::$name(policy) => policy.choose(view, page)),+
+                    $(AnyAllocationPolicy::$name(policy) => policy.choose(view, page)),+
                 }
             }
         }
     };
 }
 
-policies!(FirstFree, AddressStriped, Chunked);
+policies!(FirstFree, AddressStriped, ChunkStriped);
 
 /// The policy and its state between pages.
 #[derive(Clone, Debug)]
-pub(crate) struct Allocator {
-    policy: Any,
+pub(crate) struct PageAllocator {
+    policy: AnyAllocationPolicy,
     cursor: u32,
     last_planes: Vec<u32>,
     chunk_kb: u32,
 }
 
-impl Allocator {
-    pub fn new(settings: &Settings, nand: &Nand) -> Self {
+impl PageAllocator {
+    pub fn new(settings: &DeviceSettings, nand: &Nand) -> Self {
         let last_planes = vec![nand.planes_per_way() - 1; nand.ways().len()];
-        Self { policy: Any::new(settings), cursor: 0, last_planes, chunk_kb: 0 }
+        Self { policy: AnyAllocationPolicy::new(settings), cursor: 0, last_planes, chunk_kb: 0 }
     }
 
     /// Chooses the plane of a page, and updates the cursor.
     #[inline(always)]
     pub fn next_plane(&mut self, geometry: &Geometry, nand: &Nand, page: PageRequest) -> PlaneId {
         let Self { policy, cursor, last_planes, chunk_kb } = self;
-        let view = View {
+        let view = AllocationView {
             geometry,
             nand,
             cursor: *cursor,
             last_planes: last_planes.as_slice(),
             chunk_kb: *chunk_kb,
         };
-        let WaySelection { plane, next } = policy.choose(view, page);
+        let PlaneSelection { plane, next } = policy.choose(view, page);
         match next {
-            Next::Anywhere => return plane,
-            Next::Stay { filled } => *chunk_kb = filled,
-            Next::Behind(position) => {
+            CursorMove::Anywhere => return plane,
+            CursorMove::Stay { filled } => *chunk_kb = filled,
+            CursorMove::Behind(position) => {
                 let next = position + 1;
                 *cursor = if next as usize == nand.ways().len() { 0 } else { next };
                 *chunk_kb = 0;

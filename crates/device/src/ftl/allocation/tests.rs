@@ -4,7 +4,7 @@ use emmclab_base::Nanos;
 
 use super::PageRequest;
 use crate::DeviceConfig;
-use crate::ftl::core::Core;
+use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::nand::Nand;
@@ -20,8 +20,8 @@ pub(super) fn planes(policy: &str, planes: u32, busy: u32, pages: &[u32]) -> Vec
     let config = DeviceConfig::from_toml(&text).unwrap();
     let geometry = Geometry::new(config.settings());
     let mut nand = Nand::new(config.settings(), &geometry);
-    let mut core = Core::new(config.settings(), &geometry, &nand, 0);
-    let program = |nand: &mut Nand, core: &mut Core, plane| {
+    let mut core = FtlCore::new(config.settings(), &geometry, &nand, 0);
+    let program = |nand: &mut Nand, core: &mut FtlCore, plane| {
         let block = core.tables.pool_mut(geometry.pool(plane, 0)).take().unwrap();
         nand.open(block);
         nand.program(block, 0, Nanos::ZERO, 4096);

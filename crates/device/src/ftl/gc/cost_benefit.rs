@@ -1,34 +1,34 @@
 //! Cost-benefit: the largest (freed space x age) / cost = age * (1 - u) / 2u (Kawaguchi et al., USENIX 1995). Hot blocks lose more units
 //! before they are collected. Examines every full block of the plane.
 
-use super::{Choice, Order, Policy, VictimPolicy, View};
+use super::{FullBlockOrder, VictimChoice, VictimPolicy, VictimPolicyEntry, VictimView};
 use crate::ids::BlockId;
-use emmclab_settings::PolicyKind;
+use emmclab_settings::PolicyDescription;
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind {
+pub(super) const POLICY: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription {
         name: "cost_benefit",
         about: "the greatest age x invalid units / valid units",
         settings: &[],
     },
-    make: |_| Box::new(CostBenefit),
+    make: |_| Box::new(CostBenefitGc),
 };
 
-struct CostBenefit;
+struct CostBenefitGc;
 
 /// Benefit and cost of a block, separate so that blocks are compared in integers.
-fn score(view: &View, block: BlockId) -> (u128, u128) {
+fn score(view: &VictimView, block: BlockId) -> (u128, u128) {
     let valid = u128::from(view.valid(block));
     let invalid = u128::from(view.units_per_block()) - valid;
     (u128::from(view.age(block) + 1) * invalid, 2 * valid)
 }
 
-impl VictimPolicy for CostBenefit {
-    fn order(&self) -> Order {
-        Order::Age
+impl VictimPolicy for CostBenefitGc {
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Age
     }
 
-    fn choose(&self, view: &View) -> Choice {
+    fn choose(&self, view: &VictimView) -> VictimChoice {
         let mut best: Option<(BlockId, (u128, u128))> = None;
         for block in view.full_blocks() {
             let (benefit, cost) = score(view, block);
@@ -40,6 +40,6 @@ impl VictimPolicy for CostBenefit {
                 best = Some((block, (benefit, cost)));
             }
         }
-        best.map_or(Choice::Nothing, |(block, _)| Choice::Collect(block))
+        best.map_or(VictimChoice::Nothing, |(block, _)| VictimChoice::Collect(block))
     }
 }

@@ -4,36 +4,36 @@
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 
-use super::{Choice, Policy, VictimPolicy, View};
+use super::{VictimChoice, VictimPolicy, VictimPolicyEntry, VictimView};
 use crate::ids::BlockId;
-use emmclab_settings::{PolicyKind, PolicySetting};
+use emmclab_settings::{PolicyDescription, PolicySetting};
 
 const CHOICES: PolicySetting =
     PolicySetting { key: "choices", about: "Blocks drawn for each decision.", default: 10, range: (1, 4096) };
 const SEED: PolicySetting =
     PolicySetting { key: "seed", about: "Seed of the draws.", default: 1, range: (0, i64::MAX as u64) };
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind {
+pub(super) const POLICY: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription {
         name: "d_choices",
         about: "the fewest valid units among `gc.choices` blocks drawn at random",
         settings: &[CHOICES, SEED],
     },
-    make: |options| Box::new(DChoices { choices: CHOICES.count(options), seed: SEED.of(options) }),
+    make: |options| Box::new(DChoicesGc { choices: CHOICES.count(options), seed: SEED.of(options) }),
 };
 
 /// An odd number that spreads consecutive decisions over the whole state.
 const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
 
-struct DChoices {
+struct DChoicesGc {
     choices: u32,
     seed: u64,
 }
 
-impl VictimPolicy for DChoices {
-    fn choose(&self, view: &View) -> Choice {
+impl VictimPolicy for DChoicesGc {
+    fn choose(&self, view: &VictimView) -> VictimChoice {
         if view.count() == 0 {
-            return Choice::Nothing;
+            return VictimChoice::Nothing;
         }
         // One generator per decision: the result of a decision does not depend on earlier ones.
         let mut random =
@@ -49,6 +49,6 @@ impl VictimPolicy for DChoices {
                 best = Some(block);
             }
         }
-        best.map_or(Choice::Nothing, Choice::Collect)
+        best.map_or(VictimChoice::Nothing, VictimChoice::Collect)
     }
 }

@@ -1,22 +1,26 @@
 //! FIFO (LRU cleaning): the block that has been full for the longest time, whatever it holds. Cheap and with even wear, but moves fully
 //! valid blocks.
 
-use super::{Choice, Order, Policy, VictimPolicy, View};
-use emmclab_settings::PolicyKind;
+use super::{FullBlockOrder, VictimChoice, VictimPolicy, VictimPolicyEntry, VictimView};
+use emmclab_settings::PolicyDescription;
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind { name: "fifo", about: "the block that has been full for longest", settings: &[] },
-    make: |_| Box::new(Fifo),
+pub(super) const POLICY: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription {
+        name: "fifo",
+        about: "the block that has been full for longest",
+        settings: &[],
+    },
+    make: |_| Box::new(FifoGc),
 };
 
-struct Fifo;
+struct FifoGc;
 
-impl VictimPolicy for Fifo {
-    fn order(&self) -> Order {
-        Order::Age
+impl VictimPolicy for FifoGc {
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Age
     }
 
-    fn choose(&self, view: &View) -> Choice {
-        view.by_age().next().map_or(Choice::Nothing, Choice::Collect)
+    fn choose(&self, view: &VictimView) -> VictimChoice {
+        view.by_age().next().map_or(VictimChoice::Nothing, VictimChoice::Collect)
     }
 }

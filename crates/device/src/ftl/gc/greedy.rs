@@ -1,17 +1,17 @@
 //! Greedy: the block with the fewest valid units. Optimal for uniform traffic, but moves cold data repeatedly.
 
-use super::{Choice, Policy, VictimPolicy, View};
-use emmclab_settings::PolicyKind;
+use super::{VictimChoice, VictimPolicy, VictimPolicyEntry, VictimView};
+use emmclab_settings::PolicyDescription;
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind { name: "greedy", about: "the block with the fewest valid units", settings: &[] },
-    make: |_| Box::new(Greedy),
+pub(super) const POLICY: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription { name: "greedy", about: "the block with the fewest valid units", settings: &[] },
+    make: |_| Box::new(GreedyGc),
 };
 
-struct Greedy;
+struct GreedyGc;
 
-impl VictimPolicy for Greedy {
-    fn choose(&self, view: &View) -> Choice {
-        view.least_valid().map_or(Choice::Nothing, Choice::Collect)
+impl VictimPolicy for GreedyGc {
+    fn choose(&self, view: &VictimView) -> VictimChoice {
+        view.least_valid().map_or(VictimChoice::Nothing, VictimChoice::Collect)
     }
 }

@@ -9,30 +9,30 @@ mod greedy;
 mod tests;
 mod windowed_greedy;
 
-use super::pool::Pool;
-use super::tables::Tables;
+use super::pool::BlockPool;
+use super::tables::FtlTables;
 use crate::ids::{BlockId, PoolId};
 use crate::nand::{BlockState, Nand};
-use emmclab_settings::{PolicyKind, PolicyOptions};
+use emmclab_settings::{PolicyDescription, PolicyOptions};
 
-pub use super::pool::Order;
+pub use super::pool::FullBlockOrder;
 
 /// The name that disables collection.
 pub const NONE: &str = "none";
 
 /// The read-only view of a victim policy: the full blocks of one group in one plane.
-pub struct View<'a> {
-    pool: &'a Pool,
-    tables: &'a Tables,
+pub struct VictimView<'a> {
+    pool: &'a BlockPool,
+    tables: &'a FtlTables,
     nand: &'a Nand,
     units_per_block: u32,
     decision: u64,
 }
 
-impl<'a> View<'a> {
+impl<'a> VictimView<'a> {
     pub(super) fn new(
         pool: PoolId,
-        tables: &'a Tables,
+        tables: &'a FtlTables,
         nand: &'a Nand,
         units_per_block: u32,
         decision: u64,
@@ -86,17 +86,17 @@ impl<'a> View<'a> {
         (self.nand.state(block) == BlockState::Full).then_some(block)
     }
 
-    /// The number of positions for [`View::at`].
+    /// The number of positions for [`VictimView::at`].
     pub fn span(&self) -> u32 {
         self.pool.used()
     }
 
-    /// A full block with the fewest valid units, found without a search among the blocks. Needs [`Order::Valid`].
+    /// A full block with the fewest valid units, found without a search among the blocks. Needs [`FullBlockOrder::Valid`].
     pub fn least_valid(&self) -> Option<BlockId> {
         self.pool.least_valid()
     }
 
-    /// The full blocks, the oldest first. Needs [`Order::Age`].
+    /// The full blocks, the oldest first. Needs [`FullBlockOrder::Age`].
     pub fn by_age(&self) -> impl Iterator<Item = BlockId> {
         std::iter::successors(self.pool.oldest(), |block| self.pool.younger(*block))
     }
@@ -104,7 +104,7 @@ impl<'a> View<'a> {
 
 /// The decision of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum VictimChoice {
     /// Collect this full block.
     Collect(BlockId),
     /// No block is worth collecting.
@@ -114,24 +114,24 @@ pub enum Choice {
 /// Chooses the block to collect. It only decides; the collector executes.
 pub trait VictimPolicy: Send + Sync {
     /// The order of the full blocks that the policy needs.
-    fn order(&self) -> Order {
-        Order::Valid
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Valid
     }
 
     /// Chooses the victim.
-    fn choose(&self, view: &View) -> Choice;
+    fn choose(&self, view: &VictimView) -> VictimChoice;
 }
 
 /// A victim policy in the registry.
-pub struct Policy {
+pub struct VictimPolicyEntry {
     /// Name, meaning and settings.
-    pub kind: PolicyKind,
+    pub kind: PolicyDescription,
     /// Creates the policy from its settings.
     pub make: fn(&PolicyOptions) -> Box<dyn VictimPolicy>,
 }
 
 /// All policies.
-pub static POLICIES: &[Policy] = &[
+pub static POLICIES: &[VictimPolicyEntry] = &[
     greedy::POLICY,
     cost_benefit::POLICY,
     cat::POLICY,
@@ -141,6 +141,6 @@ pub static POLICIES: &[Policy] = &[
 ];
 
 /// The policy of this name; `None` if there is none.
-pub fn find(name: &str) -> Option<&'static Policy> {
+pub fn find(name: &str) -> Option<&'static VictimPolicyEntry> {
     POLICIES.iter().find(|policy| policy.kind.name == name)
 }

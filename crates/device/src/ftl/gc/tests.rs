@@ -1,8 +1,8 @@
 //! Tests of the choices of all policies among the same blocks.
 
-use super::{Choice, POLICIES, View, find};
-use crate::ftl::pool::{Order, Pool, STREAMS};
-use crate::ftl::tables::Tables;
+use super::{POLICIES, VictimChoice, VictimView, find};
+use crate::ftl::pool::{BlockPool, FullBlockOrder, STREAMS};
+use crate::ftl::tables::FtlTables;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PoolId};
 use crate::load::DeviceConfig;
@@ -27,9 +27,11 @@ pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> 
     let geometry = Geometry::new(config.settings());
     let mut nand = Nand::new(config.settings(), &geometry);
     let pools = (0..geometry.planes)
-        .map(|plane| Pool::new(plane, geometry.blocks_per_plane, &geometry.groups[0], policy.order(), false))
+        .map(|plane| {
+            BlockPool::new(plane, geometry.blocks_per_plane, &geometry.groups[0], policy.order(), false)
+        })
         .collect();
-    let mut tables = Tables::new(&geometry, geometry.logical_units as usize, pools);
+    let mut tables = FtlTables::new(&geometry, geometry.logical_units as usize, pools);
     let used = blocks.len() as u32;
     tables.pool_mut(PoolId(0)).restore(used, 12, [BlockId::NONE; STREAMS]);
     let mut unit = 0;
@@ -44,9 +46,9 @@ pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> 
     }
     tables.pool_mut(PoolId(0)).most_erases = blocks.iter().map(|(_, erases, _)| *erases).max().unwrap_or(0);
     tables.restore_programs(1_000);
-    match policy.choose(&View::new(PoolId(0), &tables, &nand, 16, 0)) {
-        Choice::Collect(block) => Some(block.index()),
-        Choice::Nothing => None,
+    match policy.choose(&VictimView::new(PoolId(0), &tables, &nand, 16, 0)) {
+        VictimChoice::Collect(block) => Some(block.index()),
+        VictimChoice::Nothing => None,
     }
 }
 
@@ -90,6 +92,10 @@ fn greedy_takes_the_latest_of_equals() {
 #[test]
 fn orders_are_those_that_the_policies_read() {
     let order = |name: &str| (find(name).unwrap().make)(&PolicyOptions::new()).order();
-    assert!(["greedy", "d_choices"].iter().all(|name| order(name) == Order::Valid));
-    assert!(["fifo", "windowed_greedy", "cost_benefit", "cat"].iter().all(|name| order(name) == Order::Age));
+    assert!(["greedy", "d_choices"].iter().all(|name| order(name) == FullBlockOrder::Valid));
+    assert!(
+        ["fifo", "windowed_greedy", "cost_benefit", "cat"]
+            .iter()
+            .all(|name| order(name) == FullBlockOrder::Age)
+    );
 }

@@ -1,7 +1,7 @@
 //! Windowed greedy: the block with the fewest valid units among the oldest blocks (Hu et al., SYSTOR 2009). Window 1 is FIFO.
 
-use super::{Choice, Order, Policy, VictimPolicy, View};
-use emmclab_settings::{PolicyKind, PolicySetting};
+use super::{FullBlockOrder, VictimChoice, VictimPolicy, VictimPolicyEntry, VictimView};
+use emmclab_settings::{PolicyDescription, PolicySetting};
 
 const WINDOW: PolicySetting = PolicySetting {
     key: "window",
@@ -10,26 +10,26 @@ const WINDOW: PolicySetting = PolicySetting {
     range: (1, u32::MAX as u64),
 };
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind {
+pub(super) const POLICY: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription {
         name: "windowed_greedy",
         about: "the fewest valid units among the `gc.window` oldest blocks",
         settings: &[WINDOW],
     },
-    make: |options| Box::new(WindowedGreedy { window: WINDOW.count(options) as usize }),
+    make: |options| Box::new(WindowedGreedyGc { window: WINDOW.count(options) as usize }),
 };
 
-struct WindowedGreedy {
+struct WindowedGreedyGc {
     window: usize,
 }
 
-impl VictimPolicy for WindowedGreedy {
-    fn order(&self) -> Order {
-        Order::Age
+impl VictimPolicy for WindowedGreedyGc {
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Age
     }
 
-    fn choose(&self, view: &View) -> Choice {
+    fn choose(&self, view: &VictimView) -> VictimChoice {
         let best = view.by_age().take(self.window).min_by_key(|block| view.valid(*block));
-        best.map_or(Choice::Nothing, Choice::Collect)
+        best.map_or(VictimChoice::Nothing, VictimChoice::Collect)
     }
 }

@@ -7,31 +7,31 @@ mod zones;
 
 use emmclab_base::Nanos;
 
-use super::core::Core;
+use super::core::FtlCore;
+use super::request_sectors::RequestSectors;
 use super::request_state::RequestState;
-use super::span::Span;
 use crate::events::Observer;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::nand::Nand;
-use emmclab_settings::{PolicyKind, Settings};
+use emmclab_settings::{DeviceSettings, PolicyDescription};
 
-use blocks::Blocks;
-use demand::{Demand, MapFigures};
-use zones::Zones;
+use blocks::BlockMapping;
+use demand::{DemandMapping, MapCacheSummary};
+use zones::ZonedMapping;
 
 /// Size of an entry of the page map in bytes.
 const ENTRY_BYTES: u64 = 4;
 
 /// The scheme with the whole page map in memory.
-const PAGE: PolicyKind = PolicyKind {
+const PAGE: PolicyDescription = PolicyDescription {
     name: "page",
     about: "Any unit can be stored at any place; the whole map is in memory.",
     settings: &[],
 };
 
 /// All schemes.
-pub(crate) fn kinds() -> impl Iterator<Item = PolicyKind> {
+pub(crate) fn kinds() -> impl Iterator<Item = PolicyDescription> {
     [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain(demand::kinds())
 }
 
@@ -42,107 +42,108 @@ pub(crate) fn maps_blocks(scheme: &str) -> bool {
 
 /// The state of a scheme besides the core.
 #[derive(Clone)]
-pub(crate) enum Scheme {
+pub(crate) enum MappingScheme {
     /// A page map in memory: a unit may be at any location.
     Page,
     /// A page map on the flash.
-    Demand(Box<Demand>),
+    Demand(Box<DemandMapping>),
     /// Data and log blocks.
-    Blocks(Box<Blocks>),
+    Blocks(Box<BlockMapping>),
     /// Blocks of zones.
-    Zones(Box<Zones>),
+    Zones(Box<ZonedMapping>),
 }
 
-impl Scheme {
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Self {
+impl MappingScheme {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Self {
         if let Some(layout) = geometry.zones {
-            return Scheme::Zones(Box::new(Zones::new(layout, geometry)));
+            return MappingScheme::Zones(Box::new(ZonedMapping::new(layout, geometry)));
         }
-        if let Some(map) = Demand::new(settings, geometry) {
-            return Scheme::Demand(Box::new(map));
+        if let Some(map) = DemandMapping::new(settings, geometry) {
+            return MappingScheme::Demand(Box::new(map));
         }
-        Blocks::new(settings, geometry).map_or(Scheme::Page, |blocks| Scheme::Blocks(Box::new(blocks)))
+        BlockMapping::new(settings, geometry)
+            .map_or(MappingScheme::Page, |blocks| MappingScheme::Blocks(Box::new(blocks)))
     }
 
     /// Units that the scheme itself keeps on the flash, after those of the host.
     pub fn map_units(&self) -> u32 {
         match self {
-            Scheme::Demand(map) => map.map_units(),
-            Scheme::Page | Scheme::Blocks(_) | Scheme::Zones(_) => 0,
+            MappingScheme::Demand(map) => map.map_units(),
+            MappingScheme::Page | MappingScheme::Blocks(_) | MappingScheme::Zones(_) => 0,
         }
     }
 
     /// Whether physical blocks are assigned to logical blocks; pages of such blocks may be skipped.
     pub fn maps_blocks(&self) -> bool {
-        matches!(self, Scheme::Blocks(_))
+        matches!(self, MappingScheme::Blocks(_))
     }
 
     /// Whether the scheme keeps its open blocks itself, not in the pools.
     pub fn holds_open_blocks(&self) -> bool {
-        matches!(self, Scheme::Blocks(_) | Scheme::Zones(_))
+        matches!(self, MappingScheme::Blocks(_) | MappingScheme::Zones(_))
     }
 
     /// The zones; `None` for other schemes.
-    pub fn zones(&self) -> Option<&Zones> {
-        if let Scheme::Zones(zones) = self { Some(zones) } else { None }
+    pub fn zones(&self) -> Option<&ZonedMapping> {
+        if let MappingScheme::Zones(zones) = self { Some(zones) } else { None }
     }
 
-    /// As [`Scheme::zones`], mutable.
-    pub fn zones_mut(&mut self) -> Option<&mut Zones> {
-        if let Scheme::Zones(zones) = self { Some(zones) } else { None }
+    /// As [`MappingScheme::zones`], mutable.
+    pub fn zones_mut(&mut self) -> Option<&mut ZonedMapping> {
+        if let MappingScheme::Zones(zones) = self { Some(zones) } else { None }
     }
 
     /// Bytes of RAM that the map needs in the device.
     pub fn ram_bytes(&self, geometry: &Geometry) -> u64 {
         match self {
-            Scheme::Page => u64::from(geometry.logical_units) * ENTRY_BYTES,
-            Scheme::Demand(map) => map.ram_bytes(),
-            Scheme::Blocks(blocks) => blocks.ram_bytes(),
-            Scheme::Zones(zones) => zones.ram_bytes(),
+            MappingScheme::Page => u64::from(geometry.logical_units) * ENTRY_BYTES,
+            MappingScheme::Demand(map) => map.ram_bytes(),
+            MappingScheme::Blocks(blocks) => blocks.ram_bytes(),
+            MappingScheme::Zones(zones) => zones.ram_bytes(),
         }
     }
 
     /// The part of the map that is cached in RAM, for schemes with the map on the flash; `None` for other schemes.
-    pub fn figures(&self) -> Option<MapFigures> {
-        if let Scheme::Demand(map) = self { Some(map.figures()) } else { None }
+    pub fn figures(&self) -> Option<MapCacheSummary> {
+        if let MappingScheme::Demand(map) = self { Some(map.figures()) } else { None }
     }
 
     /// The scheme's own state as words, for an image.
     pub fn words(&self) -> Vec<u32> {
         match self {
-            Scheme::Page => Vec::new(),
-            Scheme::Demand(map) => map.words(),
-            Scheme::Blocks(blocks) => blocks.words(),
-            Scheme::Zones(zones) => zones.words(),
+            MappingScheme::Page => Vec::new(),
+            MappingScheme::Demand(map) => map.words(),
+            MappingScheme::Blocks(blocks) => blocks.words(),
+            MappingScheme::Zones(zones) => zones.words(),
         }
     }
 
     /// Restores the state from an image; `None` if the words are not valid.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         match self {
-            Scheme::Page => Some(()),
-            Scheme::Demand(map) => map.restore(words),
-            Scheme::Blocks(blocks) => blocks.restore(words),
-            Scheme::Zones(zones) => zones.restore(geometry, words),
+            MappingScheme::Page => Some(()),
+            MappingScheme::Demand(map) => map.restore(words),
+            MappingScheme::Blocks(blocks) => blocks.restore(words),
+            MappingScheme::Zones(zones) => zones.restore(geometry, words),
         }
     }
 
     /// The first contradiction between the scheme's tables and the flash.
-    pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
+    pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         match self {
-            Scheme::Page => None,
-            Scheme::Demand(map) => map.fault(core),
-            Scheme::Blocks(blocks) => blocks.fault(core, nand),
-            Scheme::Zones(zones) => zones.fault(core, nand),
+            MappingScheme::Page => None,
+            MappingScheme::Demand(map) => map.fault(core),
+            MappingScheme::Blocks(blocks) => blocks.fault(core, nand),
+            MappingScheme::Zones(zones) => zones.fault(core, nand),
         }
     }
 
     /// Restarts the device: maps that are cached in RAM are lost.
     pub fn power_cycle(&mut self) {
         match self {
-            Scheme::Page | Scheme::Zones(_) => {}
-            Scheme::Demand(map) => map.power_cycle(),
-            Scheme::Blocks(blocks) => blocks.power_cycle(),
+            MappingScheme::Page | MappingScheme::Zones(_) => {}
+            MappingScheme::Demand(map) => map.power_cycle(),
+            MappingScheme::Blocks(blocks) => blocks.power_cycle(),
         }
     }
 
@@ -151,17 +152,17 @@ impl Scheme {
     #[expect(clippy::inline_always, reason = "nothing but a choice")]
     pub fn write<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         log: &mut L,
     ) {
         match self {
-            Scheme::Page => core.write_pages(nand, request, span, log),
-            Scheme::Demand(map) => map.write(core, nand, request, span, log),
-            Scheme::Blocks(blocks) => blocks.write(core, nand, request, span, log),
-            Scheme::Zones(zones) => zones.write(core, nand, request, span, log),
+            MappingScheme::Page => core.write_pages(nand, request, span, log),
+            MappingScheme::Demand(map) => map.write(core, nand, request, span, log),
+            MappingScheme::Blocks(blocks) => blocks.write(core, nand, request, span, log),
+            MappingScheme::Zones(zones) => zones.write(core, nand, request, span, log),
         }
     }
 
@@ -169,23 +170,23 @@ impl Scheme {
     #[inline]
     pub fn look_up<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
         units: (Lpn, u32),
         log: &mut L,
     ) {
         match self {
-            Scheme::Page | Scheme::Zones(_) => {}
-            Scheme::Demand(map) => map.look_up_to_read(core, nand, request, units, log),
-            Scheme::Blocks(blocks) => blocks.fetch_maps(core, nand, request, units, log),
+            MappingScheme::Page | MappingScheme::Zones(_) => {}
+            MappingScheme::Demand(map) => map.look_up_to_read(core, nand, request, units, log),
+            MappingScheme::Blocks(blocks) => blocks.fetch_maps(core, nand, request, units, log),
         }
     }
 
     /// Updates the map entries that collection changed.
     #[inline]
-    pub fn follow(&mut self, core: &mut Core) {
-        if let Scheme::Demand(map) = self {
+    pub fn follow(&mut self, core: &mut FtlCore) {
+        if let MappingScheme::Demand(map) = self {
             map.follow(core);
         }
     }
@@ -194,16 +195,16 @@ impl Scheme {
     /// discarded.
     pub fn discarded<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         units: (Lpn, u32),
         ready: Nanos,
         log: &mut L,
     ) {
         match self {
-            Scheme::Page | Scheme::Blocks(_) => {}
-            Scheme::Demand(map) => map.settle(core, nand, ready, log),
-            Scheme::Zones(zones) => zones.reset(core, nand, units, ready, log),
+            MappingScheme::Page | MappingScheme::Blocks(_) => {}
+            MappingScheme::Demand(map) => map.settle(core, nand, ready, log),
+            MappingScheme::Zones(zones) => zones.reset(core, nand, units, ready, log),
         }
     }
 }

@@ -9,23 +9,23 @@
 use emmclab_base::Nanos;
 
 use super::ENTRY_BYTES;
-use crate::events::{Cause, LatencyBreakdown, Observer, UnitWritten};
-use crate::ftl::commit::{List, PageUnits, Programmed};
-use crate::ftl::core::Core;
-use crate::ftl::pool::Stream;
+use crate::events::{LatencyBreakdown, Observer, OperationCause, UnitWritten};
+use crate::ftl::commit::{PageUnits, ProgrammedPages, UnitList};
+use crate::ftl::core::FtlCore;
+use crate::ftl::pool::WriteStream;
+use crate::ftl::request_sectors::{RequestSectors, all_sectors};
 use crate::ftl::request_state::RequestState;
-use crate::ftl::span::{Span, all_sectors};
 use crate::ftl::write::PageWrite;
 use crate::geometry::{Geometry, ZoneLayout};
 use crate::ids::{BlockId, Lpn};
-use crate::nand::{BlockState, Nand, Operation};
+use crate::nand::{BlockState, Nand, PageOperationTimes};
 
 /// The block group of sequential zones.
 const GROUP: u8 = 0;
 
 /// The state of a zone on the flash.
 #[derive(Clone, Default)]
-struct Zone {
+struct FlashZone {
     /// Its blocks, plane by plane in striping order; [`BlockId::NONE`] for blocks not allocated yet. The vector is empty if the zone is.
     blocks: Vec<BlockId>,
     /// Whether the host has finished it: it counts as full although it is not written to its end.
@@ -35,9 +35,9 @@ struct Zone {
 /// Adds a page program to a request, after `waits`. If completion promises that data is durable, the request is complete only when all
 /// earlier pages are programmed, because the page survives a cut only with them.
 fn absorb(
-    core: &Core,
+    core: &FtlCore,
     request: &mut RequestState,
-    (op, ready): (&Operation, Nanos),
+    (op, ready): (&PageOperationTimes, Nanos),
     waits: LatencyBreakdown,
 ) {
     let modifiers = request.event.modifiers;
@@ -51,16 +51,16 @@ fn absorb(
 
 /// The blocks of every zone.
 #[derive(Clone)]
-pub(crate) struct Zones {
+pub(crate) struct ZonedMapping {
     layout: ZoneLayout,
     planes: u32,
     page_shift: u32,
     /// Maximum number of units in blocks in SLC mode.
     fine_units: u32,
-    entries: Vec<Zone>,
+    entries: Vec<FlashZone>,
 }
 
-impl Zones {
+impl ZonedMapping {
     pub fn new(layout: ZoneLayout, geometry: &Geometry) -> Self {
         let slc = geometry.groups.last().map_or(0, |group| group.blocks * group.units_per_block());
         Self {
@@ -68,7 +68,7 @@ impl Zones {
             planes: geometry.planes,
             page_shift: geometry.groups[usize::from(GROUP)].page_shift,
             fine_units: slc * geometry.planes,
-            entries: vec![Zone::default(); layout.count as usize],
+            entries: vec![FlashZone::default(); layout.count as usize],
         }
     }
 
@@ -80,14 +80,14 @@ impl Zones {
 
     /// Its state as words, for an image.
     pub fn words(&self) -> Vec<u32> {
-        let words = |zone: &Zone| {
+        let words = |zone: &FlashZone| {
             let blocks: Vec<u32> = zone.blocks.iter().map(|block| block.0).collect();
             [u32::from(zone.finished), blocks.len() as u32].into_iter().chain(blocks)
         };
         self.entries.iter().flat_map(words).collect()
     }
 
-    /// Restores the state from an image; `None` if the words are not valid. [`Zones::fault`] compares it with the flash.
+    /// Restores the state from an image; `None` if the words are not valid. [`ZonedMapping::fault`] compares it with the flash.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         let most = self.layout.blocks * self.planes;
         for zone in &mut self.entries {
@@ -105,7 +105,7 @@ impl Zones {
     }
 
     /// Units of a zone before its write pointer, and whether the host has finished the zone.
-    pub fn state(&self, core: &Core, zone: u32) -> (u32, bool) {
+    pub fn state(&self, core: &FtlCore, zone: u32) -> (u32, bool) {
         let start = self.layout.start(zone);
         // The written units are a prefix of the zone, so a binary search finds its end.
         let (mut written, mut end) = (0, self.layout.units);
@@ -128,10 +128,10 @@ impl Zones {
     /// Writes the span of a request: whole units of one zone, at its write pointer, or units of the conventional zones.
     pub fn write<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         log: &mut L,
     ) {
         let (first, units) = span.units(core.geometry.unit_shift);
@@ -160,7 +160,7 @@ impl Zones {
     }
 
     /// The block for the next page of a zone; `None` if its blocks in that plane are full before the zone is.
-    fn block_for(&mut self, core: &mut Core, nand: &mut Nand, zone: u32, page: u32) -> Option<BlockId> {
+    fn block_for(&mut self, core: &mut FtlCore, nand: &mut Nand, zone: u32, page: u32) -> Option<BlockId> {
         let position = page % self.planes;
         let rows = self.layout.blocks as usize;
         let blocks = &mut self.entries[zone as usize].blocks;
@@ -184,7 +184,7 @@ impl Zones {
     /// Programs the page that ends with the units `at..end`, which the host writes; the units before them are read from pages in SLC mode.
     fn program_page<L: Observer>(
         &self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
         (block, at, end): (BlockId, u32, u32),
@@ -201,7 +201,7 @@ impl Zones {
             };
             let to = (from + 1..at).find(|unit| !same(unit)).unwrap_or(at);
             let bytes = (to - from) * core.geometry.unit_bytes;
-            let op = core.read_page(nand, place, request.ready, bytes, Cause::ReadModifyWrite, log);
+            let op = core.read_page(nand, place, request.ready, bytes, OperationCause::ReadModifyWrite, log);
             if op.end > ready {
                 (ready, waits) = (op.end, LatencyBreakdown::of(&op, request.ready, op.end));
             }
@@ -217,18 +217,19 @@ impl Zones {
             .collect();
         let bytes = (end - start) * core.geometry.unit_bytes;
         let next = nand.program_next(block, ready, bytes);
-        let programmed = Programmed::next(block, GROUP, &next, bytes, Cause::Host, Stream::Host);
-        core.commit_page(programmed, &List(&units), log);
+        let programmed =
+            ProgrammedPages::next(block, GROUP, &next, bytes, OperationCause::Host, WriteStream::Host);
+        core.commit_page(programmed, &UnitList(&units), log);
         absorb(core, request, (&next.op, ready), waits);
         Some(())
     }
 
     /// Programs units in SLC mode that do not end their page, or for which the blocks of their zone have no room.
     fn program_part<L: Observer>(
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         (at, to): (u32, u32),
         log: &mut L,
     ) -> Option<()> {
@@ -237,7 +238,7 @@ impl Zones {
             units: to - at,
             group: core.slc.group,
             span,
-            whole: true,
+            whole_units: true,
             hot: false,
             command: request.command(),
         };
@@ -250,7 +251,7 @@ impl Zones {
     /// Handles a discard: resets the zones that are entirely discarded, and erases their blocks.
     pub fn reset<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         (first, count): (Lpn, u32),
         ready: Nanos,
@@ -259,7 +260,7 @@ impl Zones {
         let first_zone = first.0.saturating_sub(self.layout.first_unit).div_ceil(self.layout.units);
         let end_zone = (first.0 + count).saturating_sub(self.layout.first_unit) / self.layout.units;
         for zone in first_zone..end_zone {
-            let Zone { blocks, .. } = std::mem::take(&mut self.entries[zone as usize]);
+            let FlashZone { blocks, .. } = std::mem::take(&mut self.entries[zone as usize]);
             for block in blocks.into_iter().filter(|block| *block != BlockId::NONE) {
                 core.tables.unlist(block);
                 nand.begin_collecting(block);
@@ -269,7 +270,7 @@ impl Zones {
     }
 
     /// Handles a power loss: keeps the written prefix of each zone, up to the first gap.
-    pub fn cut(&self, core: &mut Core) {
+    pub fn cut(&self, core: &mut FtlCore) {
         for (zone, _) in (0..).zip(&self.entries) {
             let start = self.layout.start(zone);
             let mut units = (start..start + self.layout.units).map(Lpn);
@@ -281,7 +282,7 @@ impl Zones {
     }
 
     /// The first contradiction between the zones and the flash.
-    pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
+    pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         let geometry = &core.geometry;
         let mut held = vec![false; nand.block_count()];
         let rows = self.layout.blocks as usize;

@@ -2,12 +2,12 @@
 
 use emmclab_base::Result;
 
-use super::pools::passes_over_nothing;
+use super::pools::skips_no_valid_unit;
 use crate::ftl::Ftl;
-use crate::ftl::pool::Pool;
+use crate::ftl::pool::BlockPool;
 use crate::ids::BlockId;
+use crate::image_words::damaged;
 use crate::nand::{BlockState, Nand};
-use crate::words::damaged;
 
 impl Ftl {
     pub(super) fn check(&self, nand: &Nand) -> Result<()> {
@@ -33,7 +33,7 @@ impl Ftl {
         Ok(())
     }
 
-    fn check_pool(&self, nand: &Nand, pool: &Pool) -> Result<()> {
+    fn check_pool(&self, nand: &Nand, pool: &BlockPool) -> Result<()> {
         let geometry = &self.core.geometry;
         let (_, group) = geometry.of_pool(self.core.tables.pool_of(pool.block_at(0)));
         let kind = &geometry.groups[usize::from(group)];
@@ -49,7 +49,7 @@ impl Ftl {
             return Err(damaged("the state of a block does not match its list"));
         }
         let passed = pool.victim.is_none_or(|victim| {
-            passes_over_nothing(&self.core.tables, geometry.first_ppn(victim.block), victim.cursor)
+            skips_no_valid_unit(&self.core.tables, geometry.first_ppn(victim.block), victim.cursor)
         });
         if passed { Ok(()) } else { Err(damaged("collection has passed over data")) }
     }

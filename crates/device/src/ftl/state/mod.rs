@@ -10,8 +10,8 @@ use emmclab_base::Result;
 
 use super::Ftl;
 use crate::ids::{BlockId, Lpn, Ppn};
+use crate::image_words::{WordReader, WordWriter, damaged};
 use crate::nand::{BlockState, Nand};
-use crate::words::{Reader, Writer, damaged};
 
 impl Ftl {
     /// Approximate number of words that [`Ftl::save`] writes.
@@ -25,7 +25,7 @@ impl Ftl {
     }
 
     /// Writes the state.
-    pub fn save(&self, nand: &Nand, out: &mut Writer) {
+    pub fn save(&self, nand: &Nand, out: &mut WordWriter) {
         let tables = &self.core.tables;
         out.words(self.sizes(nand));
         out.differences(tables.entries());
@@ -51,8 +51,8 @@ impl Ftl {
     /// Restores the state into new tables and new flash.
     ///
     /// # Errors
-    /// [`Kind::Truncated`](emmclab_base::Kind::Truncated) if the image is damaged or of another device.
-    pub fn restore(&mut self, nand: &mut Nand, image: &mut Reader<'_>) -> Result<()> {
+    /// [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or of another device.
+    pub fn restore(&mut self, nand: &mut Nand, image: &mut WordReader<'_>) -> Result<()> {
         for expected in self.sizes(nand) {
             if image.word()? != expected {
                 return Err(damaged("sizes differ"));
@@ -89,7 +89,7 @@ impl Ftl {
         }
     }
 
-    fn restore_blocks(&mut self, nand: &mut Nand, image: &mut Reader<'_>) -> Result<()> {
+    fn restore_blocks(&mut self, nand: &mut Nand, image: &mut WordReader<'_>) -> Result<()> {
         for block in (0..nand.block_count() as u32).map(BlockId) {
             let (valid, written, erases) = (image.word()?, image.word()?, image.word()?);
             let packed = image.word()?;

@@ -4,20 +4,20 @@ use std::ops::Range;
 
 use emmclab_base::Result;
 
-use crate::ftl::pool::{STREAMS, Victim};
-use crate::ftl::tables::Tables;
+use crate::ftl::pool::{STREAMS, VictimProgress};
+use crate::ftl::tables::FtlTables;
 use crate::ids::{BlockId, PoolId, Ppn};
+use crate::image_words::{WordReader, WordWriter, damaged};
 use crate::nand::{BlockState, Nand};
-use crate::words::{Reader, Writer, damaged};
 
 const NO_VICTIM: [u32; 5] = [u32::MAX; 5];
 
-pub(super) fn save(tables: &Tables, out: &mut Writer) {
+pub(super) fn save(tables: &FtlTables, out: &mut WordWriter) {
     for pool in tables.pools() {
         out.words([pool.used(), pool.usable(), pool.most_erases, pool.wear_countdown]);
         out.words(pool.all_open().map(|block| block.0));
         out.words(pool.victim.map_or(NO_VICTIM, |victim| {
-            let Victim { block, cursor, in_register, valid, wear } = victim;
+            let VictimProgress { block, cursor, in_register, valid, wear } = victim;
             [block.0, cursor, in_register, valid, u32::from(wear)]
         }));
         for blocks in [pool.recycled(), pool.listed()] {
@@ -28,14 +28,14 @@ pub(super) fn save(tables: &Tables, out: &mut Writer) {
 }
 
 /// The blocks of a pool, and which of them an image has placed so far.
-struct Claims {
+struct RestoredBlocks {
     range: Range<u32>,
     placed: Vec<bool>,
 }
 
-impl Claims {
+impl RestoredBlocks {
     /// Reads a block of the pool, or none. A block must not be placed twice.
-    fn block(&mut self, image: &mut Reader<'_>) -> Result<BlockId> {
+    fn block(&mut self, image: &mut WordReader<'_>) -> Result<BlockId> {
         let block = image.word()?;
         if block == BlockId::NONE.0 {
             return Ok(BlockId::NONE);
@@ -50,18 +50,18 @@ impl Claims {
         Ok(BlockId(block))
     }
 
-    /// As [`Claims::block`], but there must be a block.
-    fn some_block(&mut self, image: &mut Reader<'_>) -> Result<BlockId> {
+    /// As [`RestoredBlocks::block`], but there must be a block.
+    fn some_block(&mut self, image: &mut WordReader<'_>) -> Result<BlockId> {
         let block = self.block(image)?;
         if block == BlockId::NONE { Err(damaged("a list holds no block")) } else { Ok(block) }
     }
 }
 
 pub(super) fn restore(
-    tables: &mut Tables,
+    tables: &mut FtlTables,
     nand: &Nand,
     open_elsewhere: bool,
-    image: &mut Reader<'_>,
+    image: &mut WordReader<'_>,
 ) -> Result<()> {
     for pool in (0..tables.pools().len() as u32).map(PoolId) {
         restore_pool(tables, pool, nand, open_elsewhere, image)?;
@@ -70,14 +70,14 @@ pub(super) fn restore(
 }
 
 fn restore_pool(
-    tables: &mut Tables,
+    tables: &mut FtlTables,
     pool: PoolId,
     nand: &Nand,
     open_elsewhere: bool,
-    image: &mut Reader<'_>,
+    image: &mut WordReader<'_>,
 ) -> Result<()> {
     let (first, blocks) = (tables.pool(pool).block_at(0).0, tables.pool(pool).blocks);
-    let mut claims = Claims { range: first..first + blocks, placed: vec![false; blocks as usize] };
+    let mut claims = RestoredBlocks { range: first..first + blocks, placed: vec![false; blocks as usize] };
     let (used, usable) = (image.word()?, image.word()?);
     if used > usable || usable > blocks {
         return Err(damaged("a plane has more blocks than it can"));
@@ -95,7 +95,8 @@ fn restore_pool(
     let block = claims.block(image)?;
     let (cursor, in_register) = (image.word()?, image.word()?);
     let (valid, wear) = (image.word()?, image.word()? == 1);
-    let victim = (block != BlockId::NONE).then_some(Victim { block, cursor, in_register, valid, wear });
+    let victim =
+        (block != BlockId::NONE).then_some(VictimProgress { block, cursor, in_register, valid, wear });
     let entry = tables.pool_mut(pool);
     entry.restore(used, usable, open);
     (entry.victim, entry.wear_countdown) = (victim, wear_countdown);
@@ -116,11 +117,11 @@ fn restore_pool(
 }
 
 fn restore_lists(
-    tables: &mut Tables,
+    tables: &mut FtlTables,
     pool: PoolId,
     nand: &Nand,
-    claims: &mut Claims,
-    image: &mut Reader<'_>,
+    claims: &mut RestoredBlocks,
+    image: &mut WordReader<'_>,
 ) -> Result<()> {
     let listed = image.word()?;
     let full = |block: &u32| nand.state(BlockId(*block)) == BlockState::Full;
@@ -139,6 +140,6 @@ fn restore_lists(
 }
 
 /// Whether there is no valid data before the cursor of a collection, which would skip it.
-pub(super) fn passes_over_nothing(tables: &Tables, first: Ppn, cursor: u32) -> bool {
+pub(super) fn skips_no_valid_unit(tables: &FtlTables, first: Ppn, cursor: u32) -> bool {
     tables.valid_places(first..first.plus(cursor)).next().is_none()
 }

@@ -3,30 +3,30 @@
 use std::ops::Range;
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::contract::{Content, Rules, Version};
-use emmclab_device::{Command, InterfaceKind, Modifiers};
+use emmclab_device::contract::{ContractRules, SectorContent, Version};
+use emmclab_device::{CommandFlags, DeviceCommand, InterfaceKind};
 
 /// Commands in order of arrival, each with its completion; the first has version 1.
 pub struct Contract {
-    pub rules: Rules,
-    pub commands: Vec<(Command, Option<Nanos>)>,
+    pub rules: ContractRules,
+    pub commands: Vec<(DeviceCommand, Option<Nanos>)>,
     pub packs: Vec<Range<Version>>,
 }
 
 impl Contract {
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: ContractRules) -> Self {
         Self { rules, commands: Vec::new(), packs: Vec::new() }
     }
 
     /// The commands that arrived by `at`, with versions.
-    fn by(&self, at: Nanos) -> impl Iterator<Item = (Version, &Command, Option<Nanos>)> {
+    fn by(&self, at: Nanos) -> impl Iterator<Item = (Version, &DeviceCommand, Option<Nanos>)> {
         let all =
             (1..).zip(&self.commands).map(|(version, (command, complete))| (version, command, *complete));
         all.filter(move |(_, command, _)| command.arrival <= at)
     }
 
     /// Whether a command changes a sector: discards affect whole units only.
-    fn covers(&self, command: &Command, sector: u64) -> bool {
+    fn covers(&self, command: &DeviceCommand, sector: u64) -> bool {
         let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
         let unit = u64::from(self.rules.unit_sectors);
         match command.op {
@@ -53,19 +53,19 @@ impl Contract {
     fn is_promised(
         &self,
         sector: u64,
-        (version, command, complete): (Version, &Command, Nanos),
+        (version, command, complete): (Version, &DeviceCommand, Nanos),
         at: Nanos,
     ) -> bool {
-        let reaches = |flush: &Command| {
+        let reaches = |flush: &DeviceCommand| {
             let ranged =
                 self.rules.interface == InterfaceKind::Ufs && flush.op == Op::Flush && flush.sectors > 0;
             !ranged || (flush.sector..flush.sector + u64::from(flush.sectors)).contains(&sector)
         };
-        let flushes = |flush: &Command| match flush.op {
-            Op::Write => flush.modifiers.contains(Modifiers::PREFLUSH),
-            op => op == Op::Flush && !flush.modifiers.contains(Modifiers::BARRIER),
+        let flushes = |flush: &DeviceCommand| match flush.op {
+            Op::Write => flush.modifiers.contains(CommandFlags::PREFLUSH),
+            op => op == Op::Flush && !flush.modifiers.contains(CommandFlags::BARRIER),
         };
-        let flushed = |(later, flush, done): (Version, &Command, Option<Nanos>)| {
+        let flushed = |(later, flush, done): (Version, &DeviceCommand, Option<Nanos>)| {
             later > version
                 && flushes(flush)
                 && reaches(flush)
@@ -104,12 +104,14 @@ impl Contract {
     }
 
     /// The first sector with a broken promise, if power is lost at `at` and leaves these contents.
-    pub fn broken(&self, left: &[Option<Content>], at: Nanos) -> Option<u64> {
+    pub fn broken(&self, left: &[Option<SectorContent>], at: Nanos) -> Option<u64> {
         let there = |after: Range<Version>| {
-            left.iter().flatten().any(|content| matches!(content, Content::Data(v) if after.contains(v)))
+            left.iter()
+                .flatten()
+                .any(|content| matches!(content, SectorContent::Data(v) if after.contains(v)))
         };
         let barriers = self.by(at).filter_map(|(version, command, _)| match command.op {
-            Op::Flush if command.modifiers.contains(Modifiers::BARRIER) => {
+            Op::Flush if command.modifiers.contains(CommandFlags::BARRIER) => {
                 Some((version + 1, command.arrival))
             }
             Op::Write if self.rules.fifo => Some((version, command.arrival)),
@@ -126,7 +128,8 @@ impl Contract {
             let packed = entries.iter().map(|(first, entry, _)| self.owed(sector, *first..*entry, None, at));
             packed.max().unwrap_or(0).max(ordered).max(self.promised(sector, at))
         };
-        let sectors = (0..).zip(left).map(|(sector, content)| (sector, content.map_or(0, Content::version)));
+        let sectors =
+            (0..).zip(left).map(|(sector, content)| (sector, content.map_or(0, SectorContent::version)));
         sectors.filter(|(sector, found)| *found < least(*sector)).map(|(sector, _)| sector).next()
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use emmclab_base::Nanos;
-use emmclab_device::contract::{Content, Version};
-use emmclab_device::{Cause, Command, Device, Lpn, Observer, PageProgrammed, Trimmed, UnitCached};
+use emmclab_device::contract::{SectorContent, Version};
+use emmclab_device::{
+    Device, DeviceCommand, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed,
+};
 
 /// All contents of every sector of a new device, each with the time from which on its page survives a cut.
 pub struct Facts {
@@ -16,7 +18,7 @@ pub struct Facts {
     /// The command that the device is executing.
     pub command: Option<(Version, Nanos)>,
     cached: HashMap<u64, Version>,
-    flash: HashMap<u64, Vec<(Nanos, Content)>>,
+    flash: HashMap<u64, Vec<(Nanos, SectorContent)>>,
 }
 
 impl Facts {
@@ -31,11 +33,11 @@ impl Facts {
         }
     }
 
-    pub fn expect(&mut self, version: Version, command: &Command) {
+    pub fn expect(&mut self, version: Version, command: &DeviceCommand) {
         self.command = Some((version, command.arrival));
     }
 
-    pub fn left(&self, sector: u64, at: Nanos) -> Option<Content> {
+    pub fn left(&self, sector: u64, at: Nanos) -> Option<SectorContent> {
         let steps = self.flash.get(&sector)?.iter().filter(|(from, _)| *from <= at);
         steps.map(|(_, content)| *content).max_by_key(|content| content.version())
     }
@@ -54,7 +56,7 @@ impl Observer for Facts {
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
-        if event.cause != Cause::Host {
+        if event.cause != OperationCause::Host {
             return;
         }
         let latest = self.in_order.as_mut().map(|latest| {
@@ -66,19 +68,19 @@ impl Observer for Facts {
                 let cached = self.cached.remove(&sector);
                 if let Some(version) = unit.command.map(|command| command + 1).or(cached) {
                     let counts = latest.unwrap_or(event.end) + self.counts_after;
-                    let step = (counts, Content::Data(version));
+                    let step = (counts, SectorContent::Data(version));
                     self.flash.entry(sector).or_default().push(step);
                 }
             }
         }
     }
 
-    fn trimmed(&mut self, event: &Trimmed) {
+    fn trimmed(&mut self, event: &UnitsTrimmed) {
         let Some((version, at)) = self.command else { return };
         let first = u64::from(event.first.0) * self.unit_sectors;
         for sector in first..first + u64::from(event.count) * self.unit_sectors {
             self.cached.remove(&sector);
-            self.flash.entry(sector).or_default().push((at, Content::Nothing(version)));
+            self.flash.entry(sector).or_default().push((at, SectorContent::Nothing(version)));
         }
     }
 }

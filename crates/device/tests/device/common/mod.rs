@@ -6,7 +6,7 @@ pub mod facts;
 pub mod model;
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::{Command, Device, DeviceConfig, Observer, RequestCompleted};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, Observer, RequestCompleted};
 
 /// A device of one block group with 4 KB pages (100 us read, 1,000 us program, 5,000 us erase), changed by these settings.
 pub fn config(settings: &[(&str, &str)]) -> DeviceConfig {
@@ -40,12 +40,12 @@ impl Observer for Completions {
 }
 
 /// A request of `kb` KB at `at_us` us, from the address `kb_from` KB on.
-pub fn command(at_us: i64, op: Op, kb_from: u64, kb: u32) -> Command {
-    Command::new(Nanos::from_micros(at_us), op, kb_from * 2, kb * 2)
+pub fn command(at_us: i64, op: Op, kb_from: u64, kb: u32) -> DeviceCommand {
+    DeviceCommand::new(Nanos::from_micros(at_us), op, kb_from * 2, kb * 2)
 }
 
 /// Executes requests on a new device; returns it and the completions.
-pub fn run(config: &DeviceConfig, commands: &[Command]) -> (Device, Vec<RequestCompleted>) {
+pub fn run(config: &DeviceConfig, commands: &[DeviceCommand]) -> (Device, Vec<RequestCompleted>) {
     let mut device = Device::new(config);
     let mut told = Completions::default();
     for command in commands {

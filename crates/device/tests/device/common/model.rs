@@ -1,8 +1,10 @@
 //! Random requests against the reference model.
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::checker::Checker;
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Observer, RequestCompleted, Stop};
+use emmclab_device::checker::DeviceChecker;
+use emmclab_device::{
+    CommandFlags, Device, DeviceCommand, DeviceConfig, Observer, RequestCompleted, StopReason,
+};
 use proptest::prelude::*;
 
 /// Over-provisioning with which each plane has enough blocks for all open blocks, and at most a third of its blocks have data.
@@ -11,7 +13,7 @@ pub const ROOMY_PCT: f64 = 250.0;
 /// Time step in us, operation, and address and length as shares of the device; lengths are in sectors.
 pub type Step = (u16, u8, u16, u16);
 
-pub fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Command {
+pub fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> DeviceCommand {
     let geometry = device.geometry();
     let sectors = u64::from(geometry.logical_units) * u64::from(geometry.unit_sectors);
     *now += i64::from(gap) * 1000;
@@ -28,15 +30,15 @@ pub fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -
     let sector = u64::from(place) * sectors / 65536 / align * align;
     let sector = sector.min(sectors - length);
     let modifiers = match (op, place % 16) {
-        (Op::Write, 0) => Modifiers::RELIABLE,
-        (Op::Write, 1) => Modifiers::FORCED,
-        (Op::Write, 2) => Modifiers::PREFLUSH | Modifiers::RELIABLE,
-        (Op::Write, 3) => Modifiers::PREFLUSH,
-        (Op::Flush, 0..=7) => Modifiers::BARRIER,
-        _ => Modifiers::empty(),
+        (Op::Write, 0) => CommandFlags::RELIABLE,
+        (Op::Write, 1) => CommandFlags::FORCED,
+        (Op::Write, 2) => CommandFlags::PREFLUSH | CommandFlags::RELIABLE,
+        (Op::Write, 3) => CommandFlags::PREFLUSH,
+        (Op::Flush, 0..=7) => CommandFlags::BARRIER,
+        _ => CommandFlags::empty(),
     };
     let length = if op == Op::Flush { 0 } else { length as u32 };
-    Command { modifiers, ..Command::new(Nanos(*now), op, sector, length) }
+    DeviceCommand { modifiers, ..DeviceCommand::new(Nanos(*now), op, sector, length) }
 }
 
 /// Collects completions, but does not need units of pages, so that the device may use its fast paths.
@@ -69,7 +71,7 @@ pub fn little_memory(scheme: &str) -> [(&str, &str); 2] {
 /// checker, must behave the same.
 pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut device = Device::new(config);
-    let mut checker = Checker::of(&device);
+    let mut checker = DeviceChecker::of(&device);
     let (mut unchecked, mut told, mut completed) =
         (Device::new(config), Completions::default(), Completions::default());
     let mut now = 0;
@@ -88,7 +90,7 @@ pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError>
                 || (settings.mapping.scheme != "page" && !on_demand(&settings.mapping.scheme));
             let wears = device.geometry().groups[0].erase_limit > 0;
             let collects = settings.gc.policy != "none";
-            prop_assert!(stop == Stop::Full || wears, "worn out without wear");
+            prop_assert!(stop == StopReason::Full || wears, "worn out without wear");
             prop_assert!(!(roomy && collects) || wears, "full with room to spare");
             return Ok(());
         }
@@ -109,7 +111,7 @@ pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError>
     let mut copy =
         Device::from_image(config, &image).map_err(|error| TestCaseError::fail(error.to_string()))?;
     prop_assert_eq!(&copy.to_image(), &image);
-    let mut checker = Checker::of(&copy);
+    let mut checker = DeviceChecker::of(&copy);
     copy.rewind();
     now = 0;
     for step in steps.iter().take(50) {

@@ -2,9 +2,10 @@
 //! link are never used beyond their capacity.
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::checker::Checker;
+use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{
-    CommandTaken, Device, DeviceConfig, Direction, LinkTransfer, Observer, Quiet, RequestCompleted,
+    CommandFetched, Device, DeviceConfig, LinkTransfer, NullObserver, Observer, RequestCompleted,
+    TransferDirection,
 };
 use proptest::prelude::*;
 
@@ -15,7 +16,7 @@ use crate::common::model::{Step, command};
 #[derive(Default)]
 struct Traffic {
     completed: Vec<RequestCompleted>,
-    taken: Vec<CommandTaken>,
+    taken: Vec<CommandFetched>,
     transfers: Vec<LinkTransfer>,
 }
 
@@ -24,7 +25,7 @@ impl Observer for Traffic {
         self.completed.push(*event);
     }
 
-    fn command_taken(&mut self, event: &CommandTaken) {
+    fn command_taken(&mut self, event: &CommandFetched) {
         self.taken.push(*event);
     }
 
@@ -49,7 +50,7 @@ fn most_at_once(spans: impl Iterator<Item = (Nanos, Nanos)>) -> usize {
 
 fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError> {
     let mut device = Device::new(config);
-    let (mut checker, mut traffic, mut now) = (Checker::of(&device), Traffic::default(), 0);
+    let (mut checker, mut traffic, mut now) = (DeviceChecker::of(&device), Traffic::default(), 0);
     let mut commands = Vec::new();
     for step in steps {
         let command = command(&device, &mut now, *step);
@@ -63,7 +64,7 @@ fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError
     }
     device.settle(&mut (&mut checker, &mut traffic));
     let mut ended = device.clone();
-    ended.power_off(&mut Quiet);
+    ended.power_off(&mut NullObserver);
     let image = ended.to_image();
     let copy = Device::from_image(config, &image).map_err(|error| TestCaseError::fail(error.to_string()))?;
     prop_assert_eq!(copy.to_image(), image);
@@ -90,7 +91,7 @@ fn check(config: &DeviceConfig, traffic: &Traffic) -> Result<(), TestCaseError> 
         let own = traffic.taken.iter().filter(|taken| taken.queue == queue);
         prop_assert!(most_at_once(own.map(|taken| (taken.begin, taken.end))) <= 1, "queue {queue}");
     }
-    for (direction, op) in [(Direction::ToDevice, Op::Write), (Direction::ToHost, Op::Read)] {
+    for (direction, op) in [(TransferDirection::ToDevice, Op::Write), (TransferDirection::ToHost, Op::Read)] {
         let own = || traffic.transfers.iter().filter(|transfer| transfer.direction == direction);
         prop_assert!(own().all(|transfer| transfer.begin >= transfer.ready));
         prop_assert!(

@@ -2,7 +2,7 @@
 
 use emmclab_base::Op::{Flush, Read, Write};
 use emmclab_base::{Nanos, Op};
-use emmclab_device::{Command, Device, Modifiers};
+use emmclab_device::{CommandFlags, Device, DeviceCommand};
 
 use super::ufs;
 use crate::common::{Completions, command, responses_us, run};
@@ -107,7 +107,7 @@ fn all_that_come_while_the_link_leaves_hibernation_wait_for_it() {
 #[test]
 fn fua_goes_to_the_flash_past_the_cache_and_pays_its_own_time() {
     let cached = [("cache.size_kb", "64"), ("cache.write_back", "when_full"), ("interface.fua_us", "300")];
-    let fua = Command { modifiers: Modifiers::RELIABLE, ..command(0, Write, 0, 4) };
+    let fua = DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(0, Write, 0, 4) };
     let (_, events) = run(&ufs(&cached), &[fua, command(10_000, Write, 4, 4)]);
     assert_eq!(events[0].complete - events[0].arrival, Nanos(1_300_000) + TRANSFER);
     assert_eq!(events[1].complete - events[1].arrival, TRANSFER, "a plain write ends in the cache");
@@ -135,7 +135,7 @@ fn a_flush_of_a_range_writes_what_is_in_it() {
 fn a_ufs_takes_no_packed_command() {
     let mut device = Device::new(&ufs(&[]));
     let entries = [command(0, Op::Write, 0, 4), command(0, Op::Write, 4, 4)];
-    let error = device.submit_packed(&entries, &mut emmclab_device::Quiet).unwrap_err();
+    let error = device.submit_packed(&entries, &mut emmclab_device::NullObserver).unwrap_err();
     assert!(error.to_string().contains("packed"), "{error}");
 }
 

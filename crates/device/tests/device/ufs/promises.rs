@@ -1,21 +1,21 @@
 //! The persistence contract of a UFS, compared with the flash after a cut at any time.
 
 use emmclab_base::{Nanos, Op};
-use emmclab_device::contract::{Promises, Rules};
-use emmclab_device::{Command, InterfaceKind, Modifiers};
+use emmclab_device::contract::{ContractRules, DurabilityPromises};
+use emmclab_device::{CommandFlags, DeviceCommand, InterfaceKind};
 use proptest::prelude::*;
 
 use super::ufs;
 use crate::common::command;
 use crate::persistence::{Rig, Step, stream};
 
-const RULES: Rules =
-    Rules { write_through: false, fifo: false, interface: InterfaceKind::Ufs, unit_sectors: 8 };
+const RULES: ContractRules =
+    ContractRules { write_through: false, fifo: false, interface: InterfaceKind::Ufs, unit_sectors: 8 };
 
 /// Flushes of a UFS: every second one of a range, and never a barrier.
-fn synchronize(command: &mut Command, (_, _, place, length, _): Step, sectors: u64) {
+fn synchronize(command: &mut DeviceCommand, (_, _, place, length, _): Step, sectors: u64) {
     if command.op == Op::Flush {
-        command.modifiers = Modifiers::empty();
+        command.modifiers = CommandFlags::empty();
         if length % 2 == 0 {
             command.sectors = (u64::from(length) % 64 + 1).min(sectors) as u32;
             command.sector = u64::from(place) % (sectors - u64::from(command.sectors) + 1);
@@ -25,7 +25,7 @@ fn synchronize(command: &mut Command, (_, _, place, length, _): Step, sectors: u
 
 #[test]
 fn a_flush_of_a_range_promises_the_sectors_in_it() {
-    let mut promises = Promises::new(RULES);
+    let mut promises = DurabilityPromises::new(RULES);
     let write = promises.arrived(&command(0, Op::Write, 0, 8));
     promises.completed(write, Nanos::from_micros(1));
     let flush = promises.arrived(&command(2, Op::Flush, 2, 4));
@@ -40,8 +40,8 @@ fn a_flush_of_a_range_promises_the_sectors_in_it() {
 #[test]
 fn fua_is_durable_when_it_is_complete_and_not_atomic_before() {
     for (interface, torn) in [(InterfaceKind::Emmc, false), (InterfaceKind::Ufs, true)] {
-        let mut promises = Promises::new(Rules { interface, ..RULES });
-        let write = Command { modifiers: Modifiers::RELIABLE, ..command(0, Op::Write, 0, 4) };
+        let mut promises = DurabilityPromises::new(ContractRules { interface, ..RULES });
+        let write = DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(0, Op::Write, 0, 4) };
         let version = promises.arrived(&write);
         assert_eq!(promises.leaves_undefined(version), torn, "{interface:?}");
         promises.completed(version, Nanos::from_micros(9));

@@ -3,8 +3,8 @@
 
 use emmclab_base::Op::Write;
 use emmclab_base::{Nanos, Op};
-use emmclab_device::checker::Checker;
-use emmclab_device::{BoosterCounts, Command, Device, DeviceConfig, Lpn, Quiet};
+use emmclab_device::checker::DeviceChecker;
+use emmclab_device::{BoosterCounters, Device, DeviceCommand, DeviceConfig, Lpn, NullObserver};
 
 use super::ufs;
 use crate::common::{Completions, command};
@@ -30,7 +30,7 @@ fn boosted(settings: &[(&str, &str)]) -> DeviceConfig {
 /// A device that is checked after every step; commands are executed one by one.
 struct Rig {
     device: Device,
-    checker: Checker,
+    checker: DeviceChecker,
     told: Completions,
     now: Nanos,
 }
@@ -38,12 +38,13 @@ struct Rig {
 impl Rig {
     fn new(config: &DeviceConfig) -> Self {
         let device = Device::new(config);
-        Self { checker: Checker::of(&device), device, told: Completions::default(), now: Nanos::ZERO }
+        Self { checker: DeviceChecker::of(&device), device, told: Completions::default(), now: Nanos::ZERO }
     }
 
     /// Response time, in us, of a command that arrives this long after the end of the previous one.
     fn after(&mut self, pause_us: i64, op: Op, kb: u64) -> i64 {
-        let command = Command { arrival: self.now + Nanos::from_micros(pause_us), ..command(0, op, kb, 4) };
+        let command =
+            DeviceCommand { arrival: self.now + Nanos::from_micros(pause_us), ..command(0, op, kb, 4) };
         self.checker.expect(&command);
         self.device.submit(&command, &mut (&mut self.checker, &mut self.told)).unwrap();
         self.checker.verify(&self.device).unwrap();
@@ -66,7 +67,7 @@ impl Rig {
             .collect()
     }
 
-    fn counts(&self) -> BoosterCounts {
+    fn counts(&self) -> BoosterCounters {
         self.device.counters().booster
     }
 
@@ -262,8 +263,8 @@ fn it_shrinks_with_the_users_free_space_and_grows_again() {
     // Forty free units are three blocks of twelve.
     assert_eq!((rig.device.booster_blocks(), rig.counts().shrunk), (3, 5));
     rig.after(0, Op::Discard, 0);
-    let discard = Command { sectors: 4000, ..command(0, Op::Discard, 0, 4) };
-    let discard = Command { arrival: rig.now, ..discard };
+    let discard = DeviceCommand { sectors: 4000, ..command(0, Op::Discard, 0, 4) };
+    let discard = DeviceCommand { arrival: rig.now, ..discard };
     rig.checker.expect(&discard);
     rig.device.submit(&discard, &mut (&mut rig.checker, &mut rig.told)).unwrap();
     for _ in 0..8 {
@@ -287,7 +288,7 @@ fn a_size_that_is_set_in_use_counts_from_then_on() {
     let written = rig.written_to_slc();
     rig.fill(0, 24);
     assert_eq!(rig.written_to_slc() - written, 16);
-    rig.device.settle(&mut Quiet);
+    rig.device.settle(&mut NullObserver);
 }
 
 #[test]

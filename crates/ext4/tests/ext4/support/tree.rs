@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 
-use emmclab_ext4::{Blocks, FileKind, Filesystem, Inode};
+use emmclab_ext4::{DiskReader, Ext4FileKind, Ext4Filesystem, Inode};
 
 /// What a name leads to: mode, links of files, seconds of the last change, extended attributes of users, and contents or target.
 #[derive(Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ fn attributes_of(path: &Path) -> Attributes {
 }
 
 /// What is in a file system, by this crate.
-pub fn of_filesystem<B: Blocks>(files: &Filesystem<B>) -> Tree {
+pub fn of_filesystem<B: DiskReader>(files: &Ext4Filesystem<B>) -> Tree {
     let mut out = Tree::new();
     let mut left = vec![(Vec::new(), files.lookup("/").unwrap().unwrap())];
     while let Some((path, directory)) = left.pop() {
@@ -152,14 +152,14 @@ pub fn of_filesystem<B: Blocks>(files: &Filesystem<B>) -> Tree {
                 continue;
             }
             let inode = files.inode(number).unwrap();
-            assert!(kind == inode.kind() || kind == FileKind::Unknown, "{name:?}: {kind:?}");
+            assert!(kind == inode.kind() || kind == Ext4FileKind::Unknown, "{name:?}: {kind:?}");
             let mut below = path.clone();
             if !below.is_empty() {
                 below.push(b'/');
             }
             below.extend(name);
             out.insert(below.clone(), seen(files, &inode));
-            if inode.kind() == FileKind::Directory {
+            if inode.kind() == Ext4FileKind::Directory {
                 left.push((below, inode));
             }
         }
@@ -167,11 +167,11 @@ pub fn of_filesystem<B: Blocks>(files: &Filesystem<B>) -> Tree {
     out
 }
 
-fn seen<B: Blocks>(files: &Filesystem<B>, inode: &Inode) -> Seen {
-    let is_dir = inode.kind() == FileKind::Directory;
+fn seen<B: DiskReader>(files: &Ext4Filesystem<B>, inode: &Inode) -> Seen {
+    let is_dir = inode.kind() == Ext4FileKind::Directory;
     let contents = match inode.kind() {
-        FileKind::Directory => Vec::new(),
-        FileKind::Symlink => files.link(inode).unwrap(),
+        Ext4FileKind::Directory => Vec::new(),
+        Ext4FileKind::Symlink => files.link(inode).unwrap(),
         _ => files.contents(inode, 128 << 20).unwrap(),
     };
     Seen {

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use emmclab_base::{Ranges, Role};
+use emmclab_base::{BlockRole, SectorRangeMap};
 
-use crate::core::Core;
+use crate::core::HostCore;
 
 use super::Ext4;
-use super::layout::{GROUP_BLOCKS, INODES_PER_BLOCK, Layout};
+use super::layout::{Ext4Layout, GROUP_BLOCKS, INODES_PER_BLOCK};
 
 /// Files of up to this many blocks share a run (`mb_stream_req`).
 const SMALL: u64 = 16;
@@ -20,7 +20,7 @@ const LEAF_EXTENTS: u64 = 340;
 
 /// A run of blocks, preallocated or allocated; `to` is exclusive.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Run {
+pub(super) struct BlockRange {
     pub from: u64,
     pub to: u64,
 }
@@ -69,13 +69,13 @@ impl GroupInodes {
 
 /// The allocation state of a file.
 #[derive(Debug, Default)]
-pub(super) struct File {
+pub(super) struct Ext4File {
     pub group: u64,
     pub index: u64,
     /// Extents by page; the value is the block number minus the page number.
-    pub extents: Ranges<i64>,
+    pub extents: SectorRangeMap<i64>,
     /// The page that follows its last allocation, and the blocks that are preallocated from that page on.
-    set_aside: Option<(u64, Run)>,
+    set_aside: Option<(u64, BlockRange)>,
     /// Blocks of its extent tree.
     leaves: Vec<u64>,
     /// The last transactions that changed the inode, and that changed what is needed to find its data.
@@ -85,7 +85,7 @@ pub(super) struct File {
     pub tick: i64,
 }
 
-impl File {
+impl Ext4File {
     /// A new file with this inode of a group.
     pub fn new(group: u64, index: u64) -> Self {
         Self { group, index, tick: i64::MIN, ..Self::default() }
@@ -105,16 +105,16 @@ impl Ext4 {
 
     /// The block from which blocks for files in this file's folder are searched.
     fn data_start(&self, inode: u32) -> u64 {
-        Layout::group_start(self.layout.data_group(self.files[inode as usize].group))
+        Ext4Layout::group_start(self.layout.data_group(self.files[inode as usize].group))
     }
 
     /// Finds a free run of `want` blocks: the smallest sufficient buddy in the first group, from that of `from` on, that has one. Otherwise
     /// any run of this length, or else the longest one found.
     fn find(&self, from: u64, want: u64) -> (u64, u64) {
         let groups = self.layout.groups;
-        let first = Layout::group_of(from);
+        let first = Ext4Layout::group_of(from);
         for step in 0..groups {
-            let start = Layout::group_start((first + step) % groups);
+            let start = Ext4Layout::group_start((first + step) % groups);
             if let Some(block) = self.free.find_buddy(start, start + GROUP_BLOCKS, want) {
                 return (block, want);
             }
@@ -131,13 +131,13 @@ impl Ext4 {
     }
 
     /// Allocates up to `count` blocks for the pages of a file from `page` on; `size` is its length in pages.
-    fn take_blocks(&mut self, inode: u32, page: u64, count: u64, size: u64) -> Run {
+    fn take_blocks(&mut self, inode: u32, page: u64, count: u64, size: u64) -> BlockRange {
         let file = &mut self.files[inode as usize];
         if let Some((expected, run)) = &mut file.set_aside
             && *expected == page
             && run.from < run.to
         {
-            let taken = Run { from: run.from, to: run.to.min(run.from + count) };
+            let taken = BlockRange { from: run.from, to: run.to.min(run.from + count) };
             (*expected, run.from) = (page + taken.to - taken.from, taken.to);
             return taken;
         }
@@ -153,38 +153,38 @@ impl Ext4 {
             (goal, want)
         } else {
             // Large files are allocated where the last allocation was (`s_mb_last_group`, and the groups whose buddies are known).
-            self.find(Layout::group_start(self.last_group), want)
+            self.find(Ext4Layout::group_start(self.last_group), want)
         };
         // A run ends with its group.
-        let end = (Layout::group_of(from) + 1) * GROUP_BLOCKS;
-        let run = Run { from, to: (from + length).min(end) };
+        let end = (Ext4Layout::group_of(from) + 1) * GROUP_BLOCKS;
+        let run = BlockRange { from, to: (from + length).min(end) };
         self.free.take(run.from, run.to);
-        let taken = Run { from, to: run.to.min(from + count) };
+        let taken = BlockRange { from, to: run.to.min(from + count) };
         if taken.to < run.to {
-            let rest = Run { from: taken.to, to: run.to };
+            let rest = BlockRange { from: taken.to, to: run.to };
             self.files[inode as usize].set_aside = Some((page + taken.to - taken.from, rest));
         }
         taken
     }
 
-    fn take_shared(&mut self, goal: u64, count: u64) -> Run {
-        let flex = (Layout::group_of(goal) / super::layout::FLEX) as usize;
+    fn take_shared(&mut self, goal: u64, count: u64) -> BlockRange {
+        let flex = (Ext4Layout::group_of(goal) / super::layout::FLEX) as usize;
         let run = self.shared[flex];
         if run.to - run.from < count {
             if run.from < run.to {
                 self.free.give(run.from, run.to);
             }
             // The first allocation in a group preallocates nothing: its bitmap was not read when the run was searched for.
-            let fresh = std::mem::take(&mut self.fresh[Layout::group_of(goal) as usize]);
+            let fresh = std::mem::take(&mut self.fresh[Ext4Layout::group_of(goal) as usize]);
             let want = if fresh { count } else { SHARED_RUN.max(count) };
             let (from, length) = self.find(goal, want);
-            let end = (Layout::group_of(from) + 1) * GROUP_BLOCKS;
-            let run = Run { from, to: (from + length).min(end) };
+            let end = (Ext4Layout::group_of(from) + 1) * GROUP_BLOCKS;
+            let run = BlockRange { from, to: (from + length).min(end) };
             self.free.take(run.from, run.to);
             self.shared[flex] = run;
         }
         let run = &mut self.shared[flex];
-        let taken = Run { from: run.from, to: run.to.min(run.from + count) };
+        let taken = BlockRange { from: run.from, to: run.to.min(run.from + count) };
         run.from = taken.to;
         taken
     }
@@ -207,12 +207,19 @@ impl Ext4 {
             if run.from < run.to {
                 self.free.give(run.from, run.to);
             }
-            *run = Run::default();
+            *run = BlockRange::default();
         }
     }
 
     /// Allocates blocks for pages of a file, from `page` on. Returns the run, which may be shorter than `count`.
-    pub(super) fn allocate(&mut self, core: &Core, inode: u32, page: u64, count: u64, logged: bool) -> Run {
+    pub(super) fn allocate(
+        &mut self,
+        core: &HostCore,
+        inode: u32,
+        page: u64,
+        count: u64,
+        logged: bool,
+    ) -> BlockRange {
         let size = core.cache.inode(inode).end.div_ceil(4096).max(page + count);
         let mut run = self.take_blocks(inode, page, count, size);
         if run.from >= run.to {
@@ -221,14 +228,14 @@ impl Ext4 {
         }
         assert!(run.from < run.to, "space was set aside for every page");
         let taken = run.to - run.from;
-        self.last_group = Layout::group_of(run.from);
+        self.last_group = Ext4Layout::group_of(run.from);
         self.touched[self.last_group as usize] = true;
         self.used += taken;
         let file = &mut self.files[inode as usize];
         file.extents.set(page, page + taken, run.from as i64 - page as i64);
         if logged {
-            let group = Layout::group_of(run.from);
-            self.log(core, self.layout.block_bitmap(group), Role::BlockBitmap);
+            let group = Ext4Layout::group_of(run.from);
+            self.log(core, self.layout.block_bitmap(group), BlockRole::BlockBitmap);
             self.log_descriptor(core, group);
             self.grow_leaves(core, inode);
         }
@@ -236,7 +243,7 @@ impl Ext4 {
     }
 
     /// Adds blocks to the extent tree if the number of extents requires it, and logs the last one.
-    fn grow_leaves(&mut self, core: &Core, inode: u32) {
+    fn grow_leaves(&mut self, core: &HostCore, inode: u32) {
         let file = &self.files[inode as usize];
         let extents = file.extents.len() as u64;
         let needed = if extents <= INODE_EXTENTS { 0 } else { extents.div_ceil(LEAF_EXTENTS) };
@@ -247,19 +254,19 @@ impl Ext4 {
                 return;
             }
             self.used += 1;
-            self.buffers.add(run.from, Role::Metadata);
+            self.buffers.add(run.from, BlockRole::Metadata);
             self.files[inode as usize].leaves.push(run.from);
-            self.log(core, self.layout.block_bitmap(Layout::group_of(run.from)), Role::BlockBitmap);
+            self.log(core, self.layout.block_bitmap(Ext4Layout::group_of(run.from)), BlockRole::BlockBitmap);
         }
         if needed > 0
             && let Some(leaf) = self.files[inode as usize].leaves.last().copied()
         {
-            self.log(core, leaf, Role::Metadata);
+            self.log(core, leaf, BlockRole::Metadata);
         }
     }
 
     /// Frees the pages of a file from `page` on. Their blocks can be used again once the transaction is committed.
-    pub(super) fn free_from(&mut self, core: &Core, inode: u32, page: u64) {
+    pub(super) fn free_from(&mut self, core: &HostCore, inode: u32, page: u64) {
         self.drop_set_aside(inode);
         let runs: Vec<(u64, u64)> = {
             let block = |page: u64, delta: i64| (page as i64 + delta) as u64;
@@ -281,11 +288,11 @@ impl Ext4 {
         }
     }
 
-    fn free_run(&mut self, core: &Core, from: u64, to: u64) {
+    fn free_run(&mut self, core: &HostCore, from: u64, to: u64) {
         self.journal.running.freed.push((from, to));
-        let (first, last) = (Layout::group_of(from), Layout::group_of(to - 1));
+        let (first, last) = (Ext4Layout::group_of(from), Ext4Layout::group_of(to - 1));
         for group in first..=last {
-            self.log(core, self.layout.block_bitmap(group), Role::BlockBitmap);
+            self.log(core, self.layout.block_bitmap(group), BlockRole::BlockBitmap);
             self.log_descriptor(core, group);
         }
     }

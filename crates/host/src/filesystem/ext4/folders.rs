@@ -1,11 +1,11 @@
 //! Folders: their inodes, and the blocks with their names. Beyond one block, names are distributed over leaves by a hash (`dir_index`).
 
-use emmclab_base::Role;
+use emmclab_base::BlockRole;
 
-use crate::core::Core;
+use crate::core::HostCore;
 use crate::operation::FolderId;
 
-use super::layout::{FLEX, Layout};
+use super::layout::{Ext4Layout, FLEX};
 use super::{Ext4, GROUP_BLOCKS};
 
 /// Names per block: an entry with a name of 12 bytes takes 20.
@@ -13,7 +13,7 @@ const NAMES: u32 = 204;
 
 /// A folder.
 #[derive(Debug, Default)]
-pub(super) struct Folder {
+pub(super) struct Ext4Folder {
     pub group: u64,
     index: u64,
     /// The root block of the hash tree, if there is one.
@@ -24,7 +24,7 @@ pub(super) struct Folder {
     pub changed: u32,
 }
 
-impl Folder {
+impl Ext4Folder {
     fn leaf_of(&self, inode: u32) -> usize {
         // Fibonacci hashing: neighbours are spread evenly.
         let hash = u64::from(inode).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -34,15 +34,15 @@ impl Folder {
 
 /// All folders.
 #[derive(Debug)]
-pub(super) struct Folders(Vec<Folder>);
+pub(super) struct Ext4FolderTable(Vec<Ext4Folder>);
 
-impl Folders {
+impl Ext4FolderTable {
     /// Only the root folder: inode 2, in the first block after the tables.
     pub fn new(block: u64) -> Self {
-        Self(vec![Folder { index: 1, leaves: vec![(block, 0)], ..Folder::default() }])
+        Self(vec![Ext4Folder { index: 1, leaves: vec![(block, 0)], ..Ext4Folder::default() }])
     }
 
-    pub fn get(&self, folder: FolderId) -> &Folder {
+    pub fn get(&self, folder: FolderId) -> &Ext4Folder {
         &self.0[folder.0 as usize]
     }
 
@@ -65,7 +65,7 @@ impl Ext4 {
     pub(super) fn open_folder(&mut self, id: FolderId) {
         let at = id.0 as usize;
         if self.folders.0.len() <= at {
-            self.folders.0.resize_with(at + 1, Folder::default);
+            self.folders.0.resize_with(at + 1, Ext4Folder::default);
         }
         if !self.folders.0[at].leaves.is_empty() {
             return;
@@ -75,7 +75,7 @@ impl Ext4 {
         let group = self.inode_group(flex * FLEX);
         let index = self.inodes[group as usize].take();
         let block = self.folder_place(group);
-        self.folders.0[at] = Folder { group, index, leaves: vec![(block, 0)], ..Folder::default() };
+        self.folders.0[at] = Ext4Folder { group, index, leaves: vec![(block, 0)], ..Ext4Folder::default() };
     }
 
     /// Allocates a block for names. Folders are stored in the first group of a flex group.
@@ -95,7 +95,7 @@ impl Ext4 {
     }
 
     /// Adds a name; a full leaf is split.
-    pub(super) fn add_name(&mut self, core: &Core, id: FolderId, inode: u32) {
+    pub(super) fn add_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
         let at = id.0 as usize;
         let leaf = self.folders.0[at].leaf_of(inode);
         if self.folders.0[at].leaves[leaf].1 >= NAMES {
@@ -107,20 +107,20 @@ impl Ext4 {
     }
 
     /// Removes a name.
-    pub(super) fn remove_name(&mut self, core: &Core, id: FolderId, inode: u32) {
+    pub(super) fn remove_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
         let folder = &mut self.folders.0[id.0 as usize];
         let leaf = folder.leaf_of(inode);
         folder.leaves[leaf].1 = folder.leaves[leaf].1.saturating_sub(1);
         self.log_name(core, id, inode);
     }
 
-    fn log_name(&mut self, core: &Core, id: FolderId, inode: u32) {
-        self.log(core, self.folders.leaf(id, inode), Role::Directory);
-        self.log(core, self.folder_block(id), Role::InodeTable);
+    fn log_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
+        self.log(core, self.folders.leaf(id, inode), BlockRole::Directory);
+        self.log(core, self.folder_block(id), BlockRole::InodeTable);
         self.folders.0[id.0 as usize].changed = self.journal.running.id;
     }
 
-    fn split_leaf(&mut self, core: &Core, id: FolderId, leaf: usize) {
+    fn split_leaf(&mut self, core: &HostCore, id: FolderId, leaf: usize) {
         let at = id.0 as usize;
         let group = self.folders.0[at].group;
         let mut added = vec![self.folder_place(group)];
@@ -135,17 +135,17 @@ impl Ext4 {
             self.folders.0[at].leaves[leaf].1 -= half;
             self.folders.0[at].leaves.push((added[0], half));
             let old = self.folders.0[at].leaves[leaf].0;
-            self.log(core, old, Role::Directory);
+            self.log(core, old, BlockRole::Directory);
         }
         for block in added {
-            self.buffers.add(block, Role::Directory);
-            self.log(core, block, Role::Directory);
-            let group = Layout::group_of(block);
-            self.log(core, self.layout.block_bitmap(group), Role::BlockBitmap);
+            self.buffers.add(block, BlockRole::Directory);
+            self.log(core, block, BlockRole::Directory);
+            let group = Ext4Layout::group_of(block);
+            self.log(core, self.layout.block_bitmap(group), BlockRole::BlockBitmap);
             self.log_descriptor(core, group);
         }
         if let Some(root) = self.folders.0[at].root {
-            self.log(core, root, Role::Directory);
+            self.log(core, root, BlockRole::Directory);
         }
     }
 }

@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::{BlockNote, Flags, Nanos, Role};
+use emmclab_base::{BlockNote, BlockRole, Nanos, RequestFlags};
 
 use crate::block::{BioId, BioRequest};
-use crate::core::Core;
-use crate::finished::Wait;
-use crate::request::Cause;
-use crate::task::{Job, Step, TaskId, Work};
+use crate::core::HostCore;
+use crate::finished_operation::WaitReason;
+use crate::request::IoCause;
+use crate::task::{FilesystemJob, StepOutcome, TaskId, TaskWork};
 
 use super::Ext4;
 
@@ -26,7 +26,7 @@ const CREDITS: u64 = 64;
 
 /// A running or committing transaction.
 #[derive(Debug, Default)]
-pub(super) struct Transaction {
+pub(super) struct JournalTransaction {
     pub id: u32,
     /// When its first block was changed.
     begun: Nanos,
@@ -40,7 +40,7 @@ pub(super) struct Transaction {
     used: bool,
 }
 
-impl Transaction {
+impl JournalTransaction {
     fn is_empty(&self) -> bool {
         !self.used
     }
@@ -53,7 +53,7 @@ impl Transaction {
 
 /// A committed transaction of which some blocks are not yet written in place.
 #[derive(Debug)]
-struct Committed {
+struct CommittedTransaction {
     id: u32,
     /// Its first block in the log.
     first: u64,
@@ -62,18 +62,18 @@ struct Committed {
 
 /// The journal.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct Ext4Journal {
     /// First block and length, including the superblock.
     start: u64,
     length: u64,
-    pub running: Transaction,
-    committing: Option<Transaction>,
+    pub running: JournalTransaction,
+    committing: Option<JournalTransaction>,
     /// Whether the commit block of `committing` is in progress.
     commit_sent: bool,
     /// The last transaction that is durable, and the last one whose commit was requested.
     pub durable: u32,
     requested: u32,
-    committed: VecDeque<Committed>,
+    committed: VecDeque<CommittedTransaction>,
     /// The next block of the log, relative to the first block of the journal, and the number of free blocks in the log.
     head: u64,
     free: u64,
@@ -88,12 +88,12 @@ pub(super) struct Journal {
     waiting_for_room: Vec<TaskId>,
 }
 
-impl Journal {
+impl Ext4Journal {
     pub fn new(start: u64, length: u64) -> Self {
         Self {
             start,
             length,
-            running: Transaction { id: 1, ..Transaction::default() },
+            running: JournalTransaction { id: 1, ..JournalTransaction::default() },
             committing: None,
             commit_sent: false,
             durable: 0,
@@ -139,8 +139,8 @@ impl Journal {
     }
 
     /// Number of log blocks that the running and the committing transaction need.
-    fn promised(&self) -> u64 {
-        self.running.log_blocks() + self.committing.as_ref().map_or(0, Transaction::log_blocks)
+    fn reserved_blocks(&self) -> u64 {
+        self.running.log_blocks() + self.committing.as_ref().map_or(0, JournalTransaction::log_blocks)
     }
 
     /// Number of blocks in the log from one position to another.
@@ -151,7 +151,7 @@ impl Journal {
 
 impl Ext4 {
     /// Records that the running transaction changes a block.
-    pub(super) fn log(&mut self, core: &Core, block: u64, role: Role) {
+    pub(super) fn log(&mut self, core: &HostCore, block: u64, role: BlockRole) {
         let transaction = &mut self.journal.running;
         if !transaction.used {
             (transaction.begun, transaction.used) = (core.now, true);
@@ -172,7 +172,7 @@ impl Ext4 {
 
     /// Whether there is room for the changes of an operation, in the running transaction and in the log. If not, the task waits for a
     /// commit or for space in the log.
-    pub(super) fn has_room(&mut self, core: &mut Core, task: TaskId) -> bool {
+    pub(super) fn has_room(&mut self, core: &mut HostCore, task: TaskId) -> bool {
         let journal = &self.journal;
         let largest = journal.largest_transaction();
         if journal.running.blocks.len() as u64 + CREDITS > largest && !journal.running.is_empty() {
@@ -181,11 +181,11 @@ impl Ext4 {
             self.await_commit(core, task, id);
             return false;
         }
-        if journal.free < journal.promised() + CREDITS + largest {
+        if journal.free < journal.reserved_blocks() + CREDITS + largest {
             self.journal.waiting_for_room.push(task);
-            core.tasks.await_one(task, false);
+            core.tasks.await_completion(task, false);
             if self.journal.checkpoint_task.is_none() {
-                let work = Work::Filesystem(self.mount, Job::Checkpoint);
+                let work = TaskWork::Filesystem(self.mount, FilesystemJob::Checkpoint);
                 self.journal.checkpoint_task = Some(core.tasks.begin(work, core.now));
             }
             return false;
@@ -194,23 +194,23 @@ impl Ext4 {
     }
 
     /// Requests the commit of a transaction and all before it; returns false if that was already requested.
-    pub(super) fn request_commit(&mut self, core: &mut Core, id: u32) -> bool {
+    pub(super) fn request_commit(&mut self, core: &mut HostCore, id: u32) -> bool {
         if id <= self.journal.requested || id > self.journal.running.id {
             return false;
         }
         self.journal.requested = id;
         if self.journal.commit_task.is_none() {
-            let work = Work::Filesystem(self.mount, Job::Commit);
+            let work = TaskWork::Filesystem(self.mount, FilesystemJob::Commit);
             self.journal.commit_task = Some(core.tasks.begin(work, core.now));
         }
         true
     }
 
     /// Makes the task wait for the commit of a transaction, unless that is durable.
-    pub(super) fn await_commit(&mut self, core: &mut Core, task: TaskId, id: u32) {
+    pub(super) fn await_commit(&mut self, core: &mut HostCore, task: TaskId, id: u32) {
         if id > self.journal.durable {
             self.journal.waiting_for_commit.push((id, task));
-            core.tasks.await_one(task, false);
+            core.tasks.await_completion(task, false);
         }
     }
 
@@ -221,15 +221,22 @@ impl Ext4 {
     }
 
     /// Writes the journal's superblock with a new tail.
-    fn write_tail(&mut self, core: &mut Core, task: TaskId, tail: (u32, u64), flags: Flags, cause: Cause) {
+    fn write_tail(
+        &mut self,
+        core: &mut HostCore,
+        task: TaskId,
+        tail: (u32, u64),
+        flags: RequestFlags,
+        cause: IoCause,
+    ) {
         let mut write =
-            BioRequest::write(self.mount, self.journal.start * 8, 8, Role::JournalSuperblock, cause);
+            BioRequest::write(self.mount, self.journal.start * 8, 8, BlockRole::JournalSuperblock, cause);
         write.flags |= flags;
         let (id, block) = tail;
         write.note = Some(BlockNote {
             home: Some(block * 8),
             transaction: Some(id),
-            ..BlockNote::new(Role::JournalSuperblock, 8)
+            ..BlockNote::new(BlockRole::JournalSuperblock, 8)
         });
         self.journal.tail_bio = core.submit_for(write, task);
         self.journal.next_tail = tail;
@@ -245,7 +252,7 @@ impl Ext4 {
     }
 
     /// Drops committed transactions whose blocks are all written in place; returns the tail that the log could have.
-    fn clean(&mut self, core: &Core) -> (u32, u64) {
+    fn clean(&mut self, core: &HostCore) -> (u32, u64) {
         while let Some(oldest) = self.journal.committed.front_mut() {
             while let Some(block) = oldest.blocks.last() {
                 if self.buffers.is_needed(core, *block, oldest.id) {
@@ -260,23 +267,24 @@ impl Ext4 {
     }
 
     /// Executes the next step of the commit thread.
-    pub(super) fn commit_step(&mut self, core: &mut Core, task: TaskId) -> Step {
+    pub(super) fn commit_step(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         let part = core.tasks[task].part;
         core.tasks[task].part += 1;
         match part {
             0 => {
                 if self.journal.requested < self.journal.running.id || self.journal.running.is_empty() {
                     self.journal.commit_task = None;
-                    return Step::Done;
+                    return StepOutcome::Done;
                 }
                 core.tasks[task].requests.clear();
-                let next = Transaction { id: self.journal.running.id + 1, ..Transaction::default() };
+                let next =
+                    JournalTransaction { id: self.journal.running.id + 1, ..JournalTransaction::default() };
                 let transaction = std::mem::replace(&mut self.journal.running, next);
                 self.journal.committing = Some(transaction);
                 if self.journal.tail.is_none() {
                     let (id, _) = self.clean(core);
                     let head = self.journal.head;
-                    self.write_tail(core, task, (id, head), Flags::empty(), Cause::Commit);
+                    self.write_tail(core, task, (id, head), RequestFlags::empty(), IoCause::Commit);
                 }
             }
             1 => {
@@ -296,7 +304,7 @@ impl Ext4 {
                 let freed = self.journal.tail.map_or(0, |(_, old)| self.journal.distance(old, tail.1));
                 core.tasks[task].part = 0;
                 if freed >= self.journal.largest_transaction() && self.journal.checkpoint_task.is_none() {
-                    self.write_tail(core, task, tail, Flags::FUA, Cause::Commit);
+                    self.write_tail(core, task, tail, RequestFlags::FUA, IoCause::Commit);
                     core.tasks[task].part = 5;
                 }
             }
@@ -305,11 +313,11 @@ impl Ext4 {
                 core.tasks[task].part = 0;
             }
         }
-        Step::Wait(Wait::SyncCommit)
+        StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
     /// Writes everything that must be complete before the commit block.
-    fn write_transaction(&mut self, core: &mut Core, task: TaskId) {
+    fn write_transaction(&mut self, core: &mut HostCore, task: TaskId) {
         let Some(transaction) = self.journal.committing.take() else { return };
         for inode in &transaction.ordered {
             self.write_placed(core, task, *inode);
@@ -322,22 +330,22 @@ impl Ext4 {
                 core,
                 task,
                 at,
-                BlockNote { transaction: Some(id), ..BlockNote::new(Role::Revoke, 8) },
+                BlockNote { transaction: Some(id), ..BlockNote::new(BlockRole::Revoke, 8) },
             );
             at = self.journal.after(at, 1);
             revoke_blocks -= 1;
         }
         let mut left = transaction.blocks.as_slice();
         loop {
-            let note = BlockNote { transaction: Some(id), ..BlockNote::new(Role::Descriptor, 8) };
+            let note = BlockNote { transaction: Some(id), ..BlockNote::new(BlockRole::Descriptor, 8) };
             self.write_log(core, task, at, note);
             at = self.journal.after(at, 1);
             let (tagged, rest) = left.split_at(left.len().min(TAGS as usize));
             for block in tagged {
                 let home = Some((self.base + block) * 8);
-                let note = BlockNote { home, transaction: Some(id), ..BlockNote::new(Role::Logged, 8) };
+                let note = BlockNote { home, transaction: Some(id), ..BlockNote::new(BlockRole::Logged, 8) };
                 let bio = self.write_log(core, task, at, note);
-                self.buffers.copied(*block, bio);
+                self.buffers.set_copy(*block, bio);
                 at = self.journal.after(at, 1);
             }
             left = rest;
@@ -349,54 +357,54 @@ impl Ext4 {
         self.journal.committing = Some(transaction);
     }
 
-    fn write_log(&mut self, core: &mut Core, task: TaskId, at: u64, note: BlockNote) -> BioId {
+    fn write_log(&mut self, core: &mut HostCore, task: TaskId, at: u64, note: BlockNote) -> BioId {
         let sector = (self.journal.start + at) * 8;
-        let mut write = BioRequest::write(self.mount, sector, 8, note.role, Cause::Commit);
+        let mut write = BioRequest::write(self.mount, sector, 8, note.role, IoCause::Commit);
         write.note = Some(note);
         core.submit_for(write, task)
     }
 
-    fn write_commit_block(&mut self, core: &mut Core, task: TaskId) {
+    fn write_commit_block(&mut self, core: &mut HostCore, task: TaskId) {
         let Some(transaction) = &self.journal.committing else { return };
         let at = self.journal.after(self.journal.head, transaction.log_blocks() - 1);
-        let note = BlockNote { transaction: Some(transaction.id), ..BlockNote::new(Role::Commit, 8) };
+        let note = BlockNote { transaction: Some(transaction.id), ..BlockNote::new(BlockRole::Commit, 8) };
         let sector = (self.journal.start + at) * 8;
-        let mut write = BioRequest::write(self.mount, sector, 8, Role::Commit, Cause::Commit);
+        let mut write = BioRequest::write(self.mount, sector, 8, BlockRole::Commit, IoCause::Commit);
         write.note = Some(note);
         if self.barrier {
-            write.flags |= Flags::PREFLUSH | Flags::FUA;
+            write.flags |= RequestFlags::PREFLUSH | RequestFlags::FUA;
         }
         core.submit_for(write, task);
     }
 
     /// Discards the blocks that a durable transaction freed; they are used again only after that.
-    fn discard_freed(&mut self, core: &mut Core, task: TaskId) {
+    fn discard_freed(&mut self, core: &mut HostCore, task: TaskId) {
         let Some(transaction) = self.journal.committing.as_ref().filter(|_| self.discard) else { return };
         for (from, to) in &transaction.freed {
-            let bio = BioRequest::discard(self.mount, from * 8, ((to - from) * 8) as u32, Cause::Commit);
+            let bio = BioRequest::discard(self.mount, from * 8, ((to - from) * 8) as u32, IoCause::Commit);
             core.submit_for(bio, task);
         }
     }
 
-    fn commit_done(&mut self, core: &mut Core, task: TaskId) {
+    fn commit_done(&mut self, core: &mut HostCore, task: TaskId) {
         let Some(transaction) = self.journal.committing.take() else { return };
         self.journal.commit_sent = false;
         let (id, first) = (transaction.id, self.journal.head);
         self.journal.head = self.journal.after(first, transaction.log_blocks());
         self.journal.durable = id;
         for block in &transaction.blocks {
-            self.buffers.committed(*block, id, core.now);
+            self.buffers.mark_committed(*block, id, core.now);
         }
         for (from, to) in transaction.freed {
             self.free.give(from, to);
             self.used -= to - from;
         }
-        self.journal.committed.push_back(Committed { id, first, blocks: transaction.blocks });
+        self.journal.committed.push_back(CommittedTransaction { id, first, blocks: transaction.blocks });
         let mut waiting = std::mem::take(&mut self.journal.waiting_for_commit);
         waiting.retain(|(wanted, waiter)| {
             if *wanted <= id {
                 core.tasks.share_requests(task, *waiter);
-                core.tasks.arrived(*waiter, None);
+                core.tasks.completion_arrived(*waiter, None);
             }
             *wanted > id
         });
@@ -404,7 +412,7 @@ impl Ext4 {
     }
 
     /// Executes the next step of the checkpoint thread, which frees space in the log.
-    pub(super) fn checkpoint_step(&mut self, core: &mut Core, task: TaskId) -> Step {
+    pub(super) fn checkpoint_step(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         let part = core.tasks[task].part;
         core.tasks[task].part += 1;
         match part {
@@ -414,7 +422,7 @@ impl Ext4 {
                     let held = |block: &&u64| self.buffers.is_needed(core, **block, id);
                     let blocks: Vec<u64> = oldest.blocks.iter().filter(held).copied().collect();
                     for block in blocks {
-                        self.buffers.write_home(core, block, Cause::Checkpoint, Some(task));
+                        self.buffers.write_home(core, block, IoCause::Checkpoint, Some(task));
                     }
                 } else if self.journal.tail.is_some_and(|(_, old)| old == first) {
                     // The whole log is used by transactions that are not committed.
@@ -428,7 +436,7 @@ impl Ext4 {
             1 => {
                 // Blocks that were written in place must be durable before the log drops its copies.
                 if self.barrier {
-                    core.submit_for(BioRequest::flush(self.mount, Cause::Checkpoint), task);
+                    core.submit_for(BioRequest::flush(self.mount, IoCause::Checkpoint), task);
                 }
                 let (id, first) = self.clean(core);
                 (core.tasks[task].cursor, core.tasks[task].bytes) = (first, u64::from(id));
@@ -439,21 +447,22 @@ impl Ext4 {
             }
             2 => {
                 let tail = (core.tasks[task].bytes as u32, core.tasks[task].cursor);
-                self.write_tail(core, task, tail, Flags::FUA, Cause::Checkpoint);
+                self.write_tail(core, task, tail, RequestFlags::FUA, IoCause::Checkpoint);
             }
             _ => {
                 self.tail_written();
-                if self.journal.free >= self.journal.promised() + CREDITS + self.journal.largest_transaction()
+                if self.journal.free
+                    >= self.journal.reserved_blocks() + CREDITS + self.journal.largest_transaction()
                 {
                     self.journal.checkpoint_task = None;
                     for waiter in self.journal.waiting_for_room.drain(..) {
-                        core.tasks.arrived(waiter, None);
+                        core.tasks.completion_arrived(waiter, None);
                     }
-                    return Step::Done;
+                    return StepOutcome::Done;
                 }
                 core.tasks[task].part = 0;
             }
         }
-        Step::Wait(Wait::Journal)
+        StepOutcome::Wait(WaitReason::Journal)
     }
 }

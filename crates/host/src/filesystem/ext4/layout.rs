@@ -1,6 +1,6 @@
 //! The on-disk layout that mke2fs chooses: block groups with their descriptors, bitmaps and inode tables, and the journal.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 use crate::mount::Mount;
 
@@ -16,7 +16,7 @@ const DESCRIPTORS_PER_BLOCK: u64 = 64;
 
 /// The layout of a file system with blocks of 4 KB, inodes of 256 bytes, `flex_bg` and `sparse_super`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct Ext4Layout {
     pub blocks: u64,
     pub groups: u64,
     pub inodes_per_group: u64,
@@ -26,7 +26,7 @@ pub(super) struct Layout {
     pub journal_blocks: u64,
 }
 
-impl Layout {
+impl Ext4Layout {
     /// The layout of a partition.
     ///
     /// # Errors
@@ -55,14 +55,14 @@ impl Layout {
         let needed = layout.first_data() + journal_blocks + 64;
         if blocks < needed || journal_blocks < 1024 {
             let least = needed.max(2048) * 8;
-            return Err(Error::new(Kind::Config, "too small for ext4 with a journal of at least 4 MB")
+            return Err(Error::new(ErrorClass::Config, "too small for ext4 with a journal of at least 4 MB")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {least} sectors or more, and `journal_mb` of 4 or more")));
         }
         // The journal is in the middle, after the tables of its flex group.
         let group = groups / 2 / FLEX * FLEX;
         layout.journal = if groups > 2 * FLEX {
-            Layout::group_start(group + 1) + layout.overhead(group + 1)
+            Ext4Layout::group_start(group + 1) + layout.overhead(group + 1)
         } else {
             layout.first_data() + 5
         };
@@ -133,7 +133,7 @@ impl Layout {
     }
 
     /// The ranges of blocks that the file system itself uses.
-    pub fn taken(&self) -> Vec<(u64, u64)> {
+    pub fn metadata_ranges(&self) -> Vec<(u64, u64)> {
         let mut taken = Vec::new();
         for group in 0..self.groups {
             let start = Self::group_start(group);
@@ -180,7 +180,7 @@ mod tests {
     fn a_partition_of_16_gb_is_laid_out_as_mke2fs_does() {
         let options = MountOptions { journal_mb: Some(128), ..MountOptions::default() };
         let mount = Mount { filesystem: FilesystemKind::Ext4, first_sector: 0, sectors: 16 << 21, options };
-        let layout = Layout::new(&mount).unwrap();
+        let layout = Ext4Layout::new(&mount).unwrap();
         assert_eq!(layout.inodes_per_group, 8192);
         assert_eq!(layout.block_bitmap(1) * 8, 8_224);
         assert_eq!(layout.inode_bitmap(0) * 8, 8_344);

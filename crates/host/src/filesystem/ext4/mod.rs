@@ -10,25 +10,25 @@ mod layout;
 
 use std::ops::Range;
 
-use emmclab_base::{Nanos, Result, Role};
+use emmclab_base::{BlockRole, Nanos, Result};
 
 use crate::block::BioRequest;
-use crate::core::Core;
-use crate::finished::Wait;
+use crate::core::HostCore;
+use crate::finished_operation::WaitReason;
 use crate::mount::Mount;
 use crate::operation::FolderId;
-use crate::request::Cause;
-use crate::task::{Job, Step, TaskId};
-use crate::writeback::{Round, write_pages};
+use crate::request::IoCause;
+use crate::task::{FilesystemJob, StepOutcome, TaskId};
+use crate::writeback::{WritebackRound, write_pages};
 
-use super::Filesystem;
-use super::buffers::Buffers;
-use super::free::FreeBlocks;
+use super::FilesystemModel;
+use super::buffers::MetadataBufferTable;
+use super::free_blocks::FreeBlocks;
 
-use allocate::{File, GroupInodes, Run};
-use folders::Folders;
-use journal::Journal;
-use layout::{FLEX, GROUP_BLOCKS, Layout};
+use allocate::{BlockRange, Ext4File, GroupInodes};
+use folders::Ext4FolderTable;
+use journal::Ext4Journal;
+use layout::{Ext4Layout, FLEX, GROUP_BLOCKS};
 
 /// Resolution of the times in inodes, in ns.
 const TICK: i64 = 4_000_000;
@@ -44,15 +44,15 @@ pub(super) struct Ext4 {
     barrier: bool,
     discard: bool,
     commit_interval: Nanos,
-    layout: Layout,
+    layout: Ext4Layout,
     free: FreeBlocks,
     /// Blocks in use (without preallocated ones), and blocks that are reserved for pages written only in memory.
     used: u64,
     reserved: u64,
     inodes: Vec<GroupInodes>,
     free_inodes: u64,
-    files: Vec<File>,
-    folders: Folders,
+    files: Vec<Ext4File>,
+    folders: Ext4FolderTable,
     /// Whether nothing was allocated in a group since the mount.
     fresh: Vec<bool>,
     /// Whether anything was ever allocated in a group; otherwise its bitmap needs no read (`uninit_bg`).
@@ -60,19 +60,19 @@ pub(super) struct Ext4 {
     /// The group of the last allocation.
     last_group: u64,
     /// Runs for small files, by flex group.
-    shared: Vec<Run>,
-    buffers: Buffers,
-    journal: Journal,
+    shared: Vec<BlockRange>,
+    buffers: MetadataBufferTable,
+    journal: Ext4Journal,
     /// Whether a file was opened since the mount; the first time is recorded in the superblock.
     opened: bool,
 }
 
 impl Ext4 {
     pub fn new(number: u16, mount: &Mount, commit_interval: Nanos) -> Result<Self> {
-        let layout = Layout::new(mount)?;
+        let layout = Ext4Layout::new(mount)?;
         let mut free = FreeBlocks::default();
         free.give(0, layout.blocks);
-        for (from, to) in layout.taken() {
+        for (from, to) in layout.metadata_ranges() {
             free.take_any(from, to);
         }
         // The blocks of the root folder and of lost+found.
@@ -93,29 +93,29 @@ impl Ext4 {
             free_inodes: layout.groups * (layout.inodes_per_group - FIRST_INODES) * 15 / 16,
             inodes,
             files: Vec::new(),
-            folders: Folders::new(root),
+            folders: Ext4FolderTable::new(root),
             touched: vec![false; layout.groups as usize],
             last_group: 0,
             fresh: vec![true; layout.groups as usize],
-            shared: vec![Run::default(); layout.groups.div_ceil(FLEX) as usize],
-            buffers: Buffers::new(number, 8),
-            journal: Journal::new(layout.journal, layout.journal_blocks),
+            shared: vec![BlockRange::default(); layout.groups.div_ceil(FLEX) as usize],
+            buffers: MetadataBufferTable::new(number, 8),
+            journal: Ext4Journal::new(layout.journal, layout.journal_blocks),
             layout,
             opened: false,
         })
     }
 
     /// Logs the superblock at the first open of a file since the mount.
-    fn note_open(&mut self, core: &mut Core) {
+    fn note_open(&mut self, core: &mut HostCore) {
         if !self.opened {
             self.opened = true;
-            self.log(core, 0, Role::Superblock);
+            self.log(core, 0, BlockRole::Superblock);
         }
     }
 
-    fn file(&mut self, inode: u32) -> &mut File {
+    fn file(&mut self, inode: u32) -> &mut Ext4File {
         if self.files.len() <= inode as usize {
-            self.files.resize_with(inode as usize + 1, File::default);
+            self.files.resize_with(inode as usize + 1, Ext4File::default);
         }
         &mut self.files[inode as usize]
     }
@@ -130,11 +130,11 @@ impl Ext4 {
         let group = self.inode_group(self.folders.get(folder).group);
         let index = self.inodes[group as usize].take();
         self.free_inodes -= 1;
-        *self.file(inode) = File::new(group, index);
+        *self.file(inode) = Ext4File::new(group, index);
     }
 
     /// Reads blocks that are not in memory, and waits for those that a commit is writing. Returns whether the operation can continue.
-    fn ready(&mut self, core: &mut Core, task: TaskId, blocks: &[u64]) -> bool {
+    fn ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
         let mut ready = true;
         for block in blocks {
             ready &= self.buffers.make_ready(core, task, *block);
@@ -142,25 +142,25 @@ impl Ext4 {
         ready
     }
 
-    fn log_inode(&mut self, core: &Core, inode: u32) {
+    fn log_inode(&mut self, core: &HostCore, inode: u32) {
         let block = self.inode_block(inode);
-        self.log(core, block, Role::InodeTable);
+        self.log(core, block, BlockRole::InodeTable);
         let (running, tick) = (self.journal.running.id, core.now.0 / TICK);
         let file = &mut self.files[inode as usize];
         (file.changed, file.tick) = (running, tick);
     }
 
-    fn log_descriptor(&mut self, core: &Core, group: u64) {
-        self.log(core, Layout::descriptor(group), Role::GroupDescriptors);
+    fn log_descriptor(&mut self, core: &HostCore, group: u64) {
+        self.log(core, Ext4Layout::descriptor(group), BlockRole::GroupDescriptors);
     }
 
     /// Logs the superblock, which has the head of the list of files to delete after a crash (orphans).
-    fn log_orphans(&mut self, core: &Core) {
-        self.log(core, 0, Role::Superblock);
+    fn log_orphans(&mut self, core: &HostCore) {
+        self.log(core, 0, BlockRole::Superblock);
     }
 
     /// Makes the changes of a transaction durable, together with the pages whose writes are complete.
-    fn sync_transaction(&mut self, core: &mut Core, task: TaskId, id: u32) -> Step {
+    fn sync_transaction(&mut self, core: &mut HostCore, task: TaskId, id: u32) -> StepOutcome {
         match core.tasks[task].part {
             0 => {
                 core.tasks[task].part = 2;
@@ -172,33 +172,34 @@ impl Ext4 {
                 }
                 let own = self.request_commit(core, id);
                 self.await_commit(core, task, id);
-                Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
+                StepOutcome::Wait(if own { WaitReason::SyncCommit } else { WaitReason::SyncJoined })
             }
             // The flush of the commit may have preceded the writes of the pages.
             1 => {
                 core.tasks[task].part = 2;
                 self.flush(core, task)
             }
-            _ => Step::Done,
+            _ => StepOutcome::Done,
         }
     }
 
-    fn flush(&mut self, core: &mut Core, task: TaskId) -> Step {
+    fn flush(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         if self.barrier {
             core.submit_for(BioRequest::flush(self.mount, core.cause(task)), task);
         }
-        Step::Wait(Wait::SyncCommit)
+        StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
     /// Writes the dirty pages of a file that have allocated blocks, and waits for all its writes in progress.
-    fn write_placed(&mut self, core: &mut Core, task: TaskId, inode: u32) {
-        let round = Round { waiter: Some(task), only_placed: true, ..Round::all(Cause::Commit) };
+    fn write_placed(&mut self, core: &mut HostCore, task: TaskId, inode: u32) {
+        let round =
+            WritebackRound { waiter: Some(task), only_placed: true, ..WritebackRound::all(IoCause::Commit) };
         write_pages(core, self, inode, &round);
     }
 }
 
-impl Filesystem for Ext4 {
-    fn preload(&mut self, core: &mut Core, inode: u32, pages: u64) -> bool {
+impl FilesystemModel for Ext4 {
+    fn preload(&mut self, core: &mut HostCore, inode: u32, pages: u64) -> bool {
         if self.free_pages() < pages {
             return false;
         }
@@ -215,84 +216,84 @@ impl Filesystem for Ext4 {
         true
     }
 
-    fn lookup(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn lookup(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let folder = core.cache.inode(inode).folder;
         let blocks = [self.folders.leaf(folder, inode), self.inode_block(inode), 0];
         let needed = if self.opened { 2 } else { 3 };
         if !self.has_room(core, task) || !self.ready(core, task, &blocks[..needed]) {
-            return Step::Wait(Wait::Read);
+            return StepOutcome::Wait(WaitReason::Read);
         }
         self.note_open(core);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn create(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn create(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let folder = core.cache.inode(inode).folder;
         self.open_folder(folder);
         let group = self.inode_group(self.folders.get(folder).group);
         let index = self.inodes[group as usize].peek();
         if self.inodes[group as usize].is_untouched() {
-            self.buffers.add(self.layout.inode_bitmap(group), Role::InodeBitmap);
+            self.buffers.add(self.layout.inode_bitmap(group), BlockRole::InodeBitmap);
         }
         if self.inodes[group as usize].is_alone(index) {
-            self.buffers.add(self.layout.inode_block(group, index), Role::InodeTable);
+            self.buffers.add(self.layout.inode_block(group, index), BlockRole::InodeTable);
         }
         let blocks = [
             self.folders.leaf(folder, inode),
             self.folder_block(folder),
             self.layout.inode_bitmap(group),
-            Layout::descriptor(group),
+            Ext4Layout::descriptor(group),
             self.layout.inode_block(group, index),
             0,
         ];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
         self.take_inode(folder, inode);
-        self.log(core, self.layout.inode_bitmap(group), Role::InodeBitmap);
+        self.log(core, self.layout.inode_bitmap(group), BlockRole::InodeBitmap);
         self.log_descriptor(core, group);
         self.log_inode(core, inode);
         let running = self.journal.running.id;
         self.files[inode as usize].data_changed = running;
         self.add_name(core, folder, inode);
         self.note_open(core);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn unlink(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let folder = core.cache.inode(inode).folder;
         let blocks =
             [self.folders.leaf(folder, inode), self.folder_block(folder), self.inode_block(inode), 0];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
         self.remove_name(core, folder, inode);
         self.log_inode(core, inode);
         self.log_orphans(core);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn free(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
-        let File { group, index, .. } = self.files[inode as usize];
+    fn free(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
+        let Ext4File { group, index, .. } = self.files[inode as usize];
         let blocks = [self.inode_block(inode), self.layout.inode_bitmap(group), 0];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
         self.free_from(core, inode, 0);
         self.log_inode(core, inode);
         self.log_orphans(core);
-        self.log(core, self.layout.inode_bitmap(group), Role::InodeBitmap);
+        self.log(core, self.layout.inode_bitmap(group), BlockRole::InodeBitmap);
         self.log_descriptor(core, group);
         self.inodes[group as usize].free(index);
         self.free_inodes += 1;
         self.journal.forget_file(inode);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn truncate(&mut self, core: &mut Core, task: TaskId, inode: u32, pages: u64) -> Step {
+    fn truncate(&mut self, core: &mut HostCore, task: TaskId, inode: u32, pages: u64) -> StepOutcome {
         let blocks = [self.inode_block(inode), 0];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
         self.log_inode(core, inode);
         let running = self.journal.running.id;
@@ -301,17 +302,17 @@ impl Filesystem for Ext4 {
             self.log_orphans(core);
         }
         self.free_from(core, inode, pages);
-        Step::Done
+        StepOutcome::Done
     }
 
     fn rename(
         &mut self,
-        core: &mut Core,
+        core: &mut HostCore,
         task: TaskId,
         inode: u32,
         to: FolderId,
         replaced: Option<u32>,
-    ) -> Step {
+    ) -> StepOutcome {
         let from = core.cache.inode(inode).folder;
         self.open_folder(to);
         let mut blocks = vec![
@@ -325,7 +326,7 @@ impl Filesystem for Ext4 {
             blocks.extend([self.folders.leaf(to, replaced), self.inode_block(replaced), 0]);
         }
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
         if let Some(replaced) = replaced {
             self.remove_name(core, to, replaced);
@@ -335,26 +336,26 @@ impl Filesystem for Ext4 {
         self.add_name(core, to, inode);
         self.remove_name(core, from, inode);
         self.log_inode(core, inode);
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn closed(&mut self, inode: u32) {
+    fn file_closed(&mut self, inode: u32) {
         self.drop_set_aside(inode);
     }
 
-    fn begin_write(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
+    fn begin_write(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         // Times change at most once per tick.
         if self.files[inode as usize].tick == core.now.0 / TICK {
-            return Step::Done;
+            return StepOutcome::Done;
         }
         let block = self.inode_block(inode);
         if !self.has_room(core, task) || !self.ready(core, task, &[block]) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn wrote(&mut self, core: &mut Core, inode: u32, pages: Range<u64>, grew: bool) {
+    fn wrote(&mut self, core: &mut HostCore, inode: u32, pages: Range<u64>, grew: bool) {
         let file = &self.files[inode as usize];
         // The length on the device changes when the last page is allocated, or at once if it already is.
         let longer = grew && file.extents.get(pages.end - 1).is_some();
@@ -371,20 +372,20 @@ impl Filesystem for Ext4 {
         (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
     }
 
-    fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
-        let Some(page) = core.cache.next_delayed(inode) else { return Step::Done };
-        let group = Layout::group_of(self.goal(inode, u64::from(page)));
+    fn prepare(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
+        let Some(page) = core.cache.next_delayed(inode) else { return StepOutcome::Done };
+        let group = Ext4Layout::group_of(self.goal(inode, u64::from(page)));
         if !self.touched[group as usize] {
-            self.buffers.add(self.layout.block_bitmap(group), Role::BlockBitmap);
+            self.buffers.add(self.layout.block_bitmap(group), BlockRole::BlockBitmap);
         }
         let blocks = [self.layout.block_bitmap(group), self.inode_block(inode)];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
-            return Step::Wait(Wait::Journal);
+            return StepOutcome::Wait(WaitReason::Journal);
         }
-        Step::Done
+        StepOutcome::Done
     }
 
-    fn place(&mut self, core: &mut Core, inode: u32, page: u64, count: u64) -> (u64, u64) {
+    fn place(&mut self, core: &mut HostCore, inode: u32, page: u64, count: u64) -> (u64, u64) {
         if let Some((sector, run)) = self.map(inode, page) {
             return (sector, run.min(count));
         }
@@ -402,18 +403,18 @@ impl Filesystem for Ext4 {
         (run.from * 8, taken)
     }
 
-    fn sync_file(&mut self, core: &mut Core, task: TaskId, inode: u32, data_only: bool) -> Step {
+    fn sync_file(&mut self, core: &mut HostCore, task: TaskId, inode: u32, data_only: bool) -> StepOutcome {
         let file = &self.files[inode as usize];
         let id = if data_only { file.data_changed } else { file.changed };
         self.sync_transaction(core, task, id)
     }
 
-    fn sync_folder(&mut self, core: &mut Core, task: TaskId, folder: FolderId) -> Step {
+    fn sync_folder(&mut self, core: &mut HostCore, task: TaskId, folder: FolderId) -> StepOutcome {
         self.open_folder(folder);
         if core.config.folder_sync_commits {
             // `ext4_force_commit`: commits the transactions that are not durable; sends nothing if there are none.
             if core.tasks[task].part == 0 && self.last_transaction().is_none() {
-                return Step::Done;
+                return StepOutcome::Done;
             }
             let id = self.last_transaction().unwrap_or(0);
             return self.sync_transaction(core, task, id);
@@ -422,7 +423,7 @@ impl Filesystem for Ext4 {
         self.sync_transaction(core, task, id)
     }
 
-    fn sync_all(&mut self, core: &mut Core, task: TaskId) -> Step {
+    fn sync_all(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome {
         match core.tasks[task].part {
             0 | 1 => {
                 let id = self.last_transaction().unwrap_or(0);
@@ -432,9 +433,9 @@ impl Filesystem for Ext4 {
                 core.tasks[task].part = 3;
                 let cause = core.cause(task);
                 self.buffers.write_all(core, core.now, cause, Some(task));
-                Step::Wait(Wait::SyncData)
+                StepOutcome::Wait(WaitReason::SyncData)
             }
-            _ => Step::Done,
+            _ => StepOutcome::Done,
         }
     }
 
@@ -455,18 +456,18 @@ impl Filesystem for Ext4 {
         self.journal.due(self.commit_interval)
     }
 
-    fn advance(&mut self, core: &mut Core) {
+    fn advance(&mut self, core: &mut HostCore) {
         if self.next_event().is_some_and(|due| due <= core.now) {
             let id = self.journal.running.id;
             self.request_commit(core, id);
         }
     }
 
-    fn step(&mut self, core: &mut Core, task: TaskId, job: Job) -> Step {
+    fn step(&mut self, core: &mut HostCore, task: TaskId, job: FilesystemJob) -> StepOutcome {
         match job {
-            Job::Commit => self.commit_step(core, task),
-            Job::Checkpoint => self.checkpoint_step(core, task),
-            Job::Clean => Step::Done,
+            FilesystemJob::Commit => self.commit_step(core, task),
+            FilesystemJob::Checkpoint => self.checkpoint_step(core, task),
+            FilesystemJob::Clean => StepOutcome::Done,
         }
     }
 
@@ -474,7 +475,7 @@ impl Filesystem for Ext4 {
         self.buffers.oldest()
     }
 
-    fn write_back(&mut self, core: &mut Core, until: Nanos) {
-        self.buffers.write_all(core, until, Cause::WriteBack, None);
+    fn write_back(&mut self, core: &mut HostCore, until: Nanos) {
+        self.buffers.write_all(core, until, IoCause::WriteBack, None);
     }
 }

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
+use emmclab_base::{BlockNote, BlockRole, Nanos, Op, RequestFlags};
 use emmclab_host::{
-    BlockRequest, BlockRequestId, BlockRequests, CallerId, FileOp, Finished, FinishedOps, Host, HostConfig,
-    Mount,
+    BlockRequestId, CallerId, FileOp, FinishedOperation, FinishedOperations, HostBlockRequest,
+    HostBlockRequests, HostConfig, Mount, SimulatedHost,
 };
 
 /// A command at the device.
 #[derive(Clone, Debug)]
 pub struct Command {
-    pub request: BlockRequest,
+    pub request: HostBlockRequest,
     pub notes: Vec<BlockNote>,
     /// When it was submitted to the device, in events.
     pub issued: u64,
@@ -74,12 +74,13 @@ impl Device {
         }
     }
 
-    fn take(&mut self, host: &mut Host, now: Nanos) {
-        let mut requests = BlockRequests::default();
+    fn take(&mut self, host: &mut SimulatedHost, now: Nanos) {
+        let mut requests = HostBlockRequests::default();
         host.take_requests(&mut requests);
         for request in &requests.requests {
             self.events += 1;
-            let flushes = request.request.op == Op::Flush || request.request.flags.contains(Flags::PREFLUSH);
+            let flushes =
+                request.request.op == Op::Flush || request.request.flags.contains(RequestFlags::PREFLUSH);
             let covers = if flushes { self.complete_pages() } else { Vec::new() };
             let notes = requests.notes(request).to_vec();
             let command = Command { request: request.clone(), notes, issued: self.events, covers };
@@ -126,23 +127,23 @@ impl Device {
     }
 
     /// The order that JBD2 asks for.
-    fn check_note(&mut self, mount: usize, note: &BlockNote, sector: u64, flags: Flags) {
+    fn check_note(&mut self, mount: usize, note: &BlockNote, sector: u64, flags: RequestFlags) {
         let Some(id) = note.transaction else { return };
         let transactions = &mut self.transactions[mount];
         match note.role {
-            Role::Descriptor | Role::Logged | Role::Revoke => {
+            BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke => {
                 let transaction = transactions.entry(id).or_default();
                 assert!(!transaction.committed, "a block of transaction {id} behind its commit");
                 transaction.under_way += 1;
                 transaction.homes.extend(note.home);
             }
-            Role::Commit => {
+            BlockRole::Commit => {
                 let transaction = transactions.entry(id).or_default();
                 assert_eq!(transaction.under_way, 0, "commit {id} before its blocks are complete");
                 let before = id.checked_sub(1).and_then(|before| transactions.get(&before));
                 assert!(before.is_none_or(|one| one.committed), "commit {id} before the one before it");
             }
-            Role::JournalSuperblock if flags.contains(Flags::FUA) => {
+            BlockRole::JournalSuperblock if flags.contains(RequestFlags::FUA) => {
                 self.tails += 1;
                 // Home blocks of what the journal forgets are durable, unless a later transaction holds them.
                 for (forgotten, transaction) in transactions.range(..id) {
@@ -167,7 +168,7 @@ impl Device {
     }
 
     /// Completes one of the requests under way.
-    pub fn complete(&mut self, host: &mut Host, at: usize, now: Nanos) {
+    pub fn complete(&mut self, host: &mut SimulatedHost, at: usize, now: Nanos) {
         let command = self.under_way.remove(at);
         self.events += 1;
         let asked = &command.request.request;
@@ -179,7 +180,7 @@ impl Device {
             for page in asked.sector.0 / 8..asked.end().0.div_ceil(8) {
                 let page = self.pages.entry(page).or_default();
                 page.written = Some(command.issued);
-                if asked.flags.contains(Flags::FUA) || self.plain {
+                if asked.flags.contains(RequestFlags::FUA) || self.plain {
                     page.durable = Some(command.issued);
                 }
             }
@@ -189,8 +190,10 @@ impl Device {
                     continue;
                 };
                 match note.role {
-                    Role::Descriptor | Role::Logged | Role::Revoke => transaction.under_way -= 1,
-                    Role::Commit => {
+                    BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke => {
+                        transaction.under_way -= 1;
+                    }
+                    BlockRole::Commit => {
                         transaction.committed = true;
                         self.commits += 1;
                     }
@@ -210,10 +213,10 @@ impl Device {
 
 /// A host on a device, with a clock.
 pub struct Bench {
-    pub host: Host,
+    pub host: SimulatedHost,
     pub device: Device,
     pub now: Nanos,
-    pub finished: Vec<Finished>,
+    pub finished: Vec<FinishedOperation>,
     pub waited_for: Vec<Vec<BlockRequestId>>,
     busy: BTreeSet<CallerId>,
 }
@@ -222,7 +225,7 @@ impl Bench {
     pub fn new(config: HostConfig, mounts: &[Mount], plain: bool) -> Self {
         let device = Device::new(&config, mounts, plain);
         Self {
-            host: Host::new(config, mounts).unwrap(),
+            host: SimulatedHost::new(config, mounts).unwrap(),
             device,
             now: Nanos::ZERO,
             finished: Vec::new(),
@@ -261,10 +264,10 @@ impl Bench {
 
     fn settle(&mut self) {
         self.device.take(&mut self.host, self.now);
-        let mut finished = FinishedOps::default();
+        let mut finished = FinishedOperations::default();
         self.host.take_finished(&mut finished);
         for one in &finished.operations {
-            assert_eq!(one.waited.total(), one.at - one.begun, "the parts add up");
+            assert_eq!(one.waits.total(), one.at - one.begun, "the parts add up");
             assert!(one.at <= self.now);
             let requests = finished.requests(one);
             assert!(
@@ -292,7 +295,7 @@ impl Bench {
     }
 
     /// Performs one operation, and all that are under way.
-    pub fn perform(&mut self, operation: &FileOp) -> Finished {
+    pub fn perform(&mut self, operation: &FileOp) -> FinishedOperation {
         self.begin(CallerId(1_000), operation).unwrap();
         self.drain();
         self.finished.iter().rfind(|one| one.caller == CallerId(1_000)).unwrap().clone()

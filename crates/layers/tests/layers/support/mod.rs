@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use emmclab_base::Modifiers;
-use emmclab_layers::{Below, Disk, LayerConfig, Zones};
+use emmclab_base::CommandFlags;
+use emmclab_layers::{DiskZones, DisksBelow, LayerConfig, SectorDisk};
 
 pub const SECTOR: usize = 512;
 
@@ -20,14 +20,14 @@ impl MemDisk {
     }
 }
 
-impl Disk for MemDisk {
+impl SectorDisk for MemDisk {
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let at = sector as usize * SECTOR;
         buffer.copy_from_slice(&self.data[at..at + buffer.len()]);
         Ok(())
     }
 
-    fn write(&mut self, sector: u64, data: &[u8], _: Modifiers) -> io::Result<()> {
+    fn write(&mut self, sector: u64, data: &[u8], _: CommandFlags) -> io::Result<()> {
         let at = sector as usize * SECTOR;
         self.data[at..at + data.len()].copy_from_slice(data);
         Ok(())
@@ -53,7 +53,7 @@ pub struct CutDisk {
     /// Writes until the cut, shared by all disks.
     pub left: std::rc::Rc<std::cell::Cell<u64>>,
     /// Its zones, whose rules it enforces, and the write pointer of each.
-    zones: Option<Zones>,
+    zones: Option<DiskZones>,
     pointers: Vec<u64>,
     /// By zone, the end of its durable beginning.
     durable: Vec<u64>,
@@ -72,7 +72,7 @@ impl CutDisk {
     }
 
     /// The same with empty zones.
-    pub fn zoned(self, zones: Option<Zones>) -> Self {
+    pub fn zoned(self, zones: Option<DiskZones>) -> Self {
         let starts = zones.map_or(Vec::new(), |zones| {
             (0..u64::from(zones.count)).map(|zone| zones.first + zone * zones.sectors).collect()
         });
@@ -134,7 +134,7 @@ impl CutDisk {
     }
 }
 
-impl Disk for CutDisk {
+impl SectorDisk for CutDisk {
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         for (i, part) in buffer.chunks_mut(SECTOR).enumerate() {
             let sector = sector + i as u64;
@@ -147,8 +147,8 @@ impl Disk for CutDisk {
         Ok(())
     }
 
-    fn write(&mut self, sector: u64, data: &[u8], modifiers: Modifiers) -> io::Result<()> {
-        if modifiers.contains(Modifiers::PREFLUSH) {
+    fn write(&mut self, sector: u64, data: &[u8], modifiers: CommandFlags) -> io::Result<()> {
+        if modifiers.contains(CommandFlags::PREFLUSH) {
             self.flush()?;
         }
         self.check_write(sector, sector + (data.len() / SECTOR) as u64);
@@ -240,4 +240,4 @@ pub fn small(name: &str) -> LayerConfig {
     }
 }
 
-pub const BELOW: Below = Below::new(4096, Some(1024));
+pub const BELOW: DisksBelow = DisksBelow::new(4096, Some(1024));

@@ -4,10 +4,12 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use emmclab_base::Modifiers;
-use emmclab_live::{LiveDevice, LiveOptions, Pace};
+use emmclab_base::CommandFlags;
+use emmclab_live::{ClockPace, LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
-use emmclab_serve::{Action, BlockDevice, BlockRequest, Completion, Completions, Failure};
+use emmclab_serve::{
+    BlockAction, BlockDevice, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest,
+};
 
 const SECTOR: usize = 512;
 
@@ -17,7 +19,7 @@ pub fn options() -> LiveOptions {
         layers: Vec::new(),
         second: None,
         second_image: None,
-        pace: Pace::Free,
+        pace: ClockPace::Free,
         think: false,
         image: None,
         replay: ReplayOptions::default(),
@@ -30,12 +32,12 @@ pub fn options() -> LiveOptions {
 /// Takes completions, from any thread.
 #[derive(Default)]
 struct Inbox {
-    completed: Mutex<Vec<Completion>>,
+    completed: Mutex<Vec<ServedCompletion>>,
     came: Condvar,
 }
 
-impl Completions for Inbox {
-    fn complete(&self, completed: &mut Vec<Completion>) {
+impl CompletionReceiver for Inbox {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
         self.completed.lock().unwrap().append(completed);
         self.came.notify_all();
     }
@@ -52,13 +54,13 @@ impl<'a> Client<'a> {
         Self { device, inbox: Arc::default() }
     }
 
-    pub fn send(&self, requests: Vec<BlockRequest>) {
-        let to: Arc<dyn Completions> = self.inbox.clone();
+    pub fn send(&self, requests: Vec<ServedRequest>) {
+        let to: Arc<dyn CompletionReceiver> = self.inbox.clone();
         self.device.submit(&mut { requests }, &to);
     }
 
     /// Waits for so many completions.
-    pub fn take(&self, count: usize) -> Vec<Completion> {
+    pub fn take(&self, count: usize) -> Vec<ServedCompletion> {
         let mut completed = self.inbox.completed.lock().unwrap();
         while completed.len() < count {
             let (guard, waited) = self.inbox.came.wait_timeout(completed, Duration::from_mins(10)).unwrap();
@@ -70,27 +72,27 @@ impl<'a> Client<'a> {
 
     pub fn ask(
         &self,
-        action: Action,
+        action: BlockAction,
         sector: u64,
         sectors: u32,
-        modifiers: Modifiers,
-    ) -> Result<Vec<u8>, Failure> {
-        self.send(vec![BlockRequest { tag: 7, action, sector, sectors, modifiers }]);
+        modifiers: CommandFlags,
+    ) -> Result<Vec<u8>, RequestFailure> {
+        self.send(vec![ServedRequest { tag: 7, action, sector, sectors, modifiers }]);
         let mut completed = self.take(1);
         assert_eq!((completed.len(), completed[0].tag), (1, 7));
         completed.remove(0).outcome
     }
 
-    pub fn write(&self, sector: u64, data: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    pub fn write(&self, sector: u64, data: Vec<u8>) -> Result<Vec<u8>, RequestFailure> {
         let sectors = (data.len() / SECTOR) as u32;
-        self.ask(Action::Write(data), sector, sectors, Modifiers::empty())
+        self.ask(BlockAction::Write(data), sector, sectors, CommandFlags::empty())
     }
 
     pub fn read(&self, sector: u64, sectors: u32) -> Vec<u8> {
-        self.ask(Action::Read, sector, sectors, Modifiers::empty()).unwrap()
+        self.ask(BlockAction::Read, sector, sectors, CommandFlags::empty()).unwrap()
     }
 
-    pub fn flush(&self) -> Result<Vec<u8>, Failure> {
-        self.ask(Action::Flush, 0, 0, Modifiers::empty())
+    pub fn flush(&self) -> Result<Vec<u8>, RequestFailure> {
+        self.ask(BlockAction::Flush, 0, 0, CommandFlags::empty())
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use emmclab_profile::{Profile, ProfileOptions, ProfileReport};
 pub use emmclab_testing::real_trace;
 use emmclab_trace::{
-    Batch, BatchBuilder, Header, Ledger, Names, Nanos, Op, ReadOptions, Request, Sector, TraceReader,
+    Batch, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, Sector, TraceHeader, TraceReader,
 };
 
 /// The batches of a trace, with its ledger and header.
-pub fn read(path: &Path) -> (Vec<Batch>, Ledger, Header) {
+pub fn read(path: &Path) -> (Vec<Batch>, Ledger, TraceHeader) {
     let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
     let mut batches = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
@@ -40,8 +40,8 @@ pub fn request(op: Op, arrival_us: i64, times_us: [i64; 3], sector: u64, sectors
 }
 
 pub fn batch(requests: &[Request]) -> Batch {
-    let mut devices = Names::default();
-    let mut processes = Names::default();
+    let mut devices = NameTable::default();
+    let mut processes = NameTable::default();
     for index in 0..4 {
         devices.intern(&format!("mmcblk{index}"));
         processes.intern(&format!("process-{index}"));
@@ -60,5 +60,5 @@ pub fn profile_of(requests: &[Request]) -> Profile {
 }
 
 pub fn report_of(requests: &[Request]) -> ProfileReport {
-    profile_of(requests).finish(&Ledger::default(), &Header::default())
+    profile_of(requests).finish(&Ledger::default(), &TraceHeader::default())
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use emmclab_record::{Outcome, RecordOptions, Recorder, Target};
+use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder};
 use emmclab_trace::{Batch, Op, Request};
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
@@ -210,7 +210,7 @@ pub fn recorded(batch: &Batch) -> Vec<Recorded> {
 }
 
 /// Records `work` on a disk by `target`; all requests and the outcome.
-pub fn record(target: Target, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
+pub fn record(target: RecordTarget, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Recorded>, RecordOutcome) {
     let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
     record_elsewhere(&options, || {
         assert_eq!(disk.instances(), 1);
@@ -219,14 +219,14 @@ pub fn record(target: Target, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Reco
 }
 
 /// As [`record`], of another kernel.
-pub fn record_elsewhere(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, Outcome) {
-    let recorder = Recorder::start(options).unwrap();
+pub fn record_elsewhere(options: &RecordOptions, work: impl FnOnce()) -> (Vec<Recorded>, RecordOutcome) {
+    let recorder = TracefsRecorder::start(options).unwrap();
     work();
     stop(recorder, Vec::new())
 }
 
 /// Ends a recording: the requests, from those on that were taken before, and the outcome, which says the same.
-pub fn stop(recorder: Recorder, mut requests: Vec<Recorded>) -> (Vec<Recorded>, Outcome) {
+pub fn stop(recorder: TracefsRecorder, mut requests: Vec<Recorded>) -> (Vec<Recorded>, RecordOutcome) {
     let rest = |batch: Batch| {
         requests.extend(recorded(&batch));
         Ok(())
@@ -238,7 +238,7 @@ pub fn stop(recorder: Recorder, mut requests: Vec<Recorded>) -> (Vec<Recorded>, 
 }
 
 /// Takes what a running recording gives until it has given so many requests of `dd`; others may read the disk, too.
-pub fn take(recorder: &Recorder, at_least: usize) -> Vec<Recorded> {
+pub fn take(recorder: &TracefsRecorder, at_least: usize) -> Vec<Recorded> {
     let mut requests = Vec::new();
     wait_until("the requests are recorded", || {
         requests.extend(recorder.next_batch(Duration::ZERO).iter().flat_map(recorded));
@@ -294,7 +294,7 @@ pub fn sqlite(folder: &Path) {
 }
 
 /// Records a workload whose every request must come out, and compares with the kernel's counters.
-pub fn complete_recording(target: Target, disk: &LoopDisk) -> Outcome {
+pub fn complete_recording(target: RecordTarget, disk: &LoopDisk) -> RecordOutcome {
     let before = disk.counted();
     let (requests, outcome) = record(target, disk, || {
         let folder = disk.mount();

@@ -6,7 +6,7 @@ pub mod trace_dat;
 
 use std::path::Path;
 
-use emmclab_record::{Files, Frame, HelperStream};
+use emmclab_record::{Files, HelperFrame, HelperStream};
 
 /// A kept file of the fixtures, unpacked.
 pub fn fixture(name: &str) -> Vec<u8> {
@@ -23,15 +23,15 @@ pub fn capture(name: &str) -> (Files, Vec<Vec<u8>>, Files) {
     let mut cpus = vec![Vec::new(); 2];
     loop {
         match stream.frame().unwrap() {
-            Frame::Pages { cpu, count } => {
+            HelperFrame::Pages { cpu, count } => {
                 for _ in 0..count {
                     let mut page = vec![0; trace_dat::PAGE];
                     stream.page(&mut page).unwrap();
                     cpus[cpu].extend(page);
                 }
             }
-            Frame::Round => {}
-            Frame::End => return (files, cpus, stream.texts("end").unwrap()),
+            HelperFrame::Round => {}
+            HelperFrame::End => return (files, cpus, stream.texts("end").unwrap()),
         }
     }
 }

@@ -6,7 +6,7 @@ mod protobuf;
 
 use std::collections::BTreeMap;
 
-use emmclab_record::{ByteOrder, EventFormat, Field, Files, Kernel};
+use emmclab_record::{EventFormat, EventFormatField, Files, KernelByteOrder, KernelFormat};
 use protobuf::Message;
 
 use super::trace_dat::PAGE;
@@ -55,8 +55,8 @@ enum Value {
     Text(Vec<u8>),
 }
 
-fn value(field: &Field, record: &[u8]) -> Option<Value> {
-    let order = ByteOrder::Little;
+fn value(field: &EventFormatField, record: &[u8]) -> Option<Value> {
+    let order = KernelByteOrder::Little;
     if field.is_text() {
         return Some(Value::Text(field.text(order, record)?.to_vec()));
     }
@@ -68,7 +68,7 @@ fn value(field: &Field, record: &[u8]) -> Option<Value> {
 
 fn event(format: &EventFormat, unknown: Unknown, time: u64, record: &[u8]) -> Message {
     let fields = || format.fields().filter(|field| !field.name.starts_with("common_"));
-    let order = ByteOrder::Little;
+    let order = KernelByteOrder::Little;
     let pid = format.field("common_pid").unwrap().number(order, record).unwrap();
     let head = Message::default().number(1, time).number(2, pid as u64);
     let put = |message: Message, number, value| match value {
@@ -118,7 +118,7 @@ pub fn trace(files: &Files, cpus: &[Vec<u8>], unknown: Unknown, period: usize) -
         .map(|(_, text)| EventFormat::parse(text).unwrap())
         .map(|format| (format.id, format))
         .collect();
-    let kernel = Kernel::from_files(files).unwrap();
+    let kernel = KernelFormat::from_files(files).unwrap();
     let mut events = Vec::new();
     for (cpu, pages) in (0u64..).zip(cpus) {
         for page in pages.chunks(PAGE) {

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::io;
 
-use emmclab_device::{Command, DeviceConfig, LatencyBreakdown, Modifiers, RequestCompleted};
-use emmclab_layers::{Below, Disk, Executor, LayerConfig, build_stack};
+use emmclab_device::{CommandFlags, DeviceCommand, DeviceConfig, LatencyBreakdown, RequestCompleted};
+use emmclab_layers::{DisksBelow, ImmediateStack, LayerConfig, SectorDisk, build_stack};
 use emmclab_trace::{Nanos, Op};
 use proptest::prelude::*;
 
 use super::super::HostQueue;
 
 const SECTOR: usize = 512;
-const BELOW: Below = Below::new(4096, None);
+const BELOW: DisksBelow = DisksBelow::new(4096, None);
 
 /// A disk below the host's queue. Data moves when the driver fetches the command, and only for its entries.
 struct QueueDisk {
@@ -46,7 +46,7 @@ impl QueueDisk {
         while self.host.ready_at().is_some_and(|at| at < self.now) {
             self.fetch();
         }
-        self.host.push(&Command::new(self.now, op, sector, sectors), &mut Vec::new())
+        self.host.push(&DeviceCommand::new(self.now, op, sector, sectors), &mut Vec::new())
     }
 
     fn fetch(&mut self) {
@@ -93,7 +93,7 @@ impl QueueDisk {
     }
 }
 
-impl Disk for QueueDisk {
+impl SectorDisk for QueueDisk {
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let number = self.push(Op::Read, sector, (buffer.len() / SECTOR) as u32);
         self.drain();
@@ -101,7 +101,7 @@ impl Disk for QueueDisk {
         Ok(())
     }
 
-    fn write(&mut self, sector: u64, data: &[u8], _: Modifiers) -> io::Result<()> {
+    fn write(&mut self, sector: u64, data: &[u8], _: CommandFlags) -> io::Result<()> {
         let number = self.push(Op::Write, sector, (data.len() / SECTOR) as u32);
         self.moving.insert(number, data.to_vec());
         Ok(())
@@ -127,7 +127,7 @@ fn stack(names: &[&str]) -> Vec<LayerConfig> {
     names.iter().map(layer).collect()
 }
 
-fn executor(names: &[&str], merge: &str, writes: &str, depth: &str, burst: i64) -> Executor<QueueDisk> {
+fn executor(names: &[&str], merge: &str, writes: &str, depth: &str, burst: i64) -> ImmediateStack<QueueDisk> {
     let settings = [
         ("host.merge_max_kb", merge),
         ("host.packed_writes", writes),
@@ -135,7 +135,7 @@ fn executor(names: &[&str], merge: &str, writes: &str, depth: &str, burst: i64) 
         ("controller.queue_depth", depth),
     ];
     let layers = build_stack(&stack(names), &BELOW).unwrap();
-    Executor::start(layers, vec![QueueDisk::new(&settings, burst)], false).unwrap()
+    ImmediateStack::start(layers, vec![QueueDisk::new(&settings, burst)], false).unwrap()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The commands into which kernels translate the flags of requests.
 
-use emmclab_device::{LatencyBreakdown, Modifiers};
+use emmclab_device::{CommandFlags, LatencyBreakdown};
 
 use super::*;
 
@@ -12,10 +12,10 @@ fn kernel(name: &str, settings: &[(&str, &str)]) -> HostQueue {
 }
 
 /// Returns the commands of one request with their flags. The request arrives at 0; each command takes 100 ns.
-fn commands(host: &mut HostQueue, op: Op, flags: Modifiers) -> Vec<(Op, Modifiers)> {
+fn commands(host: &mut HostQueue, op: Op, flags: CommandFlags) -> Vec<(Op, CommandFlags)> {
     let (sector, sectors) = if op == Op::Flush { (0, 0) } else { (8, 8) };
     let (mut now, mut out, mut done) = (Nanos(0), Vec::new(), Vec::new());
-    let request = Command { modifiers: flags, ..Command::new(now, op, sector, sectors) };
+    let request = DeviceCommand { modifiers: flags, ..DeviceCommand::new(now, op, sector, sectors) };
     host.push(&request, &mut done);
     while let Some(at) = host.ready_at() {
         assert_eq!(at, now, "a command goes when the one before is complete");
@@ -45,9 +45,9 @@ fn commands(host: &mut HostQueue, op: Op, flags: Modifiers) -> Vec<(Op, Modifier
     out
 }
 
-const NONE: Modifiers = Modifiers::empty();
-const RELIABLE: Modifiers = Modifiers::RELIABLE;
-const COMMIT: Modifiers = Modifiers::PREFLUSH.union(Modifiers::RELIABLE);
+const NONE: CommandFlags = CommandFlags::empty();
+const RELIABLE: CommandFlags = CommandFlags::RELIABLE;
+const COMMIT: CommandFlags = CommandFlags::PREFLUSH.union(CommandFlags::RELIABLE);
 
 #[test]
 fn a_commit_is_a_flush_and_a_reliable_write_where_fua_is_one() {
@@ -66,20 +66,20 @@ fn a_vendor_kernel_sends_a_barrier_before_a_commit_unless_the_cache_keeps_order(
     let sent = |settings: &[(&str, &str)], flags| {
         commands(&mut kernel("vendor_barrier", settings), Op::Write, flags)
     };
-    assert_eq!(sent(&[], COMMIT), [(Op::Flush, Modifiers::BARRIER), (Op::Write, RELIABLE)]);
+    assert_eq!(sent(&[], COMMIT), [(Op::Flush, CommandFlags::BARRIER), (Op::Write, RELIABLE)]);
     assert_eq!(sent(&[("cache.policy", "fifo")], COMMIT), [(Op::Write, RELIABLE)]);
     assert_eq!(sent(&[("features.barrier", "false")], COMMIT), [(Op::Flush, NONE), (Op::Write, RELIABLE)]);
     // The completion of a write with preflush, but without FUA, promises that earlier data is durable; a barrier only orders.
-    assert_eq!(sent(&[], Modifiers::PREFLUSH), [(Op::Flush, NONE), (Op::Write, NONE)]);
+    assert_eq!(sent(&[], CommandFlags::PREFLUSH), [(Op::Flush, NONE), (Op::Write, NONE)]);
 }
 
 #[test]
 fn metadata_went_by_reliable_write_until_4_4() {
-    let sent = |name| commands(&mut kernel(name, &[]), Op::Write, Modifiers::META);
-    assert_eq!(sent("linux_3.10"), [(Op::Write, Modifiers::META.union(RELIABLE))]);
-    assert_eq!(sent("linux_4.9"), [(Op::Write, Modifiers::META)]);
+    let sent = |name| commands(&mut kernel(name, &[]), Op::Write, CommandFlags::META);
+    assert_eq!(sent("linux_3.10"), [(Op::Write, CommandFlags::META.union(RELIABLE))]);
+    assert_eq!(sent("linux_4.9"), [(Op::Write, CommandFlags::META)]);
     let mut host = kernel("linux_3.10", &[]);
-    assert_eq!(commands(&mut host, Op::Read, Modifiers::META), [(Op::Read, Modifiers::META)]);
+    assert_eq!(commands(&mut host, Op::Read, CommandFlags::META), [(Op::Read, CommandFlags::META)]);
     assert_eq!(host.counts().driver.unwrap().reliable_writes, 0);
 }
 
@@ -109,8 +109,10 @@ fn only_old_kernels_pack_and_up_to_what_the_device_takes() {
 #[test]
 fn reliable_writes_are_entries_of_a_pack_and_a_flush_ends_one() {
     let mut host = kernel("linux_4.9", &[]);
-    let write =
-        |at, flags| Command { modifiers: flags, ..Command::new(Nanos(at), Op::Write, at as u64 * 800, 8) };
+    let write = |at, flags| DeviceCommand {
+        modifiers: flags,
+        ..DeviceCommand::new(Nanos(at), Op::Write, at as u64 * 800, 8)
+    };
     let mut done = Vec::new();
     for (at, flags) in [(0, NONE), (1, RELIABLE), (2, COMMIT), (3, NONE)] {
         host.push(&write(at, flags), &mut done);
@@ -123,7 +125,7 @@ fn reliable_writes_are_entries_of_a_pack_and_a_flush_ends_one() {
 fn what_follows_a_command_waits_for_it_and_holds_up_no_request_that_came_before() {
     let mut host = kernel("linux_no_fua", &[("controller.queue_depth", "2")]);
     let mut done = Vec::new();
-    let fua = Command { modifiers: RELIABLE, ..Command::new(Nanos(0), Op::Write, 8, 8) };
+    let fua = DeviceCommand { modifiers: RELIABLE, ..DeviceCommand::new(Nanos(0), Op::Write, 8, 8) };
     host.push(&fua, &mut done);
     assert_eq!(fetch(&mut host, 0), [(Op::Write, 4, 4)]);
     // The completion is known at once, but its time is in the future.

@@ -3,7 +3,7 @@
 mod below_layers;
 mod kernels;
 
-use emmclab_device::{DeviceConfig, LatencyBreakdown, Modifiers};
+use emmclab_device::{CommandFlags, DeviceConfig, LatencyBreakdown};
 
 use super::*;
 
@@ -15,12 +15,12 @@ fn host(settings: &[(&str, &str)]) -> HostQueue {
 }
 
 fn push(host: &mut HostQueue, at: i64, op: Op, kb_from: u64, kb: u32) {
-    host.push(&Command::new(Nanos(at), op, kb_from * 2, kb * 2), &mut Vec::new());
+    host.push(&DeviceCommand::new(Nanos(at), op, kb_from * 2, kb * 2), &mut Vec::new());
 }
 
 /// Fetched commands as (op, KB from, KB).
 fn fetch(host: &mut HostQueue, at: i64) -> Vec<(Op, u64, u32)> {
-    let kb = |command: &Command| (command.op, command.sector / 2, command.sectors / 2);
+    let kb = |command: &DeviceCommand| (command.op, command.sector / 2, command.sectors / 2);
     let mut commands = Vec::new();
     host.fetch(Nanos(at), &mut commands);
     commands.iter().map(kb).collect()
@@ -73,7 +73,7 @@ fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
     let waits = LatencyBreakdown::default();
     let (op, sector, sectors) = (Op::Write, 0, 8);
     let (arrival, complete) = (Nanos(arrival), Nanos(complete));
-    let modifiers = Modifiers::empty();
+    let modifiers = CommandFlags::empty();
     RequestCompleted {
         id,
         op,

@@ -1,11 +1,11 @@
 //! The commands that are legal in each state (JESD84-B51, 6.10 and table 63).
 
-use emmclab_base::Modifiers;
+use emmclab_base::CommandFlags;
 
-use super::erase::Kind;
-use super::ext_csd::Access;
-use super::transfer::Transfer;
-use super::{Area, BlockCount, Card, Response, SECTOR, State, Status};
+use super::erase::EraseOperation;
+use super::ext_csd::SwitchAccess;
+use super::transfer::CardTransfer;
+use super::{CardPartition, CardResponse, CardState, CardStatus, EmmcCard, PresetBlockCount, SECTOR};
 
 /// Operating conditions (JESD84-B51, 7.1): 1.7-1.95 V and 2.7-3.6 V.
 const OCR: u32 = 0x00ff_8080;
@@ -23,49 +23,49 @@ const TUNING: [u8; 64] = [
 ];
 
 /// The outcome of a legal command.
-enum Answer {
+enum CommandReply {
     Silent,
     R1,
-    Other(Response),
+    Other(CardResponse),
 }
 
-impl Card {
+impl EmmcCard {
     /// Executes a command of the host.
-    pub fn command(&mut self, index: u8, argument: u32) -> Response {
+    pub fn command(&mut self, index: u8, argument: u32) -> CardResponse {
         let (before, busy) = (self.state, self.busy());
         // CMD23 applies to the next command; CMD13 may be sent between them.
         let count = if index == 13 { None } else { self.count.take() };
         if !matches!(index, 0 | 13 | 35 | 36 | 38) && self.erase.abort() {
-            self.errors |= Status::ERASE_RESET;
+            self.errors |= CardStatus::ERASE_RESET;
         }
         match self.execute(index, argument, count) {
-            Some(Answer::Silent) => Response::None,
-            Some(Answer::Other(response)) => response,
-            Some(Answer::R1) => self.r1(before, busy),
+            Some(CommandReply::Silent) => CardResponse::None,
+            Some(CommandReply::Other(response)) => response,
+            Some(CommandReply::R1) => self.r1(before, busy),
             None => {
-                self.errors |= Status::ILLEGAL_COMMAND;
-                Response::None
+                self.errors |= CardStatus::ILLEGAL_COMMAND;
+                CardResponse::None
             }
         }
     }
 
     /// Executes a command and changes the state; `None` if the command is illegal in this state.
-    fn execute(&mut self, index: u8, argument: u32, count: Option<BlockCount>) -> Option<Answer> {
-        use State::{
+    fn execute(&mut self, index: u8, argument: u32, count: Option<PresetBlockCount>) -> Option<CommandReply> {
+        use CardState::{
             BusTest, Disconnected, Identification, Idle, Inactive, Programming, Ready, ReceivingData,
             SendingData, Sleep, StandBy, Transfer as Selected,
         };
         if self.state == Inactive {
-            return Some(Answer::Silent);
+            return Some(CommandReply::Silent);
         }
-        if self.area() == Area::Rpmb && matches!(index, 14 | 17 | 19 | 21 | 24 | 35 | 36 | 38) {
+        if self.area() == CardPartition::Rpmb && matches!(index, 14 | 17 | 19 | 21 | 24 | 35 | 36 | 38) {
             return None;
         }
         let addressed = argument >> 16 == u32::from(self.rca);
         Some(match (index, self.state) {
             (0, _) => {
                 self.go_idle();
-                Answer::Silent
+                CommandReply::Silent
             }
             (1, Idle) => {
                 let access = if self.sectors > super::BYTE_ADDRESSED { OCR_SECTORS } else { 0 };
@@ -73,66 +73,66 @@ impl Card {
                 if argument & OCR != 0 {
                     self.state = Ready;
                 }
-                Answer::Other(Response::Short(OCR | OCR_READY | access))
+                CommandReply::Other(CardResponse::Short(OCR | OCR_READY | access))
             }
             (2, Ready) => {
                 self.state = Identification;
-                Answer::Other(Response::Long(self.cid))
+                CommandReply::Other(CardResponse::Long(self.cid))
             }
             (3, Identification) => {
                 self.rca = (argument >> 16) as u16;
                 self.state = StandBy;
-                Answer::R1
+                CommandReply::R1
             }
             (5, StandBy | Sleep) if addressed => {
                 self.state = if argument >> 15 & 1 == 1 { Sleep } else { StandBy };
-                Answer::R1
+                CommandReply::R1
             }
             (6, Selected) => {
                 // The response is sent before the switch; errors of the switch are in the status of a later response.
                 let response = self.r1(Selected, false);
                 self.switch(argument);
-                Answer::Other(response)
+                CommandReply::Other(response)
             }
             (7, StandBy) if addressed => {
                 self.state = Selected;
-                Answer::R1
+                CommandReply::R1
             }
             (7, Disconnected) if addressed => {
                 self.program();
-                Answer::R1
+                CommandReply::R1
             }
             // CMD7 for another card, or CMD4, which has no effect, as there is no driver stage register (DSR_IMP is 0).
-            (7, StandBy | Disconnected) | (4, StandBy) => Answer::Silent,
+            (7, StandBy | Disconnected) | (4, StandBy) => CommandReply::Silent,
             (7, Selected | SendingData | Programming) if !addressed => {
                 self.transfer = None;
                 self.state = if self.state == Programming { Disconnected } else { StandBy };
-                Answer::Silent
+                CommandReply::Silent
             }
             (8, Selected) => {
                 self.ext_csd.report(self.device.health());
                 self.send(self.ext_csd.bytes().to_vec())
             }
             (9 | 10, StandBy) if addressed => {
-                Answer::Other(Response::Long(if index == 9 { self.csd } else { self.cid }))
+                CommandReply::Other(CardResponse::Long(if index == 9 { self.csd } else { self.cid }))
             }
             (12, SendingData) => {
                 self.transfer = None;
                 self.state = Selected;
-                Answer::R1
+                CommandReply::R1
             }
             (12, ReceivingData) => {
                 self.end_write();
-                Answer::R1
+                CommandReply::R1
             }
             // A high-priority interrupt. The requests are already in the device and are not interrupted.
             (12, Programming) if addressed && argument & 1 == 1 && self.ext_csd.high_priority_interrupt() => {
-                Answer::R1
+                CommandReply::R1
             }
             (13, StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected | BusTest)
                 if addressed =>
             {
-                Answer::R1
+                CommandReply::R1
             }
             (14, BusTest) => {
                 // The first two bits of each line are returned inverted; the others are 0.
@@ -147,32 +147,32 @@ impl Card {
                 if addressed =>
             {
                 self.state = Inactive;
-                Answer::Silent
+                CommandReply::Silent
             }
             (
                 5 | 9 | 10 | 13 | 15,
                 StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected,
-            ) if !addressed => Answer::Silent,
+            ) if !addressed => CommandReply::Silent,
             (16, Selected) => {
                 if argument as usize != SECTOR {
-                    self.errors |= Status::BLOCK_LEN_ERROR;
+                    self.errors |= CardStatus::BLOCK_LEN_ERROR;
                 }
-                Answer::R1
+                CommandReply::R1
             }
             (17, Selected) => {
-                let one = BlockCount { blocks: Some(1), modifiers: Modifiers::empty() };
+                let one = PresetBlockCount { blocks: Some(1), modifiers: CommandFlags::empty() };
                 self.start_read(argument, one);
-                Answer::R1
+                CommandReply::R1
             }
             (18, Selected) => {
-                self.start_read(argument, count.unwrap_or(BlockCount::OPEN));
-                Answer::R1
+                self.start_read(argument, count.unwrap_or(PresetBlockCount::OPEN));
+                CommandReply::R1
             }
             (19, Selected) => {
                 self.bus_pattern.clear();
-                self.transfer = Some(Transfer::BusPattern);
+                self.transfer = Some(CardTransfer::BusPattern);
                 self.state = BusTest;
-                Answer::R1
+                CommandReply::R1
             }
             (21, Selected) if self.ext_csd.hs200() => match self.ext_csd.bus_lines() {
                 8 => {
@@ -185,46 +185,46 @@ impl Card {
             },
             // Packed commands (bit 30) are not supported.
             (23, Selected) if argument >> 30 & 1 == 0 => {
-                let mut modifiers = Modifiers::empty();
-                modifiers.set(Modifiers::RELIABLE, argument >> 31 & 1 == 1);
-                modifiers.set(Modifiers::META, argument >> 29 & 1 == 1);
-                modifiers.set(Modifiers::FORCED, argument >> 24 & 1 == 1);
+                let mut modifiers = CommandFlags::empty();
+                modifiers.set(CommandFlags::RELIABLE, argument >> 31 & 1 == 1);
+                modifiers.set(CommandFlags::META, argument >> 29 & 1 == 1);
+                modifiers.set(CommandFlags::FORCED, argument >> 24 & 1 == 1);
                 let blocks = argument & 0xffff;
-                self.count = Some(BlockCount { blocks: (blocks > 0).then_some(blocks), modifiers });
-                Answer::R1
+                self.count = Some(PresetBlockCount { blocks: (blocks > 0).then_some(blocks), modifiers });
+                CommandReply::R1
             }
             (24, Selected) => {
-                let one = BlockCount { blocks: Some(1), modifiers: Modifiers::empty() };
+                let one = PresetBlockCount { blocks: Some(1), modifiers: CommandFlags::empty() };
                 self.start_write(argument, one);
-                Answer::R1
+                CommandReply::R1
             }
             (25, Selected) => {
-                self.start_write(argument, count.unwrap_or(BlockCount::OPEN));
-                Answer::R1
+                self.start_write(argument, count.unwrap_or(PresetBlockCount::OPEN));
+                CommandReply::R1
             }
             (35 | 36, Selected) => {
                 if let Some(sector) = self.locate(argument) {
                     let taken = if index == 35 { self.erase.start(sector) } else { self.erase.end(sector) };
                     self.errors |= taken;
                 }
-                Answer::R1
+                CommandReply::R1
             }
             (38, Selected) => {
-                match Kind::of(argument, &self.ext_csd) {
+                match EraseOperation::of(argument, &self.ext_csd) {
                     Some(kind) => self.start_erase(kind),
-                    None => self.errors |= Status::ERROR,
+                    None => self.errors |= CardStatus::ERROR,
                 }
-                Answer::R1
+                CommandReply::R1
             }
             _ => return None,
         })
     }
 
     /// Starts sending data that is available at once, as a single block.
-    fn send(&mut self, data: Vec<u8>) -> Answer {
-        self.transfer = Some(Transfer::Fixed(data));
-        self.state = State::SendingData;
-        Answer::R1
+    fn send(&mut self, data: Vec<u8>) -> CommandReply {
+        self.transfer = Some(CardTransfer::Fixed(data));
+        self.state = CardState::SendingData;
+        CommandReply::R1
     }
 
     /// Executes CMD6 (JESD84-B51, 6.6.1). Errors are reported in the status of the next command.
@@ -234,25 +234,25 @@ impl Card {
             // The standard command set is the only one.
             0 => {
                 if argument & 0b111 != 0 {
-                    self.errors |= Status::SWITCH_ERROR;
+                    self.errors |= CardStatus::SWITCH_ERROR;
                 }
                 return;
             }
-            1 => Access::SetBits,
-            2 => Access::ClearBits,
-            _ => Access::WriteByte,
+            1 => SwitchAccess::SetBits,
+            2 => SwitchAccess::ClearBits,
+            _ => SwitchAccess::WriteByte,
         };
         match self.ext_csd.switch(access, index, value) {
             Some(effect) => {
                 self.start(effect);
                 self.program();
             }
-            None => self.errors |= Status::SWITCH_ERROR,
+            None => self.errors |= CardStatus::SWITCH_ERROR,
         }
     }
 }
 
-impl BlockCount {
+impl PresetBlockCount {
     /// A transfer that lasts until CMD12.
-    const OPEN: Self = Self { blocks: None, modifiers: Modifiers::empty() };
+    const OPEN: Self = Self { blocks: None, modifiers: CommandFlags::empty() };
 }

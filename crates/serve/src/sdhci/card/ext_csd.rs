@@ -1,7 +1,7 @@
 //! The `EXT_CSD` register (JESD84-B51, 7.4): 512 bytes of properties, and of modes that CMD6 changes.
 
-use emmclab_base::{Health, SECTOR_BYTES};
-use emmclab_registers::ext_csd::fields::{self, Field, REGISTER_BYTES};
+use emmclab_base::{DeviceHealth, SECTOR_BYTES};
+use emmclab_registers::ext_csd::fields::{self, REGISTER_BYTES, RegisterField};
 
 use crate::sdhci::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
 
@@ -43,7 +43,7 @@ const DEFAULT_ERASE_GROUP: u64 = 32 * 32;
 
 /// The operation that a change of a mode starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum SwitchEffect {
     None,
     Flush,
     Barrier,
@@ -52,18 +52,18 @@ pub(super) enum Effect {
 
 /// How CMD6 changes a byte (JESD84-B51, 6.6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum SwitchAccess {
     SetBits,
     ClearBits,
     WriteByte,
 }
 
 /// The `EXT_CSD` register.
-pub(super) struct ExtCsd {
+pub(super) struct CardExtCsd {
     bytes: [u8; REGISTER_BYTES],
 }
 
-impl ExtCsd {
+impl CardExtCsd {
     /// The register of a card with these settings, after the first power-up.
     pub fn new(settings: &CardSettings, sectors: u64) -> Self {
         let mut bytes = [0; REGISTER_BYTES];
@@ -126,7 +126,7 @@ impl ExtCsd {
     }
 
     /// Updates the fields that report the state of the flash.
-    pub fn report(&mut self, health: Health) {
+    pub fn report(&mut self, health: DeviceHealth) {
         self.put(fields::BKOPS_STATUS, health.background.min(3).into());
         // 1: normal; 2 and 3: 80 % and 90 % of the spare blocks are used.
         let spares = match health.spares_used {
@@ -140,12 +140,12 @@ impl ExtCsd {
         self.put(fields::DEVICE_LIFE_TIME_EST_TYP_B, steps(health.life_used));
     }
 
-    fn put(&mut self, field: Field, value: u64) {
+    fn put(&mut self, field: RegisterField, value: u64) {
         field.put(&mut self.bytes, value);
     }
 
     /// The value of a property.
-    fn stated(&self, field: Field) -> u64 {
+    fn property(&self, field: RegisterField) -> u64 {
         field.get(&self.bytes)
     }
 
@@ -177,7 +177,7 @@ impl ExtCsd {
 
     /// Whether the cache is turned on; `None` if there is no cache.
     pub fn cache_on(&self) -> Option<bool> {
-        (self.stated(fields::CACHE_SIZE) > 0).then(|| self.get(CACHE_CTRL) & 1 == 1)
+        (self.property(fields::CACHE_SIZE) > 0).then(|| self.get(CACHE_CTRL) & 1 == 1)
     }
 
     /// The partition that commands access (`PARTITION_ACCESS`): 0 user area, 1 and 2 boot, 3 RPMB.
@@ -211,30 +211,30 @@ impl ExtCsd {
     /// Sectors of an erase group.
     pub fn erase_group(&self) -> u64 {
         if self.get(ERASE_GROUP_DEF) & 1 == 1 {
-            self.stated(fields::HC_ERASE_GRP_SIZE) * u64::from(ERASE_UNIT) / SECTOR_BYTES
+            self.property(fields::HC_ERASE_GRP_SIZE) * u64::from(ERASE_UNIT) / SECTOR_BYTES
         } else {
             DEFAULT_ERASE_GROUP
         }
     }
 
     pub fn has_trim(&self) -> bool {
-        self.stated(fields::SEC_FEATURE_SUPPORT) >> 4 & 1 == 1
+        self.property(fields::SEC_FEATURE_SUPPORT) >> 4 & 1 == 1
     }
 
     pub fn has_secure_erase(&self) -> bool {
-        self.stated(fields::SEC_FEATURE_SUPPORT) & 1 == 1
+        self.property(fields::SEC_FEATURE_SUPPORT) & 1 == 1
     }
 
     /// Executes CMD6 on one byte. `None` if the host must not write this byte or this value: `SWITCH_ERROR`.
-    pub fn switch(&mut self, access: Access, index: u8, value: u8) -> Option<Effect> {
+    pub fn switch(&mut self, access: SwitchAccess, index: u8, value: u8) -> Option<SwitchEffect> {
         let old = self.get(index);
         let new = match access {
-            Access::SetBits => old | value,
-            Access::ClearBits => old & !value,
-            Access::WriteByte => value,
+            SwitchAccess::SetBits => old | value,
+            SwitchAccess::ClearBits => old & !value,
+            SwitchAccess::WriteByte => value,
         };
         let cache = self.cache_on();
-        let mut effect = Effect::None;
+        let mut effect = SwitchEffect::None;
         let mut kept = new;
         let allowed = match index {
             FLUSH_CACHE => {
@@ -243,11 +243,11 @@ impl ExtCsd {
                 match (new, cache) {
                     (0, Some(_)) | (1 | 2, Some(false)) => true,
                     (1, Some(true)) => {
-                        effect = Effect::Flush;
+                        effect = SwitchEffect::Flush;
                         true
                     }
                     (2, Some(true)) => {
-                        effect = Effect::Barrier;
+                        effect = SwitchEffect::Barrier;
                         self.get(BARRIER_CTRL) == 1
                     }
                     _ => false,
@@ -256,28 +256,28 @@ impl ExtCsd {
             CACHE_CTRL => {
                 // Cached data becomes durable when the cache is turned off.
                 if cache == Some(true) && new == 0 {
-                    effect = Effect::Flush;
+                    effect = SwitchEffect::Flush;
                 }
                 cache.is_some() && new <= 1
             }
-            BARRIER_CTRL => self.stated(fields::BARRIER_SUPPORT) == 1 && new <= 1,
+            BARRIER_CTRL => self.property(fields::BARRIER_SUPPORT) == 1 && new <= 1,
             POWER_OFF_NOTIFICATION => {
                 // The host announces that it will turn the power off: the cache must be flushed.
                 if (2..=4).contains(&new) && cache == Some(true) {
-                    effect = Effect::Flush;
+                    effect = SwitchEffect::Flush;
                 }
                 new <= 4
             }
-            HPI_MGMT => self.stated(fields::HPI_FEATURES) & 1 == 1 && new <= 1,
-            BKOPS_EN => self.stated(fields::BKOPS_SUPPORT) == 1 && new <= 0b11,
+            HPI_MGMT => self.property(fields::HPI_FEATURES) & 1 == 1 && new <= 1,
+            BKOPS_EN => self.property(fields::BKOPS_SUPPORT) == 1 && new <= 0b11,
             BKOPS_START => {
                 kept = 0;
-                self.stated(fields::BKOPS_SUPPORT) == 1
+                self.property(fields::BKOPS_SUPPORT) == 1
             }
             SANITIZE_START => {
                 kept = 0;
-                effect = Effect::Sanitize;
-                self.stated(fields::SEC_FEATURE_SUPPORT) >> 6 & 1 == 1
+                effect = SwitchEffect::Sanitize;
+                self.property(fields::SEC_FEATURE_SUPPORT) >> 6 & 1 == 1
             }
             BOOT_WP => self.protect_boot(new),
             ERASE_GROUP_DEF => new <= 1,
@@ -285,8 +285,8 @@ impl ExtCsd {
                 new & 0x80 == 0
                     && match new & 0b111 {
                         0 => true,
-                        1 | 2 => self.stated(fields::BOOT_SIZE_MULT) > 0,
-                        3 => self.stated(fields::RPMB_SIZE_MULT) > 0,
+                        1 | 2 => self.property(fields::BOOT_SIZE_MULT) > 0,
+                        3 => self.property(fields::RPMB_SIZE_MULT) > 0,
                         _ => false,
                     }
             }
@@ -313,7 +313,7 @@ impl ExtCsd {
     fn protect_boot(&mut self, value: u8) -> bool {
         let (power_on, which, chosen) = (value & 1 == 1, value >> 1 & 1, value >> 7 == 1);
         let old = self.get(BOOT_WP_STATUS);
-        if value & 0b0011_1100 != 0 || self.stated(fields::BOOT_SIZE_MULT) == 0 || !power_on && old != 0 {
+        if value & 0b0011_1100 != 0 || self.property(fields::BOOT_SIZE_MULT) == 0 || !power_on && old != 0 {
             return false;
         }
         if power_on {
@@ -328,14 +328,14 @@ impl ExtCsd {
 mod tests {
     use std::path::Path;
 
-    use emmclab_registers::Source;
+    use emmclab_registers::RegisterSource;
 
     use super::*;
 
     #[test]
     fn the_reader_of_registers_reads_what_the_card_states() {
-        let register = ExtCsd::new(&CardSettings::default(), 1 << 21);
-        let source = Source { path: Path::new("ext_csd"), bytes: register.bytes() };
+        let register = CardExtCsd::new(&CardSettings::default(), 1 << 21);
+        let source = RegisterSource { path: Path::new("ext_csd"), bytes: register.bytes() };
         let report = emmclab_registers::read(&[source]).unwrap();
         assert_eq!((report.standard.as_str(), report.capacity.unwrap().bytes), ("eMMC 5.1", 1 << 30));
         let said = |topic| report.facts.iter().find(|fact| fact.topic == topic).unwrap().text.clone();
@@ -346,10 +346,15 @@ mod tests {
 
     #[test]
     fn the_state_of_the_flash_is_reported_in_the_steps_of_the_standard() {
-        let mut register = ExtCsd::new(&CardSettings::default(), 1 << 21);
+        let mut register = CardExtCsd::new(&CardSettings::default(), 1 << 21);
         assert_eq!(register.bytes[212..216], (1_u32 << 21).to_le_bytes(), "SEC_COUNT");
         let mut report = |slc, other, spares, background| {
-            register.report(Health { slc_life_used: slc, life_used: other, spares_used: spares, background });
+            register.report(DeviceHealth {
+                slc_life_used: slc,
+                life_used: other,
+                spares_used: spares,
+                background,
+            });
             [register.bytes[246], register.bytes[267], register.bytes[268], register.bytes[269]]
         };
         assert_eq!(report(None, None, None, 0), [0, 0, 0, 0], "not known");

@@ -5,9 +5,9 @@ use emmclab_base::SECTOR_BYTES;
 use crate::sdhci::settings::CardSettings;
 
 /// A register of 128 bits, written field by field.
-struct Register(u128);
+struct IdentityRegister(u128);
 
-impl Register {
+impl IdentityRegister {
     fn set(&mut self, low: u32, value: u128) {
         self.0 |= value << low;
     }
@@ -31,7 +31,7 @@ fn crc7(bytes: &[u8]) -> u8 {
 
 /// The CID: manufacturer 0 (unassigned), a BGA package, made in January 2021.
 pub(super) fn cid(settings: &CardSettings) -> [u8; 16] {
-    let mut cid = Register(0);
+    let mut cid = IdentityRegister(0);
     cid.set(112, 1);
     for at in 0..6 {
         let letter = settings.name.as_bytes().get(at).copied().unwrap_or(b' ');
@@ -53,7 +53,7 @@ pub(super) fn csd(sectors: u64) -> [u8; 16] {
         multiplier = (0..7).find(|multiplier| blocks >> (multiplier + 2) <= 0x1000).unwrap_or(7);
         size = (blocks >> (multiplier + 2)).saturating_sub(1);
     }
-    let mut csd = Register(0);
+    let mut csd = IdentityRegister(0);
     csd.set(126, 3); // CSD_STRUCTURE: see the byte in EXT_CSD
     csd.set(122, 4); // SPEC_VERS: 4.1 and later
     csd.set(112, 0x27); // TAAC: 1.5 ms

@@ -33,7 +33,7 @@ mod request {
 
 /// Results of an operation.
 #[derive(Clone, Copy)]
-enum Outcome {
+enum RpmbResult {
     Ok = 0,
     GeneralFailure = 1,
     AuthenticationFailure = 2,
@@ -43,10 +43,10 @@ enum Outcome {
 }
 
 /// What the next read of the partition returns.
-enum Answer {
+enum RpmbResponse {
     Nothing,
     /// The result of programming the key or of a write: request type, result, address.
-    Result(u16, Outcome, u16),
+    Result(u16, RpmbResult, u16),
     Counter([u8; 16]),
     Data {
         nonce: [u8; 16],
@@ -55,36 +55,36 @@ enum Answer {
 }
 
 /// The partition: its memory, key and write counter, which persist for the life of the card.
-pub(super) struct Rpmb {
+pub(super) struct RpmbPartition {
     memory: Vec<u8>,
     key: Option<[u8; 32]>,
     counter: u32,
-    answer: Answer,
+    response: RpmbResponse,
 }
 
-fn number(frame: &[u8], range: std::ops::Range<usize>) -> u32 {
+fn read_number(frame: &[u8], range: std::ops::Range<usize>) -> u32 {
     frame[range].iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-fn put(frame: &mut [u8], range: std::ops::Range<usize>, value: u32) {
+fn write_number(frame: &mut [u8], range: std::ops::Range<usize>, value: u32) {
     let length = range.len();
     frame[range].copy_from_slice(&value.to_be_bytes()[4 - length..]);
 }
 
-fn bytes<const N: usize>(frame: &[u8], range: std::ops::Range<usize>) -> [u8; N] {
+fn read_bytes<const N: usize>(frame: &[u8], range: std::ops::Range<usize>) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&frame[range]);
     out
 }
 
-impl Rpmb {
+impl RpmbPartition {
     pub fn new(bytes: usize) -> Self {
-        Self { memory: vec![0; bytes], key: None, counter: 0, answer: Answer::Nothing }
+        Self { memory: vec![0; bytes], key: None, counter: 0, response: RpmbResponse::Nothing }
     }
 
     /// Drops an answer that was not read, after a loss of power.
     pub fn power_cycle(&mut self) {
-        self.answer = Answer::Nothing;
+        self.response = RpmbResponse::Nothing;
     }
 
     /// The HMAC state after the signed bytes of these frames; `None` without a key.
@@ -97,55 +97,55 @@ impl Rpmb {
     /// Processes the frames of one write command; `reliable` is bit 31 of its CMD23.
     pub fn write(&mut self, frames: &[u8], reliable: bool) {
         let Some(last) = frames.chunks_exact(FRAME).last() else { return };
-        let kind = number(last, field::TYPE) as u16;
+        let kind = read_number(last, field::TYPE) as u16;
         let one = frames.len() == FRAME;
-        let address = number(last, field::ADDRESS) as u16;
-        self.answer = match kind {
+        let address = read_number(last, field::ADDRESS) as u16;
+        self.response = match kind {
             request::PROGRAM_KEY => {
                 // The key can be programmed only once.
                 let outcome = if self.key.is_none() && one && reliable {
-                    self.key = Some(bytes(last, field::MAC));
-                    Outcome::Ok
+                    self.key = Some(read_bytes(last, field::MAC));
+                    RpmbResult::Ok
                 } else {
-                    Outcome::GeneralFailure
+                    RpmbResult::GeneralFailure
                 };
-                Answer::Result(kind, outcome, 0)
+                RpmbResponse::Result(kind, outcome, 0)
             }
             request::WRITE => {
-                let outcome = if reliable { self.program(frames) } else { Outcome::GeneralFailure };
-                Answer::Result(kind, outcome, address)
+                let outcome = if reliable { self.program(frames) } else { RpmbResult::GeneralFailure };
+                RpmbResponse::Result(kind, outcome, address)
             }
-            request::READ_COUNTER if one => Answer::Counter(bytes(last, field::NONCE)),
-            request::READ if one => Answer::Data { nonce: bytes(last, field::NONCE), address },
+            request::READ_COUNTER if one => RpmbResponse::Counter(read_bytes(last, field::NONCE)),
+            request::READ if one => RpmbResponse::Data { nonce: read_bytes(last, field::NONCE), address },
             // The result of the previous operation is kept for the next read.
             request::READ_RESULT if one => return,
-            _ => Answer::Result(kind, Outcome::GeneralFailure, 0),
+            _ => RpmbResponse::Result(kind, RpmbResult::GeneralFailure, 0),
         };
     }
 
     /// Executes an authenticated write: all of its frames or none.
-    fn program(&mut self, frames: &[u8]) -> Outcome {
+    fn program(&mut self, frames: &[u8]) -> RpmbResult {
         let count = frames.len() / FRAME;
         let last = &frames[frames.len() - FRAME..];
-        let Some(mac) = self.mac(frames) else { return Outcome::NoKey };
-        if number(last, field::BLOCKS) as usize != count || !matches!(count, 1 | 2 | 32) {
-            return Outcome::GeneralFailure;
+        let Some(mac) = self.mac(frames) else { return RpmbResult::NoKey };
+        if read_number(last, field::BLOCKS) as usize != count || !matches!(count, 1 | 2 | 32) {
+            return RpmbResult::GeneralFailure;
         }
         if mac.verify_slice(&last[field::MAC]).is_err() {
-            return Outcome::AuthenticationFailure;
+            return RpmbResult::AuthenticationFailure;
         }
-        if number(last, field::COUNTER) != self.counter || self.counter == u32::MAX {
-            return Outcome::CounterFailure;
+        if read_number(last, field::COUNTER) != self.counter || self.counter == u32::MAX {
+            return RpmbResult::CounterFailure;
         }
-        let from = number(last, field::ADDRESS) as usize * DATA;
+        let from = read_number(last, field::ADDRESS) as usize * DATA;
         let Some(memory) = self.memory.get_mut(from..from + count * DATA) else {
-            return Outcome::AddressFailure;
+            return RpmbResult::AddressFailure;
         };
         for (to, frame) in memory.chunks_exact_mut(DATA).zip(frames.chunks_exact(FRAME)) {
             to.copy_from_slice(&frame[field::DATA]);
         }
         self.counter += 1;
-        Outcome::Ok
+        RpmbResult::Ok
     }
 
     /// Returns the frames of one read command.
@@ -153,18 +153,18 @@ impl Rpmb {
         let mut frames = vec![0; count * FRAME];
         let Some(from) = frames.len().checked_sub(FRAME) else { return frames };
         let mut kind = 0;
-        let mut outcome = Outcome::Ok;
-        match std::mem::replace(&mut self.answer, Answer::Nothing) {
-            Answer::Nothing => outcome = Outcome::GeneralFailure,
-            Answer::Result(request, result, address) => {
+        let mut outcome = RpmbResult::Ok;
+        match std::mem::replace(&mut self.response, RpmbResponse::Nothing) {
+            RpmbResponse::Nothing => outcome = RpmbResult::GeneralFailure,
+            RpmbResponse::Result(request, result, address) => {
                 (kind, outcome) = (request, result);
-                put(&mut frames[from..], field::ADDRESS, address.into());
+                write_number(&mut frames[from..], field::ADDRESS, address.into());
             }
-            Answer::Counter(nonce) => {
+            RpmbResponse::Counter(nonce) => {
                 kind = request::READ_COUNTER;
                 frames[from..][field::NONCE].copy_from_slice(&nonce);
             }
-            Answer::Data { nonce, address } => {
+            RpmbResponse::Data { nonce, address } => {
                 kind = request::READ;
                 let at = usize::from(address) * DATA;
                 let memory = self.memory.get(at..at + count * DATA);
@@ -173,25 +173,25 @@ impl Rpmb {
                         frame[field::DATA].copy_from_slice(&memory[number * DATA..][..DATA]);
                     }
                     frame[field::NONCE].copy_from_slice(&nonce);
-                    put(frame, field::ADDRESS, address.into());
-                    put(frame, field::BLOCKS, count as u32);
+                    write_number(frame, field::ADDRESS, address.into());
+                    write_number(frame, field::BLOCKS, count as u32);
                 }
                 if memory.is_none() {
-                    outcome = Outcome::AddressFailure;
+                    outcome = RpmbResult::AddressFailure;
                 }
             }
         }
-        if self.key.is_none() && !matches!(outcome, Outcome::GeneralFailure) {
-            outcome = Outcome::NoKey;
+        if self.key.is_none() && !matches!(outcome, RpmbResult::GeneralFailure) {
+            outcome = RpmbResult::NoKey;
         }
         // Bit 7: the write counter has reached its maximum.
         let expired = u32::from(self.counter == u32::MAX) << 7;
         for frame in frames.chunks_exact_mut(FRAME) {
-            put(frame, field::TYPE, u32::from(kind) << 8);
-            put(frame, field::RESULT, outcome as u32 | expired);
+            write_number(frame, field::TYPE, u32::from(kind) << 8);
+            write_number(frame, field::RESULT, outcome as u32 | expired);
         }
         if matches!(kind, request::READ_COUNTER | request::WRITE) {
-            put(&mut frames[from..], field::COUNTER, self.counter);
+            write_number(&mut frames[from..], field::COUNTER, self.counter);
         }
         if let Some(mac) = self.mac(&frames) {
             frames[from..][field::MAC].copy_from_slice(&mac.finalize().into_bytes());
@@ -208,12 +208,12 @@ mod tests {
 
     fn frame(kind: u16) -> Vec<u8> {
         let mut frame = vec![0; FRAME];
-        put(&mut frame, field::TYPE, kind.into());
+        write_number(&mut frame, field::TYPE, kind.into());
         frame
     }
 
     fn signed(mut frames: Vec<u8>, key: [u8; 32]) -> Vec<u8> {
-        let signer = Rpmb { key: Some(key), ..Rpmb::new(0) };
+        let signer = RpmbPartition { key: Some(key), ..RpmbPartition::new(0) };
         let mac = signer.mac(&frames).unwrap().finalize().into_bytes();
         let from = frames.len() - FRAME;
         frames[from..][field::MAC].copy_from_slice(&mac);
@@ -225,21 +225,21 @@ mod tests {
         let frames = data.iter().flat_map(|byte| {
             let mut frame = frame(request::WRITE);
             frame[field::DATA].fill(*byte);
-            put(&mut frame, field::ADDRESS, address);
-            put(&mut frame, field::BLOCKS, count);
-            put(&mut frame, field::COUNTER, counter);
+            write_number(&mut frame, field::ADDRESS, address);
+            write_number(&mut frame, field::BLOCKS, count);
+            write_number(&mut frame, field::COUNTER, counter);
             frame
         });
         frames.collect()
     }
 
-    fn result(rpmb: &mut Rpmb) -> u32 {
+    fn result(rpmb: &mut RpmbPartition) -> u32 {
         rpmb.write(&frame(request::READ_RESULT), false);
-        number(&rpmb.read(1), field::RESULT)
+        read_number(&rpmb.read(1), field::RESULT)
     }
 
-    fn keyed() -> Rpmb {
-        let mut rpmb = Rpmb::new(128 << 10);
+    fn keyed() -> RpmbPartition {
+        let mut rpmb = RpmbPartition::new(128 << 10);
         let mut key = frame(request::PROGRAM_KEY);
         key[field::MAC].copy_from_slice(&KEY);
         rpmb.write(&key, true);
@@ -249,9 +249,9 @@ mod tests {
 
     #[test]
     fn without_a_key_the_counter_is_refused_and_a_key_is_programmed_once() {
-        let mut rpmb = Rpmb::new(128 << 10);
+        let mut rpmb = RpmbPartition::new(128 << 10);
         rpmb.write(&frame(request::READ_COUNTER), false);
-        assert_eq!(number(&rpmb.read(1), field::RESULT), 7);
+        assert_eq!(read_number(&rpmb.read(1), field::RESULT), 7);
         let mut rpmb = keyed();
         rpmb.write(&frame(request::PROGRAM_KEY), true);
         assert_eq!(result(&mut rpmb), 1);
@@ -263,7 +263,7 @@ mod tests {
         rpmb.write(&signed(write(3, 0, &[5, 6]), KEY), true);
         assert_eq!(result(&mut rpmb), 0);
         let mut read = frame(request::READ);
-        put(&mut read, field::ADDRESS, 3);
+        write_number(&mut read, field::ADDRESS, 3);
         read[field::NONCE].fill(9);
         rpmb.write(&read, false);
         let frames = rpmb.read(2);
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(frames[FRAME..][field::NONCE], [9; 16]);
         rpmb.write(&frame(request::READ_COUNTER), false);
         let counter = rpmb.read(1);
-        assert_eq!((number(&counter, field::COUNTER), number(&counter, field::TYPE)), (1, 0x200));
+        assert_eq!((read_number(&counter, field::COUNTER), read_number(&counter, field::TYPE)), (1, 0x200));
     }
 
     #[test]

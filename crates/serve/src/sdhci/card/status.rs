@@ -5,7 +5,7 @@ use bitflags::bitflags;
 bitflags! {
     /// Device status, the content of R1 (JESD84-B51, 6.13), without the state.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub(crate) struct Status: u32 {
+    pub(crate) struct CardStatus: u32 {
         const ADDRESS_OUT_OF_RANGE = 1 << 31;
         const ADDRESS_MISALIGN = 1 << 30;
         const BLOCK_LEN_ERROR = 1 << 29;
@@ -23,7 +23,7 @@ bitflags! {
 
 /// States of a card, by their number in the status (JESD84-B51, 6.13, `CURRENT_STATE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum CardState {
     Idle = 0,
     Ready = 1,
     Identification = 2,
@@ -40,7 +40,7 @@ pub(crate) enum State {
 
 /// The response to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Response {
+pub(crate) enum CardResponse {
     /// No response: the host's command times out.
     None,
     /// 32 bits of content: R1, R1b, R3, R4 and R5.

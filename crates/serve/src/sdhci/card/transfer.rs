@@ -2,55 +2,55 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::Modifiers;
+use emmclab_base::CommandFlags;
 
-use super::{Area, BlockCount, Card, SECTOR, State, Status};
-use crate::device::{Action, BlockRequest, Completion, Failure};
+use super::{CardPartition, CardState, CardStatus, EmmcCard, PresetBlockCount, SECTOR};
+use crate::device::{BlockAction, RequestFailure, ServedCompletion, ServedRequest};
 
 /// A data transfer in progress.
-pub(super) enum Transfer {
+pub(super) enum CardTransfer {
     /// A single block whose data is already available.
     Fixed(Vec<u8>),
     /// CMD19: the pattern of a bus test.
     BusPattern,
-    Read(Read),
-    Write(Write),
+    Read(CardRead),
+    Write(CardWrite),
 }
 
 /// CMD17 and CMD18.
-pub(super) struct Read {
-    area: Area,
+pub(super) struct CardRead {
+    area: CardPartition,
     next: u64,
     /// Blocks that the host may still read; `None` for an open-ended read, until CMD12.
     left: Option<u32>,
     single: bool,
-    modifiers: Modifiers,
+    modifiers: CommandFlags,
     /// Parts of the blocks that the host clocks, in order; the tags of parts from the device are consecutive.
-    parts: VecDeque<Part>,
+    parts: VecDeque<CardReadPart>,
     /// Number of parts whose data has not arrived yet.
     missing: usize,
     failed: bool,
 }
 
 /// Data of one request to the device; `None` until it arrives.
-struct Part {
+struct CardReadPart {
     tag: u64,
     data: Option<Vec<u8>>,
 }
 
 /// CMD24 and CMD25.
-pub(super) struct Write {
-    area: Area,
+pub(super) struct CardWrite {
+    area: CardPartition,
     next: u64,
     left: Option<u32>,
-    modifiers: Modifiers,
+    modifiers: CommandFlags,
     /// Data that was not passed to the device yet.
     data: Vec<u8>,
 }
 
 /// The result of clocking the data lines, for the host.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::sdhci) enum Pulled {
+pub(in crate::sdhci) enum ClockedData {
     /// No start bit yet: the data is not available.
     Waiting,
     /// The requested data.
@@ -59,37 +59,37 @@ pub(in crate::sdhci) enum Pulled {
     Failed,
 }
 
-impl Read {
+impl CardRead {
     /// Stores the data of a request; returns the error bits for the status.
-    pub fn complete(&mut self, completion: Completion) -> Status {
+    pub fn complete(&mut self, completion: ServedCompletion) -> CardStatus {
         let first = self.parts.front().map_or(0, |part| part.tag);
         let place = completion.tag.checked_sub(first).map(|place| place as usize);
         let part = place.and_then(|place| self.parts.get_mut(place)).filter(|part| part.data.is_none());
-        let Some(part) = part else { return Status::empty() };
+        let Some(part) = part else { return CardStatus::empty() };
         match completion.outcome {
             Ok(data) => {
                 part.data = Some(data);
                 self.missing -= 1;
-                Status::empty()
+                CardStatus::empty()
             }
             Err(failure) => {
                 self.failed = true;
                 match failure {
-                    Failure::Invalid => Status::ADDRESS_OUT_OF_RANGE,
-                    Failure::Io => Status::DEVICE_ECC_FAILED,
-                    Failure::NoSpace | Failure::ReadOnly => Status::ERROR,
+                    RequestFailure::Invalid => CardStatus::ADDRESS_OUT_OF_RANGE,
+                    RequestFailure::Io => CardStatus::DEVICE_ECC_FAILED,
+                    RequestFailure::NoSpace | RequestFailure::ReadOnly => CardStatus::ERROR,
                 }
             }
         }
     }
 }
 
-impl Card {
-    pub(super) fn start_read(&mut self, argument: u32, count: BlockCount) {
+impl EmmcCard {
+    pub(super) fn start_read(&mut self, argument: u32, count: PresetBlockCount) {
         let Some(next) = self.locate_blocks(argument, count) else { return };
-        let modifiers = count.modifiers.intersection(Modifiers::META);
+        let modifiers = count.modifiers.intersection(CommandFlags::META);
         let (area, left) = (self.area(), count.blocks);
-        let read = Read {
+        let read = CardRead {
             area,
             next,
             left,
@@ -99,49 +99,54 @@ impl Card {
             missing: 0,
             failed: false,
         };
-        self.transfer = Some(Transfer::Read(read));
-        self.state = State::SendingData;
+        self.transfer = Some(CardTransfer::Read(read));
+        self.state = CardState::SendingData;
     }
 
-    pub(super) fn start_write(&mut self, argument: u32, count: BlockCount) {
+    pub(super) fn start_write(&mut self, argument: u32, count: PresetBlockCount) {
         let Some(next) = self.locate_blocks(argument, count) else { return };
         let area = self.area();
-        if matches!(area, Area::Boot(number) if self.ext_csd.boot_protected(number)) {
-            self.errors |= Status::WP_VIOLATION;
+        if matches!(area, CardPartition::Boot(number) if self.ext_csd.boot_protected(number)) {
+            self.errors |= CardStatus::WP_VIOLATION;
             return;
         }
         let mut modifiers = count.modifiers;
         // With its cache turned off, a card completes a write only when it is programmed (JESD84-B51, 6.6.31).
         if self.ext_csd.cache_on() == Some(false) {
-            modifiers |= Modifiers::FORCED;
+            modifiers |= CommandFlags::FORCED;
         }
-        self.transfer =
-            Some(Transfer::Write(Write { area, next, left: count.blocks, modifiers, data: Vec::new() }));
-        self.state = State::ReceivingData;
+        self.transfer = Some(CardTransfer::Write(CardWrite {
+            area,
+            next,
+            left: count.blocks,
+            modifiers,
+            data: Vec::new(),
+        }));
+        self.state = CardState::ReceivingData;
     }
 
     /// The first sector of a transfer. If the length is known, all of its blocks must exist; otherwise the first.
-    fn locate_blocks(&mut self, argument: u32, count: BlockCount) -> Option<u64> {
+    fn locate_blocks(&mut self, argument: u32, count: PresetBlockCount) -> Option<u64> {
         let sector = self.locate(argument)?;
         if sector + u64::from(count.blocks.unwrap_or(1)) > self.area_sectors() {
-            self.errors |= Status::ADDRESS_OUT_OF_RANGE;
+            self.errors |= CardStatus::ADDRESS_OUT_OF_RANGE;
             return None;
         }
         Some(sector)
     }
 
-    /// Starts sending this many blocks to the host; [`Self::pulled`] returns them when they are available.
-    pub fn pull(&mut self, blocks: u32, block_bytes: usize) {
+    /// Starts sending this many blocks to the host; [`Self::take_clocked`] returns them when they are available.
+    pub fn start_clocking(&mut self, blocks: u32, block_bytes: usize) {
         let (sectors, max) = (self.area_sectors(), self.max_sectors);
         let mut next_tag = self.next_tag;
         match &mut self.transfer {
-            Some(Transfer::Fixed(data)) if blocks == 1 && block_bytes <= data.len() => {
+            Some(CardTransfer::Fixed(data)) if blocks == 1 && block_bytes <= data.len() => {
                 data.truncate(block_bytes);
             }
-            Some(Transfer::Read(read)) if block_bytes == SECTOR && !read.failed => {
+            Some(CardTransfer::Read(read)) if block_bytes == SECTOR && !read.failed => {
                 let end = read.next + u64::from(blocks);
                 if end > sectors {
-                    self.errors |= Status::ADDRESS_OUT_OF_RANGE;
+                    self.errors |= CardStatus::ADDRESS_OUT_OF_RANGE;
                     read.failed = true;
                 } else if read.left.is_some_and(|left| blocks > left) {
                     read.failed = true;
@@ -152,23 +157,23 @@ impl Card {
                 read.left = read.left.map(|left| left - blocks);
                 let bytes = read.next as usize * SECTOR..end as usize * SECTOR;
                 match read.area {
-                    Area::Boot(number) => {
+                    CardPartition::Boot(number) => {
                         let data = self.boot[number].get(bytes).map(<[u8]>::to_vec);
-                        read.parts.push_back(Part { tag: 0, data });
+                        read.parts.push_back(CardReadPart { tag: 0, data });
                     }
-                    Area::Rpmb => {
+                    CardPartition::Rpmb => {
                         let data = Some(self.rpmb.read(blocks as usize));
-                        read.parts.push_back(Part { tag: 0, data });
+                        read.parts.push_back(CardReadPart { tag: 0, data });
                     }
-                    Area::User => {
+                    CardPartition::User => {
                         while read.next < end {
                             next_tag += 1;
                             let (tag, sector) = (next_tag, read.next);
                             let sectors = (end - sector).min(u64::from(max)) as u32;
                             let modifiers = read.modifiers;
-                            let action = Action::Read;
-                            self.requests.push(BlockRequest { tag, action, sector, sectors, modifiers });
-                            read.parts.push_back(Part { tag, data: None });
+                            let action = BlockAction::Read;
+                            self.requests.push(ServedRequest { tag, action, sector, sectors, modifiers });
+                            read.parts.push_back(CardReadPart { tag, data: None });
                             read.missing += 1;
                             read.next += u64::from(sectors);
                         }
@@ -176,31 +181,31 @@ impl Card {
                 }
                 read.next = end;
             }
-            Some(Transfer::Read(read)) => read.failed = true,
-            Some(Transfer::Fixed(_)) => self.end_read(),
+            Some(CardTransfer::Read(read)) => read.failed = true,
+            Some(CardTransfer::Fixed(_)) => self.end_read(),
             // A card without a transfer in progress sends no data.
             _ => {}
         }
         self.next_tag = next_tag;
     }
 
-    /// The result of the last [`Self::pull`].
-    pub fn pulled(&mut self) -> Pulled {
+    /// The result of the last [`Self::start_clocking`].
+    pub fn take_clocked(&mut self) -> ClockedData {
         match &mut self.transfer {
-            Some(Transfer::Fixed(data)) => {
+            Some(CardTransfer::Fixed(data)) => {
                 let data = std::mem::take(data);
                 self.end_read();
-                Pulled::Data(data)
+                ClockedData::Data(data)
             }
-            Some(Transfer::Read(read)) if read.failed => {
+            Some(CardTransfer::Read(read)) if read.failed => {
                 if read.single {
                     self.end_read();
                 }
-                Pulled::Failed
+                ClockedData::Failed
             }
-            Some(Transfer::Read(read)) => {
+            Some(CardTransfer::Read(read)) => {
                 if read.missing > 0 {
-                    return Pulled::Waiting;
+                    return ClockedData::Waiting;
                 }
                 let mut data = Vec::new();
                 for part in read.parts.drain(..) {
@@ -212,31 +217,31 @@ impl Card {
                 if read.left == Some(0) {
                     self.end_read();
                 }
-                Pulled::Data(data)
+                ClockedData::Data(data)
             }
-            _ => Pulled::Failed,
+            _ => ClockedData::Failed,
         }
     }
 
     fn end_read(&mut self) {
         self.transfer = None;
-        self.state = State::Transfer;
+        self.state = CardState::Transfer;
     }
 
     /// Receives the bytes of one or more blocks from the host. False if the card does not accept them: no CRC status follows.
     pub fn push(&mut self, data: &[u8]) -> bool {
         let (sectors, max) = (self.area_sectors(), u64::from(self.max_sectors));
         match &mut self.transfer {
-            Some(Transfer::BusPattern) if data.len() <= 8 => {
+            Some(CardTransfer::BusPattern) if data.len() <= 8 => {
                 self.bus_pattern = data.to_vec();
                 self.transfer = None;
                 true
             }
-            Some(Transfer::Write(write)) if data.len().is_multiple_of(SECTOR) => {
+            Some(CardTransfer::Write(write)) if data.len().is_multiple_of(SECTOR) => {
                 let blocks = (data.len() / SECTOR) as u32;
                 let held = (write.data.len() / SECTOR) as u64;
                 if write.next + held + u64::from(blocks) > sectors {
-                    self.errors |= Status::ADDRESS_OUT_OF_RANGE;
+                    self.errors |= CardStatus::ADDRESS_OUT_OF_RANGE;
                     return false;
                 }
                 if write.left.is_some_and(|left| blocks > left) {
@@ -247,7 +252,7 @@ impl Card {
                 let (ended, full) = (write.left == Some(0), held + u64::from(blocks) >= max);
                 if ended {
                     self.end_write();
-                } else if full && write.area == Area::User {
+                } else if full && write.area == CardPartition::User {
                     self.write_out();
                 }
                 true
@@ -258,30 +263,30 @@ impl Card {
 
     /// Passes the received data to the device, in requests that are no longer than the device accepts.
     fn write_out(&mut self) {
-        let Some(Transfer::Write(write)) = &mut self.transfer else { return };
+        let Some(CardTransfer::Write(write)) = &mut self.transfer else { return };
         let (area, modifiers, first) = (write.area, write.modifiers, write.next);
         let data = std::mem::take(&mut write.data);
         write.next += (data.len() / SECTOR) as u64;
         match area {
-            Area::User => {
+            CardPartition::User => {
                 let most = self.max_sectors as usize * SECTOR;
                 if (1..=most).contains(&data.len()) {
                     let sectors = (data.len() / SECTOR) as u32;
-                    self.request(Action::Write(data), first, sectors, modifiers);
+                    self.request(BlockAction::Write(data), first, sectors, modifiers);
                     return;
                 }
                 for (sector, part) in (first..).step_by(self.max_sectors as usize).zip(data.chunks(most)) {
                     let sectors = (part.len() / SECTOR) as u32;
-                    self.request(Action::Write(part.to_vec()), sector, sectors, modifiers);
+                    self.request(BlockAction::Write(part.to_vec()), sector, sectors, modifiers);
                 }
             }
-            Area::Boot(number) => {
+            CardPartition::Boot(number) => {
                 let from = first as usize * SECTOR;
                 if let Some(to) = self.boot[number].get_mut(from..from + data.len()) {
                     to.copy_from_slice(&data);
                 }
             }
-            Area::Rpmb => self.rpmb.write(&data, modifiers.contains(Modifiers::RELIABLE)),
+            CardPartition::Rpmb => self.rpmb.write(&data, modifiers.contains(CommandFlags::RELIABLE)),
         }
     }
 

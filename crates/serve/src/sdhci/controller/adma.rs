@@ -15,24 +15,24 @@ pub(super) enum AdmaState {
 
 /// A piece of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(super) struct DmaSegment {
     pub address: u64,
     pub bytes: usize,
 }
 
 /// Reads a table of descriptors.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Adma {
+pub(super) struct AdmaTableReader {
     address: u32,
-    taken: u32,
+    descriptors_read: u32,
     ended: bool,
     /// Whether a descriptor asked for an interrupt.
     pub interrupt: bool,
 }
 
-impl Adma {
+impl AdmaTableReader {
     pub fn new(address: u32) -> Self {
-        Self { address, taken: 0, ended: false, interrupt: false }
+        Self { address, descriptors_read: 0, ended: false, interrupt: false }
     }
 
     /// The address of the descriptor after the last one that was read.
@@ -41,12 +41,12 @@ impl Adma {
     }
 
     /// The next piece of memory; `None` after the end of the table. An error if a descriptor cannot be read or is not valid.
-    pub fn next(&mut self, memory: &mut dyn GuestMemory) -> Result<Option<Segment>, AdmaState> {
+    pub fn next(&mut self, memory: &mut dyn GuestMemory) -> Result<Option<DmaSegment>, AdmaState> {
         while !self.ended {
             let mut descriptor = [0; 8];
-            self.taken += 1;
+            self.descriptors_read += 1;
             // Descriptors must be aligned to four bytes.
-            if self.taken > MOST_DESCRIPTORS || !self.address.is_multiple_of(4) {
+            if self.descriptors_read > MOST_DESCRIPTORS || !self.address.is_multiple_of(4) {
                 return Err(AdmaState::FetchDescriptor);
             }
             memory.read(self.address.into(), &mut descriptor).map_err(|_| AdmaState::FetchDescriptor)?;
@@ -63,7 +63,7 @@ impl Adma {
             if attributes >> 4 & 0b11 == 0b10 {
                 // A length of 0 means 65536 bytes.
                 let bytes = if length == 0 { 1 << 16 } else { usize::from(length) };
-                return Ok(Some(Segment { address: address.into(), bytes }));
+                return Ok(Some(DmaSegment { address: address.into(), bytes }));
             }
         }
         Ok(None)

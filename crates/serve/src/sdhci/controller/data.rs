@@ -1,10 +1,10 @@
 //! Data transfers between card and guest: by the buffer port, by SDMA and by ADMA2.
 
-use super::Controller;
-use super::adma::{Adma, AdmaState, Segment};
+use super::SdhciController;
+use super::adma::{AdmaState, AdmaTableReader, DmaSegment};
 use super::memory::GuestMemory;
 use super::registers::{interrupt, mode};
-use crate::sdhci::card::{Pulled, Response};
+use crate::sdhci::card::{CardResponse, ClockedData};
 
 /// The largest block in bytes, as in the capabilities.
 const MOST_BLOCK: usize = 512;
@@ -12,16 +12,16 @@ const MOST_BLOCK: usize = 512;
 const MOST_BYTES: usize = 65535 * MOST_BLOCK;
 
 /// How data is moved into and out of the guest.
-enum Engine {
+enum TransferEngine {
     Port,
     Sdma,
     /// ADMA2, with the rest of the segment of the last descriptor.
-    Adma(Adma, Segment),
+    Adma(AdmaTableReader, DmaSegment),
 }
 
 /// What a transfer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pause {
+pub(super) enum TransferPause {
     /// Nothing: it can continue.
     None,
     /// The driver has to read or write the buffer port.
@@ -33,9 +33,9 @@ pub(super) enum Pause {
 }
 
 /// A data transfer.
-pub(super) struct Transfer {
+pub(super) struct ControllerTransfer {
     reads: bool,
-    engine: Engine,
+    engine: TransferEngine,
     block_bytes: usize,
     /// Blocks that are left, without those in `data`; `None` for an open-ended transfer, until CMD12.
     left: Option<u32>,
@@ -43,11 +43,11 @@ pub(super) struct Transfer {
     data: Vec<u8>,
     moved: usize,
     auto_stop: bool,
-    pause: Pause,
+    pause: TransferPause,
 }
 
 /// Why a transfer ends early.
-enum Fault {
+enum TransferFault {
     /// The card sends no data, or does not acknowledge it.
     Card,
     /// Guest memory or the descriptor table cannot be used; the flag is set if the lengths of table and transfer do not match.
@@ -56,29 +56,29 @@ enum Fault {
     Sdma,
 }
 
-impl Transfer {
+impl ControllerTransfer {
     pub fn reads(&self) -> bool {
         self.reads
     }
 
-    pub fn paused(&self, pause: Pause) -> bool {
+    pub fn paused(&self, pause: TransferPause) -> bool {
         self.pause == pause
     }
 
     pub fn waits_for_port(&self) -> bool {
-        self.pause == Pause::Port
+        self.pause == TransferPause::Port
     }
 
     /// Number of blocks that are moved together: all of them, or one if the length is open or the port is used.
     fn chunk(&self) -> u32 {
         match (&self.engine, self.left) {
-            (Engine::Port, _) | (_, None) => 1,
+            (TransferEngine::Port, _) | (_, None) => 1,
             (_, Some(left)) => left,
         }
     }
 }
 
-impl Controller {
+impl SdhciController {
     /// Starts the data phase of the last command.
     pub(super) fn start_transfer(&mut self, memory: &mut dyn GuestMemory) {
         let registers = &self.registers;
@@ -95,26 +95,26 @@ impl Controller {
             return;
         }
         let engine = match (flags & mode::DMA != 0, registers.host_control >> 3 & 0b11) {
-            (false, _) => Engine::Port,
-            (true, 0) => Engine::Sdma,
+            (false, _) => TransferEngine::Port,
+            (true, 0) => TransferEngine::Sdma,
             (true, 2) => {
-                let adma = Adma::new(registers.adma_address as u32);
+                let adma = AdmaTableReader::new(registers.adma_address as u32);
                 if left.is_none() {
                     // The length is that of the descriptor table.
                     match adma.total(memory, MOST_BYTES) {
                         Ok(bytes) if bytes > 0 && bytes.is_multiple_of(block_bytes) => {
                             left = Some((bytes / block_bytes) as u32);
                         }
-                        Ok(_) => return self.fail(&Fault::Adma(AdmaState::Transfer, true)),
-                        Err(state) => return self.fail(&Fault::Adma(state, false)),
+                        Ok(_) => return self.fail(&TransferFault::Adma(AdmaState::Transfer, true)),
+                        Err(state) => return self.fail(&TransferFault::Adma(state, false)),
                     }
                 }
-                Engine::Adma(adma, Segment { address: 0, bytes: 0 })
+                TransferEngine::Adma(adma, DmaSegment { address: 0, bytes: 0 })
             }
             // Other kinds of DMA are not among the capabilities.
-            (true, _) => return self.fail(&Fault::Adma(AdmaState::Stop, false)),
+            (true, _) => return self.fail(&TransferFault::Adma(AdmaState::Stop, false)),
         };
-        let mut transfer = Transfer {
+        let mut transfer = ControllerTransfer {
             reads,
             engine,
             block_bytes,
@@ -122,21 +122,21 @@ impl Controller {
             data: Vec::new(),
             moved: 0,
             auto_stop: flags & mode::AUTO_CMD12 != 0,
-            pause: Pause::None,
+            pause: TransferPause::None,
         };
         self.begin_chunk(&mut transfer);
         self.transfer = Some(transfer);
     }
 
     /// Begins the next blocks: a read requests them from the card, a write allocates a buffer.
-    fn begin_chunk(&mut self, transfer: &mut Transfer) {
+    fn begin_chunk(&mut self, transfer: &mut ControllerTransfer) {
         let blocks = transfer.chunk();
         transfer.moved = 0;
         transfer.left = transfer.left.map(|left| left - blocks);
         if transfer.reads {
-            self.card.pull(blocks, transfer.block_bytes);
+            self.card.start_clocking(blocks, transfer.block_bytes);
             transfer.data.clear();
-            transfer.pause = Pause::Card;
+            transfer.pause = TransferPause::Card;
         } else {
             transfer.data.clear();
             transfer.data.resize(blocks as usize * transfer.block_bytes, 0);
@@ -145,10 +145,10 @@ impl Controller {
     }
 
     /// Starts moving the data; if the port is used, the driver is interrupted.
-    fn offer(&mut self, transfer: &mut Transfer) {
-        transfer.pause = Pause::None;
-        if matches!(transfer.engine, Engine::Port) {
-            transfer.pause = Pause::Port;
+    fn offer(&mut self, transfer: &mut ControllerTransfer) {
+        transfer.pause = TransferPause::None;
+        if matches!(transfer.engine, TransferEngine::Port) {
+            transfer.pause = TransferPause::Port;
             self.raise(if transfer.reads {
                 interrupt::BUFFER_READ_READY
             } else {
@@ -160,7 +160,7 @@ impl Controller {
     /// Continues after the driver has set the address of the next SDMA buffer.
     pub(super) fn resume(&mut self) {
         if let Some(transfer) = &mut self.transfer {
-            transfer.pause = Pause::None;
+            transfer.pause = TransferPause::None;
         }
     }
 
@@ -170,14 +170,14 @@ impl Controller {
             match self.advance(&mut transfer, memory) {
                 Ok(true) => self.transfer = Some(transfer),
                 // The transfer waits.
-                Ok(false) if transfer.pause != Pause::None => {
+                Ok(false) if transfer.pause != TransferPause::None => {
                     self.transfer = Some(transfer);
                     break;
                 }
                 // The last block was moved.
                 Ok(false) => {
                     if transfer.auto_stop {
-                        if let Response::Short(bits) = self.card.command(12, 0) {
+                        if let CardResponse::Short(bits) = self.card.command(12, 0) {
                             self.registers.response[3] = bits;
                         } else {
                             self.registers.auto_command_error |= 1 << 1;
@@ -195,45 +195,51 @@ impl Controller {
         }
     }
 
-    fn fail(&mut self, fault: &Fault) {
+    fn fail(&mut self, fault: &TransferFault) {
         match *fault {
-            Fault::Card | Fault::Sdma => self.raise(interrupt::DATA_TIMEOUT),
-            Fault::Adma(state, mismatch) => {
+            TransferFault::Card | TransferFault::Sdma => self.raise(interrupt::DATA_TIMEOUT),
+            TransferFault::Adma(state, mismatch) => {
                 self.registers.adma_error = state as u32 | u32::from(mismatch) << 2;
                 self.raise(interrupt::ADMA);
             }
         }
     }
 
-    /// Advances the transfer by one step. False if it waits or, with [`Pause::None`], has ended.
-    fn advance(&mut self, transfer: &mut Transfer, memory: &mut dyn GuestMemory) -> Result<bool, Fault> {
-        if transfer.pause == Pause::Card {
+    /// Advances the transfer by one step. False if it waits or, with [`TransferPause::None`], has ended.
+    fn advance(
+        &mut self,
+        transfer: &mut ControllerTransfer,
+        memory: &mut dyn GuestMemory,
+    ) -> Result<bool, TransferFault> {
+        if transfer.pause == TransferPause::Card {
             if !transfer.reads {
                 if self.card.busy() {
                     return Ok(false);
                 }
                 self.begin_chunk(transfer);
-                return Ok(transfer.pause == Pause::None);
+                return Ok(transfer.pause == TransferPause::None);
             }
-            match self.card.pulled() {
-                Pulled::Waiting => return Ok(false),
-                Pulled::Failed => return Err(Fault::Card),
-                Pulled::Data(data) => transfer.data = data,
+            match self.card.take_clocked() {
+                ClockedData::Waiting => return Ok(false),
+                ClockedData::Failed => return Err(TransferFault::Card),
+                ClockedData::Data(data) => transfer.data = data,
             }
             self.offer(transfer);
         }
         match transfer.pause {
-            Pause::None => {}
-            Pause::Port if transfer.moved == transfer.data.len() => transfer.pause = Pause::None,
+            TransferPause::None => {}
+            TransferPause::Port if transfer.moved == transfer.data.len() => {
+                transfer.pause = TransferPause::None;
+            }
             _ => return Ok(false),
         }
         if !self.copy(transfer, memory)? {
-            transfer.pause = Pause::Boundary;
+            transfer.pause = TransferPause::Boundary;
             return Ok(false);
         }
         // All blocks in `data` were moved to or from the guest.
         if !transfer.reads && !self.card.push(&transfer.data) {
-            return Err(Fault::Card);
+            return Err(TransferFault::Card);
         }
         if self.registers.mode & mode::BLOCK_COUNT != 0 {
             self.registers.block_count = transfer.left.unwrap_or(0) as u16;
@@ -244,30 +250,34 @@ impl Controller {
         if transfer.reads {
             self.begin_chunk(transfer);
         } else {
-            transfer.pause = Pause::Card;
+            transfer.pause = TransferPause::Card;
         }
         Ok(true)
     }
 
     /// Copies between `data` and the guest. False if SDMA stops at a boundary.
-    fn copy(&mut self, transfer: &mut Transfer, memory: &mut dyn GuestMemory) -> Result<bool, Fault> {
+    fn copy(
+        &mut self,
+        transfer: &mut ControllerTransfer,
+        memory: &mut dyn GuestMemory,
+    ) -> Result<bool, TransferFault> {
         while transfer.moved < transfer.data.len() {
             let rest = transfer.data.len() - transfer.moved;
             let (address, bytes) = match &mut transfer.engine {
-                Engine::Port => return Ok(true),
-                Engine::Sdma => {
+                TransferEngine::Port => return Ok(true),
+                TransferEngine::Sdma => {
                     let boundary = 4096_u64 << (self.registers.block_size >> 12);
                     let address = u64::from(self.registers.system_address);
                     (address, (boundary - address % boundary).min(rest as u64) as usize)
                 }
-                Engine::Adma(adma, segment) => {
+                TransferEngine::Adma(adma, segment) => {
                     while segment.bytes == 0 {
                         match adma.next(memory) {
                             Ok(Some(next)) => *segment = next,
-                            Ok(None) => return Err(Fault::Adma(AdmaState::Transfer, true)),
+                            Ok(None) => return Err(TransferFault::Adma(AdmaState::Transfer, true)),
                             Err(state) => {
                                 self.registers.adma_address = adma.address().into();
-                                return Err(Fault::Adma(state, false));
+                                return Err(TransferFault::Adma(state, false));
                             }
                         }
                     }
@@ -278,9 +288,9 @@ impl Controller {
             let done = if transfer.reads { memory.write(address, part) } else { memory.read(address, part) };
             transfer.moved += bytes;
             match &mut transfer.engine {
-                Engine::Port => {}
-                Engine::Sdma => {
-                    done.map_err(|_| Fault::Sdma)?;
+                TransferEngine::Port => {}
+                TransferEngine::Sdma => {
+                    done.map_err(|_| TransferFault::Sdma)?;
                     let next = address + bytes as u64;
                     self.registers.system_address = next as u32;
                     let boundary = 4096_u64 << (self.registers.block_size >> 12);
@@ -290,8 +300,8 @@ impl Controller {
                         return Ok(false);
                     }
                 }
-                Engine::Adma(adma, segment) => {
-                    done.map_err(|_| Fault::Adma(AdmaState::Transfer, false))?;
+                TransferEngine::Adma(adma, segment) => {
+                    done.map_err(|_| TransferFault::Adma(AdmaState::Transfer, false))?;
                     segment.address += bytes as u64;
                     segment.bytes -= bytes;
                     let asked = std::mem::take(&mut adma.interrupt);

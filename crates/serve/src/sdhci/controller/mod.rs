@@ -1,6 +1,6 @@
 //! An SD host controller with one slot (SD Host Controller Simplified Specification 2.00): registers, commands and interrupts.
 //!
-//! The guest's driver writes registers; [`Controller::step`] then advances the transfer as far as possible. The owner of the controller
+//! The guest's driver writes registers; [`SdhciController::step`] then advances the transfer as far as possible. The owner of the controller
 //! takes the card's requests to the block device, and passes the completions back.
 
 mod adma;
@@ -10,15 +10,15 @@ mod registers;
 #[cfg(test)]
 mod tests;
 
-use crate::device::{BlockRequest, Completion};
-use crate::sdhci::card::{Card, Response};
-use data::{Pause, Transfer};
-pub(crate) use memory::{GuestMemory, Unmapped};
+use crate::device::{ServedCompletion, ServedRequest};
+use crate::sdhci::card::{CardResponse, EmmcCard};
+use data::{ControllerTransfer, TransferPause};
+pub(crate) use memory::{GuestMemory, UnmappedAccess};
 use registers::{CAPABILITIES, MAXIMUM_CURRENT, VERSION, interrupt, mode, present, reset, word};
 
 /// Registers that are cleared by a software reset.
 #[derive(Default)]
-struct Registers {
+struct SdhciRegisters {
     system_address: u32,
     block_size: u16,
     block_count: u16,
@@ -39,34 +39,34 @@ struct Registers {
 }
 
 /// The controller and the card in its slot.
-pub(super) struct Controller {
-    card: Card,
-    registers: Registers,
-    transfer: Option<Transfer>,
+pub(super) struct SdhciController {
+    card: EmmcCard,
+    registers: SdhciRegisters,
+    transfer: Option<ControllerTransfer>,
     /// Whether the transfer is complete as soon as the card is no longer busy.
     ending: bool,
 }
 
-impl Controller {
-    pub fn new(card: Card) -> Self {
-        Self { card, registers: Registers::default(), transfer: None, ending: false }
+impl SdhciController {
+    pub fn new(card: EmmcCard) -> Self {
+        Self { card, registers: SdhciRegisters::default(), transfer: None, ending: false }
     }
 
     /// Resets the whole function; the card is power-cycled.
     pub fn reset(&mut self) {
-        self.registers = Registers::default();
+        self.registers = SdhciRegisters::default();
         self.transfer = None;
         self.ending = false;
         self.card.power_cycle();
     }
 
     /// Removes and returns the card's requests to the block device, in order.
-    pub fn take_requests(&mut self) -> Vec<BlockRequest> {
+    pub fn take_requests(&mut self) -> Vec<ServedRequest> {
         self.card.take_requests()
     }
 
     /// Processes a completion of the block device; [`Self::step`] must be called afterwards.
-    pub fn complete(&mut self, completion: Completion) {
+    pub fn complete(&mut self, completion: ServedCompletion) {
         self.card.complete(completion);
     }
 
@@ -177,7 +177,9 @@ impl Controller {
             word::SYSTEM_ADDRESS => {
                 registers.system_address = merged(registers.system_address);
                 // The upper byte resumes a transfer that stopped at a boundary.
-                if mask >> 24 != 0 && self.transfer.as_ref().is_some_and(|one| one.paused(Pause::Boundary)) {
+                if mask >> 24 != 0
+                    && self.transfer.as_ref().is_some_and(|one| one.paused(TransferPause::Boundary))
+                {
                     self.resume();
                 }
             }
@@ -250,7 +252,7 @@ impl Controller {
         let (index, kind, has_data) = ((command >> 8) as u8, command & 0b11, command >> 5 & 1 == 1);
         let powered = self.registers.host_control >> 8 & 1 == 1 && self.registers.clock & 0b101 == 0b101;
         let response =
-            if powered { self.card.command(index, self.registers.argument) } else { Response::None };
+            if powered { self.card.command(index, self.registers.argument) } else { CardResponse::None };
         if index == 12 {
             // The command aborts a transfer that is in progress on the data lines.
             self.transfer = None;
@@ -258,16 +260,16 @@ impl Controller {
         match (kind, response) {
             // No response is expected.
             (0, _) => {}
-            (_, Response::None) => {
+            (_, CardResponse::None) => {
                 self.raise(interrupt::COMMAND_TIMEOUT);
                 return;
             }
-            (1, Response::Long(bytes)) => {
+            (1, CardResponse::Long(bytes)) => {
                 // The checksum is left out: bits 127:8.
                 let bits = u128::from_be_bytes(bytes) >> 8;
                 self.registers.response = [0, 32, 64, 96].map(|shift| (bits >> shift) as u32);
             }
-            (2 | 3, Response::Short(bits)) => self.registers.response[0] = bits,
+            (2 | 3, CardResponse::Short(bits)) => self.registers.response[0] = bits,
             // The response does not have the length that the driver expects.
             _ => {
                 self.raise(interrupt::COMMAND_CRC);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::{Action, BlockDevice, Completions};
+use crate::device::{BlockAction, BlockDevice, CompletionReceiver};
 use crate::memory::MemoryDevice;
-use crate::sdhci::exercise::{Collected, Ram, exercise, exercise_messages};
+use crate::sdhci::fuzz_driver::{CollectedCompletions, TestRam, exercise, exercise_messages};
 use crate::sdhci::settings::CardSettings;
 
 const MEMORY: usize = 1 << 20;
@@ -18,20 +18,20 @@ const TABLE: u32 = 0x1000;
 type Descriptor = (u16, u16, u32);
 
 /// A driver with the controller, the memory and the block device.
-struct Machine {
-    controller: Controller,
-    memory: Ram,
+struct ControllerTestMachine {
+    controller: SdhciController,
+    memory: TestRam,
     device: Arc<MemoryDevice>,
-    /// Whether requests are held until [`Machine::release`].
-    held: Option<Vec<BlockRequest>>,
+    /// Whether requests are held until [`ControllerTestMachine::release`].
+    held_requests: Option<Vec<ServedRequest>>,
 }
 
-impl Machine {
+impl ControllerTestMachine {
     fn new() -> Self {
         let device = Arc::new(MemoryDevice::new(1 << 16));
-        let card = Card::new(&CardSettings::default(), device.clone());
-        let controller = Controller::new(card);
-        Self { controller, memory: Ram(vec![0; MEMORY]), device, held: None }
+        let card = EmmcCard::new(&CardSettings::default(), device.clone());
+        let controller = SdhciController::new(card);
+        Self { controller, memory: TestRam(vec![0; MEMORY]), device, held_requests: None }
     }
 
     /// A machine whose card is selected and uses byte addresses, with all interrupts enabled.
@@ -61,11 +61,11 @@ impl Machine {
             for request in &requests {
                 let limits = self.device.limits();
                 assert!(request.end() <= limits.sectors && request.sectors <= limits.max_sectors);
-                if let Action::Write(data) = &request.action {
+                if let BlockAction::Write(data) = &request.action {
                     assert_eq!(data.len(), request.sectors as usize * 512);
                 }
             }
-            if let Some(held) = &mut self.held {
+            if let Some(held) = &mut self.held_requests {
                 held.append(&mut requests);
                 return;
             }
@@ -76,9 +76,9 @@ impl Machine {
         }
     }
 
-    fn submit(&mut self, mut requests: Vec<BlockRequest>) {
-        let collected = Arc::new(Collected::default());
-        let completions: Arc<dyn Completions> = collected.clone();
+    fn submit(&mut self, mut requests: Vec<ServedRequest>) {
+        let collected = Arc::new(CollectedCompletions::default());
+        let completions: Arc<dyn CompletionReceiver> = collected.clone();
         self.device.submit(&mut requests, &completions);
         for completion in collected.take() {
             self.controller.complete(completion);
@@ -87,7 +87,7 @@ impl Machine {
 
     /// Completes the held requests.
     fn release(&mut self) {
-        let held = self.held.take().unwrap_or_default();
+        let held = self.held_requests.take().unwrap_or_default();
         self.submit(held);
         self.work();
     }
@@ -149,7 +149,7 @@ const LINK: u16 = 0b11_0001;
 
 #[test]
 fn a_card_without_power_or_clock_does_not_answer() {
-    let mut machine = Machine::new();
+    let mut machine = ControllerTestMachine::new();
     machine.set(word::STATUS_ENABLE, u32::MAX);
     machine.command(1, 0, 2);
     assert_eq!(machine.get(word::STATUS), interrupt::COMMAND_TIMEOUT | interrupt::ERROR);
@@ -164,7 +164,7 @@ fn a_card_without_power_or_clock_does_not_answer() {
 
 #[test]
 fn adma_gathers_and_scatters_by_its_table() {
-    let mut machine = Machine::ready();
+    let mut machine = ControllerTestMachine::ready();
     for (at, byte) in machine.memory.0[0x2_0000..0x2_1000].iter_mut().enumerate() {
         *byte = at as u8 ^ (at >> 8) as u8;
     }
@@ -208,7 +208,7 @@ fn hostile_tables_end_in_an_error_and_a_reset_mends_it() {
     ];
     for (table, error) in tables {
         for (index, mode) in [(18, READ), (25, WRITE), (18, READ & !mode::BLOCK_COUNT)] {
-            let mut machine = Machine::ready();
+            let mut machine = ControllerTestMachine::ready();
             machine.table(table);
             machine.transfer(index, 0, 8, mode);
             let status = machine.status();
@@ -229,7 +229,7 @@ fn hostile_tables_end_in_an_error_and_a_reset_mends_it() {
 
 #[test]
 fn sdma_stops_at_boundaries() {
-    let mut machine = Machine::ready();
+    let mut machine = ControllerTestMachine::ready();
     machine.set(word::HOST_CONTROL, 0x0f00);
     machine.memory.0[0x1_f000..0x2_1000].fill(0x77);
     machine.set(word::SYSTEM_ADDRESS, 0x1_f000);
@@ -250,7 +250,7 @@ fn sdma_stops_at_boundaries() {
 
 #[test]
 fn the_buffer_port_moves_block_by_block() {
-    let mut machine = Machine::ready();
+    let mut machine = ControllerTestMachine::ready();
     machine.transfer(25, 512, 2, WRITE & !mode::DMA);
     assert_eq!(machine.status(), interrupt::COMMAND_COMPLETE | interrupt::BUFFER_WRITE_READY);
     for block in 0..2_u32 {
@@ -273,10 +273,10 @@ fn the_buffer_port_moves_block_by_block() {
 
 #[test]
 fn a_transfer_is_complete_when_the_device_says_so() {
-    let mut machine = Machine::ready();
+    let mut machine = ControllerTestMachine::ready();
     machine.table(&[(END, 4096, 0x8000)]);
     for (index, mode) in [(25, WRITE), (18, READ)] {
-        machine.held = Some(Vec::new());
+        machine.held_requests = Some(Vec::new());
         machine.set(word::ADMA_ADDRESS, TABLE);
         machine.transfer(index, 0, 8, mode);
         assert_eq!(machine.status(), interrupt::COMMAND_COMPLETE);
@@ -289,7 +289,7 @@ fn a_transfer_is_complete_when_the_device_says_so() {
     // The card is busy until the flush is complete.
     machine.command(6, 3 << 24 | 33 << 16 | 1 << 8, 3);
     assert_eq!(machine.status(), DONE);
-    machine.held = Some(Vec::new());
+    machine.held_requests = Some(Vec::new());
     machine.command(6, 3 << 24 | 32 << 16 | 1 << 8, 3);
     assert_eq!(machine.status(), interrupt::COMMAND_COMPLETE);
     machine.release();
@@ -298,9 +298,9 @@ fn a_transfer_is_complete_when_the_device_says_so() {
 
 #[test]
 fn a_reset_while_a_request_is_under_way_forgets_it() {
-    let mut machine = Machine::ready();
+    let mut machine = ControllerTestMachine::ready();
     machine.table(&[(END, 4096, 0x8000)]);
-    machine.held = Some(Vec::new());
+    machine.held_requests = Some(Vec::new());
     machine.transfer(25, 0, 8, WRITE);
     machine.status();
     machine.set(word::CLOCK, 1 << 24);
@@ -315,7 +315,7 @@ fn a_reset_while_a_request_is_under_way_forgets_it() {
 
 #[test]
 fn interrupts_are_enabled_twice() {
-    let mut machine = Machine::ready();
+    let mut machine = ControllerTestMachine::ready();
     machine.set(word::SIGNAL_ENABLE, 0);
     machine.command(13, 1 << 16, 2);
     assert!(!machine.controller.interrupt());

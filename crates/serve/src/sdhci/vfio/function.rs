@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
-use super::link::{Link, Lost, Wake, wait};
-use super::memory::{Dma, Memory};
-use super::message::{Fields, MOST_DATA, Message, command, reply};
-use crate::device::{BlockDevice, Completion, Completions};
-use crate::sdhci::controller::Controller;
-use crate::sdhci::pci::{BAR_BYTES, CONFIGURATION_BYTES, Configuration};
+use super::link::{ConnectionLoss, ExportWaker, VfioLink, wait};
+use super::memory::{DmaMappings, GuestDma};
+use super::message::{MOST_DATA, VfioFieldReader, VfioMessage, command, reply};
+use crate::device::{BlockDevice, CompletionReceiver, ServedCompletion};
+use crate::sdhci::controller::SdhciController;
+use crate::sdhci::pci::{BAR_BYTES, CONFIGURATION_BYTES, PciConfigSpace};
 
 /// Numbers of regions and interrupts of a PCI function, as in Linux's `vfio.h`.
 const REGIONS: u32 = 9;
@@ -40,19 +40,19 @@ mod irq {
 const UNMAP_ALL: u32 = 1 << 1;
 
 /// Receives completions on any thread, for the thread of the export.
-struct Inbox {
-    completed: Mutex<Vec<Completion>>,
-    wake: Arc<Wake>,
+struct VfioCompletionInbox {
+    completed: Mutex<Vec<ServedCompletion>>,
+    wake: Arc<ExportWaker>,
 }
 
-impl Inbox {
-    fn take(&self) -> Vec<Completion> {
+impl VfioCompletionInbox {
+    fn take(&self) -> Vec<ServedCompletion> {
         std::mem::take(&mut *self.completed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Completions for Inbox {
-    fn complete(&self, completed: &mut Vec<Completion>) {
+impl CompletionReceiver for VfioCompletionInbox {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
         let first = {
             let mut inbox = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
             let first = inbox.is_empty();
@@ -75,13 +75,13 @@ struct Intx {
 }
 
 /// An SD host controller as a PCI function, with its block device. It is kept between connections.
-pub(in crate::sdhci) struct Function {
-    controller: Controller,
-    configuration: Configuration,
+pub(in crate::sdhci) struct SdhciPciFunction {
+    controller: SdhciController,
+    configuration: PciConfigSpace,
     device: Arc<dyn BlockDevice>,
-    inbox: Arc<Inbox>,
-    completions: Arc<dyn Completions>,
-    memory: Memory,
+    inbox: Arc<VfioCompletionInbox>,
+    completions: Arc<dyn CompletionReceiver>,
+    memory: DmaMappings,
     intx: Intx,
     /// Whether the guest used memory that the client does not share.
     unshared: bool,
@@ -90,18 +90,18 @@ pub(in crate::sdhci) struct Function {
 }
 
 /// An access to a region: the beginning of its message.
-struct Access {
+struct RegionAccess {
     offset: u64,
     region: u32,
     count: usize,
 }
 
-impl Access {
+impl RegionAccess {
     const BYTES: usize = 16;
 
     /// Parses an access; returns it with the bytes after it.
     fn decode(payload: &[u8]) -> Result<(Self, &[u8]), Errno> {
-        let mut fields = Fields(payload);
+        let mut fields = VfioFieldReader(payload);
         let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);
         if count > MOST_DATA {
             return Err(Errno::INVAL);
@@ -116,7 +116,7 @@ impl Access {
 }
 
 /// What is detected about a client while it is connected.
-pub(in crate::sdhci) enum Found {
+pub(in crate::sdhci) enum ClientProbe {
     /// It uses the protocol.
     Greeted,
     /// It does not share memory that the guest used.
@@ -124,23 +124,23 @@ pub(in crate::sdhci) enum Found {
 }
 
 /// How a connection ended.
-pub(in crate::sdhci) enum Ended {
+pub(in crate::sdhci) enum SessionEnd {
     Disconnected,
     Stopped,
     Fault(String),
 }
 
-impl Function {
-    pub fn new(controller: Controller, device: Arc<dyn BlockDevice>, wake: Arc<Wake>) -> Self {
-        let inbox = Arc::new(Inbox { completed: Mutex::default(), wake });
-        let completions: Arc<dyn Completions> = inbox.clone();
+impl SdhciPciFunction {
+    pub fn new(controller: SdhciController, device: Arc<dyn BlockDevice>, wake: Arc<ExportWaker>) -> Self {
+        let inbox = Arc::new(VfioCompletionInbox { completed: Mutex::default(), wake });
+        let completions: Arc<dyn CompletionReceiver> = inbox.clone();
         Self {
             controller,
-            configuration: Configuration::new(),
+            configuration: PciConfigSpace::new(),
             device,
             inbox,
             completions,
-            memory: Memory::default(),
+            memory: DmaMappings::default(),
             intx: Intx::default(),
             unshared: false,
             greeted: false,
@@ -154,8 +154,8 @@ impl Function {
         self.intx.masked = false;
     }
 
-    fn dma<'a>(memory: &'a Memory, configuration: &Configuration) -> Dma<'a> {
-        Dma { memory, allowed: configuration.bus_master(), unshared: false }
+    fn dma<'a>(memory: &'a DmaMappings, configuration: &PciConfigSpace) -> GuestDma<'a> {
+        GuestDma { memory, allowed: configuration.bus_master(), unshared: false }
     }
 
     /// Advances card and controller until they wait for the device or for the guest, then updates the interrupt line.
@@ -187,7 +187,7 @@ impl Function {
     }
 
     /// Executes a command and sends the reply.
-    fn handle(&mut self, link: &mut Link<'_>, message: Message) -> Result<(), Lost> {
+    fn handle(&mut self, link: &mut VfioLink<'_>, message: VfioMessage) -> Result<(), ConnectionLoss> {
         let header = message.header;
         if header.is_reply() {
             // The function sends no commands, so it expects no replies.
@@ -201,14 +201,14 @@ impl Function {
     }
 
     /// Executes a command; returns the payload of the reply, or the error number.
-    pub fn execute(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
-        let Message { header, payload, files } = message;
+    pub fn execute(&mut self, message: VfioMessage) -> Result<Vec<u8>, Errno> {
+        let VfioMessage { header, payload, files } = message;
         match header.command {
             command::REGION_READ => {
-                let (access, _) = Access::decode(&payload)?;
-                let mut out = payload[..Access::BYTES].to_vec();
-                out.resize(Access::BYTES + access.count, 0);
-                let data = &mut out[Access::BYTES..];
+                let (access, _) = RegionAccess::decode(&payload)?;
+                let mut out = payload[..RegionAccess::BYTES].to_vec();
+                out.resize(RegionAccess::BYTES + access.count, 0);
+                let data = &mut out[RegionAccess::BYTES..];
                 if access.of_registers() {
                     self.controller.read(access.offset, data);
                     self.work();
@@ -222,7 +222,7 @@ impl Function {
                 }
             }
             command::REGION_WRITE => {
-                let (access, data) = Access::decode(&payload)?;
+                let (access, data) = RegionAccess::decode(&payload)?;
                 if data.len() != access.count {
                     return Err(Errno::INVAL);
                 }
@@ -238,7 +238,7 @@ impl Function {
                 } else {
                     return Err(Errno::INVAL);
                 }
-                Ok(payload[..Access::BYTES].to_vec())
+                Ok(payload[..RegionAccess::BYTES].to_vec())
             }
             command::DEVICE_RESET => {
                 self.reset();
@@ -250,7 +250,7 @@ impl Function {
 
     /// Executes commands that describe the function, share memory and connect interrupts.
     fn set_up(&mut self, number: u16, payload: &[u8], mut files: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
-        let mut fields = Fields(payload);
+        let mut fields = VfioFieldReader(payload);
         match number {
             command::VERSION => version(payload).inspect(|_| self.greeted = true),
             command::DEVICE_INFO => Ok(words(&[16, DEVICE_FLAGS, REGIONS, IRQS])),
@@ -336,7 +336,7 @@ impl Function {
     }
 
     /// Waits for an event and processes it: a message, completions, a stop, an unmask or another client.
-    fn turn(&mut self, link: &mut Link<'_>, listener: &OwnedFd) -> Result<(), Lost> {
+    fn turn(&mut self, link: &mut VfioLink<'_>, listener: &OwnedFd) -> Result<(), ConnectionLoss> {
         let [socket, wake, other, unmask] = {
             let unmask = self.intx.unmask.as_ref().map_or(link.wake().event(), AsFd::as_fd);
             let ready = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
@@ -348,7 +348,7 @@ impl Function {
         if wake {
             link.wake().clear();
             if link.wake().stopped() {
-                return Err(Lost::Stopped);
+                return Err(ConnectionLoss::Stopped);
             }
             self.work();
         }
@@ -375,23 +375,23 @@ impl Function {
 }
 
 /// Serves one client until it disconnects; then the function is reset, as if the machine had lost its power. `tell` is called once for each
-/// [`Found`] of the client. Also returns whether the client used the protocol: a program that only checks whether the socket is alive does
+/// [`ClientProbe`] of the client. Also returns whether the client used the protocol: a program that only checks whether the socket is alive does
 /// not.
 pub(in crate::sdhci) fn serve(
-    function: &mut Function,
-    mut link: Link<'_>,
+    function: &mut SdhciPciFunction,
+    mut link: VfioLink<'_>,
     listener: &OwnedFd,
-    tell: impl Fn(Found),
-) -> (Ended, bool) {
+    tell: impl Fn(ClientProbe),
+) -> (SessionEnd, bool) {
     (function.unshared, function.greeted) = (false, false);
     let lost = loop {
         let before = (function.unshared, function.greeted);
         let turn = function.turn(&mut link, listener);
         if function.greeted && !before.1 {
-            tell(Found::Greeted);
+            tell(ClientProbe::Greeted);
         }
         if function.unshared && !before.0 {
-            tell(Found::Unshared);
+            tell(ClientProbe::Unshared);
         }
         if let Err(lost) = turn {
             break lost;
@@ -401,9 +401,9 @@ pub(in crate::sdhci) fn serve(
     function.memory.clear();
     function.intx = Intx::default();
     let ended = match lost {
-        Lost::Closed => Ended::Disconnected,
-        Lost::Stopped => Ended::Stopped,
-        Lost::Fault(reason) => Ended::Fault(reason),
+        ConnectionLoss::Closed => SessionEnd::Disconnected,
+        ConnectionLoss::Stopped => SessionEnd::Stopped,
+        ConnectionLoss::Fault(reason) => SessionEnd::Fault(reason),
     };
     (ended, function.greeted)
 }
@@ -414,7 +414,7 @@ fn words(words: &[u32]) -> Vec<u8> {
 
 /// The reply to `VERSION`: version 0.0, and the limits of this side.
 fn version(payload: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut fields = Fields(payload);
+    let mut fields = VfioFieldReader(payload);
     let (major, _minor) = (fields.u16()?, fields.u16()?);
     let text = fields.rest();
     let text = text.strip_suffix(&[0]).unwrap_or(text);

@@ -11,14 +11,14 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
 };
 
-use super::message::{HEADER_BYTES, Header, MOST_PAYLOAD, Message};
+use super::message::{HEADER_BYTES, MOST_PAYLOAD, VfioHeader, VfioMessage};
 
 /// Maximum number of files in one message; more end the connection.
 const MOST_FILES: usize = 16;
 
 /// Why a connection ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::sdhci) enum Lost {
+pub(in crate::sdhci) enum ConnectionLoss {
     /// The client closed it.
     Closed,
     /// The export was stopped.
@@ -27,7 +27,7 @@ pub(in crate::sdhci) enum Lost {
     Fault(String),
 }
 
-impl From<Errno> for Lost {
+impl From<Errno> for ConnectionLoss {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::PIPE | Errno::CONNRESET => Self::Closed,
@@ -37,12 +37,12 @@ impl From<Errno> for Lost {
 }
 
 /// Wakes the thread of the export, because there are completions or because it is stopped.
-pub(in crate::sdhci) struct Wake {
+pub(in crate::sdhci) struct ExportWaker {
     event: OwnedFd,
     stop: AtomicBool,
 }
 
-impl Wake {
+impl ExportWaker {
     pub fn new() -> rustix::io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { event, stop: AtomicBool::new(false) })
@@ -82,14 +82,14 @@ pub(super) fn wait(files: &mut [PollFd<'_>]) -> rustix::io::Result<()> {
 }
 
 /// A connection.
-pub(in crate::sdhci) struct Link<'a> {
+pub(in crate::sdhci) struct VfioLink<'a> {
     socket: OwnedFd,
-    wake: &'a Wake,
+    wake: &'a ExportWaker,
 }
 
-impl<'a> Link<'a> {
+impl<'a> VfioLink<'a> {
     /// A connection over a non-blocking socket.
-    pub fn new(socket: OwnedFd, wake: &'a Wake) -> Self {
+    pub fn new(socket: OwnedFd, wake: &'a ExportWaker) -> Self {
         Self { socket, wake }
     }
 
@@ -97,15 +97,15 @@ impl<'a> Link<'a> {
         self.socket.as_fd()
     }
 
-    pub fn wake(&self) -> &'a Wake {
+    pub fn wake(&self) -> &'a ExportWaker {
         self.wake
     }
 
     /// Waits in the middle of a message. Completions that arrive meanwhile are processed after the message.
-    fn wait(&self, flags: PollFlags) -> Result<(), Lost> {
+    fn wait(&self, flags: PollFlags) -> Result<(), ConnectionLoss> {
         loop {
             if self.wake.stopped() {
-                return Err(Lost::Stopped);
+                return Err(ConnectionLoss::Stopped);
             }
             let mut files = [
                 PollFd::new(&self.socket, flags),
@@ -122,7 +122,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    fn fill(&self, mut into: &mut [u8], files: &mut Vec<OwnedFd>) -> Result<(), Lost> {
+    fn fill(&self, mut into: &mut [u8], files: &mut Vec<OwnedFd>) -> Result<(), ConnectionLoss> {
         let started = into.len();
         while !into.is_empty() {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
@@ -137,14 +137,14 @@ impl<'a> Link<'a> {
                         }
                     }
                     if files.len() > MOST_FILES {
-                        return Err(Lost::Fault("too many files in a message".to_owned()));
+                        return Err(ConnectionLoss::Fault("too many files in a message".to_owned()));
                     }
                     if received.bytes == 0 {
                         let whole = into.len() == started;
                         return Err(if whole {
-                            Lost::Closed
+                            ConnectionLoss::Closed
                         } else {
-                            Lost::Fault("a message ended early".to_owned())
+                            ConnectionLoss::Fault("a message ended early".to_owned())
                         });
                     }
                     into = &mut into[received.bytes..];
@@ -158,22 +158,22 @@ impl<'a> Link<'a> {
     }
 
     /// Receives the next message.
-    pub fn receive(&mut self) -> Result<Message, Lost> {
+    pub fn receive(&mut self) -> Result<VfioMessage, ConnectionLoss> {
         let mut header = [0; HEADER_BYTES];
         let mut files = Vec::new();
         self.fill(&mut header, &mut files)?;
-        let header = Header::decode(&header);
+        let header = VfioHeader::decode(&header);
         let bytes = (header.bytes as usize).checked_sub(HEADER_BYTES).filter(|bytes| *bytes <= MOST_PAYLOAD);
         let Some(bytes) = bytes else {
-            return Err(Lost::Fault(format!("a message of {} bytes", header.bytes)));
+            return Err(ConnectionLoss::Fault(format!("a message of {} bytes", header.bytes)));
         };
         let mut payload = vec![0; bytes];
         self.fill(&mut payload, &mut files)?;
-        Ok(Message { header, payload, files })
+        Ok(VfioMessage { header, payload, files })
     }
 
     /// Sends a message.
-    pub fn send(&mut self, message: &[u8]) -> Result<(), Lost> {
+    pub fn send(&mut self, message: &[u8]) -> Result<(), ConnectionLoss> {
         let mut rest = message;
         while !rest.is_empty() {
             let mut ancillary = SendAncillaryBuffer::default();

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::fstat;
 use rustix::io::{Errno, pread, pwrite};
 
-use crate::sdhci::controller::{GuestMemory, Unmapped};
+use crate::sdhci::controller::{GuestMemory, UnmappedAccess};
 
 /// Maximum number of mappings of a client: the usual value in the protocol.
 const MOST_MAPPINGS: usize = 65535;
@@ -19,7 +19,7 @@ const MOST_MAPPINGS: usize = 65535;
 const READABLE: u32 = 1;
 const WRITABLE: u32 = 1 << 1;
 
-struct Mapping {
+struct DmaMapping {
     bytes: u64,
     flags: u32,
     /// The shared file, and the offset of the mapping in it.
@@ -28,11 +28,11 @@ struct Mapping {
 
 /// The mappings of a client, by their address.
 #[derive(Default)]
-pub(super) struct Memory {
-    mappings: BTreeMap<u64, Mapping>,
+pub(super) struct DmaMappings {
+    mappings: BTreeMap<u64, DmaMapping>,
 }
 
-impl Memory {
+impl DmaMappings {
     /// Adds a mapping. Returns an error if it wraps around, is empty or overlaps another one.
     pub fn map(
         &mut self,
@@ -54,7 +54,7 @@ impl Memory {
         if self.mappings.len() == MOST_MAPPINGS {
             return Err(Errno::NOMEM);
         }
-        self.mappings.insert(address, Mapping { bytes, flags, file });
+        self.mappings.insert(address, DmaMapping { bytes, flags, file });
         Ok(())
     }
 
@@ -85,24 +85,24 @@ impl Memory {
     }
 
     /// The mapping at an address, the offset in it, and the number of bytes from there to its end.
-    fn find(&self, address: u64, flag: u32) -> Result<(&Mapping, u64, u64), Unmapped> {
-        let (start, mapping) = self.mappings.range(..=address).next_back().ok_or(Unmapped)?;
+    fn find(&self, address: u64, flag: u32) -> Result<(&DmaMapping, u64, u64), UnmappedAccess> {
+        let (start, mapping) = self.mappings.range(..=address).next_back().ok_or(UnmappedAccess)?;
         let offset = address - start;
-        let rest = mapping.bytes.checked_sub(offset).filter(|rest| *rest > 0).ok_or(Unmapped)?;
-        if mapping.flags & flag == 0 { Err(Unmapped) } else { Ok((mapping, offset, rest)) }
+        let rest = mapping.bytes.checked_sub(offset).filter(|rest| *rest > 0).ok_or(UnmappedAccess)?;
+        if mapping.flags & flag == 0 { Err(UnmappedAccess) } else { Ok((mapping, offset, rest)) }
     }
 }
 
 /// The guest's memory, while a message is processed.
-pub(super) struct Dma<'a> {
-    pub memory: &'a Memory,
+pub(super) struct GuestDma<'a> {
+    pub memory: &'a DmaMappings,
     /// Whether the guest lets the function access memory at all.
     pub allowed: bool,
     /// Whether an access failed because the client does not share that memory.
     pub unshared: bool,
 }
 
-impl Dma<'_> {
+impl GuestDma<'_> {
     /// Splits an access at mappings and at partial transfers of the system. `each` is called with the file, the offset in it, and a range
     /// of the bytes; it returns the number of bytes that it moved.
     fn parts(
@@ -111,33 +111,33 @@ impl Dma<'_> {
         bytes: usize,
         flag: u32,
         mut each: impl FnMut(&OwnedFd, u64, Range<usize>) -> rustix::io::Result<usize>,
-    ) -> Result<(), Unmapped> {
+    ) -> Result<(), UnmappedAccess> {
         let mut done = 0;
         while done < bytes {
-            let at = address.checked_add(done as u64).filter(|_| self.allowed).ok_or(Unmapped)?;
+            let at = address.checked_add(done as u64).filter(|_| self.allowed).ok_or(UnmappedAccess)?;
             let (mapping, offset, rest) = self.memory.find(at, flag)?;
             let Some((file, start)) = &mapping.file else {
                 self.unshared = true;
-                return Err(Unmapped);
+                return Err(UnmappedAccess);
             };
             let end = bytes.min(done.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX)));
             match each(file, start + offset, done..end) {
-                Ok(0) => return Err(Unmapped),
+                Ok(0) => return Err(UnmappedAccess),
                 Ok(moved) => done += moved,
                 Err(Errno::INTR) => {}
-                Err(_) => return Err(Unmapped),
+                Err(_) => return Err(UnmappedAccess),
             }
         }
         Ok(())
     }
 }
 
-impl GuestMemory for Dma<'_> {
-    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Unmapped> {
+impl GuestMemory for GuestDma<'_> {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), UnmappedAccess> {
         self.parts(address, into.len(), READABLE, |file, at, part| pread(file, &mut into[part], at))
     }
 
-    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), UnmappedAccess> {
         self.parts(address, from.len(), WRITABLE, |file, at, part| pwrite(file, &from[part], at))
     }
 }

@@ -31,7 +31,7 @@ const ERROR: u32 = 1 << 5;
 
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sdhci) struct Header {
+pub(in crate::sdhci) struct VfioHeader {
     pub id: u16,
     pub command: u16,
     /// Bytes of the whole message.
@@ -39,9 +39,9 @@ pub(in crate::sdhci) struct Header {
     flags: u32,
 }
 
-impl Header {
+impl VfioHeader {
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Self {
-        let mut fields = Fields(bytes);
+        let mut fields = VfioFieldReader(bytes);
         Self {
             id: fields.u16().unwrap_or(0),
             command: fields.u16().unwrap_or(0),
@@ -71,7 +71,7 @@ fn encode(id: u16, command: u16, flags: u32, error: u32, payload: &[u8]) -> Vec<
 }
 
 /// The reply to a command, or the error reply.
-pub(super) fn reply(to: &Header, outcome: Result<&[u8], Errno>) -> Vec<u8> {
+pub(super) fn reply(to: &VfioHeader, outcome: Result<&[u8], Errno>) -> Vec<u8> {
     match outcome {
         Ok(payload) => encode(to.id, to.command, REPLY, 0, payload),
         Err(errno) => encode(to.id, to.command, REPLY | ERROR, errno.raw_os_error().unsigned_abs(), &[]),
@@ -79,16 +79,16 @@ pub(super) fn reply(to: &Header, outcome: Result<&[u8], Errno>) -> Vec<u8> {
 }
 
 /// A message that was received.
-pub(in crate::sdhci) struct Message {
-    pub header: Header,
+pub(in crate::sdhci) struct VfioMessage {
+    pub header: VfioHeader,
     pub payload: Vec<u8>,
     pub files: Vec<OwnedFd>,
 }
 
 /// Reads the fields of a payload, one after the other; returns an error if the payload is too short.
-pub(super) struct Fields<'a>(pub &'a [u8]);
+pub(super) struct VfioFieldReader<'a>(pub &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> VfioFieldReader<'a> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Errno> {
         let (first, rest) = self.0.split_first_chunk::<N>().ok_or(Errno::INVAL)?;
         self.0 = rest;

@@ -8,7 +8,7 @@ mod link;
 mod memory;
 mod message;
 
-pub(super) use function::{Ended, Found, Function, serve};
-pub(super) use link::{Link, Wake};
+pub(super) use function::{ClientProbe, SdhciPciFunction, SessionEnd, serve};
+pub(super) use link::{ExportWaker, VfioLink};
 #[cfg(any(test, fuzzing))]
-pub(super) use message::{HEADER_BYTES, Header, Message};
+pub(super) use message::{HEADER_BYTES, VfioHeader, VfioMessage};

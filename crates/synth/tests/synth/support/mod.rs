@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use emmclab_synth::{SynthOptions, Synthesizer, WorkloadModel};
-use emmclab_trace::{Batch, Header, Ledger, Op, ReadOptions, Request, TraceReader};
+use emmclab_trace::{Batch, Ledger, Op, ReadOptions, Request, TraceHeader, TraceReader};
 
 /// All requests of a synthesis.
 pub fn synthesize(model: &WorkloadModel, options: &SynthOptions) -> Vec<Request> {
@@ -13,7 +13,7 @@ pub fn synthesize(model: &WorkloadModel, options: &SynthOptions) -> Vec<Request>
 }
 
 /// The batches of a trace, with its ledger and header.
-pub fn read(path: &Path) -> (Vec<Batch>, Ledger, Header) {
+pub fn read(path: &Path) -> (Vec<Batch>, Ledger, TraceHeader) {
     let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
     let mut batches = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
@@ -107,7 +107,5 @@ pub fn response_ms(request: &Request) -> f64 {
 
 /// The workloads of IISWC 2015, made from its published figures.
 pub fn published() -> impl Iterator<Item = &'static str> {
-    emmclab_synth::presets::groups()
-        .filter(|(group, _)| !group.starts_with("phones"))
-        .flat_map(|(_, names)| names)
+    emmclab_synth::presets::groups().filter(|(group, _)| *group != "phones").flat_map(|(_, names)| names)
 }

@@ -2,7 +2,7 @@
 //! order.
 //!
 //! There is one file per CPU, `NAME.blktrace.N`. The path of one of them, or `NAME`, reads all, merged by time; the note of the
-//! trace states which are missing. The single file of `blkparse -d` is read as well. [`crate::Pairer`] combines the events into
+//! trace states which are missing. The single file of `blkparse -d` is read as well. [`crate::EventPairer`] combines the events into
 //! requests. Names are read from the records about processes; gaps in a CPU's sequence numbers are counted as lost. Commands to
 //! zones, which version 8 records, are not requests: the note names and counts them. A zone append is a write at the address
 //! that its completion states.
@@ -13,46 +13,46 @@ mod records;
 use std::collections::HashMap;
 use std::path::Path;
 
-use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, NameId, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::text::{Context, text};
+use super::input::DecompressedInput;
+use super::line_format::{ParseContext, text};
 use super::time_unit::TimeUnit;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
 use crate::batch::BATCH_ROWS;
-use crate::columns::Column;
-use crate::header::Header;
+use crate::columns::TraceColumn;
+use crate::event_tally::EventTally;
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
-use crate::names::{Names, dev_t_label};
-use crate::pairing::{Event, EventKind, Pairer};
-use crate::recorded::Recorded;
-use crate::source::{Progress, Source};
-use crate::tally::Tally;
-use crate::zones::ZoneCommand;
-use recording::{Missing, prefix, processors};
+use crate::name_table::{NameTable, dev_t_label};
+use crate::pairing::{BlockEventKind, BlockLayerEvent, EventPairer};
+use crate::recorded_features::RecordedFeatures;
+use crate::source::{ReadProgress, TraceSource};
+use crate::zone_command::ZoneCommand;
+use recording::{MissingCpus, prefix, processors};
 pub(super) use recording::{files, first_of};
-use records::{ByteOrder, Record, Records, byte_order};
+use records::{BlktraceByteOrder, BlktraceFileReader, BlktraceRecord, byte_order};
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "blktrace",
     about: "blktrace's binary files, one per processor or dumped into one",
     known_by: "the records' magic number, in either byte order",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`blktrace -d /dev/DISK -o NAME`, which writes `NAME.blktrace.N` for each processor; or one file of `blkparse -i NAME -d FILE`",
         gives: &[
-            Column::Start,
-            Column::Issue,
-            Column::Complete,
-            Column::Flags,
-            Column::Pid,
-            Column::Process,
-            Column::Device,
+            TraceColumn::Start,
+            TraceColumn::Issue,
+            TraceColumn::Complete,
+            TraceColumn::Flags,
+            TraceColumn::Pid,
+            TraceColumn::Process,
+            TraceColumn::Device,
         ],
         unknown: "the time of the device itself: the driver's events are not in it",
     },
     extensions: &[],
-    recorded: Recorded::BLOCK_LAYER,
-    times: Times::Fixed(TimeUnit::Nanos),
+    recorded: RecordedFeatures::BLOCK_LAYER,
+    times: FormatTimes::Fixed(TimeUnit::Nanos),
     sniff: |head, _| byte_order(head).is_some(),
     open,
     writes: None,
@@ -102,35 +102,35 @@ const REMAP: u64 = 15;
 const NOTIFY_PROCESS: u64 = 0;
 const NOTIFY_TIMESTAMP: u64 = 1;
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let path = input.path().to_owned();
     let mut name = input.name();
-    let mut meters: Vec<Box<dyn Fn() -> Progress + Send>> = Vec::new();
+    let mut meters: Vec<Box<dyn Fn() -> ReadProgress + Send>> = Vec::new();
     let mut files = Vec::new();
-    let mut missing = Missing::default();
+    let mut missing = MissingCpus::default();
     if let Some(prefix) = prefix(&path) {
-        missing = Missing::of(&prefix);
+        missing = MissingCpus::of(&prefix);
         name = Path::new(&prefix).file_name().unwrap_or_default().to_string_lossy().into_owned();
         for path in processors(&prefix) {
-            let input = Input::open(&path)?;
+            let input = DecompressedInput::open(&path)?;
             // A CPU without events has an empty file.
             if !input.head().is_empty() {
                 meters.push(Box::new(input.meter()));
-                files.push(Records::open(input)?);
+                files.push(BlktraceFileReader::open(input)?);
             }
         }
     } else {
         meters.push(Box::new(input.meter()));
-        files.push(Records::open(input)?);
+        files.push(BlktraceFileReader::open(input)?);
     }
-    Ok(Box::new(Blktrace {
+    Ok(Box::new(BlktraceSource {
         files,
         meters,
         name,
         missing,
         lenient: options.lenient,
-        context: Context::default(),
-        pairer: Pairer::default(),
+        context: ParseContext::default(),
+        pairer: EventPairer::default(),
         actions: [0; ACTIONS.len()],
         commands: HashMap::new(),
         sequences: HashMap::new(),
@@ -139,14 +139,14 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     }))
 }
 
-struct Blktrace {
-    files: Vec<Records>,
-    meters: Vec<Box<dyn Fn() -> Progress + Send>>,
+struct BlktraceSource {
+    files: Vec<BlktraceFileReader>,
+    meters: Vec<Box<dyn Fn() -> ReadProgress + Send>>,
     name: String,
-    missing: Missing,
+    missing: MissingCpus,
     lenient: bool,
-    context: Context,
-    pairer: Pairer,
+    context: ParseContext,
+    pairer: EventPairer,
     /// Number of records by action, in the order of [`ACTIONS`].
     actions: [u64; ACTIONS.len()],
     commands: HashMap<u32, NameId>,
@@ -155,9 +155,9 @@ struct Blktrace {
     finished: bool,
 }
 
-impl Blktrace {
+impl BlktraceSource {
     /// The next record of all files, in the order of time, then sequence, then CPU.
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<BlktraceRecord>> {
         let earliest = self
             .files
             .iter()
@@ -176,7 +176,7 @@ impl Blktrace {
         }
     }
 
-    fn notify(&mut self, record: &Record, order: ByteOrder) {
+    fn notify(&mut self, record: &BlktraceRecord, order: BlktraceByteOrder) {
         let kind = record.action & 0xffff & !CGROUP;
         let payload = record.payload.get(skipped_bytes(record)..).unwrap_or(&[]);
         if kind == NOTIFY_PROCESS {
@@ -188,13 +188,22 @@ impl Blktrace {
         {
             let word = |at: usize| {
                 let word = [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
-                if order == ByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) }
+                if order == BlktraceByteOrder::Little {
+                    u32::from_le_bytes(word)
+                } else {
+                    u32::from_be_bytes(word)
+                }
             };
             self.wall_clock.get_or_insert((word(0), word(4)));
         }
     }
 
-    fn take(&mut self, record: &Record, order: ByteOrder, out: &mut Vec<Request>) -> Result<()> {
+    fn take(
+        &mut self,
+        record: &BlktraceRecord,
+        order: BlktraceByteOrder,
+        out: &mut Vec<Request>,
+    ) -> Result<()> {
         let category = record.action >> 16;
         if category & NOTIFY != 0 {
             self.notify(record, order);
@@ -214,7 +223,7 @@ impl Blktrace {
             return Ok(());
         };
         let time = i64::try_from(record.time).map_err(|_| {
-            Error::new(Kind::Value, "is longer than 292 years").of_field(
+            Error::new(ErrorClass::Value, "is longer than 292 years").of_field(
                 "time",
                 0,
                 record.time.to_string().as_bytes(),
@@ -222,8 +231,8 @@ impl Blktrace {
         })?;
         let label = dev_t_label(record.device);
         let (op, flags) = operation(category, record.bytes);
-        let error = if kind == EventKind::Complete { i32::from(record.error.cast_signed()) } else { 0 };
-        let event = Event {
+        let error = if kind == BlockEventKind::Complete { i32::from(record.error.cast_signed()) } else { 0 };
+        let event = BlockLayerEvent {
             time: Nanos(time),
             kind,
             device: self.context.devices.intern(&label),
@@ -241,7 +250,12 @@ impl Blktrace {
     }
 
     /// Counts a record that is not a step of a request.
-    fn not_a_request(&mut self, record: &Record, kind: Option<EventKind>, zone: Option<ZoneCommand>) {
+    fn not_a_request(
+        &mut self,
+        record: &BlktraceRecord,
+        kind: Option<BlockEventKind>,
+        zone: Option<ZoneCommand>,
+    ) {
         let payload = record.payload.get(skipped_bytes(record)..).unwrap_or(&[]);
         match (kind, zone) {
             (Some(kind), Some(command)) => self.pairer.zone(command, kind),
@@ -270,24 +284,24 @@ impl Blktrace {
 }
 
 /// Length of the id of a control group before the payload.
-fn skipped_bytes(record: &Record) -> usize {
+fn skipped_bytes(record: &BlktraceRecord) -> usize {
     if record.action & CGROUP == 0 { 0 } else { CGROUP_BYTES }
 }
 
 /// The kind of an event, from its `__BLK_TA_*`; `None` for other actions.
-fn event_kind(record: &Record) -> Option<EventKind> {
+fn event_kind(record: &BlktraceRecord) -> Option<BlockEventKind> {
     let skip = skipped_bytes(record);
     Some(match record.action & 0xffff & !CGROUP {
-        1 => EventKind::Queue,
-        2 => EventKind::BackMerge,
-        3 => EventKind::FrontMerge,
-        4 => EventKind::GetRequest,
-        6 => EventKind::Requeue,
-        7 => EventKind::Issue,
-        8 => EventKind::Complete,
-        12 => EventKind::Insert,
+        1 => BlockEventKind::Queue,
+        2 => BlockEventKind::BackMerge,
+        3 => BlockEventKind::FrontMerge,
+        4 => BlockEventKind::GetRequest,
+        6 => BlockEventKind::Requeue,
+        7 => BlockEventKind::Issue,
+        8 => BlockEventKind::Complete,
+        12 => BlockEventKind::Insert,
         // The kernel writes the second sector in network order.
-        13 => EventKind::Split(u64::from_be_bytes(record.payload.get(skip..skip + 8)?.try_into().ok()?)),
+        13 => BlockEventKind::Split(u64::from_be_bytes(record.payload.get(skip..skip + 8)?.try_into().ok()?)),
         _ => return None,
     })
 }
@@ -305,15 +319,15 @@ fn zone_command(category: u64) -> Option<ZoneCommand> {
 }
 
 /// Operation and flags from the categories. The kernel records its own flush as a read of 0 bytes with `FLUSH`.
-fn operation(category: u64, bytes: u32) -> (Op, Flags) {
-    let mut flags = Flags::default();
+fn operation(category: u64, bytes: u32) -> (Op, RequestFlags) {
+    let mut flags = RequestFlags::default();
     for (bit, flag) in [
-        (FLUSH, Flags::PREFLUSH),
-        (SYNC, Flags::SYNC),
-        (META, Flags::META),
-        (READ_AHEAD, Flags::READAHEAD),
-        (FUA, Flags::FUA),
-        (ZONE_APPEND, Flags::APPEND),
+        (FLUSH, RequestFlags::PREFLUSH),
+        (SYNC, RequestFlags::SYNC),
+        (META, RequestFlags::META),
+        (READ_AHEAD, RequestFlags::READAHEAD),
+        (FUA, RequestFlags::FUA),
+        (ZONE_APPEND, RequestFlags::APPEND),
     ] {
         if category & bit != 0 {
             flags = flags.union(flag);
@@ -331,14 +345,14 @@ fn operation(category: u64, bytes: u32) -> (Op, Flags) {
     (op, flags)
 }
 
-impl Source for Blktrace {
+impl TraceSource for BlktraceSource {
     fn in_file_order(&self) -> bool {
         false
     }
 
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let goal = out.len() + BATCH_ROWS;
-        let order = self.files.first().map_or(ByteOrder::Little, |file| file.order);
+        let order = self.files.first().map_or(BlktraceByteOrder::Little, |file| file.order);
         while out.len() < goal {
             let Some(record) = self.next()? else {
                 if !self.finished {
@@ -355,7 +369,7 @@ impl Source for Blktrace {
         Ok(true)
     }
 
-    fn names(&self) -> (&Names, &Names) {
+    fn names(&self) -> (&NameTable, &NameTable) {
         (&self.context.processes, &self.context.devices)
     }
 
@@ -363,26 +377,26 @@ impl Source for Blktrace {
         self.context.ledger.clone()
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let note = self.note();
-        Header {
+        TraceHeader {
             source: self.name.clone(),
             format: FORMAT.name.into(),
             clock: "monotonic".into(),
             note,
-            ..Header::default()
+            ..TraceHeader::default()
         }
     }
 
-    fn tally(&self) -> Tally {
-        let mut tally = Tally::new(ACTIONS.into_iter().zip(self.actions));
+    fn tally(&self) -> EventTally {
+        let mut tally = EventTally::new(ACTIONS.into_iter().zip(self.actions));
         tally.missing = self.missing.note(&self.name, false);
         tally.packets = self.pairer.packets();
         tally
     }
 
-    fn progress(&self) -> Progress {
-        let mut all = Progress { done: 0, total: Some(0) };
+    fn progress(&self) -> ReadProgress {
+        let mut all = ReadProgress { done: 0, total: Some(0) };
         for meter in &self.meters {
             let one = meter();
             all.done += one.done;

@@ -55,14 +55,14 @@ fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
 
 /// The CPUs whose files are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(super) struct MissingCpus {
     /// The only CPU whose file exists here; there may be others.
     alone: Option<u32>,
     /// CPU numbers below the highest that have no file.
     gaps: Vec<u32>,
 }
 
-impl Missing {
+impl MissingCpus {
     /// Finds the CPUs whose files are missing from a recording.
     pub fn of(prefix: &str) -> Self {
         /// No machine has more CPUs.

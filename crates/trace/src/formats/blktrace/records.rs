@@ -3,9 +3,9 @@
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use crate::formats::input::{Input, damaged};
+use crate::formats::input::{DecompressedInput, damaged};
 
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
@@ -15,24 +15,24 @@ const WIDE_VERSION: u32 = 8;
 const WIDE_RECORD_BYTES: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ByteOrder {
+pub(super) enum BlktraceByteOrder {
     Little,
     Big,
 }
 
-pub(super) fn byte_order(head: &[u8]) -> Option<ByteOrder> {
+pub(super) fn byte_order(head: &[u8]) -> Option<BlktraceByteOrder> {
     let word: [u8; 4] = head.get(..4)?.try_into().ok()?;
     if u32::from_le_bytes(word) & !0xff == MAGIC {
-        Some(ByteOrder::Little)
+        Some(BlktraceByteOrder::Little)
     } else if u32::from_be_bytes(word) & !0xff == MAGIC {
-        Some(ByteOrder::Big)
+        Some(BlktraceByteOrder::Big)
     } else {
         None
     }
 }
 
 /// One record.
-pub(super) struct Record {
+pub(super) struct BlktraceRecord {
     pub offset: u64,
     pub sequence: u32,
     pub time: u64,
@@ -49,20 +49,22 @@ pub(super) struct Record {
 }
 
 /// Reads the records of one file, one record ahead.
-pub(super) struct Records {
+pub(super) struct BlktraceFileReader {
     path: PathBuf,
     reader: BufReader<Box<dyn Read + Send>>,
-    pub order: ByteOrder,
+    pub order: BlktraceByteOrder,
     offset: u64,
     record_bytes: usize,
-    pub next: Option<Record>,
+    pub next: Option<BlktraceRecord>,
 }
 
-impl Records {
-    pub fn open(input: Input) -> Result<Self> {
+impl BlktraceFileReader {
+    pub fn open(input: DecompressedInput) -> Result<Self> {
         let path = input.path().to_owned();
         let order = byte_order(input.head()).ok_or_else(|| {
-            Error::new(Kind::Syntax, "does not begin with a blktrace record").in_file(&path).at_offset(0)
+            Error::new(ErrorClass::Syntax, "does not begin with a blktrace record")
+                .in_file(&path)
+                .at_offset(0)
         })?;
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
         let mut records = Self {
@@ -78,7 +80,7 @@ impl Records {
     }
 
     /// Returns the next record, and reads the one after it.
-    pub fn advance(&mut self) -> Result<Option<Record>> {
+    pub fn advance(&mut self) -> Result<Option<BlktraceRecord>> {
         let next = self.read().map_err(|error| error.in_file(&self.path).at_offset(self.offset))?;
         if let Some(record) = &next {
             self.offset += (self.record_bytes + record.payload.len()) as u64;
@@ -86,7 +88,7 @@ impl Records {
         Ok(std::mem::replace(&mut self.next, next))
     }
 
-    fn read(&mut self) -> Result<Option<Record>> {
+    fn read(&mut self) -> Result<Option<BlktraceRecord>> {
         let mut raw = [0; WIDE_RECORD_BYTES];
         let got = self.read_some(&mut raw[..RECORD_BYTES])?;
         if got == 0 {
@@ -106,15 +108,19 @@ impl Records {
         let order = self.order;
         let short = |at: usize| {
             let word = [raw[at], raw[at + 1]];
-            if order == ByteOrder::Little { u16::from_le_bytes(word) } else { u16::from_be_bytes(word) }
+            if order == BlktraceByteOrder::Little {
+                u16::from_le_bytes(word)
+            } else {
+                u16::from_be_bytes(word)
+            }
         };
         let word = |at: usize| match order {
-            ByteOrder::Little => u32::from(short(at)) | u32::from(short(at + 2)) << 16,
-            ByteOrder::Big => u32::from(short(at)) << 16 | u32::from(short(at + 2)),
+            BlktraceByteOrder::Little => u32::from(short(at)) | u32::from(short(at + 2)) << 16,
+            BlktraceByteOrder::Big => u32::from(short(at)) << 16 | u32::from(short(at + 2)),
         };
         let long = |at: usize| match order {
-            ByteOrder::Little => u64::from(word(at)) | u64::from(word(at + 4)) << 32,
-            ByteOrder::Big => u64::from(word(at)) << 32 | u64::from(word(at + 4)),
+            BlktraceByteOrder::Little => u64::from(word(at)) | u64::from(word(at + 4)) << 32,
+            BlktraceByteOrder::Big => u64::from(word(at)) << 32 | u64::from(word(at + 4)),
         };
         // In version 8 the action has 64 bits, and the process id is before it.
         let wide = version == WIDE_VERSION;
@@ -125,7 +131,7 @@ impl Records {
         if self.read_some(&mut payload)? < payload.len() {
             return Err(cut("the file ends in the middle of a payload"));
         }
-        Ok(Some(Record {
+        Ok(Some(BlktraceRecord {
             offset: self.offset,
             sequence: word(4),
             time: long(8),
@@ -143,17 +149,20 @@ impl Records {
     /// The version of a record.
     fn version(&self, raw: &[u8; WIDE_RECORD_BYTES]) -> Result<u32> {
         let word = [raw[0], raw[1], raw[2], raw[3]];
-        let magic =
-            if self.order == ByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) };
+        let magic = if self.order == BlktraceByteOrder::Little {
+            u32::from_le_bytes(word)
+        } else {
+            u32::from_be_bytes(word)
+        };
         if magic & !0xff != MAGIC {
-            return Err(Error::new(Kind::Syntax, "a record does not begin with its magic number")
+            return Err(Error::new(ErrorClass::Syntax, "a record does not begin with its magic number")
                 .of_field("magic", 0, format!("{magic:#010x}").as_bytes())
                 .hint("copy it again, as binary: the file is damaged, or was copied as text"));
         }
         let version = magic & 0xff;
         if ![VERSION, WIDE_VERSION].contains(&version) {
             return Err(Error::new(
-                Kind::Unsupported,
+                ErrorClass::Unsupported,
                 format!("is neither version {VERSION} nor {WIDE_VERSION}"),
             )
             .of_field("version", 0, version.to_string().as_bytes()));
@@ -177,6 +186,6 @@ impl Records {
 }
 
 fn cut(problem: &str) -> Error {
-    Error::new(Kind::Truncated, problem)
+    Error::new(ErrorClass::Truncated, problem)
         .hint("give --lenient to read up to there: the recording was cut short")
 }

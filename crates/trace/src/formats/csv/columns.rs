@@ -1,25 +1,25 @@
 //! The columns of a CSV: names, units, and which are required.
 
-use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
+use emmclab_base::{Error, ErrorClass, Result, SECTOR_BYTES};
 
+use super::column_suggestions;
 use super::fields::{BLANK, is_blank};
-use super::numbers::{Codes, Scale};
-use super::suggest;
-use crate::formats::format::ReadOptions;
+use super::numbers::{OperationCoding, TimeColumnUnit};
 use crate::formats::time_unit::TimeUnit;
+use crate::formats::trace_format::ReadOptions;
 
 /// The meaning of a column of the file, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum ColumnMeaning {
     Ignored,
-    Time(Moment, Scale),
+    Time(TimeColumn, TimeColumnUnit),
     /// Address in units of this many bytes.
     Offset(u64),
     /// Length in units of this many bytes.
     Size(u64),
     /// An address or a length in hexadecimal without `0x`, in units of this many bytes.
-    Hexadecimal(Extent, u64),
-    Op(Codes),
+    Hexadecimal(OffsetOrSize, u64),
+    Op(OperationCoding),
     Flags,
     Pid,
     Process,
@@ -28,13 +28,13 @@ pub(super) enum Meaning {
 
 /// An address or a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum OffsetOrSize {
     Offset,
     Size,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum TimeColumn {
     Arrival,
     Start,
     Issue,
@@ -44,80 +44,80 @@ pub(super) enum Moment {
     Service,
 }
 
-/// The number of [`Moment`]s.
+/// The number of [`TimeColumn`]s.
 pub(super) const MOMENTS: usize = 7;
 
-impl Moment {
-    const ALL: [Moment; MOMENTS] = [
-        Moment::Arrival,
-        Moment::Start,
-        Moment::Issue,
-        Moment::Served,
-        Moment::Complete,
-        Moment::Response,
-        Moment::Service,
+impl TimeColumn {
+    const ALL: [TimeColumn; MOMENTS] = [
+        TimeColumn::Arrival,
+        TimeColumn::Start,
+        TimeColumn::Issue,
+        TimeColumn::Served,
+        TimeColumn::Complete,
+        TimeColumn::Response,
+        TimeColumn::Service,
     ];
 
     /// The column's name without a unit.
     pub const fn name(self) -> &'static str {
         match self {
-            Moment::Arrival => "arrival",
-            Moment::Start => "start",
-            Moment::Issue => "issue",
-            Moment::Served => "served",
-            Moment::Complete => "complete",
-            Moment::Response => "response",
-            Moment::Service => "service",
+            TimeColumn::Arrival => "arrival",
+            TimeColumn::Start => "start",
+            TimeColumn::Issue => "issue",
+            TimeColumn::Served => "served",
+            TimeColumn::Complete => "complete",
+            TimeColumn::Response => "response",
+            TimeColumn::Service => "service",
         }
     }
 }
 
 /// The meaning of a column's name; the unit may be missing from the name, so that an option states it.
-enum Named {
-    Known(Meaning),
-    TimeWithoutUnit(Moment),
-    PlaceWithoutUnit(fn(u64) -> Meaning),
+enum ColumnNameMeaning {
+    Known(ColumnMeaning),
+    TimeWithoutUnit(TimeColumn),
+    PlaceWithoutUnit(fn(u64) -> ColumnMeaning),
 }
 
-fn named(name: &str) -> Option<Named> {
+fn named(name: &str) -> Option<ColumnNameMeaning> {
     if let Some(number) = name.strip_suffix("_hex") {
         let (extent, unit) = match named(number)? {
-            Named::Known(Meaning::Offset(unit)) => (Extent::Offset, unit),
-            Named::Known(Meaning::Size(unit)) => (Extent::Size, unit),
+            ColumnNameMeaning::Known(ColumnMeaning::Offset(unit)) => (OffsetOrSize::Offset, unit),
+            ColumnNameMeaning::Known(ColumnMeaning::Size(unit)) => (OffsetOrSize::Size, unit),
             _ => return None,
         };
-        return Some(Named::Known(Meaning::Hexadecimal(extent, unit)));
+        return Some(ColumnNameMeaning::Known(ColumnMeaning::Hexadecimal(extent, unit)));
     }
     let known = match name {
-        "-" => Meaning::Ignored,
-        "sector" => Meaning::Offset(SECTOR_BYTES),
-        "sectors" => Meaning::Size(SECTOR_BYTES),
-        "offset" => return Some(Named::PlaceWithoutUnit(Meaning::Offset)),
-        "offset_bytes" => Meaning::Offset(1),
-        "offset_kb" => Meaning::Offset(1024),
-        "size" => return Some(Named::PlaceWithoutUnit(Meaning::Size)),
-        "size_bytes" => Meaning::Size(1),
-        "size_kb" => Meaning::Size(1024),
-        "flags" => Meaning::Flags,
-        "pid" => Meaning::Pid,
-        "process" => Meaning::Process,
-        "device" => Meaning::Device,
+        "-" => ColumnMeaning::Ignored,
+        "sector" => ColumnMeaning::Offset(SECTOR_BYTES),
+        "sectors" => ColumnMeaning::Size(SECTOR_BYTES),
+        "offset" => return Some(ColumnNameMeaning::PlaceWithoutUnit(ColumnMeaning::Offset)),
+        "offset_bytes" => ColumnMeaning::Offset(1),
+        "offset_kb" => ColumnMeaning::Offset(1024),
+        "size" => return Some(ColumnNameMeaning::PlaceWithoutUnit(ColumnMeaning::Size)),
+        "size_bytes" => ColumnMeaning::Size(1),
+        "size_kb" => ColumnMeaning::Size(1024),
+        "flags" => ColumnMeaning::Flags,
+        "pid" => ColumnMeaning::Pid,
+        "process" => ColumnMeaning::Process,
+        "device" => ColumnMeaning::Device,
         _ => {
-            if let Some(codes) = Codes::by_name(name) {
-                return Some(Named::Known(Meaning::Op(codes)));
+            if let Some(codes) = OperationCoding::by_name(name) {
+                return Some(ColumnNameMeaning::Known(ColumnMeaning::Op(codes)));
             }
             let (moment, unit) = match name.split_once('_') {
-                Some((moment, unit)) => (moment, Some(Scale::by_name(unit)?)),
+                Some((moment, unit)) => (moment, Some(TimeColumnUnit::by_name(unit)?)),
                 None => (name, None),
             };
-            let moment = Moment::ALL.into_iter().find(|known| known.name() == moment)?;
+            let moment = TimeColumn::ALL.into_iter().find(|known| known.name() == moment)?;
             match unit {
-                Some(unit) => Meaning::Time(moment, unit),
-                None => return Some(Named::TimeWithoutUnit(moment)),
+                Some(unit) => ColumnMeaning::Time(moment, unit),
+                None => return Some(ColumnNameMeaning::TimeWithoutUnit(moment)),
             }
         }
     };
-    Some(Named::Known(known))
+    Some(ColumnNameMeaning::Known(known))
 }
 
 /// Whether a column can have this name.
@@ -221,9 +221,9 @@ pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
     let others = if others.is_empty() { String::new() } else { format!(" (nor are: {})", others.join(", ")) };
     let problem = format!("unrecognised trace format: as CSV, this is not a column name{others}");
     Some(
-        Error::new(Kind::UnknownFormat, problem)
+        Error::new(ErrorClass::UnknownFormat, problem)
             .of_field("heading", column as u64 + 1, first.as_bytes())
-            .hint(suggest::hint(names(line, separator)).unwrap_or_else(|| HINT.to_owned())),
+            .hint(column_suggestions::hint(names(line, separator)).unwrap_or_else(|| HINT.to_owned())),
     )
 }
 
@@ -240,7 +240,7 @@ fn size_unit(name: &str) -> Result<u64> {
         "byte" => Ok(1),
         "kb" => Ok(1024),
         "page" => Ok(4096),
-        _ => Err(Error::new(Kind::Config, "is not a unit of size")
+        _ => Err(Error::new(ErrorClass::Config, "is not a unit of size")
             .of_field("--size-unit", 0, name.as_bytes())
             .hint("choose one of: sector, byte, kb, page")),
     }
@@ -255,11 +255,11 @@ const SIZE_UNIT_HINT: &str =
 ///
 /// # Errors
 /// If a name is unknown, a column is given twice or a needed one is missing, or if a unit is missing or not needed.
-pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Result<Vec<Meaning>> {
-    let config = |problem: String| Error::new(Kind::Config, problem);
+pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Result<Vec<ColumnMeaning>> {
+    let config = |problem: String| Error::new(ErrorClass::Config, problem);
     let without_times = is_without_times(options);
     let unit = options.time_unit.as_deref().filter(|_| !without_times);
-    let unit = unit.map(TimeUnit::by_name).transpose()?.map(Scale::Decimal);
+    let unit = unit.map(TimeUnit::by_name).transpose()?.map(TimeColumnUnit::Decimal);
     let size_unit = options.size_unit.as_deref().map(size_unit).transpose()?;
     let (mut unit_used, mut size_unit_used) = (without_times, false);
     let named_in = if options.columns.is_some() { "--columns" } else { "heading" };
@@ -271,21 +271,23 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             None => {
                 return Err(place(config("is not a column name".into())).hint(HINT));
             }
-            Some(Named::Known(Meaning::Time(..)) | Named::TimeWithoutUnit(_)) if without_times => {
+            Some(
+                ColumnNameMeaning::Known(ColumnMeaning::Time(..)) | ColumnNameMeaning::TimeWithoutUnit(_),
+            ) if without_times => {
                 return Err(place(config("is a time, but --time-unit none is given".into()))
                     .hint("name the unit of the times, or skip the column with `-`"));
             }
-            Some(Named::Known(column)) => column,
-            Some(Named::TimeWithoutUnit(moment)) => {
+            Some(ColumnNameMeaning::Known(column)) => column,
+            Some(ColumnNameMeaning::TimeWithoutUnit(moment)) => {
                 unit_used = true;
-                Meaning::Time(moment, unit.ok_or_else(|| no_unit(TIME_UNIT_HINT))?)
+                ColumnMeaning::Time(moment, unit.ok_or_else(|| no_unit(TIME_UNIT_HINT))?)
             }
-            Some(Named::PlaceWithoutUnit(meaning)) => {
+            Some(ColumnNameMeaning::PlaceWithoutUnit(meaning)) => {
                 size_unit_used = true;
                 meaning(size_unit.ok_or_else(|| no_unit(SIZE_UNIT_HINT))?)
             }
         };
-        if column != Meaning::Ignored && columns.iter().any(|other| same(*other, column)) {
+        if column != ColumnMeaning::Ignored && columns.iter().any(|other| same(*other, column)) {
             return Err(
                 place(config("is named twice".into())).hint("name each column once; `-` skips a column")
             );
@@ -311,19 +313,21 @@ pub(super) fn is_without_times(options: &ReadOptions) -> bool {
 }
 
 /// Checks that the columns contain a time, an address, a length and an operation; without times an address is enough.
-fn check_needed(list: &str, columns: &[Meaning], named_in: &str, without_times: bool) -> Result<()> {
-    let has = |needed: Meaning| columns.iter().any(|column| same(*column, needed));
-    let time = |moment| has(Meaning::Time(moment, Scale::Decimal(TimeUnit::Nanos)));
-    let by_completion = time(Moment::Complete) && (time(Moment::Response) || time(Moment::Service));
-    let timed = time(Moment::Arrival) || time(Moment::Start) || time(Moment::Issue) || by_completion;
+fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_times: bool) -> Result<()> {
+    let has = |needed: ColumnMeaning| columns.iter().any(|column| same(*column, needed));
+    let time = |moment| has(ColumnMeaning::Time(moment, TimeColumnUnit::Decimal(TimeUnit::Nanos)));
+    let by_completion =
+        time(TimeColumn::Complete) && (time(TimeColumn::Response) || time(TimeColumn::Service));
+    let timed =
+        time(TimeColumn::Arrival) || time(TimeColumn::Start) || time(TimeColumn::Issue) || by_completion;
     for (name, found) in [
         ("arrival (nor complete with response, from which it is computed)", timed || without_times),
-        ("sector or offset", has(Meaning::Offset(1))),
-        ("sectors or size", has(Meaning::Size(1)) || without_times),
-        ("op", has(Meaning::Op(Codes::Names)) || without_times),
+        ("sector or offset", has(ColumnMeaning::Offset(1))),
+        ("sectors or size", has(ColumnMeaning::Size(1)) || without_times),
+        ("op", has(ColumnMeaning::Op(OperationCoding::Names)) || without_times),
     ] {
         if !found {
-            let missing = Error::new(Kind::Config, format!("there is no column {name}"));
+            let missing = Error::new(ErrorClass::Config, format!("there is no column {name}"));
             return Err(missing.of_field(named_in, 0, list.as_bytes()).hint(HINT));
         }
     }
@@ -331,14 +335,18 @@ fn check_needed(list: &str, columns: &[Meaning], named_in: &str, without_times: 
 }
 
 /// Whether two columns have the same meaning, maybe in different units.
-fn same(one: Meaning, other: Meaning) -> bool {
+fn same(one: ColumnMeaning, other: ColumnMeaning) -> bool {
     let extent = |meaning| match meaning {
-        Meaning::Offset(_) | Meaning::Hexadecimal(Extent::Offset, _) => Some(Extent::Offset),
-        Meaning::Size(_) | Meaning::Hexadecimal(Extent::Size, _) => Some(Extent::Size),
+        ColumnMeaning::Offset(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Offset, _) => {
+            Some(OffsetOrSize::Offset)
+        }
+        ColumnMeaning::Size(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Size, _) => {
+            Some(OffsetOrSize::Size)
+        }
         _ => None,
     };
     match (one, other) {
-        (Meaning::Time(one, _), Meaning::Time(other, _)) => one == other,
+        (ColumnMeaning::Time(one, _), ColumnMeaning::Time(other, _)) => one == other,
         _ if extent(one).is_some() => extent(one) == extent(other),
         _ => std::mem::discriminant(&one) == std::mem::discriminant(&other),
     }

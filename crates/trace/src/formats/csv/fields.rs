@@ -2,19 +2,19 @@
 
 use std::borrow::Cow;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
-use super::super::text::text;
+use super::super::line_format::text;
 
 /// A field in the form that it has in the line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field<'a> {
+pub(super) struct CsvField<'a> {
     /// The field without the quotes around it; quotes in it are still doubled.
     pub raw: &'a [u8],
     pub quoted: bool,
 }
 
-impl<'a> Field<'a> {
+impl<'a> CsvField<'a> {
     /// True if the field is empty and has no quotes.
     pub fn is_missing(self) -> bool {
         self.raw.is_empty() && !self.quoted
@@ -53,20 +53,20 @@ pub(super) fn separator(line: &[u8], least: usize) -> u8 {
 }
 
 /// The fields of a line, split at separators outside of quotes.
-pub(super) struct Fields<'a> {
+pub(super) struct CsvFields<'a> {
     separator: u8,
     /// `None` after the last field.
     rest: Option<&'a [u8]>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> CsvFields<'a> {
     pub fn of(line: &'a [u8], separator: u8) -> Self {
         Self { separator, rest: Some(line) }
     }
 
     /// The next field; `None` after the last.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Field<'a>>> {
+    pub fn next(&mut self) -> Result<Option<CsvField<'a>>> {
         let Some(mut rest) = self.rest else { return Ok(None) };
         if self.separator == BLANK {
             rest = &rest[rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())..];
@@ -85,11 +85,11 @@ impl<'a> Fields<'a> {
         let end =
             rest.iter().position(|byte| *byte == self.separator || self.separator == BLANK && *byte == b'\t');
         self.rest = end.map(|end| &rest[end + 1..]);
-        Ok(Some(Field { raw: &rest[..end.unwrap_or(rest.len())], quoted: false }))
+        Ok(Some(CsvField { raw: &rest[..end.unwrap_or(rest.len())], quoted: false }))
     }
 
-    fn quoted(&mut self, from: &'a [u8]) -> Result<Field<'a>> {
-        let bad = |problem, at: &[u8]| Err(Error::new(Kind::Syntax, problem).of_field("", 0, at));
+    fn quoted(&mut self, from: &'a [u8]) -> Result<CsvField<'a>> {
+        let bad = |problem, at: &[u8]| Err(Error::new(ErrorClass::Syntax, problem).of_field("", 0, at));
         let mut end = 0;
         loop {
             match memchr::memchr(b'"', &from[end..]) {
@@ -107,12 +107,12 @@ impl<'a> Fields<'a> {
             [b'\t', more @ ..] if self.separator == BLANK => Some(more),
             other => return bad("a separator is missing after the quote", other),
         };
-        Ok(Field { raw: &from[..end], quoted: true })
+        Ok(CsvField { raw: &from[..end], quoted: true })
     }
 
     /// The number of fields of a line.
     pub fn count(line: &[u8], separator: u8) -> Result<usize> {
-        let (mut fields, mut count) = (Fields::of(line, separator), 0);
+        let (mut fields, mut count) = (CsvFields::of(line, separator), 0);
         while fields.next()?.is_some() {
             count += 1;
         }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn all(line: &str) -> Result<Vec<(String, bool)>> {
-        let (mut fields, mut all) = (Fields::of(line.as_bytes(), b','), Vec::new());
+        let (mut fields, mut all) = (CsvFields::of(line.as_bytes(), b','), Vec::new());
         while let Some(field) = fields.next()? {
             all.push((field.text().into_owned(), field.is_missing()));
         }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(texts, ["1", "", "", "a,b", r#"say "hi""#, r#"a"b"#, ""]);
         let missing: Vec<_> = fields.iter().map(|(_, missing)| *missing).collect();
         assert_eq!(missing, [false, true, false, false, false, false, true]);
-        assert_eq!(Fields::count(br#""""",2"#, b',').unwrap(), 2);
+        assert_eq!(CsvFields::count(br#""""",2"#, b',').unwrap(), 2);
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_quote_that_is_not_closed_or_not_followed_by_a_comma_is_refused() {
         for line in [r#""a"#, r#"1,""#, r#""a""#.trim_end_matches('"'), r#""a"b,c"#, r#""a"""#] {
-            assert_eq!(all(line).unwrap_err().kind(), Kind::Syntax, "{line}");
+            assert_eq!(all(line).unwrap_err().kind(), ErrorClass::Syntax, "{line}");
         }
     }
 }

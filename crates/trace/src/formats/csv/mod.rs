@@ -12,52 +12,56 @@
 //! the place is needed: each line is then a read of one unit of its address, unless it has a length and an operation. Ranges of bytes that do not begin and end at
 //! sectors are rounded down at both ends and counted, so that streams stay sequential.
 
+mod column_suggestions;
 mod columns;
 mod fields;
 mod numbers;
-mod suggest;
 mod writer;
 
 use std::borrow::Cow;
 use std::path::Path;
 
-pub use columns::{ColumnName, NAMES};
-use columns::{Extent, LEAST, MOMENTS, Meaning, Moment, is_heading, is_without_times, meanings};
-use fields::{Field, Fields, separator};
-use numbers::{Codes, hexadecimal, number};
-
-use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
-
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::holds::Holds;
-use super::input::Input;
-use super::rwbs::{self, Operation};
-use super::text::{
-    Context, LastName, LineFormat, LineSource, first_line, is_decimal, pid, sectors, stream_span, text,
-    unsigned,
+use columns::{
+    ColumnMeaning, LEAST, MOMENTS, OffsetOrSize, TimeColumn, is_heading, is_without_times, meanings,
 };
-use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::names::Names;
-use crate::recorded::Recorded;
-use crate::source::Source;
+pub use columns::{ColumnName, NAMES};
+use fields::{CsvField, CsvFields, separator};
+use numbers::{OperationCoding, hexadecimal, number};
 
-pub(super) static FORMAT: Format = Format {
+use emmclab_base::{
+    Error, ErrorClass, NameId, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector,
+};
+
+use super::capabilities::FormatCapabilities;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, first_line, is_decimal, pid, sectors, stream_span,
+    text, unsigned,
+};
+use super::rwbs::{self, RwbsOperation};
+use super::time_unit::TimeUnit;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::name_table::NameTable;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
+
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "csv",
     about: "CSV with named columns, in a heading or in --columns; separated by commas, semicolons, tabs or blanks",
     known_by: "a heading of four or more names, all known",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "any program: a heading with these names, or `--columns`; `emmclab convert TRACE x.csv`",
-        gives: Column::OF_EVENTS,
+        gives: TraceColumn::OF_EVENTS,
         unknown: "everything that has no column",
     },
     extensions: &["csv"],
-    recorded: Recorded::NONE,
-    times: Times::Open(TimeUnit::Nanos),
+    recorded: RecordedFeatures::NONE,
+    times: FormatTimes::Open(TimeUnit::Nanos),
     sniff,
     open,
-    writes: Some((Holds::ALL_BUT_NOTES, writer::create)),
+    writes: Some((FormatCapabilities::ALL_BUT_NOTES, writer::create)),
 };
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
@@ -71,7 +75,7 @@ pub(super) fn unknown_heading(head: &[u8]) -> Option<Error> {
     columns::unknown_names(std::str::from_utf8(heading).ok()?, separator(heading, columns::LEAST))
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let heading = first_line(input.head()).to_owned();
     let without_times = is_without_times(options);
     let (list, of_list) = match &options.columns {
@@ -82,26 +86,28 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     let names = columns::names(&list, of_list).map(str::to_owned).collect();
     let separator = if options.columns.is_some() { separator(&heading, columns.len()) } else { of_list };
     // With --columns, the file may still have a heading, in which times and addresses are not numbers.
-    let (mut fields, mut number) = (Fields::of(&heading, separator), None);
+    let (mut fields, mut number) = (CsvFields::of(&heading, separator), None);
     for column in &columns {
         let field = fields.next()?;
-        if matches!(column, Meaning::Time(..)) || without_times && matches!(column, Meaning::Offset(_)) {
+        if matches!(column, ColumnMeaning::Time(..))
+            || without_times && matches!(column, ColumnMeaning::Offset(_))
+        {
             number = number.or(field);
         }
     }
-    let begins_a_number = |field: Field| {
+    let begins_a_number = |field: CsvField| {
         let digits = field.raw.strip_prefix(b"-").unwrap_or(field.raw);
         field.raw.is_empty()
             || is_decimal(digits)
             || digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.')
     };
     let skip_first = options.columns.is_none() || number.is_some_and(|field| !begins_a_number(field));
-    let reader = Csv {
+    let reader = CsvFormat {
         columns,
         names,
         separator,
-        process: LastName::default(),
-        device: LastName::default(),
+        process: NameIdCache::default(),
+        device: NameIdCache::default(),
         skip_first,
         untimed: without_times.then_some(0),
     };
@@ -111,13 +117,13 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 /// The distance of the requests of a file without times.
 const STEP_NS: i64 = 1_000;
 
-struct Csv {
-    columns: Vec<Meaning>,
+struct CsvFormat {
+    columns: Vec<ColumnMeaning>,
     /// The columns as the user names them.
     names: Vec<String>,
     separator: u8,
-    process: LastName,
-    device: LastName,
+    process: NameIdCache,
+    device: NameIdCache,
     skip_first: bool,
     /// Number of requests so far, if the file has no times.
     untimed: Option<i64>,
@@ -125,117 +131,119 @@ struct Csv {
 
 /// The values of a line so far.
 #[derive(Default)]
-struct Row<'a> {
+struct CsvRow<'a> {
     times: [Option<i64>; MOMENTS],
-    offset: Option<Place<'a>>,
-    size: Option<Place<'a>>,
-    op: Option<Operation>,
-    flags: Option<Flags>,
+    offset: Option<ScaledField<'a>>,
+    size: Option<ScaledField<'a>>,
+    op: Option<RwbsOperation>,
+    flags: Option<RequestFlags>,
     pid: Option<i32>,
-    process: Option<Field<'a>>,
-    device: Option<Field<'a>>,
+    process: Option<CsvField<'a>>,
+    device: Option<CsvField<'a>>,
 }
 
 /// An address or a length: its number, its field, its column, and the bytes in its unit.
-type Place<'a> = (u64, &'a [u8], u64, u64);
+type ScaledField<'a> = (u64, &'a [u8], u64, u64);
 
-impl Row<'_> {
+impl CsvRow<'_> {
     /// The completion less the duration `took`; `None` if one of them is missing.
-    fn before_completion(&self, took: Moment) -> Option<i64> {
-        self.times[Moment::Complete as usize]?.checked_sub(self.times[took as usize]?)
+    fn before_completion(&self, took: TimeColumn) -> Option<i64> {
+        self.times[TimeColumn::Complete as usize]?.checked_sub(self.times[took as usize]?)
     }
 
     fn start(&self) -> Option<i64> {
-        self.times[Moment::Start as usize].or_else(|| self.before_completion(Moment::Service))
+        self.times[TimeColumn::Start as usize].or_else(|| self.before_completion(TimeColumn::Service))
     }
 
     /// The arrival, or if it is missing, the earliest known time.
     fn arrival(&self, start: Option<i64>) -> Option<i64> {
         let stated =
-            self.times[Moment::Arrival as usize].or_else(|| self.before_completion(Moment::Response));
-        stated.or(start).or(self.times[Moment::Issue as usize])
+            self.times[TimeColumn::Arrival as usize].or_else(|| self.before_completion(TimeColumn::Response));
+        stated.or(start).or(self.times[TimeColumn::Issue as usize])
     }
 }
 
-impl Csv {
+impl CsvFormat {
     /// Reads the fields of a line; returns the error of the first bad one.
-    fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>> {
-        let mut row = Row::default();
-        let mut fields = Fields::of(line, self.separator);
+    fn row<'a>(&self, line: &'a [u8]) -> Result<CsvRow<'a>> {
+        let mut row = CsvRow::default();
+        let mut fields = CsvFields::of(line, self.separator);
         for (meaning, column) in self.columns.iter().zip(1..) {
             let field = fields.next()?.ok_or_else(|| self.wrong_count(line))?;
             let raw = field.raw;
-            if raw.is_empty() && !matches!(meaning, Meaning::Process | Meaning::Device) {
+            if raw.is_empty() && !matches!(meaning, ColumnMeaning::Process | ColumnMeaning::Device) {
                 continue;
             }
             match *meaning {
-                Meaning::Ignored => {}
-                Meaning::Time(moment, unit) => {
+                ColumnMeaning::Ignored => {}
+                ColumnMeaning::Time(moment, unit) => {
                     row.times[moment as usize] = Some(unit.time(raw, moment.name(), column)?);
                 }
-                Meaning::Offset(unit) => {
+                ColumnMeaning::Offset(unit) => {
                     row.offset = Some((number(raw, "sector", column)?, raw, column, unit));
                 }
-                Meaning::Size(unit) => row.size = Some((number(raw, "sectors", column)?, raw, column, unit)),
-                Meaning::Hexadecimal(Extent::Offset, unit) => {
+                ColumnMeaning::Size(unit) => {
+                    row.size = Some((number(raw, "sectors", column)?, raw, column, unit));
+                }
+                ColumnMeaning::Hexadecimal(OffsetOrSize::Offset, unit) => {
                     row.offset = Some((hexadecimal(raw, "sector", column)?, raw, column, unit));
                 }
-                Meaning::Hexadecimal(Extent::Size, unit) => {
+                ColumnMeaning::Hexadecimal(OffsetOrSize::Size, unit) => {
                     row.size = Some((hexadecimal(raw, "sectors", column)?, raw, column, unit));
                 }
-                Meaning::Op(codes) => row.op = Some(operation(raw, codes, column)?),
-                Meaning::Flags => {
+                ColumnMeaning::Op(codes) => row.op = Some(operation(raw, codes, column)?),
+                ColumnMeaning::Flags => {
                     let bits = unsigned(raw, "flags", column)?;
-                    row.flags = Some(Flags(u16::try_from(bits).map_err(|_| {
-                        Error::new(Kind::Value, "has bits above the 16 that have a meaning")
+                    row.flags = Some(RequestFlags(u16::try_from(bits).map_err(|_| {
+                        Error::new(ErrorClass::Value, "has bits above the 16 that have a meaning")
                             .of_field("flags", column, raw)
                     })?));
                 }
-                Meaning::Pid => row.pid = Some(signed_pid(raw, column)?),
-                Meaning::Process => row.process = Some(field),
-                Meaning::Device => row.device = Some(field),
+                ColumnMeaning::Pid => row.pid = Some(signed_pid(raw, column)?),
+                ColumnMeaning::Process => row.process = Some(field),
+                ColumnMeaning::Device => row.device = Some(field),
             }
         }
         if fields.next()?.is_some() { Err(self.wrong_count(line)) } else { Ok(row) }
     }
 }
 
-impl Csv {
+impl CsvFormat {
     /// The error for an impossible time; it names the column of the time, if the line has one.
     #[cold]
     fn refused(&self, line: &[u8], name: &str, problem: &str) -> Error {
-        let mut fields = Fields::of(line, self.separator);
+        let mut fields = CsvFields::of(line, self.separator);
         for (meaning, column) in self.columns.iter().zip(1..) {
             let field = fields.next().ok().flatten();
-            let named = matches!(meaning, Meaning::Time(moment, _) if moment.name() == name);
+            let named = matches!(meaning, ColumnMeaning::Time(moment, _) if moment.name() == name);
             if let Some(field) = field.filter(|_| named) {
-                return Error::new(Kind::Value, problem).of_field(name, column, field.raw);
+                return Error::new(ErrorClass::Value, problem).of_field(name, column, field.raw);
             }
         }
-        Error::new(Kind::Value, problem).of_field(name, 0, b"")
+        Error::new(ErrorClass::Value, problem).of_field(name, 0, b"")
     }
 
     #[cold]
     fn wrong_count(&self, line: &[u8]) -> Error {
-        match Fields::count(line, self.separator) {
+        match CsvFields::count(line, self.separator) {
             Err(error) => error,
             Ok(count) => {
                 let problem = format!("has {count} fields, but {} columns are named", self.columns.len());
-                Error::new(Kind::Syntax, problem).of_field("", count as u64, line)
+                Error::new(ErrorClass::Syntax, problem).of_field("", count as u64, line)
             }
         }
     }
 }
 
-impl Csv {
+impl CsvFormat {
     /// Reads a line that is not the heading.
-    fn request(&mut self, line: &[u8], context: &mut Context) -> Result<Option<Request>> {
-        let row = self.row(line).map_err(|error| match Fields::count(line, self.separator) {
+    fn request(&mut self, line: &[u8], context: &mut ParseContext) -> Result<Option<Request>> {
+        let row = self.row(line).map_err(|error| match CsvFields::count(line, self.separator) {
             // If the number of fields is wrong too, this explains the wrong value better.
             Ok(count) if count != self.columns.len() => self.wrong_count(line),
             _ => error,
         })?;
-        let missing = |name: &str| Error::new(Kind::Value, "is missing").of_field(name, 0, b"");
+        let missing = |name: &str| Error::new(ErrorClass::Value, "is missing").of_field(name, 0, b"");
         let start = row.start();
         let mut arrival = row.arrival(start);
         let (mut operation, offset, mut size) =
@@ -247,20 +255,21 @@ impl Csv {
             size = size.or(Some((1, offset.1, offset.2, offset.3)));
         }
         let arrival = arrival.ok_or_else(|| missing("arrival"))?;
-        let after = |begin: Option<i64>, took: Moment| {
+        let after = |begin: Option<i64>, took: TimeColumn| {
             row.times[took as usize].and_then(|took| begin.and_then(|begin| begin.checked_add(took)))
         };
-        for took in [Moment::Response, Moment::Service] {
+        for took in [TimeColumn::Response, TimeColumn::Service] {
             if row.times[took as usize].is_some_and(|took| took < 0) {
                 return Err(self.refused(line, took.name(), "is a negative duration"));
             }
         }
-        let complete = row.times[Moment::Complete as usize]
-            .or_else(|| after(Some(arrival), Moment::Response))
-            .or_else(|| after(start, Moment::Service));
+        let complete = row.times[TimeColumn::Complete as usize]
+            .or_else(|| after(Some(arrival), TimeColumn::Response))
+            .or_else(|| after(start, TimeColumn::Service));
         let operation = operation.ok_or_else(|| missing("op"))?;
         let size = size.ok_or_else(|| missing("sectors"))?;
-        let Some(Placed { op, flags: letters, sector, count, rounded }) = place(operation, offset, size)?
+        let Some(CsvRequestRange { op, flags: letters, sector, count, rounded }) =
+            request_range(operation, offset, size)?
         else {
             context.skip();
             return Ok(None);
@@ -268,8 +277,8 @@ impl Csv {
         context.round(rounded);
         let request = Request {
             start: start.map(Nanos),
-            issue: row.times[Moment::Issue as usize].map(Nanos),
-            served: row.times[Moment::Served as usize].map(Nanos),
+            issue: row.times[TimeColumn::Issue as usize].map(Nanos),
+            served: row.times[TimeColumn::Served as usize].map(Nanos),
             complete: complete.map(Nanos),
             flags: row.flags.unwrap_or(letters),
             pid: row.pid,
@@ -294,8 +303,8 @@ impl Csv {
     }
 }
 
-impl LineFormat for Csv {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+impl LineFormat for CsvFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         if std::mem::take(&mut self.skip_first) {
             context.no_record();
             return Ok(());
@@ -305,23 +314,23 @@ impl LineFormat for Csv {
         Ok(())
     }
 
-    fn times(&self) -> Option<Times> {
-        self.untimed.map(|_| Times::Loose)
+    fn times(&self) -> Option<FormatTimes> {
+        self.untimed.map(|_| FormatTimes::Loose)
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let note = "the file has no times: requests are placed 1 us apart in its order; addresses, lengths and their order are as \
                     recorded, arrivals and rates are not";
-        Header {
+        TraceHeader {
             format: FORMAT.name.into(),
             clock: "relative".into(),
             note: self.untimed.map(|_| note.to_owned()),
-            ..Header::default()
+            ..TraceHeader::default()
         }
     }
 }
 
-fn operation(field: &[u8], codes: Codes, column: u64) -> Result<Operation> {
+fn operation(field: &[u8], codes: OperationCoding, column: u64) -> Result<RwbsOperation> {
     if let Some(op) = codes.operation(field, column)? {
         return Ok(op.into());
     }
@@ -358,7 +367,7 @@ fn signed_pid(field: &[u8], column: u64) -> Result<i32> {
 
 /// The id of a name; `None` for an empty field that is not quoted.
 #[inline]
-fn name(field: Option<Field>, last: &mut LastName, names: &mut Names) -> Result<Option<NameId>> {
+fn name(field: Option<CsvField>, last: &mut NameIdCache, names: &mut NameTable) -> Result<Option<NameId>> {
     let Some(field) = field.filter(|field| !field.is_missing()) else { return Ok(None) };
     if field.is_escaped() {
         // Not with `last`, because the raw text of this name may be another name without quotes.
@@ -369,24 +378,24 @@ fn name(field: Option<Field>, last: &mut LastName, names: &mut Names) -> Result<
 }
 
 /// The operation and range of a line.
-struct Placed {
+struct CsvRequestRange {
     op: Op,
-    flags: Flags,
+    flags: RequestFlags,
     sector: Sector,
     count: u32,
     rounded: bool,
 }
 
 /// `None` for a command without data.
-fn place(
-    operation: Operation,
-    (offset_value, offset, column, unit): Place,
-    (length_value, length, length_column, length_unit): Place,
-) -> Result<Option<Placed>> {
+fn request_range(
+    operation: RwbsOperation,
+    (offset_value, offset, column, unit): ScaledField,
+    (length_value, length, length_column, length_unit): ScaledField,
+) -> Result<Option<CsvRequestRange>> {
     let in_bytes = |value: u64, unit: u64, field: &[u8], column| {
-        value
-            .checked_mul(unit)
-            .ok_or_else(|| Error::new(Kind::Value, "is beyond byte 2^64").of_field("sector", column, field))
+        value.checked_mul(unit).ok_or_else(|| {
+            Error::new(ErrorClass::Value, "is beyond byte 2^64").of_field("sector", column, field)
+        })
     };
     let (first, into) = match unit {
         SECTOR_BYTES => (offset_value, 0),
@@ -398,7 +407,13 @@ fn place(
     if length_value == 0 {
         match operation.without_sectors() {
             Some((op @ Op::Flush, flags)) => {
-                return Ok(Some(Placed { op, flags, sector: Sector(first), count: 0, rounded: false }));
+                return Ok(Some(CsvRequestRange {
+                    op,
+                    flags,
+                    sector: Sector(first),
+                    count: 0,
+                    rounded: false,
+                }));
             }
             None => return Ok(None),
             Some(_) => {}
@@ -413,5 +428,5 @@ fn place(
         }
     };
     let (op, flags) = operation.of(count);
-    Ok(Some(Placed { op, flags, sector: Sector(first), count, rounded }))
+    Ok(Some(CsvRequestRange { op, flags, sector: Sector(first), count, rounded }))
 }

@@ -1,28 +1,28 @@
 //! Parses the numbers of a CSV: times in any unit, hexadecimal addresses, codes of operations.
 
-use emmclab_base::{Error, Kind, Op, Result};
+use emmclab_base::{Error, ErrorClass, Op, Result};
 
-use crate::formats::text::{decimal_time, has_lost_digits, unsigned};
+use crate::formats::line_format::{decimal_time, has_lost_digits, unsigned};
 use crate::formats::time_unit::TimeUnit;
 use crate::opcodes;
 
 /// The unit of a column of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(super) enum TimeColumnUnit {
     Decimal(TimeUnit),
     /// A unit of this many seconds.
     Seconds(u32),
 }
 
-impl Scale {
+impl TimeColumnUnit {
     /// The unit with this suffix of column names; `None` if there is none.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
-            "ticks" => Scale::Decimal(TimeUnit::Ticks),
-            "min" => Scale::Seconds(60),
-            "h" => Scale::Seconds(3_600),
-            "d" => Scale::Seconds(86_400),
-            name => Scale::Decimal(TimeUnit::by_name(name).ok()?),
+            "ticks" => TimeColumnUnit::Decimal(TimeUnit::Ticks),
+            "min" => TimeColumnUnit::Seconds(60),
+            "h" => TimeColumnUnit::Seconds(3_600),
+            "d" => TimeColumnUnit::Seconds(86_400),
+            name => TimeColumnUnit::Decimal(TimeUnit::by_name(name).ok()?),
         })
     }
 
@@ -39,9 +39,9 @@ impl Scale {
     #[inline]
     fn positive(self, field: &[u8], name: &str, column: u64) -> Result<i64> {
         match self {
-            Scale::Decimal(unit) => decimal_time(field, unit, name, column)
+            TimeColumnUnit::Decimal(unit) => decimal_time(field, unit, name, column)
                 .or_else(|error| in_powers_of_ten(field, unit, name, column).unwrap_or(Err(error))),
-            Scale::Seconds(seconds) => long_time(field, seconds, name, column),
+            TimeColumnUnit::Seconds(seconds) => long_time(field, seconds, name, column),
         }
     }
 }
@@ -72,7 +72,7 @@ fn in_powers_of_ten(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Op
 /// Parses a time in units of `seconds` seconds, rounded to the nearest nanosecond.
 fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64> {
     const PLACES: usize = 18;
-    let bad = |problem| Error::new(Kind::Value, problem).of_field(name, column, field);
+    let bad = |problem| Error::new(ErrorClass::Value, problem).of_field(name, column, field);
     let (whole, fraction) = match field.iter().position(|byte| *byte == b'.') {
         Some(dot) => (&field[..dot], &field[dot + 1..]),
         None => (field, &[][..]),
@@ -110,14 +110,14 @@ pub(super) fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> 
     let digits = field.strip_prefix(b"0x").unwrap_or(field);
     let text = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
     text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| {
-        Error::new(Kind::Value, "is not an unsigned hexadecimal number below 2^64")
+        Error::new(ErrorClass::Value, "is not an unsigned hexadecimal number below 2^64")
             .of_field(name, column, field)
     })
 }
 
 /// How a column states operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Codes {
+pub(super) enum OperationCoding {
     /// Names, or the kernel's letters.
     Names,
     /// 0 is a read, 1 a write.
@@ -132,16 +132,16 @@ pub(super) enum Codes {
     Mmc,
 }
 
-impl Codes {
+impl OperationCoding {
     /// The kind of codes from a column's name; `None` for other names.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
-            "op" => Codes::Names,
-            "op_read0" => Codes::ReadIsZero,
-            "op_read1" => Codes::ReadIsOne,
-            "op_scsi" => Codes::Scsi,
-            "op_nvme" => Codes::Nvme,
-            "op_mmc" => Codes::Mmc,
+            "op" => OperationCoding::Names,
+            "op_read0" => OperationCoding::ReadIsZero,
+            "op_read1" => OperationCoding::ReadIsOne,
+            "op_scsi" => OperationCoding::Scsi,
+            "op_nvme" => OperationCoding::Nvme,
+            "op_mmc" => OperationCoding::Mmc,
             _ => return None,
         })
     }
@@ -150,30 +150,31 @@ impl Codes {
     pub fn operation(self, field: &[u8], column: u64) -> Result<Option<Op>> {
         let of = |code: u64, op: fn(u8) -> Option<Op>| u8::try_from(code).ok().and_then(op);
         let (op, what) = match self {
-            Codes::Names => return Ok(None),
-            Codes::ReadIsZero | Codes::ReadIsOne => {
+            OperationCoding::Names => return Ok(None),
+            OperationCoding::ReadIsZero | OperationCoding::ReadIsOne => {
                 let op = match (unsigned(field, "op", column)?, self) {
-                    (0, Codes::ReadIsZero) | (1, Codes::ReadIsOne) => Some(Op::Read),
+                    (0, OperationCoding::ReadIsZero) | (1, OperationCoding::ReadIsOne) => Some(Op::Read),
                     (0 | 1, _) => Some(Op::Write),
                     _ => None,
                 };
                 (op, "neither 0 nor 1")
             }
-            Codes::Scsi => (
+            OperationCoding::Scsi => (
                 of(hexadecimal(field, "op", column)?, opcodes::scsi),
                 "no SCSI command with data, flush or unmap",
             ),
-            Codes::Nvme => (
+            OperationCoding::Nvme => (
                 of(hexadecimal(field, "op", column)?, opcodes::nvme),
                 "no NVMe command with data, flush or discard",
             ),
-            Codes::Mmc => (
+            OperationCoding::Mmc => (
                 of(number(field, "op", column)?, opcodes::mmc),
                 "no MMC command that reads, writes or erases",
             ),
         };
-        let op =
-            op.ok_or_else(|| Error::new(Kind::Value, format!("is {what}")).of_field("op", column, field))?;
+        let op = op.ok_or_else(|| {
+            Error::new(ErrorClass::Value, format!("is {what}")).of_field("op", column, field)
+        })?;
         Ok(Some(op))
     }
 }
@@ -196,13 +197,13 @@ mod tests {
             ("d", "0.000000000000011574", 1),
             ("d", "-2", -172_800_000_000_000),
         ] {
-            let scale = Scale::by_name(unit).unwrap();
+            let scale = TimeColumnUnit::by_name(unit).unwrap();
             assert_eq!(scale.time(field.as_bytes(), "arrival", 1).unwrap(), ns, "{field} {unit}");
         }
         for field in ["", "-", ".", "1e", "e5", "1e99", "1.2.3", "x"] {
             for unit in ["s", "d"] {
                 assert!(
-                    Scale::by_name(unit).unwrap().time(field.as_bytes(), "arrival", 1).is_err(),
+                    TimeColumnUnit::by_name(unit).unwrap().time(field.as_bytes(), "arrival", 1).is_err(),
                     "{field} {unit}"
                 );
             }
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn codes_mean_what_their_standard_says() {
-        let op = |name, field: &str| Codes::by_name(name).unwrap().operation(field.as_bytes(), 1);
+        let op = |name, field: &str| OperationCoding::by_name(name).unwrap().operation(field.as_bytes(), 1);
         assert_eq!(op("op_read0", "0").unwrap(), Some(Op::Read));
         assert_eq!(op("op_read1", "0").unwrap(), Some(Op::Write));
         assert_eq!(op("op_scsi", "2a").unwrap(), Some(Op::Write));

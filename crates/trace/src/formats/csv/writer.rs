@@ -4,24 +4,24 @@ use std::io::Write;
 
 use emmclab_base::{Request, Result};
 
-use super::super::lines::{LineWriter, Lines};
+use super::super::line_sink::{LineSink, LineWriter};
 use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
-use crate::columns::Column;
-use crate::header::Header;
-use crate::sink::Sink;
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::sink::TraceSink;
 
 /// Writes all columns of requests under their names in the Parquet schema. Block notes, header and ledger cannot be written to
 /// CSV.
-pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
-    Ok(Box::new(Lines::new(file, Writer)))
+pub(super) fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
+    Ok(Box::new(LineSink::new(file, CsvWriter)))
 }
 
-struct Writer;
+struct CsvWriter;
 
-impl LineWriter for Writer {
+impl LineWriter for CsvWriter {
     fn heading(&mut self, out: &mut Vec<u8>) {
-        let names: Vec<_> = Column::OF_REQUEST.iter().map(|column| column.name()).collect();
+        let names: Vec<_> = TraceColumn::OF_REQUEST.iter().map(|column| column.name()).collect();
         out.extend_from_slice(names.join(",").as_bytes());
         out.push(b'\n');
     }

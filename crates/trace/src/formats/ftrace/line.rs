@@ -10,17 +10,17 @@
 //! There are four to eight flags, depending on the kernel's configuration. A task can choose its name, which may contain
 //! blanks, brackets, slashes and `#`, and is cut after 15 bytes. Mail programs put `> ` in front of quoted lines.
 
-use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use memchr::memmem;
 
-use super::super::text::{blank_separated, decimal_time, is_decimal, is_digits, pid};
+use super::super::line_format::{blank_separated, decimal_time, is_decimal, is_digits, pid};
 use super::super::time_unit::TimeUnit;
 
 /// Maximum number of digits of a CPU number, including padding.
 const MOST_CPU_DIGITS: usize = 6;
 
 /// The parts of the line of an event.
-pub(super) struct Line<'a> {
+pub(super) struct FtraceLine<'a> {
     task: &'a [u8],
     time: &'a [u8],
     unit: TimeUnit,
@@ -32,7 +32,7 @@ pub(super) struct Line<'a> {
     pub has_cpu: bool,
 }
 
-impl<'a> Line<'a> {
+impl<'a> FtraceLine<'a> {
     #[inline]
     pub(super) fn of(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_prefix(b"> ").unwrap_or(line);
@@ -65,7 +65,7 @@ impl<'a> Line<'a> {
             }
             let (event, payload) = event_of(&rest[colon + 2..]);
             let task = line[..open].trim_ascii();
-            Some(Line { task, time, unit: TimeUnit::Seconds, event, payload, has_cpu: true })
+            Some(FtraceLine { task, time, unit: TimeUnit::Seconds, event, payload, has_cpu: true })
         })
     }
 
@@ -83,7 +83,7 @@ impl<'a> Line<'a> {
             let (event, payload) = event_of(rest);
             let has_system = !rest.starts_with(event);
             let has_task = if task.is_empty() { has_system } else { task_of(task).is_ok() };
-            (has_task && is_name(event)).then_some(Line {
+            (has_task && is_name(event)).then_some(FtraceLine {
                 task,
                 time,
                 unit: TimeUnit::Seconds,
@@ -115,7 +115,14 @@ impl<'a> Line<'a> {
                 let payload = word[behind..].strip_suffix(b")").filter(|_| word[behind - 1] == b'(');
                 let payload = payload.unwrap_or(&word[behind..]).trim_ascii_start();
                 let task = rest[..at].trim_ascii();
-                return Some(Line { task, time, unit: TimeUnit::Millis, event, payload, has_cpu: false });
+                return Some(FtraceLine {
+                    task,
+                    time,
+                    unit: TimeUnit::Millis,
+                    event,
+                    payload,
+                    has_cpu: false,
+                });
             }
             at += length + 1;
             if at >= rest.len() {
@@ -134,7 +141,7 @@ impl<'a> Line<'a> {
     pub(super) fn time(&self) -> Result<Nanos> {
         let time = decimal_time(self.time, self.unit, "time", 0)?;
         if !self.time.contains(&b'.') {
-            return Err(Error::new(Kind::Value, "is not in seconds")
+            return Err(Error::new(ErrorClass::Value, "is not in seconds")
                 .of_field("time", 0, self.time)
                 .hint("record with a clock that counts time: `echo mono > trace_clock`"));
         }
@@ -205,7 +212,7 @@ fn event_with_system(word: &[u8]) -> Option<(&[u8], usize)> {
 /// Splits the name and id before `[cpu]`: `NAME-PID`, also with a thread group `(TGID)`, or perf's `NAME PID` or `NAME
 /// PID/TID`.
 fn task_of(field: &[u8]) -> Result<(&[u8], i32)> {
-    let bad = || Error::new(Kind::Syntax, "is not NAME-PID").of_field("task", 1, field);
+    let bad = || Error::new(ErrorClass::Syntax, "is not NAME-PID").of_field("task", 1, field);
     let field = match memchr::memrchr(b'(', field) {
         Some(open) if field.ends_with(b")") && !field[..open].trim_ascii_end().is_empty() => {
             field[..open].trim_ascii_end()
@@ -222,7 +229,7 @@ fn task_of(field: &[u8]) -> Result<(&[u8], i32)> {
 
 /// Splits `NAME/TID` of `perf trace`.
 fn task_of_perf_trace(field: &[u8]) -> Result<(&[u8], i32)> {
-    let bad = || Error::new(Kind::Syntax, "is not NAME/TID").of_field("task", 1, field);
+    let bad = || Error::new(ErrorClass::Syntax, "is not NAME/TID").of_field("task", 1, field);
     let cut = memchr::memrchr(b'/', field).ok_or_else(bad)?;
     if !is_digits(&field[cut + 1..]) {
         return Err(bad());
@@ -236,7 +243,7 @@ mod tests {
 
     fn parts(line: &str) -> (String, Option<i32>, i64, String, String) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let parts = Line::of(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+        let parts = FtraceLine::of(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
         let (name, id) = parts.task().unwrap();
         (text(name), id, parts.time().unwrap().0 / 1000, text(parts.event), text(parts.payload))
     }
@@ -321,7 +328,7 @@ mod tests {
             "[  123.456789] mmc0: new HS400 MMC card at address 0001",
             "2564656 + 8 [kworker/u16:3]",
         ] {
-            assert!(Line::of(line.as_bytes()).is_none(), "{line}");
+            assert!(FtraceLine::of(line.as_bytes()).is_none(), "{line}");
         }
     }
 }

@@ -2,54 +2,54 @@
 //! `perf trace` (Documentation/trace/ftrace.rst; the events' own `print fmt` in `events/block/*/format`), and the output of the
 //! tracer `blk` (`echo blk > current_tracer`).
 //!
-//! [`Line`] splits the line of an event, and [`Notice`] recognises the lines between events. [`crate::Matcher`] combines the
+//! [`FtraceLine`] splits the line of an event, and [`FtraceNotice`] recognises the lines between events. [`crate::EventMatcher`] combines the
 //! events, including those of the MMC and UFS drivers and of file systems. Other events are skipped and counted. Events that
 //! the buffer lost, call stacks, foreign lines, and lines that a mail program broke are counted too.
 
 mod line;
-mod named;
+mod named_block_event;
 mod notice;
 mod payload;
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, NameId, Request, Result};
-use line::Line;
-use notice::Notice;
+use emmclab_base::{Error, ErrorClass, NameId, Request, Result};
+use line::FtraceLine;
+use notice::FtraceNotice;
 
-use super::blk_action::{Action, Step, is_action, rest_after};
+use super::blk_action::{ActionMeaning, BlkAction, is_action, rest_after};
 use super::blkparse;
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
-use super::rwbs::{self, Letters};
-use super::text::{
-    Context, LastName, LineFormat, LineSource, blank_separated, cuts_a_length, is_digits, need, text,
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, is_digits, need, text,
     unsigned,
 };
+use super::rwbs::{self, RwbsMeaning};
 use super::time_unit::TimeUnit;
-use crate::columns::Column;
-use crate::events::{DecodedEvent, KernelEvent, Matcher};
-use crate::header::Header;
-use crate::names::dev_t_label;
-use crate::pairing::{Event, EventKind};
-use crate::recorded::Recorded;
-use crate::source::Source;
-use crate::tally::{NameCounts, Tally};
-use crate::zones::ZoneCommand;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::event_tally::{EventTally, NameCounts};
+use crate::events::{DecodedEvent, EventMatcher, KernelEvent};
+use crate::header::TraceHeader;
+use crate::name_table::dev_t_label;
+use crate::pairing::{BlockEventKind, BlockLayerEvent};
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
+use crate::zone_command::ZoneCommand;
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "ftrace",
     about: "events as text: tracefs trace and trace_pipe, tracer `blk`, trace-cmd report, perf script and perf trace",
     known_by: "`# tracer:`, or a line `task-pid [cpu] time: event:`",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`cat /sys/kernel/tracing/trace`, `trace-cmd report`, `perf script`, `perf trace -e 'block:*'`, tracer `blk`",
-        gives: Column::OF_EVENTS,
+        gives: TraceColumn::OF_EVENTS,
         unknown: "what was not recorded: see [events that are used](../guides/read-what-others-recorded.md#events-that-are-used)",
     },
     extensions: &[],
-    recorded: Recorded::BLOCK_EVENTS,
-    times: Times::Fixed(TimeUnit::Seconds),
+    recorded: RecordedFeatures::BLOCK_EVENTS,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
     open,
     writes: None,
@@ -66,7 +66,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
         } else if is_blk && blkparse::is_event(line) {
             // The classic form of this tracer is the form of blkparse, which has its own reader.
             return false;
-        } else if Line::of(line).is_some_and(|line| is_certain(&line)) {
+        } else if FtraceLine::of(line).is_some_and(|line| is_certain(&line)) {
             return true;
         }
     }
@@ -74,8 +74,8 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
 }
 
 /// Whether a line is certainly an event.
-fn is_certain(line: &Line) -> bool {
-    let is_known = || !matches!(Meaning::of(line.event), Meaning::Other);
+fn is_certain(line: &FtraceLine) -> bool {
+    let is_known = || !matches!(FtraceEventMeaning::of(line.event), FtraceEventMeaning::Other);
     let is_action_of_blk = || blank_separated(line.payload).nth(1).is_some_and(is_action);
     line.task().is_ok()
         && match line.event {
@@ -84,41 +84,41 @@ fn is_certain(line: &Line) -> bool {
         }
 }
 
-fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
-    Ok(Box::new(LineSource::new(Ftrace::of_format(FORMAT.name), input, options)))
+fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    Ok(Box::new(LineSource::new(FtraceFormat::of_format(FORMAT.name), input, options)))
 }
 
 /// The meaning of an event, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
-    Block(EventKind),
+enum FtraceEventMeaning {
+    Block(BlockEventKind),
     /// `block_io_start` and `block_io_done`, which mark the accounting of a request.
-    Accounted(EventKind),
+    Accounted(BlockEventKind),
     Beside(KernelEvent),
     Other,
 }
 
-impl Meaning {
+impl FtraceEventMeaning {
     fn of(name: &[u8]) -> Self {
         match name {
-            b"block_io_start" => return Meaning::Accounted(EventKind::Insert),
-            b"block_io_done" => return Meaning::Accounted(EventKind::Complete),
+            b"block_io_start" => return FtraceEventMeaning::Accounted(BlockEventKind::Insert),
+            b"block_io_done" => return FtraceEventMeaning::Accounted(BlockEventKind::Complete),
             _ => {}
         }
-        EventKind::of_event(name)
-            .map(Meaning::Block)
-            .or_else(|| KernelEvent::by_name(name).map(Meaning::Beside))
-            .unwrap_or(Meaning::Other)
+        BlockEventKind::of_event(name)
+            .map(FtraceEventMeaning::Block)
+            .or_else(|| KernelEvent::by_name(name).map(FtraceEventMeaning::Beside))
+            .unwrap_or(FtraceEventMeaning::Other)
     }
 }
 
 /// Reads the tracer's text, in a file of its own or in one of another `format`.
-pub(super) struct Ftrace {
+pub(super) struct FtraceFormat {
     format: &'static str,
-    matcher: Matcher,
-    process: LastName,
-    device: LastName,
-    events: NameCounts<Meaning>,
+    matcher: EventMatcher,
+    process: NameIdCache,
+    device: NameIdCache,
+    events: NameCounts<FtraceEventMeaning>,
     tracer: Option<String>,
     /// Whether times are relative to the beginning of the recording.
     is_relative: bool,
@@ -134,31 +134,31 @@ pub(super) fn device_name(field: &[u8], column: u64) -> Result<Cow<'_, str>> {
     let mut parts = field.split(|byte| *byte == b',');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(major), Some(minor), None) if is_digits(major) && is_digits(minor) => Ok(text(field)),
-        _ => Err(Error::new(Kind::Value, "is not MAJOR,MINOR").of_field("device", column, field)),
+        _ => Err(Error::new(ErrorClass::Value, "is not MAJOR,MINOR").of_field("device", column, field)),
     }
 }
 
 /// Parses `sector + sectors`, or `sector / new sector` of a split, from the fields after the operation.
 pub(super) fn range<'a>(
     fields: &mut impl Iterator<Item = &'a [u8]>,
-    kind: EventKind,
-) -> Result<(u64, u32, EventKind)> {
+    kind: BlockEventKind,
+) -> Result<(u64, u32, BlockEventKind)> {
     let sector = unsigned(need(fields, "sector", 0)?, "sector", 0)?;
     let sign = need(fields, "+", 0)?;
     let number = need(fields, "sectors", 0)?;
     let value = unsigned(number, "sectors", 0)?;
     match (kind, sign) {
-        (EventKind::Split(_), b"/") => Ok((sector, 0, EventKind::Split(value))),
-        (EventKind::Split(_), _) | (_, b"/") => {
-            Err(Error::new(Kind::Syntax, "does not belong to this event").of_field("+", 0, sign))
+        (BlockEventKind::Split(_), b"/") => Ok((sector, 0, BlockEventKind::Split(value))),
+        (BlockEventKind::Split(_), _) | (_, b"/") => {
+            Err(Error::new(ErrorClass::Syntax, "does not belong to this event").of_field("+", 0, sign))
         }
         (kind, b"+") => {
             let sectors = u32::try_from(value).map_err(|_| {
-                Error::new(Kind::Value, "is a request of more than 2 TB").of_field("sectors", 0, number)
+                Error::new(ErrorClass::Value, "is a request of more than 2 TB").of_field("sectors", 0, number)
             })?;
             Ok((sector, sectors, kind))
         }
-        _ => Err(Error::new(Kind::Syntax, "is not `+`").of_field("+", 0, sign)),
+        _ => Err(Error::new(ErrorClass::Syntax, "is not `+`").of_field("+", 0, sign)),
     }
 }
 
@@ -211,13 +211,13 @@ pub(super) fn remapped_from(payload: &[u8]) -> Option<&str> {
     std::str::from_utf8(&rest[..memchr::memchr(b')', rest)?]).ok()
 }
 
-impl Ftrace {
+impl FtraceFormat {
     pub(super) fn of_format(format: &'static str) -> Self {
         Self {
             format,
-            matcher: Matcher::default(),
-            process: LastName::default(),
-            device: LastName::default(),
+            matcher: EventMatcher::default(),
+            process: NameIdCache::default(),
+            device: NameIdCache::default(),
             events: NameCounts::default(),
             tracer: None,
             is_relative: false,
@@ -231,26 +231,26 @@ impl Ftrace {
     /// and `block_io_done`.
     fn block(
         &mut self,
-        kind: EventKind,
+        kind: BlockEventKind,
         accounted: bool,
-        line: &Line,
-        context: &mut Context,
+        line: &FtraceLine,
+        context: &mut ParseContext,
         out: &mut Vec<Request>,
     ) -> Result<bool> {
-        if let Some(named) = named::Named::read(kind, line.payload)? {
+        if let Some(named) = named_block_event::NamedBlockEvent::read(kind, line.payload)? {
             let device = self.device(named.device.as_bytes(), context)?;
             let operation = match rwbs::read(named.rwbs, 0)? {
-                Letters::Request(operation) => operation,
-                Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
+                RwbsMeaning::Request(operation) => operation,
+                RwbsMeaning::Zone(command) => return Ok(self.zone(command, kind, context)),
             };
-            let action = Action::new(named.kind, operation, named.sector, named.sectors);
+            let action = BlkAction::new(named.kind, operation, named.sector, named.sectors);
             return self.action(line, device, action, accounted, context, out).map(|()| true);
         }
         let mut fields = blank_separated(line.payload);
         let device = need(&mut fields, "device", 0)?;
         let operation = match rwbs::read(need(&mut fields, "rwbs", 0)?, 0)? {
-            Letters::Request(operation) => operation,
-            Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
+            RwbsMeaning::Request(operation) => operation,
+            RwbsMeaning::Zone(command) => return Ok(self.zone(command, kind, context)),
         };
         // Request events have `bytes (command)` or `(command)` before the range.
         let rest = payload_of(line.payload);
@@ -267,55 +267,55 @@ impl Ftrace {
             return Ok(true);
         }
         let device = self.device(device, context)?;
-        let action = Action::new(kind, operation, sector, sectors);
+        let action = BlkAction::new(kind, operation, sector, sectors);
         self.action(line, device, action, accounted, context, out)?;
         Ok(true)
     }
 
     /// Reads a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; false if it seems to be a part
     /// of one.
-    fn blk(&mut self, line: &Line, context: &mut Context, out: &mut Vec<Request>) -> Result<bool> {
+    fn blk(&mut self, line: &FtraceLine, context: &mut ParseContext, out: &mut Vec<Request>) -> Result<bool> {
         let text = rest_after(line.payload, 1);
-        let step = Step::read(text, 0)?;
+        let step = ActionMeaning::read(text, 0)?;
         let letter = blank_separated(text).next().unwrap_or(&[]);
-        if matches!(step, Step::Request(_)) {
+        if matches!(step, ActionMeaning::Request(_)) {
             let is_part = !text.trim_ascii_end().ends_with(b"]") || context.joining && cuts_a_length(text);
             if is_part && context.waits_for_rest() {
                 return Ok(false);
             }
         }
-        let (place, _) = self.events.place(letter, |_| Meaning::Other);
+        let (place, _) = self.events.name_index(letter, |_| FtraceEventMeaning::Other);
         self.events.add(place);
         match step {
-            Step::Request(action) => {
+            ActionMeaning::Request(action) => {
                 let device = self.device(blank_separated(line.payload).next().unwrap_or(&[]), context)?;
                 self.action(line, device, action, false, context, out)?;
             }
-            Step::Zone(command, kind) => {
+            ActionMeaning::Zone(command, kind) => {
                 self.zone(command, kind, context);
             }
-            Step::Packet(code, kind) => {
+            ActionMeaning::Packet(code, kind) => {
                 self.matcher.packet(code, kind);
                 context.skip();
             }
-            Step::Remap(from) => {
+            ActionMeaning::Remap(from) => {
                 self.matcher.remap(from, &context.devices);
                 context.skip();
             }
-            Step::Other => context.skip(),
+            ActionMeaning::Other => context.skip(),
         }
         Ok(true)
     }
 
     /// Counts a step of a command to a zone, which is not a request. Returns true, because its line is whole.
-    fn zone(&mut self, command: ZoneCommand, kind: EventKind, context: &mut Context) -> bool {
+    fn zone(&mut self, command: ZoneCommand, kind: BlockEventKind, context: &mut ParseContext) -> bool {
         self.matcher.zone(command, kind);
         context.skip();
         true
     }
 
     #[inline]
-    fn device(&mut self, field: &[u8], context: &mut Context) -> Result<NameId> {
+    fn device(&mut self, field: &[u8], context: &mut ParseContext) -> Result<NameId> {
         let known = context.devices.len();
         let device = self.device.id(field, &mut context.devices, |raw| device_name(raw, 0))?;
         if context.devices.len() > known {
@@ -329,21 +329,22 @@ impl Ftrace {
     #[inline]
     fn action(
         &mut self,
-        line: &Line,
+        line: &FtraceLine,
         device: NameId,
-        action: Action,
+        action: BlkAction,
         accounted: bool,
-        context: &mut Context,
+        context: &mut ParseContext,
         out: &mut Vec<Request>,
     ) -> Result<()> {
-        let Action { kind, op, flags, sector, sectors, zeroes } = action;
+        let BlkAction { kind, op, flags, sector, sectors, zeroes } = action;
         let (time, (name, pid)) = (line.time()?, line.task()?);
         let process = match name {
             b"" => None,
             name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
         };
-        let error = if kind == EventKind::Complete { error_of(line.payload) } else { 0 };
-        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
+        let error = if kind == BlockEventKind::Complete { error_of(line.payload) } else { 0 };
+        let event =
+            BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         if accounted {
             self.matcher.accounted(event, name, &mut context.ledger, out);
         } else {
@@ -353,11 +354,11 @@ impl Ftrace {
     }
 
     /// Reads an event of a driver or file system; false if the line seems to be a part of one.
-    fn beside(
+    fn driver_or_fs_event(
         &mut self,
         event: KernelEvent,
-        line: &Line,
-        context: &mut Context,
+        line: &FtraceLine,
+        context: &mut ParseContext,
         out: &mut Vec<Request>,
     ) -> Result<bool> {
         let (time, (name, id)) = (line.time()?, line.task()?);
@@ -380,11 +381,10 @@ impl Ftrace {
     }
 
     /// Counts an event that is not used; false if its name seems to be cut.
-    fn other(&mut self, line: &Line, context: &mut Context) -> Result<bool> {
+    fn other(&mut self, line: &FtraceLine, context: &mut ParseContext) -> Result<bool> {
         if context.joining {
-            return Err(
-                Error::new(Kind::Syntax, "is no event that was broken").of_field("event", 0, line.event)
-            );
+            return Err(Error::new(ErrorClass::Syntax, "is no event that was broken")
+                .of_field("event", 0, line.event));
         }
         if let Some(count) = line.event.strip_prefix(b"PERF_RECORD_LOST") {
             let mut numbers = blank_separated(count).filter_map(|word| unsigned(word, "lost", 0).ok());
@@ -399,21 +399,21 @@ impl Ftrace {
         Ok(true)
     }
 
-    fn lose(&mut self, count: u64, context: &mut Context) {
+    fn lose(&mut self, count: u64, context: &mut ParseContext) {
         self.lost += count;
         context.ledger.lost = self.lost.max(self.overwritten);
     }
 
     /// Reads a line that is not an event.
     #[cold]
-    fn notice(&mut self, line: &[u8], context: &mut Context) -> Result<()> {
-        let notice = Notice::of(line);
-        if matches!(notice, Notice::Foreign | Notice::Damaged) {
-            let is_damaged = notice == Notice::Damaged;
-            if context.joining || is_damaged || Line::may_begin(line) && context.waits_for_rest() {
+    fn notice(&mut self, line: &[u8], context: &mut ParseContext) -> Result<()> {
+        let notice = FtraceNotice::of(line);
+        if matches!(notice, FtraceNotice::Foreign | FtraceNotice::Damaged) {
+            let is_damaged = notice == FtraceNotice::Damaged;
+            if context.joining || is_damaged || FtraceLine::may_begin(line) && context.waits_for_rest() {
                 if is_damaged || context.joining {
                     let problem = "is not `task-pid [cpu] time: event: ...`";
-                    return Err(Error::new(Kind::Syntax, problem).of_field("line", 0, line));
+                    return Err(Error::new(ErrorClass::Syntax, problem).of_field("line", 0, line));
                 }
                 return Ok(());
             }
@@ -422,17 +422,17 @@ impl Ftrace {
         }
         context.no_record();
         match notice {
-            Notice::Tracer(tracer) => {
+            FtraceNotice::Tracer(tracer) => {
                 self.tracer = Some(text(tracer).into_owned());
-                context.begins_again = true;
+                context.restarts = true;
             }
-            Notice::Lost(count) => self.lose(count, context),
-            Notice::Overwritten(count) => {
+            FtraceNotice::Lost(count) => self.lose(count, context),
+            FtraceNotice::Overwritten(count) => {
                 self.overwritten += count;
                 self.lose(0, context);
             }
-            Notice::Stack => context.ledger.stack_lines += 1,
-            Notice::Heading | Notice::Damaged | Notice::Foreign => {}
+            FtraceNotice::Stack => context.ledger.stack_lines += 1,
+            FtraceNotice::Heading | FtraceNotice::Damaged | FtraceNotice::Foreign => {}
         }
         Ok(())
     }
@@ -442,24 +442,24 @@ impl Ftrace {
 fn is_cut_name(event: &[u8]) -> bool {
     let mut known = KernelEvent::ALL.iter().filter_map(|(path, _)| path.rsplit('/').next());
     !event.is_empty()
-        && (EventKind::NAMES.iter().any(|(name, _)| name.as_bytes().starts_with(event))
+        && (BlockEventKind::NAMES.iter().any(|(name, _)| name.as_bytes().starts_with(event))
             || known.any(|name| name.as_bytes().starts_with(event)))
 }
 
-impl LineFormat for Ftrace {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        let Some(parts) = Line::of(line) else { return self.notice(line, context) };
+impl LineFormat for FtraceFormat {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+        let Some(parts) = FtraceLine::of(line) else { return self.notice(line, context) };
         if parts.event.is_empty() {
             self.blk(&parts, context, out)?;
             return Ok(());
         }
         self.is_relative |= parts.is_relative();
-        let (place, meaning) = self.events.place(parts.event, Meaning::of);
+        let (place, meaning) = self.events.name_index(parts.event, FtraceEventMeaning::of);
         let is_taken = match meaning {
-            Meaning::Block(kind) => self.block(kind, false, &parts, context, out)?,
-            Meaning::Accounted(kind) => self.block(kind, true, &parts, context, out)?,
-            Meaning::Beside(event) => self.beside(event, &parts, context, out)?,
-            Meaning::Other => self.other(&parts, context)?,
+            FtraceEventMeaning::Block(kind) => self.block(kind, false, &parts, context, out)?,
+            FtraceEventMeaning::Accounted(kind) => self.block(kind, true, &parts, context, out)?,
+            FtraceEventMeaning::Beside(event) => self.driver_or_fs_event(event, &parts, context, out)?,
+            FtraceEventMeaning::Other => self.other(&parts, context)?,
         };
         if is_taken {
             self.events.add(place);
@@ -468,16 +468,18 @@ impl LineFormat for Ftrace {
     }
 
     fn may_be_rest(&self, line: &[u8]) -> bool {
-        Line::of(line).is_none() && matches!(Notice::of(line), Notice::Foreign | Notice::Damaged)
+        FtraceLine::of(line).is_none()
+            && matches!(FtraceNotice::of(line), FtraceNotice::Foreign | FtraceNotice::Damaged)
     }
 
-    fn finish(&mut self, context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+    fn finish(&mut self, context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         self.matcher.finish(&mut context.devices, &mut context.ledger, out);
         self.activity = self.matcher.activity(|_| None).to_json();
         if context.ledger.seen == 0 {
-            return Err(Error::new(Kind::Empty, "the file holds no event of the kernel's tracer").hint(
-                "record block events: `atrace` has them in the category `disk`, tracefs in events/block",
-            ));
+            return Err(Error::new(ErrorClass::Empty, "the file holds no event of the kernel's tracer")
+                .hint(
+                    "record block events: `atrace` has them in the category `disk`, tracefs in events/block",
+                ));
         }
         Ok(())
     }
@@ -486,20 +488,20 @@ impl LineFormat for Ftrace {
         false
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> EventTally {
         let mut tally = self.events.tally();
         tally.tracer.clone_from(&self.tracer);
         tally.packets = self.matcher.packets();
         tally
     }
 
-    fn header(&self) -> Header {
-        Header {
+    fn header(&self) -> TraceHeader {
+        TraceHeader {
             format: self.format.into(),
             clock: if self.is_relative { "relative" } else { "monotonic" }.into(),
             note: self.matcher.note(),
             activity: self.activity.clone(),
-            ..Header::default()
+            ..TraceHeader::default()
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Recognises lines of a recording that are not events: headings, losses, call stacks, and foreign lines.
 
-use super::super::text::{blank_separated, is_digits, unsigned};
+use super::super::line_format::{blank_separated, is_digits, unsigned};
 
 /// The meaning of a line that is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Notice<'a> {
+pub(super) enum FtraceNotice<'a> {
     /// A heading, or a message of the recorder without effect.
     Heading,
     /// A heading that names the tracer of the following lines.
@@ -21,7 +21,7 @@ pub(super) enum Notice<'a> {
     Foreign,
 }
 
-impl<'a> Notice<'a> {
+impl<'a> FtraceNotice<'a> {
     pub(super) fn of(line: &'a [u8]) -> Self {
         let text = line.trim_ascii();
         let text = text.strip_prefix(b"> ").unwrap_or(text);
@@ -29,10 +29,10 @@ impl<'a> Notice<'a> {
             return heading(text);
         }
         if is_stack(line, text) {
-            return Notice::Stack;
+            return FtraceNotice::Stack;
         }
         if let Some(count) = lost(text) {
-            return Notice::Lost(count);
+            return FtraceNotice::Lost(count);
         }
         let is_remark = text.starts_with(b"cpus=")
             || text.starts_with(b"version = ")
@@ -40,19 +40,19 @@ impl<'a> Notice<'a> {
                 && (text.ends_with(b" is empty") || text.ends_with(b"buffer started"))
             || text.starts_with(b"[ perf record: ");
         match is_remark {
-            true => Notice::Heading,
-            false if holds_block_event(text) => Notice::Damaged,
-            false => Notice::Foreign,
+            true => FtraceNotice::Heading,
+            false if holds_block_event(text) => FtraceNotice::Damaged,
+            false => FtraceNotice::Foreign,
         }
     }
 }
 
 /// Reads the heading `# tracer: NAME`, `# entries-in-buffer/entries-written: HELD/WRITTEN   #P:8`, or any other.
-fn heading(text: &[u8]) -> Notice<'_> {
+fn heading(text: &[u8]) -> FtraceNotice<'_> {
     let end = text.iter().position(|byte| *byte != b'#').unwrap_or(text.len());
     let words = text[end..].trim_ascii();
     if let Some(tracer) = words.strip_prefix(b"tracer:") {
-        return Notice::Tracer(tracer.trim_ascii());
+        return FtraceNotice::Tracer(tracer.trim_ascii());
     }
     let numbers = words
         .strip_prefix(b"entries-in-buffer/entries-written:")
@@ -63,8 +63,8 @@ fn heading(text: &[u8]) -> Notice<'_> {
         number(&numbers[slash + 1..])?.checked_sub(number(&numbers[..slash])?)
     });
     match overwritten {
-        Some(count) if count > 0 => Notice::Overwritten(count),
-        _ => Notice::Heading,
+        Some(count) if count > 0 => FtraceNotice::Overwritten(count),
+        _ => FtraceNotice::Heading,
     }
 }
 
@@ -145,16 +145,16 @@ mod tests {
             ("You have 5 dropped events", 5),
             ("Possibly lost 25 samples", 25),
         ] {
-            assert_eq!(Notice::of(line.as_bytes()), Notice::Lost(count), "{line}");
+            assert_eq!(FtraceNotice::of(line.as_bytes()), FtraceNotice::Lost(count), "{line}");
         }
     }
 
     #[test]
     fn headings_name_the_tracer_and_what_was_overwritten() {
-        assert_eq!(Notice::of(b"# tracer: blk"), Notice::Tracer(b"blk"));
+        assert_eq!(FtraceNotice::of(b"# tracer: blk"), FtraceNotice::Tracer(b"blk"));
         assert_eq!(
-            Notice::of(b"# entries-in-buffer/entries-written: 40/100   #P:8"),
-            Notice::Overwritten(60)
+            FtraceNotice::of(b"# entries-in-buffer/entries-written: 40/100   #P:8"),
+            FtraceNotice::Overwritten(60)
         );
         for line in [
             "# entries-in-buffer/entries-written: 8/8   #P:8",
@@ -165,7 +165,7 @@ mod tests {
             "version = 6",
             "CPU 1 is empty",
         ] {
-            assert_eq!(Notice::of(line.as_bytes()), Notice::Heading, "{line}");
+            assert_eq!(FtraceNotice::of(line.as_bytes()), FtraceNotice::Heading, "{line}");
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
             "        ffffffffb12d5040 blk_mq_start_request",
             "                         blk_mq_start_request ([kernel.kallsyms])",
         ] {
-            assert_eq!(Notice::of(line.as_bytes()), Notice::Stack, "{line}");
+            assert_eq!(FtraceNotice::of(line.as_bytes()), FtraceNotice::Stack, "{line}");
         }
     }
 
@@ -195,8 +195,11 @@ mod tests {
             "root@phone:/ # cat trace",
             "Run status group 0 (all jobs):",
         ] {
-            assert_eq!(Notice::of(line.as_bytes()), Notice::Foreign, "{line}");
+            assert_eq!(FtraceNotice::of(line.as_bytes()), FtraceNotice::Foreign, "{line}");
         }
-        assert_eq!(Notice::of(b"x [00 1.5 block_rq_issue: 8,0 W 0 () 8 + 8 [x]"), Notice::Damaged);
+        assert_eq!(
+            FtraceNotice::of(b"x [00 1.5 block_rq_issue: 8,0 W 0 () 8 + 8 [x]"),
+            FtraceNotice::Damaged
+        );
     }
 }

@@ -4,21 +4,21 @@
 //! The forms are `name=value`, `name = value`, `name: value` or `name value`, with or without commas. Most names are those of
 //! the fields.
 
-use crate::events::{KernelEvent, Slot, Values};
+use crate::events::{EventField, EventFieldValues, KernelEvent};
 
 /// The values of the fields in the text of this event.
-pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
-    let mut values = Values::default();
+pub(super) fn values(event: KernelEvent, payload: &[u8]) -> EventFieldValues<'_> {
+    let mut values = EventFieldValues::default();
     match event {
         // `mmc0: start struct mmc_request[00000000c6e80531]: cmd_opcode=18 ...`
         KernelEvent::MmcStart | KernelEvent::MmcDone => {
-            values.set_text(Slot::Host, until_colon(payload).0);
+            values.set_text(EventField::Host, until_colon(payload).0);
         }
         // `send_req: 1d84000.ufshc: tag: 3, ...`
         KernelEvent::Ufs | KernelEvent::UfsLink => {
             let (word, rest) = until_colon(payload);
-            values.set_text(Slot::Word, word);
-            values.set_text(Slot::Host, until_colon(rest).0);
+            values.set_text(EventField::Word, word);
+            values.set_text(EventField::Host, until_colon(rest).0);
         }
         _ => {}
     }
@@ -29,13 +29,13 @@ pub(super) fn values(event: KernelEvent, payload: &[u8]) -> Values<'_> {
             words.next();
         } else if name == b"mmc_request" {
             if let Some(number) = number(value, 16) {
-                values.set(Slot::Request, number);
+                values.set(EventField::Request, number);
             }
         } else if let Some(slot) = slot(event, name)
             && let Some(mut number) = number(value, 10)
         {
             words.next();
-            if slot == Slot::Device {
+            if slot == EventField::Device {
                 let Some(device) = words.peek().and_then(|minor| dev_t(number, minor)) else { continue };
                 number = device;
             }
@@ -71,19 +71,19 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Reads a field of a SCSI command that its text states in its own form, such as `raw=28 00 ...` and `host=DID_OK ...
 /// status=SAM_STAT_GOOD`; false for other fields.
-fn scsi_word(values: &mut Values, name: &[u8], value: &[u8]) -> bool {
-    let status = values.number(Slot::Status);
+fn scsi_word(values: &mut EventFieldValues, name: &[u8], value: &[u8]) -> bool {
+    let status = values.number(EventField::Status);
     match name {
         b"raw" => {
             if let Some(opcode) = number(value, 16) {
-                values.set(Slot::Opcode, opcode);
+                values.set(EventField::Opcode, opcode);
             }
         }
-        b"host" => values.set(Slot::Status, status | i64::from(value != b"DID_OK") << 16),
-        b"status" => values.set(Slot::Status, status | i64::from(value != b"SAM_STAT_GOOD")),
+        b"host" => values.set(EventField::Status, status | i64::from(value != b"DID_OK") << 16),
+        b"status" => values.set(EventField::Status, status | i64::from(value != b"SAM_STAT_GOOD")),
         b"txlen" => {
             if let Some(blocks) = number(value, 10) {
-                values.set(Slot::Blocks, blocks);
+                values.set(EventField::Blocks, blocks);
             }
         }
         _ => return false,
@@ -92,12 +92,12 @@ fn scsi_word(values: &mut Values, name: &[u8], value: &[u8]) -> bool {
 }
 
 /// The field with this name in the text; some fields have another name there.
-fn slot(event: KernelEvent, name: &[u8]) -> Option<Slot> {
+fn slot(event: KernelEvent, name: &[u8]) -> Option<EventField> {
     match (event, name) {
-        (KernelEvent::MmcStart, b"block_size") => Some(Slot::BlockBytes),
-        (KernelEvent::Ufs, b"size") => Some(Slot::Bytes),
-        (KernelEvent::Ufs, b"LBA") => Some(Slot::Lba),
-        (_, name) => Slot::by_name(name).filter(|slot| !slot.is_text()),
+        (KernelEvent::MmcStart, b"block_size") => Some(EventField::BlockBytes),
+        (KernelEvent::Ufs, b"size") => Some(EventField::Bytes),
+        (KernelEvent::Ufs, b"LBA") => Some(EventField::Lba),
+        (_, name) => EventField::by_name(name).filter(|slot| !slot.is_text()),
     }
 }
 
@@ -120,9 +120,9 @@ fn dev_t(major: i64, minor: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::events::{
-        CommandEvent, CommandKind, CommandStep, DecodedEvent, Erase, FsEvent, FsStep, Target,
+        CommandEvent, CommandKind, CommandStep, CommandTarget, DecodedEvent, EraseKind, FsEvent, FsStep,
     };
-    use crate::names::{fixed, unfilled};
+    use crate::name_table::{fixed, unfilled};
 
     fn read(name: &str, payload: &str) -> Option<DecodedEvent> {
         let event = KernelEvent::by_name(name.as_bytes()).unwrap();
@@ -137,11 +137,11 @@ mod tests {
         Some(DecodedEvent::Command(CommandEvent { host: fixed(host.as_bytes()), id, step }))
     }
 
-    fn start(kind: CommandKind, bytes: u64, target: Target) -> CommandStep {
+    fn start(kind: CommandKind, bytes: u64, target: CommandTarget) -> CommandStep {
         CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
     }
 
-    const DONE: CommandStep = CommandStep::Done { failed: false, again: false };
+    const DONE: CommandStep = CommandStep::Done { failed: false, will_be_repeated: false };
 
     #[test]
     fn waits_and_commits_are_read_as_ext4_f2fs_and_jbd2_print_them() {
@@ -176,14 +176,14 @@ mod tests {
         let step = CommandStep::Start {
             kind: CommandKind::Write,
             bytes: 4096,
-            target: Target::Sectors { first: 2050, count: 8 },
+            target: CommandTarget::Sectors { first: 2050, count: 8 },
             packed: false,
             reliable: true,
         };
         assert_eq!(read("mmc_request_start", payload), command("mmc0", 0xc6e8_0531, step));
         let payload = "mmc0: end struct mmc_request[00000000c6e80531]: cmd_opcode=25 cmd_err=-110 cmd_resp=0x900 0x0 0x0 0x0 \
                        cmd_retries=2 data_err=0";
-        let failed = CommandStep::Done { failed: true, again: true };
+        let failed = CommandStep::Done { failed: true, will_be_repeated: true };
         assert_eq!(read("mmc_request_done", payload), command("mmc0", 0xc6e8_0531, failed));
         // The text of Android's kernels up to 4.9; erases count sectors, not bytes.
         let at = 0x30_2010;
@@ -192,15 +192,15 @@ mod tests {
             command(
                 "mmc",
                 at,
-                start(CommandKind::Read, 0x40 * 512, Target::Sectors { first: at, count: 0x40 })
+                start(CommandKind::Read, 0x40 * 512, CommandTarget::Sectors { first: at, count: 0x40 })
             )
         );
         assert_eq!(
             read("mmc_blk_rw_end", "cmd=18,addr=0x00302010,size=0x00000040"),
             command("mmc", at, DONE)
         );
-        let erase = Erase { secure: false, second_step: false };
-        let erased = Target::Erased { first: at, count: 0x40, erase };
+        let erase = EraseKind { secure: false, second_step: false };
+        let erased = CommandTarget::Erased { first: at, count: 0x40, erase };
         assert_eq!(
             read("mmc_blk_erase_start", "cmd=1,addr=0x00302010,size=0x00000040"),
             command("mmc", 1 << 32 | at, start(CommandKind::Discard, 0, erased))
@@ -210,12 +210,20 @@ mod tests {
             (
                 "send: 624000.ufshc: tag: 3, DB: 0x8, size: 4096, IS: 0, LBA: 8, opcode: 0x2a",
                 "624000.ufshc",
-                start(CommandKind::Write, 4096, Target::Blocks { first: 8, count: None, is_recent: false }),
+                start(
+                    CommandKind::Write,
+                    4096,
+                    CommandTarget::Blocks { first: 8, count: None, is_recent: false },
+                ),
             ),
             (
                 "send_req: 1d84000.ufshc: tag: 3, DB: 0x0, size: 4096, IS: 0, LBA: 8, opcode: 0x28 (READ_10), group_id: 0x0",
                 "1d84000.ufshc",
-                start(CommandKind::Read, 4096, Target::Blocks { first: 8, count: None, is_recent: true }),
+                start(
+                    CommandKind::Read,
+                    4096,
+                    CommandTarget::Blocks { first: 8, count: None, is_recent: true },
+                ),
             ),
             (
                 "complete_rsp: 1d84000.ufshc: tag: 3, DB: 0x0, size: 4096, IS: 0, LBA: 8, opcode: 0x2a (WRITE_10), group_id: 0x0",
@@ -225,7 +233,7 @@ mod tests {
             (
                 "send_req: 0:0:0:49488: tag: 3, DB: 0x0, size: -1, IS: 0, LBA: 0, opcode: 0x35 (SYNC), group_id: 0x0, hwq_id: 2",
                 "ufs",
-                start(CommandKind::Flush, 0, Target::Nowhere),
+                start(CommandKind::Flush, 0, CommandTarget::Nowhere),
             ),
         ] {
             assert_eq!(read("ufshcd_command", payload), command(host, 3, step), "{payload}");
@@ -235,12 +243,12 @@ mod tests {
             (
                 "send: 624000.ufshc: cmd: 0x17, arg1: 0x0, arg2: 0x0, arg3: 0x0",
                 "624000.ufshc",
-                start(CommandKind::Hibernate, 0, Target::Nowhere),
+                start(CommandKind::Hibernate, 0, CommandTarget::Nowhere),
             ),
             (
                 "send_req: 0000:00:03.0: cmd: 0x18, arg1: 0x0, arg2: 0x0, arg3: 0x0",
                 "0000:00:03.0",
-                start(CommandKind::WakeUp, 0, Target::Nowhere),
+                start(CommandKind::WakeUp, 0, CommandTarget::Nowhere),
             ),
             ("complete_rsp: 0000:00:03.0: cmd: 0x0, arg1: 0x0, arg2: 0x0, arg3: 0x0", "0000:00:03.0", DONE),
         ] {

@@ -2,9 +2,9 @@
 //! bundles state the clock that is used, and a reading of both clocks. Source: `ftrace_event_bundle.proto`,
 //! `clock_snapshot.proto` of Perfetto.
 
-use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_base::{Error, ErrorClass, Nanos, Result};
 
-use super::wire::Fields;
+use super::wire::WireFields;
 
 /// `FtraceClock`: without a value it is the boot clock.
 const BOOT: u64 = 0;
@@ -17,7 +17,7 @@ const SNAPSHOT_BOOT: u64 = 6;
 /// Converts the times of all bundles to the boot clock. The shift of a clock stays the same for the whole trace: two clocks are
 /// never read at exactly the same time, and a shift that differs between bundles would change response times.
 #[derive(Debug, Default)]
-pub(super) struct Clocks {
+pub(super) struct PerfettoClocks {
     /// Boot clock minus the clock of ftrace, if that is not the boot clock.
     shift: Option<i64>,
     /// Boot clock minus raw monotonic clock.
@@ -26,14 +26,14 @@ pub(super) struct Clocks {
     boot_at: Option<i64>,
 }
 
-impl Clocks {
+impl PerfettoClocks {
     /// Reads a `ClockSnapshot`; only the first of a trace is used.
     pub(super) fn snapshot(&mut self, message: &[u8]) -> Result<()> {
         let (mut real, mut raw, mut boot) = (None, None, None);
-        for field in Fields::of(message) {
+        for field in WireFields::of(message) {
             let (1, clock) = field? else { continue };
             let (mut id, mut time) = (0, 0);
-            for part in Fields::of(clock.bytes()) {
+            for part in WireFields::of(clock.bytes()) {
                 match part? {
                     (1, value) => id = value.number(),
                     (2, value) => time = value.number() as i64,
@@ -79,7 +79,7 @@ pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
         .and_then(|time| time.checked_add(shift))
         .and_then(|time| u64::try_from(time).ok());
     moved.ok_or_else(|| {
-        Error::new(Kind::Value, "is before the machine was booted, or out of range")
+        Error::new(ErrorClass::Value, "is before the machine was booted, or out of range")
             .of_field("timestamp", 0, time.to_string().as_bytes())
             .hint("copy or record the file again: it is damaged")
     })
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn one_shift_serves_a_whole_trace() {
-        let mut clocks = Clocks::default();
+        let mut clocks = PerfettoClocks::default();
         assert_eq!(clocks.shift(BOOT, Some(5), Some(9)), 0);
         assert_eq!(clocks.shift(2, Some(100), Some(1_100)), 1_000);
         assert_eq!(clocks.shift(2, Some(200), Some(1_207)), 1_000);

@@ -1,45 +1,45 @@
 //! Decodes the ftrace events of a Perfetto trace. Source: `protos/perfetto/trace/ftrace/*.proto` of Perfetto (`FtraceEvent`,
-//! `Block*FtraceEvent`, `GenericFtraceEvent`, `GenericEventDescriptor`).
+//! `DecodedBlockEvent*FtraceEvent`, `GenericFtraceEvent`, `GenericEventDescriptor`).
 //!
 //! Events that Perfetto knows have their own messages. Other events (`mmc_request_start`, `block_rq_merge`) state the names of
 //! their fields, in each event or, since Perfetto 50, in a description before them.
 
 use std::collections::HashMap;
 
-use Slot::{
+use EventField::{
     Bytes, Channel, CommandError, Device, Group, Host, HostNumber, Lba, Letters, Opcode, Result as Returned,
     SecondSector, Sector, Sectors, Step, Tag, Target, Task, Unit, Word,
 };
 
-use emmclab_base::{Flags, Op, Result};
+use emmclab_base::{Op, RequestFlags, Result};
 
 use super::names::name_of;
-use super::wire::{Fields, Value};
-use crate::events::{DecodedEvent, KernelEvent, Slot, Values};
+use super::wire::{WireFields, WireValue};
+use crate::event_tally::{EventTally, NameCounts};
+use crate::events::{DecodedEvent, EventField, EventFieldValues, KernelEvent};
+use crate::formats::line_format::text;
 use crate::formats::rwbs;
-use crate::formats::text::text;
-use crate::names::fixed;
-use crate::pairing::EventKind;
-use crate::tally::{NameCounts, Tally};
-use crate::zones::ZoneCommand;
+use crate::name_table::fixed;
+use crate::pairing::BlockEventKind;
+use crate::zone_command::ZoneCommand;
 
 /// The events that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernel {
-    Block(EventKind),
+enum FtraceEventKind {
+    Block(BlockEventKind),
     Beside(KernelEvent),
     /// `block_io_start` and `block_io_done`.
-    Accounted(EventKind),
+    Accounted(BlockEventKind),
 }
 
-impl Kernel {
-    fn by_name(name: &[u8]) -> Option<Kernel> {
+impl FtraceEventKind {
+    fn by_name(name: &[u8]) -> Option<FtraceEventKind> {
         match name {
-            b"block_io_start" => Some(Kernel::Accounted(EventKind::Insert)),
-            b"block_io_done" => Some(Kernel::Accounted(EventKind::Complete)),
+            b"block_io_start" => Some(FtraceEventKind::Accounted(BlockEventKind::Insert)),
+            b"block_io_done" => Some(FtraceEventKind::Accounted(BlockEventKind::Complete)),
             name => {
-                let beside = || KernelEvent::by_name(name).map(Kernel::Beside);
-                EventKind::of_event(name).map(Kernel::Block).or_else(beside)
+                let beside = || KernelEvent::by_name(name).map(FtraceEventKind::Beside);
+                BlockEventKind::of_event(name).map(FtraceEventKind::Block).or_else(beside)
             }
         }
     }
@@ -47,50 +47,50 @@ impl Kernel {
 
 /// The event of a message, and its field numbers.
 #[derive(Clone, Debug)]
-struct Layout {
-    event: Kernel,
-    fields: Vec<(u32, Slot)>,
+struct FtraceEventLayout {
+    event: FtraceEventKind,
+    fields: Vec<(u32, EventField)>,
 }
 
 /// The numbers of fields in the message of an event, with their meanings.
-type Slots = &'static [(u32, Slot)];
+type FieldNumbers = &'static [(u32, EventField)];
 
-const SHORT: Slots = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
-const LONG: Slots = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, Task)];
+const SHORT: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
+const LONG: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (5, Letters), (6, Task)];
 /// The error is the fourth field in kernels before 4.13, and the seventh since.
-const ENDED: Slots =
+const ENDED: FieldNumbers =
     &[(1, Device), (2, Sector), (3, Sectors), (4, CommandError), (5, Letters), (7, CommandError)];
-const SPLIT: Slots = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
+const SPLIT: FieldNumbers = &[(1, Device), (2, Sector), (3, SecondSector), (4, Letters), (5, Task)];
 
-const ACCOUNTED: Slots = &[(1, Device), (2, Sector), (3, Sectors), (6, Letters), (7, Task)];
+const ACCOUNTED: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (6, Letters), (7, Task)];
 
-const SYNC: Slots = &[(1, Device)];
-const EXT4_END: Slots = &[(1, Device), (3, Returned)];
-const F2FS_END: Slots = &[(1, Device), (5, Returned)];
-const UFS: Slots =
+const SYNC: FieldNumbers = &[(1, Device)];
+const EXT4_END: FieldNumbers = &[(1, Device), (3, Returned)];
+const F2FS_END: FieldNumbers = &[(1, Device), (5, Returned)];
+const UFS: FieldNumbers =
     &[(1, Host), (4, Lba), (5, Opcode), (6, Word), (7, Tag), (8, Bytes), (9, Group), (10, Step)];
-const SCSI: Slots = &[(1, HostNumber), (2, Channel), (3, Target), (4, Unit), (6, Opcode), (12, Tag)];
+const SCSI: FieldNumbers = &[(1, HostNumber), (2, Channel), (3, Target), (4, Unit), (6, Opcode), (12, Tag)];
 
 /// The events with their own message: number of the field in `FtraceEvent`, event, fields.
-const KNOWN: [(u32, Kernel, Slots); 18] = [
-    (43, Kernel::Beside(KernelEvent::SyncBegin("ext4")), SYNC),
-    (44, Kernel::Beside(KernelEvent::SyncEnd("ext4")), EXT4_END),
-    (45, Kernel::Block(EventKind::Issue), LONG),
-    (115, Kernel::Block(EventKind::BackMerge), SHORT),
-    (118, Kernel::Block(EventKind::FrontMerge), SHORT),
-    (119, Kernel::Block(EventKind::Queue), SHORT),
-    (122, Kernel::Block(EventKind::GetRequest), SHORT),
-    (125, Kernel::Block(EventKind::Complete), ENDED),
-    (126, Kernel::Block(EventKind::Insert), LONG),
-    (129, Kernel::Block(EventKind::Requeue), ENDED),
-    (131, Kernel::Block(EventKind::Split(0)), SPLIT),
-    (255, Kernel::Beside(KernelEvent::SyncBegin("f2fs")), SYNC),
-    (256, Kernel::Beside(KernelEvent::SyncEnd("f2fs")), F2FS_END),
-    (406, Kernel::Beside(KernelEvent::Ufs), UFS),
-    (546, Kernel::Accounted(EventKind::Insert), ACCOUNTED),
-    (547, Kernel::Accounted(EventKind::Complete), ACCOUNTED),
-    (597, Kernel::Beside(KernelEvent::ScsiRefused), SCSI),
-    (598, Kernel::Beside(KernelEvent::ScsiTimeout), SCSI),
+const KNOWN: [(u32, FtraceEventKind, FieldNumbers); 18] = [
+    (43, FtraceEventKind::Beside(KernelEvent::SyncBegin("ext4")), SYNC),
+    (44, FtraceEventKind::Beside(KernelEvent::SyncEnd("ext4")), EXT4_END),
+    (45, FtraceEventKind::Block(BlockEventKind::Issue), LONG),
+    (115, FtraceEventKind::Block(BlockEventKind::BackMerge), SHORT),
+    (118, FtraceEventKind::Block(BlockEventKind::FrontMerge), SHORT),
+    (119, FtraceEventKind::Block(BlockEventKind::Queue), SHORT),
+    (122, FtraceEventKind::Block(BlockEventKind::GetRequest), SHORT),
+    (125, FtraceEventKind::Block(BlockEventKind::Complete), ENDED),
+    (126, FtraceEventKind::Block(BlockEventKind::Insert), LONG),
+    (129, FtraceEventKind::Block(BlockEventKind::Requeue), ENDED),
+    (131, FtraceEventKind::Block(BlockEventKind::Split(0)), SPLIT),
+    (255, FtraceEventKind::Beside(KernelEvent::SyncBegin("f2fs")), SYNC),
+    (256, FtraceEventKind::Beside(KernelEvent::SyncEnd("f2fs")), F2FS_END),
+    (406, FtraceEventKind::Beside(KernelEvent::Ufs), UFS),
+    (546, FtraceEventKind::Accounted(BlockEventKind::Insert), ACCOUNTED),
+    (547, FtraceEventKind::Accounted(BlockEventKind::Complete), ACCOUNTED),
+    (597, FtraceEventKind::Beside(KernelEvent::ScsiRefused), SCSI),
+    (598, FtraceEventKind::Beside(KernelEvent::ScsiTimeout), SCSI),
 ];
 
 /// Fields of `FtraceEvent`.
@@ -108,30 +108,30 @@ const LONGEST_NAME: usize = 64;
 
 /// A decoded event that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct DecodedFtraceEvent {
     pub(super) pid: i32,
     /// Name of the task, padded with zeros; empty if the event has none.
     pub(super) task: [u8; 16],
-    pub(super) what: What,
+    pub(super) kind: DecodedEventKind,
 }
 
 /// The kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    Block(Block),
+pub(super) enum DecodedEventKind {
+    Block(DecodedBlockEvent),
     /// A step of a command to a zone.
-    Zone(ZoneCommand, EventKind),
+    Zone(ZoneCommand, BlockEventKind),
     Beside(DecodedEvent),
 }
 
 /// A decoded event of the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) kind: EventKind,
+pub(super) struct DecodedBlockEvent {
+    pub(super) kind: BlockEventKind,
     /// The device, as the kernel's `dev_t`.
     pub(super) device: u32,
     pub(super) op: Op,
-    pub(super) flags: Flags,
+    pub(super) flags: RequestFlags,
     pub(super) sector: u64,
     pub(super) sectors: u32,
     /// The error of a completion as a negative number; 0 if there is none.
@@ -144,9 +144,9 @@ pub(super) struct Block {
 
 /// The kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum FtraceRecord {
     /// An event at this time on the clock of its bundle.
-    Event(u64, Found),
+    Event(u64, DecodedFtraceEvent),
     /// An event that is not used.
     Other,
 }
@@ -156,35 +156,35 @@ const OWN_FIELDS: usize = 1 << 10;
 
 /// An event without its own message, which the trace describes.
 #[derive(Debug)]
-struct Described {
+struct DescribedEvent {
     name: String,
-    layout: Option<Layout>,
+    layout: Option<FtraceEventLayout>,
     count: u64,
 }
 
 /// Decodes events, and counts all of them by name.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct FtraceDecoder {
     /// Layouts of the events with their own message, by number of the field in `FtraceEvent`.
-    own: Vec<Option<Layout>>,
+    layouts_by_field: Vec<Option<FtraceEventLayout>>,
     own_counts: Vec<u64>,
     /// Events that the trace describes, by number of the field.
-    described: HashMap<u32, Described>,
+    described: HashMap<u32, DescribedEvent>,
     /// Counts of the events that state the names of their fields.
-    generic: NameCounts<Option<Kernel>>,
+    generic: NameCounts<Option<FtraceEventKind>>,
     /// Number of switches and wakings of the scheduler in `CompactSched`.
     switches: u64,
     wakings: u64,
 }
 
-impl Default for Decoder {
+impl Default for FtraceDecoder {
     fn default() -> Self {
         let mut own = vec![None; OWN_FIELDS];
         for (number, event, fields) in KNOWN {
-            own[number as usize] = Some(Layout { event, fields: fields.to_vec() });
+            own[number as usize] = Some(FtraceEventLayout { event, fields: fields.to_vec() });
         }
         Self {
-            own,
+            layouts_by_field: own,
             own_counts: vec![0; OWN_FIELDS],
             described: HashMap::new(),
             generic: NameCounts::default(),
@@ -196,7 +196,7 @@ impl Default for Decoder {
 
 /// Stores the value of a field.
 #[inline]
-fn set<'a>(values: &mut Values<'a>, slot: Slot, value: Value<'a>) {
+fn set<'a>(values: &mut EventFieldValues<'a>, slot: EventField, value: WireValue<'a>) {
     if slot.is_text() {
         values.set_text(slot, value.bytes());
     } else if slot == Device {
@@ -207,23 +207,27 @@ fn set<'a>(values: &mut Values<'a>, slot: Slot, value: Value<'a>) {
 }
 
 /// The event from its values; `None` for passthrough commands, and if fields are missing or wrong.
-fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
+fn decoded_event(values: &EventFieldValues, event: FtraceEventKind, pid: i32) -> Option<DecodedFtraceEvent> {
     let what = match event {
-        Kernel::Block(kind) | Kernel::Accounted(kind) => {
+        FtraceEventKind::Block(kind) | FtraceEventKind::Accounted(kind) => {
             let sectors = u32::try_from(values.number(Sectors)).ok()?;
             let operation = match rwbs::read(values.text(Letters), 0).ok()? {
-                rwbs::Letters::Request(operation) => operation,
-                rwbs::Letters::Zone(command) => {
-                    return Some(Found { pid, task: fixed(b""), what: What::Zone(command, kind) });
+                rwbs::RwbsMeaning::Request(operation) => operation,
+                rwbs::RwbsMeaning::Zone(command) => {
+                    return Some(DecodedFtraceEvent {
+                        pid,
+                        task: fixed(b""),
+                        kind: DecodedEventKind::Zone(command, kind),
+                    });
                 }
             };
             let (op, flags) = operation.of(sectors);
-            let error = if kind == EventKind::Complete { values.number(CommandError) as i32 } else { 0 };
+            let error = if kind == BlockEventKind::Complete { values.number(CommandError) as i32 } else { 0 };
             let kind = match kind {
-                EventKind::Split(_) => EventKind::Split(values.number(SecondSector) as u64),
+                BlockEventKind::Split(_) => BlockEventKind::Split(values.number(SecondSector) as u64),
                 kind => kind,
             };
-            What::Block(Block {
+            DecodedEventKind::Block(DecodedBlockEvent {
                 kind,
                 device: values.number(Device) as u32,
                 op,
@@ -232,12 +236,12 @@ fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
                 sectors,
                 error: -error.saturating_abs(),
                 zeroes: operation.is_zeroes(sectors),
-                accounted: matches!(event, Kernel::Accounted(_)),
+                accounted: matches!(event, FtraceEventKind::Accounted(_)),
             })
         }
-        Kernel::Beside(event) => What::Beside(DecodedEvent::read(event, pid, values)?),
+        FtraceEventKind::Beside(event) => DecodedEventKind::Beside(DecodedEvent::read(event, pid, values)?),
     };
-    Some(Found { pid, task: fixed(values.text(Task)), what })
+    Some(DecodedFtraceEvent { pid, task: fixed(values.text(Task)), kind: what })
 }
 
 /// The kernel's `dev_t`: Perfetto stores devices as C libraries do (`makedev`).
@@ -247,12 +251,12 @@ fn dev_t(device: u64) -> u32 {
     (major << 20 | minor) as u32
 }
 
-impl Decoder {
+impl FtraceDecoder {
     /// Reads the description of an event without its own message (`GenericEventDescriptor`): the number of the field in
     /// `FtraceEvent`, and its message as a `google.protobuf.DescriptorProto`.
     pub(super) fn describe(&mut self, description: &[u8]) -> Result<()> {
         let (mut number, mut message) = (0, &[][..]);
-        for field in Fields::of(description) {
+        for field in WireFields::of(description) {
             match field? {
                 (1, value) => number = value.number(),
                 (2, value) => message = value.bytes(),
@@ -260,7 +264,7 @@ impl Decoder {
             }
         }
         let (mut name, mut fields) = (&[][..], Vec::new());
-        for field in Fields::of(message) {
+        for field in WireFields::of(message) {
             match field? {
                 (1, value) => name = value.bytes(),
                 (2, field) => fields.extend(described_field(field.bytes())?),
@@ -270,22 +274,22 @@ impl Decoder {
         let Some(number) = u32::try_from(number).ok().filter(|number| *number as usize >= OWN_FIELDS) else {
             return Ok(());
         };
-        let layout = Kernel::by_name(name).map(|event| Layout { event, fields });
+        let layout = FtraceEventKind::by_name(name).map(|event| FtraceEventLayout { event, fields });
         if let Some(known) = self.described.get_mut(&number) {
             known.layout = layout;
         } else if self.described.len() < MOST_DESCRIBED {
             let name = text(&name[..name.len().min(LONGEST_NAME)]).into_owned();
-            self.described.insert(number, Described { name, layout, count: 0 });
+            self.described.insert(number, DescribedEvent { name, layout, count: 0 });
         }
         Ok(())
     }
 
     /// Counts an event in the field `number`, and returns its layout; `None` if it is not used.
     #[inline]
-    fn layout(&mut self, number: u32) -> Option<&Layout> {
+    fn layout(&mut self, number: u32) -> Option<&FtraceEventLayout> {
         if let Some(count) = self.own_counts.get_mut(number as usize) {
             *count += 1;
-            return self.own[number as usize].as_ref();
+            return self.layouts_by_field[number as usize].as_ref();
         }
         let described = self.described.get_mut(&number)?;
         described.count += 1;
@@ -294,27 +298,29 @@ impl Decoder {
 
     /// Decodes an `FtraceEvent`.
     #[inline]
-    pub(super) fn decode(&mut self, message: &[u8]) -> Result<Seen> {
+    pub(super) fn decode(&mut self, message: &[u8]) -> Result<FtraceRecord> {
         let (mut time, mut pid, mut content) = (0, 0, None);
-        for field in Fields::of(message) {
+        for field in WireFields::of(message) {
             match field? {
                 (TIMESTAMP, value) => time = value.number(),
                 (PID, value) => pid = value.number() as i32,
                 // Events are messages; the common fields are numbers.
-                (number, Value::Bytes(bytes)) => content = Some((number, bytes)),
+                (number, WireValue::Bytes(bytes)) => content = Some((number, bytes)),
                 _ => {}
             }
         }
-        let Some((number, message)) = content else { return Ok(Seen::Other) };
+        let Some((number, message)) = content else { return Ok(FtraceRecord::Other) };
         let mut values;
         let event = if number == GENERIC {
-            values = Values::default();
-            let Some(event) = self.generic_event(message, &mut values)? else { return Ok(Seen::Other) };
+            values = EventFieldValues::default();
+            let Some(event) = self.generic_event(message, &mut values)? else {
+                return Ok(FtraceRecord::Other);
+            };
             event
         } else {
-            let Some(layout) = self.layout(number) else { return Ok(Seen::Other) };
-            values = Values::default();
-            for field in Fields::of(message) {
+            let Some(layout) = self.layout(number) else { return Ok(FtraceRecord::Other) };
+            values = EventFieldValues::default();
+            for field in WireFields::of(message) {
                 let (number, value) = field?;
                 if let Some((_, slot)) = layout.fields.iter().find(|(known, _)| *known == number) {
                     set(&mut values, *slot, value);
@@ -322,18 +328,24 @@ impl Decoder {
             }
             layout.event
         };
-        Ok(found(&values, event, pid).map_or(Seen::Other, |found| Seen::Event(time, found)))
+        Ok(decoded_event(&values, event, pid)
+            .map_or(FtraceRecord::Other, |found| FtraceRecord::Event(time, found)))
     }
 
     /// Reads a `GenericFtraceEvent`, which names its fields; `None` if it is not used.
-    fn generic_event<'a>(&mut self, message: &'a [u8], values: &mut Values<'a>) -> Result<Option<Kernel>> {
+    fn generic_event<'a>(
+        &mut self,
+        message: &'a [u8],
+        values: &mut EventFieldValues<'a>,
+    ) -> Result<Option<FtraceEventKind>> {
         let mut event = None;
-        for field in Fields::of(message) {
+        for field in WireFields::of(message) {
             match field? {
                 (1, name) => {
                     let name = name.bytes();
-                    let (place, known) =
-                        self.generic.place(&name[..name.len().min(LONGEST_NAME)], Kernel::by_name);
+                    let (place, known) = self
+                        .generic
+                        .name_index(&name[..name.len().min(LONGEST_NAME)], FtraceEventKind::by_name);
                     self.generic.add(place);
                     event = known;
                     if event.is_none() {
@@ -354,7 +366,7 @@ impl Decoder {
     /// Counts the events of a `CompactSched`, which has a time for each, and returns their number.
     pub(super) fn compact(&mut self, message: &[u8]) -> Result<u64> {
         let before = self.switches + self.wakings;
-        for field in Fields::of(message) {
+        for field in WireFields::of(message) {
             match field? {
                 (SWITCH_TIMES, times) => self.switches += packed_numbers(times.bytes()),
                 (WAKING_TIMES, times) => self.wakings += packed_numbers(times.bytes()),
@@ -365,7 +377,7 @@ impl Decoder {
     }
 
     /// The counts of all events by name.
-    pub(super) fn tally(&self) -> Tally {
+    pub(super) fn tally(&self) -> EventTally {
         let own = (0..).zip(&self.own_counts).filter(|(_, count)| **count > 0);
         let own = own.map(|(number, count)| match name_of(number) {
             Some(name) => (name.to_owned(), *count),
@@ -374,7 +386,7 @@ impl Decoder {
         let described = self.described.values().map(|event| (event.name.clone(), event.count));
         let packed = [("sched_switch", self.switches), ("sched_waking", self.wakings)];
         let packed = packed.map(|(name, count)| (name.to_owned(), count));
-        Tally::new(own.chain(described).chain(self.generic.counts()).chain(packed))
+        EventTally::new(own.chain(described).chain(self.generic.counts()).chain(packed))
     }
 }
 
@@ -384,11 +396,11 @@ fn packed_numbers(bytes: &[u8]) -> u64 {
 }
 
 /// Number and meaning of a field (`google.protobuf.FieldDescriptorProto`).
-fn described_field(field: &[u8]) -> Result<Option<(u32, Slot)>> {
+fn described_field(field: &[u8]) -> Result<Option<(u32, EventField)>> {
     let (mut slot, mut number) = (None, 0);
-    for part in Fields::of(field) {
+    for part in WireFields::of(field) {
         match part? {
-            (1, name) => slot = Slot::by_name(name.bytes()),
+            (1, name) => slot = EventField::by_name(name.bytes()),
             (3, value) => number = value.number(),
             _ => {}
         }
@@ -397,11 +409,11 @@ fn described_field(field: &[u8]) -> Result<Option<(u32, Slot)>> {
 }
 
 /// Meaning and value of a field of a `GenericFtraceEvent`.
-fn generic_field(field: &[u8]) -> Result<Option<(Slot, Value<'_>)>> {
+fn generic_field(field: &[u8]) -> Result<Option<(EventField, WireValue<'_>)>> {
     let (mut slot, mut value) = (None, None);
-    for part in Fields::of(field) {
+    for part in WireFields::of(field) {
         match part? {
-            (1, name) => slot = Slot::by_name(name.bytes()),
+            (1, name) => slot = EventField::by_name(name.bytes()),
             (3..=5, given) => value = Some(given),
             _ => {}
         }

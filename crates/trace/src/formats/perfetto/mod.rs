@@ -2,62 +2,62 @@
 //! `protos/perfetto/trace/trace.proto` and the files that it imports, in Perfetto's repository.
 //!
 //! A file is a sequence of packets, some of them compressed together. Each bundle of ftrace events is of one CPU, and the
-//! events of a CPU are in order. They are merged by time in a window, and [`Matcher`] combines them into requests. Names of
+//! events of a CPU are in order. They are merged by time in a window, and [`EventMatcher`] combines them into requests. Names of
 //! processes are from the process tree if the trace has one. All other content of a trace is skipped.
 //!
 //! A written file only shows the requests in the UI. It is not a recording, and cannot be read again.
 
 mod clock;
 mod event;
-mod loss;
+mod event_losses;
 mod names;
 mod packets;
-mod process;
+mod process_names;
+mod slice_writer;
 mod wire;
-mod write;
 
 use std::io::{self, Read};
 
-use clock::Clocks;
-use event::{Decoder, Found, Seen, What};
-use loss::Losses;
-use packets::{Counting, next_packet};
-use process::Processes;
-use wire::Fields;
-pub use write::{Sender, picture_file};
+use clock::PerfettoClocks;
+use event::{DecodedEventKind, DecodedFtraceEvent, FtraceDecoder, FtraceRecord};
+use event_losses::EventLosses;
+use packets::{CountingReader, next_packet};
+use process_names::ProcessNames;
+pub use slice_writer::{RequestSender, picture_file};
+use wire::WireFields;
 
-use emmclab_base::{Error, Kind, NameId, Nanos, Request, Result};
+use emmclab_base::{Error, ErrorClass, NameId, Nanos, Request, Result};
 
-use super::format::{Format, Origin, ReadOptions, Times};
-use super::input::Input;
+use super::input::DecompressedInput;
 use super::time_unit::TimeUnit;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
 use crate::batch::BATCH_ROWS;
-use crate::columns::Column;
-use crate::events::{DecodedEvent, Matcher};
-use crate::header::Header;
+use crate::columns::TraceColumn;
+use crate::cpu_stream_merge::CpuStreamMerge;
+use crate::event_tally::EventTally;
+use crate::events::{DecodedEvent, EventMatcher};
+use crate::header::TraceHeader;
 use crate::ledger::Ledger;
-use crate::merge::Merge;
-use crate::names::{Names, dev_t_label, unfilled};
-use crate::pairing::Event;
-use crate::recorded::Recorded;
-use crate::source::{Progress, Source};
-use crate::tally::Tally;
+use crate::name_table::{NameTable, dev_t_label, unfilled};
+use crate::pairing::BlockLayerEvent;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::{ReadProgress, TraceSource};
 
-pub(super) static FORMAT: Format = Format {
+pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "perfetto",
     about: "Perfetto traces (.perfetto-trace, .pftrace): ftrace block events are read, slices for its UI written",
     known_by: "protobuf packets whose fields are consistent",
-    origin: Origin {
+    origin: FormatOrigin {
         from: "`perfetto -c CONFIG --txt -o FILE` with `ftrace_events: \"block/*\"` ([guide](../guides/read-what-others-recorded.md#perfetto))",
-        gives: Column::OF_EVENTS,
+        gives: TraceColumn::OF_EVENTS,
         unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
     },
-    extensions: write::EXTENSIONS,
-    recorded: Recorded::BLOCK_EVENTS,
-    times: Times::Fixed(TimeUnit::Nanos),
+    extensions: slice_writer::EXTENSIONS,
+    recorded: RecordedFeatures::BLOCK_EVENTS,
+    times: FormatTimes::Fixed(TimeUnit::Nanos),
     sniff: |head, _| looks_like(head),
-    open: |input, options| Ok(Box::new(Perfetto::open(input, options))),
-    writes: Some((write::HOLDS, write::create)),
+    open: |input, options| Ok(Box::new(PerfettoSource::open(input, options))),
+    writes: Some((slice_writer::HOLDS, slice_writer::create)),
 };
 
 /// Number of events between two rounds of the merge. The buffers of two CPUs must not be further apart in the file than this,
@@ -111,11 +111,11 @@ fn looks_like(head: &[u8]) -> bool {
             Err(error) => {
                 let key = content.first().map(|key| (u32::from(key >> 3), key & 7));
                 let recognised = key.is_some_and(|(number, kind)| is_known(number) && matches!(kind, 0 | 2));
-                return error.kind() == Kind::Truncated && head.len() >= 1 << 10 && recognised;
+                return error.kind() == ErrorClass::Truncated && head.len() >= 1 << 10 && recognised;
             }
         }
         let mut known = false;
-        for field in Fields::of(&content) {
+        for field in WireFields::of(&content) {
             let Ok((number, _)) = field else { return false };
             known |= is_known(number);
         }
@@ -126,27 +126,30 @@ fn looks_like(head: &[u8]) -> bool {
     false
 }
 
-struct Perfetto {
-    input: Counting<io::BufReader<Box<dyn Read + Send>>>,
+struct PerfettoSource {
+    input: CountingReader<io::BufReader<Box<dyn Read + Send>>>,
     path: std::path::PathBuf,
     name: String,
-    meter: Box<dyn Fn() -> Progress + Send>,
+    meter: Box<dyn Fn() -> ReadProgress + Send>,
     lenient: bool,
     content: Vec<u8>,
-    events: Events,
+    events: PacketHandler,
     ended: bool,
 }
 
-impl Perfetto {
-    fn open(input: Input, options: &ReadOptions) -> Self {
+impl PerfettoSource {
+    fn open(input: DecompressedInput, options: &ReadOptions) -> Self {
         Self {
             path: input.path().to_owned(),
             name: input.name(),
             meter: Box::new(input.meter()),
             lenient: options.lenient,
-            input: Counting::new(io::BufReader::with_capacity(1 << 16, Box::new(input.into_reader()))),
+            input: CountingReader::new(io::BufReader::with_capacity(1 << 16, Box::new(input.into_reader()))),
             content: Vec::new(),
-            events: Events { window: options.reorder_window.unwrap_or(WINDOW).max(1), ..Events::default() },
+            events: PacketHandler {
+                window: options.reorder_window.unwrap_or(WINDOW).max(1),
+                ..PacketHandler::default()
+            },
             ended: false,
         }
     }
@@ -176,21 +179,21 @@ impl Perfetto {
 
 /// Handles the packets.
 #[derive(Default)]
-struct Events {
-    decoder: Decoder,
-    clocks: Clocks,
-    losses: Losses,
-    tree: Processes,
-    merge: Merge<Found>,
+struct PacketHandler {
+    decoder: FtraceDecoder,
+    clocks: PerfettoClocks,
+    losses: EventLosses,
+    tree: ProcessNames,
+    merge: CpuStreamMerge<DecodedFtraceEvent>,
     /// Events pushed since the last round, and the number after which the next one is due.
     pushed: usize,
     window: usize,
     /// Latest time of the events that were passed to the matcher.
-    given: u64,
-    matcher: Matcher,
+    latest_passed_on: u64,
+    matcher: EventMatcher,
     ledger: Ledger,
-    processes: Names,
-    devices: Names,
+    processes: NameTable,
+    devices: NameTable,
     last_disk: Option<(u32, NameId)>,
     /// Whether there was a packet with events before.
     begun: bool,
@@ -198,16 +201,16 @@ struct Events {
     has_tracks: bool,
     /// Buffer for packets within packets.
     inner: Vec<u8>,
-    made: u64,
+    returned_requests: u64,
     /// The activity beside the requests; known at the end.
     activity: Option<String>,
 }
 
-impl Events {
+impl PacketHandler {
     /// Handles a `TracePacket`; it may contain compressed packets only if `may_hold`.
     fn packet(&mut self, content: &[u8], may_hold: bool, out: &mut Vec<Request>) -> Result<()> {
         let (mut has_events, mut dropped) = (false, false);
-        for field in Fields::of(content) {
+        for field in WireFields::of(content) {
             let (number, value) = field?;
             match number {
                 packet::FTRACE_EVENTS => {
@@ -255,7 +258,7 @@ impl Events {
     fn bundle(&mut self, message: &[u8], out: &mut Vec<Request>) -> Result<()> {
         let (mut cpu, mut clock, mut ftrace, mut boot, mut lost) = (0, 0, None, None, false);
         // Fields that apply to all events may be after them.
-        for field in Fields::of(message) {
+        for field in WireFields::of(message) {
             let (number, value) = field?;
             match number {
                 bundle::CPU => cpu = value.number(),
@@ -276,11 +279,11 @@ impl Events {
             self.losses.before_bundle(cpu);
         }
         let shift = self.clocks.shift(clock, ftrace, boot);
-        for field in Fields::of(message) {
+        for field in WireFields::of(message) {
             let (bundle::EVENT, event) = field? else { continue };
             self.ledger.seen += 1;
             match self.decoder.decode(event.bytes())? {
-                Seen::Event(time, found) => {
+                FtraceRecord::Event(time, found) => {
                     self.merge.push(self.in_window(clock::moved(time, shift)?)?, found);
                     self.pushed += 1;
                     if self.pushed >= self.window {
@@ -288,7 +291,7 @@ impl Events {
                         self.end_round(out);
                     }
                 }
-                Seen::Other => self.ledger.skipped += 1,
+                FtraceRecord::Other => self.ledger.skipped += 1,
             }
         }
         Ok(())
@@ -297,11 +300,11 @@ impl Events {
     /// Checks that a time is not before the events that were passed on already.
     #[inline]
     fn in_window(&self, time: u64) -> Result<u64> {
-        if time >= self.given {
+        if time >= self.latest_passed_on {
             return Ok(time);
         }
-        let behind = Nanos((self.given - time) as i64);
-        Err(Error::new(Kind::Order, format!("an event is more than {} events after its place in the order of times", self.window))
+        let behind = Nanos((self.latest_passed_on - time) as i64);
+        Err(Error::new(ErrorClass::Order, format!("an event is more than {} events after its place in the order of times", self.window))
             .of_field("timestamp", 0, format!("{behind} before its predecessor").as_bytes())
             .hint(format!(
                 "the CPUs' buffers were read far apart: give a larger reorder_window (now {}), or record with a shorter \
@@ -313,7 +316,7 @@ impl Events {
     fn end_round(&mut self, out: &mut Vec<Request>) {
         let mut merge = std::mem::take(&mut self.merge);
         for (time, found) in merge.end_round() {
-            self.given = time;
+            self.latest_passed_on = time;
             self.event(time, &found, out);
         }
         self.merge = merge;
@@ -328,7 +331,7 @@ impl Events {
         self.activity = self.matcher.activity(|pid| self.tree.process_name(pid)).to_json();
         if self.has_tracks && !self.begun {
             return Err(Error::new(
-                Kind::Unsupported,
+                ErrorClass::Unsupported,
                 "it holds only slices and counters, which are for display, and no events of the kernel",
             )
             .hint("read the trace that they were made from, or record with ftrace block events"));
@@ -336,17 +339,17 @@ impl Events {
         Ok(())
     }
 
-    fn event(&mut self, time: u64, found: &Found, out: &mut Vec<Request>) {
+    fn event(&mut self, time: u64, found: &DecodedFtraceEvent, out: &mut Vec<Request>) {
         let time = Nanos(time as i64);
-        match &found.what {
-            What::Block(block) => {
+        match &found.kind {
+            DecodedEventKind::Block(block) => {
                 let device = self.disk(block.device);
                 let process = if block.kind.is_by_submitter() {
                     self.tree.name(found.pid, found.task, &mut self.processes)
                 } else {
                     None
                 };
-                let event = Event {
+                let event = BlockLayerEvent {
                     time,
                     kind: block.kind,
                     device,
@@ -366,14 +369,14 @@ impl Events {
                     self.matcher.block(event, task, &mut self.ledger, out);
                 }
             }
-            What::Zone(command, kind) => {
+            DecodedEventKind::Zone(command, kind) => {
                 self.matcher.zone(*command, *kind);
                 self.ledger.skipped += 1;
             }
-            What::Beside(DecodedEvent::Command(command)) => {
+            DecodedEventKind::Beside(DecodedEvent::Command(command)) => {
                 self.matcher.command(time, command, None, &mut self.devices, &mut self.ledger, out);
             }
-            What::Beside(DecodedEvent::File(event)) => {
+            DecodedEventKind::Beside(DecodedEvent::File(event)) => {
                 let process = self.tree.process_name(event.pid);
                 self.matcher.file_system(time, event, &dev_t_label(event.device), process.as_deref());
             }
@@ -394,7 +397,7 @@ impl Events {
     }
 }
 
-impl Source for Perfetto {
+impl TraceSource for PerfettoSource {
     fn in_file_order(&self) -> bool {
         false
     }
@@ -407,11 +410,11 @@ impl Source for Perfetto {
                 self.events.finish(out).map_err(|error| error.in_file(&self.path))?;
             }
         }
-        self.events.made += (out.len() - before) as u64;
+        self.events.returned_requests += (out.len() - before) as u64;
         Ok(!self.ended)
     }
 
-    fn names(&self) -> (&Names, &Names) {
+    fn names(&self) -> (&NameTable, &NameTable) {
         (&self.events.processes, &self.events.devices)
     }
 
@@ -419,28 +422,28 @@ impl Source for Perfetto {
         Ledger { lost: self.events.losses.total(), ..self.events.ledger.clone() }
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> TraceHeader {
         let at_zero = self.events.clocks.unix_at_zero();
         let at_zero = at_zero.map(|time| format!("time 0 is {} s of Unix time", seconds(time)));
         let note: Vec<_> =
             at_zero.into_iter().chain(self.events.losses.note()).chain(self.events.matcher.note()).collect();
-        Header {
+        TraceHeader {
             source: self.name.clone(),
             format: FORMAT.name.into(),
             clock: "monotonic".into(),
             note: (!note.is_empty()).then(|| note.join("; ")),
             activity: self.events.activity.clone(),
-            ..Header::default()
+            ..TraceHeader::default()
         }
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> EventTally {
         let mut tally = self.events.decoder.tally();
         tally.packets = self.events.matcher.packets();
         tally
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> ReadProgress {
         (self.meter)()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 /// `Trace.packet`: the key of a field with a length.
 const PACKET: u8 = 1 << 3 | 2;
@@ -31,10 +31,10 @@ fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
 pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
     let cut = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            Error::new(Kind::Truncated, "the file ends in the middle of a packet")
+            Error::new(ErrorClass::Truncated, "the file ends in the middle of a packet")
                 .hint("give --lenient to read up to there: the recording was cut off")
         }
-        kind => Error::new(Kind::Io, error.to_string()).hint(match kind {
+        kind => Error::new(ErrorClass::Io, error.to_string()).hint(match kind {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => "the compressed data are damaged",
             _ => "reading the file failed",
         }),
@@ -46,7 +46,9 @@ pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Resul
         } else {
             "this is not a packet".to_owned()
         };
-        return Err(Error::new(Kind::Syntax, problem).hint("the file is damaged, or not a Perfetto trace"));
+        return Err(
+            Error::new(ErrorClass::Syntax, problem).hint("the file is damaged, or not a Perfetto trace")
+        );
     }
     content.clear();
     let read = input.by_ref().take(length).read_to_end(content).map_err(cut)?;
@@ -57,12 +59,12 @@ pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Resul
 }
 
 /// A reader that counts the bytes read.
-pub(super) struct Counting<R> {
+pub(super) struct CountingReader<R> {
     input: R,
     at: u64,
 }
 
-impl<R> Counting<R> {
+impl<R> CountingReader<R> {
     pub fn new(input: R) -> Self {
         Self { input, at: 0 }
     }
@@ -73,7 +75,7 @@ impl<R> Counting<R> {
     }
 }
 
-impl<R: Read> Read for Counting<R> {
+impl<R: Read> Read for CountingReader<R> {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {

@@ -1,24 +1,24 @@
 //! Reads the wire format of Protocol Buffers, without a copy and without knowledge of the message. Source:
 //! protobuf.dev/programming-guides/encoding.
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(super) enum WireValue<'a> {
     /// A number; signed ones as two's complement.
     Number(u64),
     /// A text, bytes, or a message.
     Bytes(&'a [u8]),
 }
 
-impl<'a> Value<'a> {
+impl<'a> WireValue<'a> {
     /// The number; 0 for bytes.
     #[inline]
     pub(super) fn number(self) -> u64 {
         match self {
-            Value::Number(number) => number,
-            Value::Bytes(_) => 0,
+            WireValue::Number(number) => number,
+            WireValue::Bytes(_) => 0,
         }
     }
 
@@ -26,19 +26,19 @@ impl<'a> Value<'a> {
     #[inline]
     pub(super) fn bytes(self) -> &'a [u8] {
         match self {
-            Value::Number(_) => &[],
-            Value::Bytes(bytes) => bytes,
+            WireValue::Number(_) => &[],
+            WireValue::Bytes(bytes) => bytes,
         }
     }
 }
 
 /// The fields of a message, in the order of the file. Ends with an error if the message is damaged.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'a> {
+pub(super) struct WireFields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> WireFields<'a> {
     pub(super) fn of(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
@@ -69,17 +69,21 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    fn field(&mut self) -> Option<(u32, Value<'a>)> {
+    fn field(&mut self) -> Option<(u32, WireValue<'a>)> {
         let key = self.varint()?;
         let number = u32::try_from(key >> 3).ok().filter(|number| *number > 0)?;
         let value = match key & 7 {
-            0 => Value::Number(self.varint()?),
-            1 => Value::Number(self.take(8)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
+            0 => WireValue::Number(self.varint()?),
+            1 => {
+                WireValue::Number(self.take(8)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+            }
             2 => {
                 let length = self.varint()?;
-                Value::Bytes(self.take(length)?)
+                WireValue::Bytes(self.take(length)?)
             }
-            5 => Value::Number(self.take(4)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
+            5 => {
+                WireValue::Number(self.take(4)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+            }
             // Groups were deprecated before Perfetto existed.
             _ => return None,
         };
@@ -87,8 +91,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Value<'a>)>;
+impl<'a> Iterator for WireFields<'a> {
+    type Item = Result<(u32, WireValue<'a>)>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -105,7 +109,7 @@ impl<'a> Iterator for Fields<'a> {
 
 #[cold]
 fn damaged() -> Error {
-    Error::new(Kind::Syntax, "a message has an invalid field")
+    Error::new(ErrorClass::Syntax, "a message has an invalid field")
         .hint("copy or record the file again: it is damaged")
 }
 
@@ -139,23 +143,23 @@ mod tests {
                     message.extend(bytes);
                 }
             }
-            let read: Vec<_> = Fields::of(&message).map(Result::unwrap).collect();
+            let read: Vec<_> = WireFields::of(&message).map(Result::unwrap).collect();
             let written = fields.iter().map(|(number, value, bytes)| {
-                (*number, value.map_or(Value::Bytes(bytes), Value::Number))
+                (*number, value.map_or(WireValue::Bytes(bytes), WireValue::Number))
             });
             prop_assert_eq!(read, written.collect::<Vec<_>>());
         }
 
         #[test]
         fn foreign_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Fields::of(&bytes).count() <= bytes.len());
+            prop_assert!(WireFields::of(&bytes).count() <= bytes.len());
         }
     }
 
     #[test]
     fn a_length_beyond_the_end_is_damage() {
-        let mut fields = Fields::of(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
-        assert_eq!(fields.next().unwrap().unwrap_err().kind(), Kind::Syntax);
+        let mut fields = WireFields::of(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+        assert_eq!(fields.next().unwrap().unwrap_err().kind(), ErrorClass::Syntax);
         assert!(fields.next().is_none());
     }
 }

@@ -6,7 +6,7 @@ pub mod steps;
 use std::path::{Path, PathBuf};
 
 pub use emmclab_testing::real_trace;
-use emmclab_trace::{Header, Ledger, ReadOptions, Request, Result, TraceReader};
+use emmclab_trace::{Ledger, ReadOptions, Request, Result, TraceHeader, TraceReader};
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -19,7 +19,7 @@ pub struct Trace {
     pub processes: Vec<String>,
     pub devices: Vec<String>,
     pub ledger: Ledger,
-    pub header: Header,
+    pub header: TraceHeader,
 }
 
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Trace> {

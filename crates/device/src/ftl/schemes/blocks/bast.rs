@@ -6,38 +6,38 @@
 
 use std::collections::VecDeque;
 
-use super::io::BlockIo;
+use super::io::BlockSchemeIo;
 use super::{
-    CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list,
-    read_table,
+    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock,
+    data_blocks, list, number, read_list, read_table,
 };
 use crate::events::Observer;
 use crate::ids::BlockId;
-use emmclab_settings::{PolicyKind, PolicyOptions};
+use emmclab_settings::{PolicyDescription, PolicyOptions};
 
 /// Data and log block of every logical block.
 #[derive(Clone)]
-pub(crate) struct Bast {
+pub(crate) struct BastScheme {
     data: Vec<BlockId>,
     log: Vec<BlockId>,
     /// Logical blocks with a log block, by plane; the most recently used one at the back.
     used: Vec<VecDeque<u32>>,
 }
 
-impl Bast {
-    pub const KIND: PolicyKind = PolicyKind {
+impl BastScheme {
+    pub const KIND: PolicyDescription = PolicyDescription {
         name: "bast",
         about: "Hybrid: a log block for each data block that is overwritten (Kim et al., IEEE Trans. Consumer Electronics 2002).",
         settings: &[LOG_BLOCKS, CACHED_MAPS],
     };
 
-    pub fn new(_: &PolicyOptions, layout: Layout) -> Self {
+    pub fn new(_: &PolicyOptions, layout: BlockMapLayout) -> Self {
         let blocks = layout.blocks as usize;
         let used = vec![VecDeque::with_capacity(layout.logs as usize); layout.planes as usize];
         Self { data: vec![BlockId::NONE; blocks], log: vec![BlockId::NONE; blocks], used }
     }
 
-    fn merge<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, block: u32) -> Option<()> {
+    fn merge<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, block: u32) -> Option<()> {
         let kind = io.merge_blocks(block, &mut self.data[block as usize], self.log[block as usize])?;
         io.count_merge(kind);
         self.log[block as usize] = BlockId::NONE;
@@ -46,15 +46,15 @@ impl Bast {
     }
 }
 
-impl Placement for Bast {
-    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+impl BlockPlacement for BastScheme {
+    fn place<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, logical: u32) -> Option<Place> {
         let layout = io.layout;
         let (block, offset) = layout.split(logical);
         let plane = (block % layout.planes) as usize;
         loop {
             let log = self.log[block as usize];
             if log != BlockId::NONE {
-                let written = io.written(log);
+                let written = io.written_pages(log);
                 if written < layout.pages {
                     if self.used[plane].back() != Some(&block) {
                         self.used[plane].retain(|used| *used != block);
@@ -66,7 +66,7 @@ impl Placement for Bast {
                 continue;
             }
             let data = io.data_block(&mut self.data[block as usize], block)?;
-            if io.written(data) <= offset {
+            if io.written_pages(data) <= offset {
                 return Some((data, offset));
             }
             if self.used[plane].len() as u32 == layout.logs {
@@ -79,8 +79,8 @@ impl Placement for Bast {
     }
 }
 
-impl Scheme for Bast {
-    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64 {
+impl BlockSchemeState for BastScheme {
+    fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64 {
         // A block number for each logical block and log block, and a page number for each page of the log blocks whose map is in memory.
         let planes = u64::from(layout.planes);
         let mapped = if maps == 0 { layout.logs } else { maps.min(layout.logs) };
@@ -96,7 +96,7 @@ impl Scheme for Bast {
         out
     }
 
-    fn restore(&mut self, _: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+    fn restore(&mut self, _: BlockMapLayout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         read_table(words, &mut self.data)?;
         read_table(words, &mut self.log)?;
         let planes = self.used.len();
@@ -113,8 +113,8 @@ impl Scheme for Bast {
         (logs == 0).then_some(())
     }
 
-    fn holds(&self, layout: Layout) -> Vec<Held> {
-        let logs = data_blocks(layout, &self.log).map(|held| Held { in_place: false, ..held });
+    fn holds(&self, layout: BlockMapLayout) -> Vec<SchemeBlock> {
+        let logs = data_blocks(layout, &self.log).map(|held| SchemeBlock { in_place: false, ..held });
         data_blocks(layout, &self.data).chain(logs).collect()
     }
 }

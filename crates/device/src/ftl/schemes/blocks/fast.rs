@@ -6,21 +6,21 @@
 
 use std::collections::VecDeque;
 
-use super::io::BlockIo;
+use super::io::BlockSchemeIo;
 use super::{
-    CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, data_blocks, list, number, read_list,
-    read_table,
+    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock,
+    data_blocks, list, number, read_list, read_table,
 };
 use crate::events::Observer;
 use crate::ids::BlockId;
-use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
+use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
 /// One log block is sequential, so there must be at least one more.
 const SHARED_LOG_BLOCKS: PolicySetting = PolicySetting { range: (2, 1 << 16), ..LOG_BLOCKS };
 
 /// Log blocks of a plane.
 #[derive(Clone, Debug)]
-struct Logs {
+struct PlaneLogBlocks {
     /// The sequential log block: its logical block and its block.
     sequential: Option<(u32, BlockId)>,
     /// The other log blocks, the oldest at the front.
@@ -29,25 +29,25 @@ struct Logs {
 
 /// Data blocks, and the log blocks of each plane.
 #[derive(Clone)]
-pub(crate) struct Fast {
+pub(crate) struct FastScheme {
     data: Vec<BlockId>,
-    logs: Vec<Logs>,
+    logs: Vec<PlaneLogBlocks>,
 }
 
-impl Fast {
-    pub const KIND: PolicyKind = PolicyKind {
+impl FastScheme {
+    pub const KIND: PolicyDescription = PolicyDescription {
         name: "fast",
         about: "Hybrid: log blocks shared by all data blocks, one of them sequential (Lee et al., ACM TECS 2007).",
         settings: &[SHARED_LOG_BLOCKS, CACHED_MAPS],
     };
 
-    pub fn new(_: &PolicyOptions, layout: Layout) -> Self {
-        let logs = Logs { sequential: None, random: VecDeque::with_capacity(layout.logs as usize) };
+    pub fn new(_: &PolicyOptions, layout: BlockMapLayout) -> Self {
+        let logs = PlaneLogBlocks { sequential: None, random: VecDeque::with_capacity(layout.logs as usize) };
         Self { data: vec![BlockId::NONE; layout.blocks as usize], logs: vec![logs; layout.planes as usize] }
     }
 
     /// Merges a logical block, with the sequential log block if it belongs to this logical block.
-    fn merge<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, block: u32) -> Option<()> {
+    fn merge<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, block: u32) -> Option<()> {
         let logs = &mut self.logs[(block % io.layout.planes) as usize];
         let own = logs.sequential.take_if(|(of, _)| *of == block).map_or(BlockId::NONE, |(_, log)| log);
         let kind = io.merge_blocks(block, &mut self.data[block as usize], own)?;
@@ -56,7 +56,7 @@ impl Fast {
     }
 
     /// Merges every logical block that has pages in the oldest random log block, and erases that log block.
-    fn empty_oldest<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, plane: usize) -> Option<()> {
+    fn empty_oldest<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, plane: usize) -> Option<()> {
         let log = *self.logs[plane].random.front()?;
         let (mut from, end) = io.places(log);
         while let Some((place, page)) = io.next_page_in(from, end) {
@@ -70,20 +70,20 @@ impl Fast {
     }
 }
 
-impl Placement for Fast {
-    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+impl BlockPlacement for FastScheme {
+    fn place<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, logical: u32) -> Option<Place> {
         let layout = io.layout;
         let (block, offset) = layout.split(logical);
         let plane = (block % layout.planes) as usize;
         loop {
             let data = io.data_block(&mut self.data[block as usize], block)?;
-            if io.written(data) <= offset {
+            if io.written_pages(data) <= offset {
                 return Some((data, offset));
             }
             if let Some((of, log)) = self.logs[plane].sequential
                 && of == block
                 && offset > 0
-                && io.written(log) == offset
+                && io.written_pages(log) == offset
             {
                 return Some((log, offset));
             }
@@ -100,7 +100,7 @@ impl Placement for Fast {
                 return Some((log, 0));
             }
             if let Some(log) = self.logs[plane].random.back() {
-                let written = io.written(*log);
+                let written = io.written_pages(*log);
                 if written < layout.pages {
                     return Some((*log, written));
                 }
@@ -115,8 +115,8 @@ impl Placement for Fast {
     }
 }
 
-impl Scheme for Fast {
-    fn ram_bytes(&self, layout: Layout, _: u32) -> u64 {
+impl BlockSchemeState for FastScheme {
+    fn ram_bytes(&self, layout: BlockMapLayout, _: u32) -> u64 {
         // A block number for each logical block and log block, and a logical page for each page of a log block. The latter are shared, so
         // they always stay in memory.
         let logs = u64::from(layout.logs) * u64::from(layout.planes);
@@ -133,7 +133,7 @@ impl Scheme for Fast {
         out
     }
 
-    fn restore(&mut self, _: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+    fn restore(&mut self, _: BlockMapLayout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         read_table(words, &mut self.data)?;
         let planes = self.logs.len();
         for (plane, logs) in self.logs.iter_mut().enumerate() {
@@ -147,17 +147,17 @@ impl Scheme for Fast {
         Some(())
     }
 
-    fn holds(&self, layout: Layout) -> Vec<Held> {
-        let mut out: Vec<Held> = data_blocks(layout, &self.data).collect();
+    fn holds(&self, layout: BlockMapLayout) -> Vec<SchemeBlock> {
+        let mut out: Vec<SchemeBlock> = data_blocks(layout, &self.data).collect();
         for (plane, logs) in self.logs.iter().enumerate() {
             let stripe = plane as u32;
             if let Some((of, block)) = logs.sequential {
                 let from = layout.row(of);
-                out.push(Held { block, stripe, from, to: from + 1, in_place: true });
+                out.push(SchemeBlock { block, stripe, from, to: from + 1, in_place: true });
             }
             out.extend(logs.random.iter().map(|block| {
                 let (block, to) = (*block, layout.rows);
-                Held { block, stripe, from: 0, to, in_place: false }
+                SchemeBlock { block, stripe, from: 0, to, in_place: false }
             }));
         }
         out

@@ -4,42 +4,43 @@ use std::ops::Range;
 
 use emmclab_base::Nanos;
 
-use super::Layout;
+use super::BlockMapLayout;
 use super::Place;
 use crate::events::{
-    Cause, Collection, GcFinished, GcStarted, LogMerged, Merge, Observer, PageRead, UnitWritten,
+    CollectionPurpose, GcFinished, GcStarted, LogMerged, MergeKind, Observer, OperationCause, PageRead,
+    UnitWritten,
 };
-use crate::ftl::commit::{Mapped, PageUnits, Programmed};
-use crate::ftl::core::Core;
-use crate::ftl::pool::Stream;
-use crate::ftl::span::Span;
+use crate::ftl::commit::{MappedUnits, PageUnits, ProgrammedPages};
+use crate::ftl::core::FtlCore;
+use crate::ftl::pool::WriteStream;
+use crate::ftl::request_sectors::RequestSectors;
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::nand::Nand;
 
 /// The core and the flash, for a scheme that finds a location for a page.
-pub(crate) struct BlockIo<'a, L> {
-    pub core: &'a mut Core,
+pub(crate) struct BlockSchemeIo<'a, L> {
+    pub core: &'a mut FtlCore,
     pub nand: &'a mut Nand,
     pub log: &'a mut L,
-    pub layout: Layout,
+    pub layout: BlockMapLayout,
     /// When the data of the page is ready.
     pub ready: Nanos,
 }
 
-impl<L: Observer> BlockIo<'_, L> {
+impl<L: Observer> BlockSchemeIo<'_, L> {
     /// Number of programmed pages of a block.
-    pub fn written(&self, block: BlockId) -> u32 {
+    pub fn written_pages(&self, block: BlockId) -> u32 {
         self.nand.next_page(block)
     }
 
     /// Whether a block has an unwritten page.
     pub fn has_room(&self, block: BlockId) -> bool {
-        self.written(block) < self.layout.pages
+        self.written_pages(block) < self.layout.pages
     }
 
     /// For a full block, the stream that is closed with it. A scheme keeps its open blocks itself, so any stream will do.
-    pub fn filled(&self, block: BlockId) -> Option<Stream> {
-        (!self.has_room(block)).then_some(Stream::Host)
+    pub fn filled(&self, block: BlockId) -> Option<WriteStream> {
+        (!self.has_room(block)).then_some(WriteStream::Host)
     }
 
     /// Valid units of a block.
@@ -92,13 +93,13 @@ impl<L: Observer> BlockIo<'_, L> {
     /// Reports a merge that begins with this block; returns its valid units.
     pub fn merge_begins(&mut self, block: BlockId) -> u32 {
         let valid = self.valid(block);
-        let (collection, at) = (Collection::Space, self.ready);
+        let (collection, at) = (CollectionPurpose::Space, self.ready);
         self.log.gc_started(&GcStarted { block, valid, collection, at });
         valid
     }
 
     /// Reports a merge by its kind.
-    pub fn count_merge(&mut self, kind: Merge) {
+    pub fn count_merge(&mut self, kind: MergeKind) {
         self.log.log_merged(&LogMerged { kind });
     }
 
@@ -111,11 +112,16 @@ impl<L: Observer> BlockIo<'_, L> {
     /// Merges all valid data of a logical block into one block: into `log` if its pages are at their own offsets, otherwise into a fresh
     /// block. `data` and `log` may be [`BlockId::NONE`]. Afterwards `data` is the new data block, or [`BlockId::NONE`] if there is no valid
     /// data. Returns the kind of merge; `None` if no block is free.
-    pub fn merge_blocks(&mut self, logical_block: u32, data: &mut BlockId, log: BlockId) -> Option<Merge> {
+    pub fn merge_blocks(
+        &mut self,
+        logical_block: u32,
+        data: &mut BlockId,
+        log: BlockId,
+    ) -> Option<MergeKind> {
         let begun = if log == BlockId::NONE { *data } else { log };
         let valid = if begun == BlockId::NONE { 0 } else { self.merge_begins(begun) };
         let in_place = log != BlockId::NONE && self.is_in_place(logical_block, log);
-        let (mut target, from) = if in_place { (log, self.written(log)) } else { (BlockId::NONE, 0) };
+        let (mut target, from) = if in_place { (log, self.written_pages(log)) } else { (BlockId::NONE, 0) };
         let mut copies = 0;
         for offset in from..self.layout.pages {
             let logical = self.layout.page(logical_block, offset);
@@ -130,9 +136,9 @@ impl<L: Observer> BlockIo<'_, L> {
             target = BlockId::NONE;
         }
         let kind = match (in_place, copies) {
-            (false, _) => Merge::Full,
-            (true, 0) => Merge::Switch,
-            (true, _) => Merge::Partial,
+            (false, _) => MergeKind::Full,
+            (true, 0) => MergeKind::Switch,
+            (true, _) => MergeKind::Partial,
         };
         if begun != BlockId::NONE {
             self.merge_ends(begun, valid);
@@ -150,7 +156,7 @@ impl<L: Observer> BlockIo<'_, L> {
     fn is_in_place(&self, logical_block: u32, block: BlockId) -> bool {
         let (geometry, shift) = (&self.core.geometry, self.layout.page_shift);
         let mut inside = 0;
-        for offset in 0..self.written(block) {
+        for offset in 0..self.written_pages(block) {
             for unit in self.units_of_page(self.layout.page(logical_block, offset)).map(Lpn) {
                 let Some(ppn) = self.core.lookup(unit) else { continue };
                 if geometry.block_of(ppn) != block || geometry.offset_of(ppn) >> shift != offset {
@@ -173,7 +179,13 @@ impl<L: Observer> BlockIo<'_, L> {
     }
 
     /// Appends the units of a logical page after a command wrote `span`.
-    pub fn page_units(&self, units: &mut PageUnits, logical: u32, span: Span, command: Option<u64>) {
+    pub fn page_units(
+        &self,
+        units: &mut PageUnits,
+        logical: u32,
+        span: RequestSectors,
+        command: Option<u64>,
+    ) {
         let unit_sectors = self.core.geometry.unit_sectors;
         for lpn in self.units_of_page(logical).map(Lpn) {
             let (from, covered) = (self.core.lookup(lpn), span.covered(lpn, unit_sectors));
@@ -192,13 +204,13 @@ impl<L: Observer> BlockIo<'_, L> {
         let kind = &self.core.geometry.groups[0];
         let bus_bytes = if self.nand.copies_back() { 0 } else { u64::from(kind.page_bytes) };
         let from_page = self.core.page_of(ppn, 0);
-        let cause = Cause::Gc;
+        let cause = OperationCause::Gc;
         let read =
             PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, cause, begin, end };
         self.log.page_read(&read);
         let filled = self.filled(block);
         let pages = 1;
-        let at = Programmed { block, group: 0, page, pages, bus_bytes, cause, filled, begin, end };
-        self.core.commit_page(at, &Mapped(self.units_of_page(logical)), self.log);
+        let at = ProgrammedPages { block, group: 0, page, pages, bus_bytes, cause, filled, begin, end };
+        self.core.commit_page(at, &MappedUnits(self.units_of_page(logical)), self.log);
     }
 }

@@ -1,19 +1,19 @@
 //! The page maps of logical blocks that are in memory: those used last.
 
-use crate::lru::Lru;
+use crate::lru::LruSet;
 
 /// Numbers of the maps in memory.
 #[derive(Clone, Debug)]
-pub(super) struct MapCache {
+pub(super) struct PageMapCache {
     /// Capacity in maps; 0 = all maps.
     most: u32,
-    maps: Lru,
+    maps: LruSet,
 }
 
-impl MapCache {
+impl PageMapCache {
     /// A cache of at most `most` of this number of maps.
     pub fn new(most: u32, maps: u32) -> Self {
-        Self { most, maps: Lru::new(if most > 0 { maps as usize } else { 0 }, most as usize) }
+        Self { most, maps: LruSet::new(if most > 0 { maps as usize } else { 0 }, most as usize) }
     }
 
     /// Capacity in maps; 0 = all maps.

@@ -16,17 +16,17 @@ mod write;
 use std::ops::Range;
 
 use crate::events::Observer;
-use crate::ftl::core::Core;
+use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn};
 use crate::nand::{BlockState, Nand};
-use bast::Bast;
-use block::Block;
-use emmclab_settings::{PolicyKind, PolicySetting, Settings};
-use fast::Fast;
-use io::BlockIo;
-use map_cache::MapCache;
-use superblock::Superblock;
+use bast::BastScheme;
+use block::BlockScheme;
+use emmclab_settings::{DeviceSettings, PolicyDescription, PolicySetting};
+use fast::FastScheme;
+use io::BlockSchemeIo;
+use map_cache::PageMapCache;
+use superblock::SuperblockScheme;
 
 /// Log blocks of a plane.
 const LOG_BLOCKS: PolicySetting = PolicySetting {
@@ -46,7 +46,7 @@ const CACHED_MAPS: PolicySetting = PolicySetting {
 
 /// The assignment of logical pages to logical blocks and planes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct BlockMapLayout {
     /// Logical blocks of a plane, and of all planes.
     pub pages: u32,
     /// Logical blocks of a plane, and of all.
@@ -58,8 +58,8 @@ pub(crate) struct Layout {
     page_shift: u32,
 }
 
-impl Layout {
-    fn new(settings: &Settings, geometry: &Geometry) -> Self {
+impl BlockMapLayout {
+    fn new(settings: &DeviceSettings, geometry: &Geometry) -> Self {
         let group = &geometry.groups[0];
         let rows = rows(geometry);
         Self {
@@ -102,7 +102,7 @@ impl Layout {
 }
 
 /// Log blocks of a plane; 1 if the scheme has no setting for them.
-pub(crate) fn logs(settings: &Settings) -> u32 {
+pub(crate) fn logs(settings: &DeviceSettings) -> u32 {
     let kind = KINDS.iter().find(|kind| kind.name == settings.mapping.scheme);
     let own = kind.and_then(|kind| kind.settings.iter().find(|setting| setting.key == LOG_BLOCKS.key));
     own.map_or(1, |setting| setting.count(&settings.mapping.options))
@@ -119,9 +119,9 @@ pub(crate) fn rows(geometry: &Geometry) -> u32 {
 pub(crate) type Place = (BlockId, u32);
 
 /// The part of a block-mapped scheme that does not access the flash.
-pub(crate) trait Scheme {
+pub(crate) trait BlockSchemeState {
     /// Bytes of RAM for its tables in the device, with this number of page maps in memory; 0 = all.
-    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64;
+    fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64;
     /// Number of the page map for a row of logical blocks, one in each plane.
     fn map_of(&self, row: u32) -> u32 {
         row
@@ -129,14 +129,14 @@ pub(crate) trait Scheme {
     /// Its state as words, for an image.
     fn words(&self) -> Vec<u32>;
     /// Restores the state from an image; `None` if the words are not valid.
-    fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
+    fn restore(&mut self, layout: BlockMapLayout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
     /// All blocks of the scheme, each with its plane.
-    fn holds(&self, layout: Layout) -> Vec<Held>;
+    fn holds(&self, layout: BlockMapLayout) -> Vec<SchemeBlock>;
 }
 
 /// A block of a scheme, and the data that it may hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct SchemeBlock {
     pub block: BlockId,
     /// Any position of its plane in the striping order, which repeats.
     pub stripe: u32,
@@ -148,69 +148,70 @@ pub(crate) struct Held {
 }
 
 /// The part of a block-mapped scheme that accesses the flash.
-pub(crate) trait Placement: Scheme {
+pub(crate) trait BlockPlacement: BlockSchemeState {
     /// The block and page for the next version of a logical page, after all merges that are necessary for it; `None` if no block is left.
-    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place>;
+    fn place<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, logical: u32) -> Option<Place>;
 }
 
 /// The registry: each scheme is a file here and an entry in the list below.
 macro_rules! schemes {
     ($($name:ident),+) => {
         /// All block-mapped schemes.
-        pub(super) static KINDS: &[PolicyKind] = &[$($name::KIND),+];
+        pub(super) static KINDS: &[PolicyDescription] = &[$($name::KIND),+];
 
-#[derive(Clone)]
-        enum Any {
+        #[derive(Clone)]
+        #[expect(clippy::enum_variant_names, reason = "a variant has the name of its type")]
+        enum AnyBlockScheme {
             $($name($name)),+
         }
 
-        impl Any {
+        impl AnyBlockScheme {
             /// The scheme of the settings; `None` if it is not block-mapped.
-            fn new(settings: &Settings, layout: Layout) -> Option<Self> {
+            fn new(settings: &DeviceSettings, layout: BlockMapLayout) -> Option<Self> {
                 let (name, options) = (settings.mapping.scheme.as_str(), &settings.mapping.options);
                 $(if name == $name::KIND.name {
-                    return Some(Any::$name($name::new(options, layout)));
+                    return Some(AnyBlockScheme::$name($name::new(options, layout)));
                 })+
                 None
             }
 
-            fn tables(&self) -> &dyn Scheme {
+            fn tables(&self) -> &dyn BlockSchemeState {
                 match self {
-                    $(Any::$name(scheme) => scheme),+
+                    $(AnyBlockScheme::$name(scheme) => scheme),+
                 }
             }
 
-            fn tables_mut(&mut self) -> &mut dyn Scheme {
+            fn tables_mut(&mut self) -> &mut dyn BlockSchemeState {
                 match self {
-                    $(Any::$name(scheme) => scheme),+
+                    $(AnyBlockScheme::$name(scheme) => scheme),+
                 }
             }
 
-            fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+            fn place<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, logical: u32) -> Option<Place> {
                 match self {
-                    $(Any::$name(scheme) => scheme.place(io, logical)),+
+                    $(AnyBlockScheme::$name(scheme) => scheme.place(io, logical)),+
                 }
             }
         }
     };
 }
 
-schemes!(Block, Bast, Fast, Superblock);
+schemes!(BlockScheme, BastScheme, FastScheme, SuperblockScheme);
 
 /// A scheme with the state that all schemes share.
 #[derive(Clone)]
-pub(crate) struct Blocks {
-    layout: Layout,
-    cache: MapCache,
-    scheme: Any,
+pub(crate) struct BlockMapping {
+    layout: BlockMapLayout,
+    cache: PageMapCache,
+    scheme: AnyBlockScheme,
 }
 
-impl Blocks {
+impl BlockMapping {
     /// The block-mapped scheme of the settings; `None` if they name another kind.
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
-        let layout = Layout::new(settings, geometry);
-        let cache = MapCache::new(CACHED_MAPS.count(&settings.mapping.options), layout.rows);
-        let scheme = Any::new(settings, layout)?;
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
+        let layout = BlockMapLayout::new(settings, geometry);
+        let cache = PageMapCache::new(CACHED_MAPS.count(&settings.mapping.options), layout.rows);
+        let scheme = AnyBlockScheme::new(settings, layout)?;
         Some(Self { layout, cache, scheme })
     }
 
@@ -235,7 +236,7 @@ impl Blocks {
     }
 
     /// The first contradiction between the scheme and the flash.
-    pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
+    pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         let layout = self.layout;
         let mut by_block = vec![None; nand.block_count()];
         for held in &self.scheme.tables().holds(layout) {
@@ -247,7 +248,7 @@ impl Blocks {
             if entry.plane != core.geometry.striped(held.stripe) || !in_use {
                 return Some(format!("the map holds block {} but it is {entry:?}", held.block));
             }
-            let first_stripe = Held { stripe: held.stripe % layout.planes, ..*held };
+            let first_stripe = SchemeBlock { stripe: held.stripe % layout.planes, ..*held };
             if by_block[held.block.index()].replace(first_stripe).is_some() {
                 return Some(format!("the map uses block {} twice", held.block));
             }
@@ -297,10 +298,10 @@ fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [BlockId]) -> Op
     Some(())
 }
 
-/// The data blocks of a table as [`Held`] blocks.
-fn data_blocks(layout: Layout, table: &[BlockId]) -> impl Iterator<Item = Held> {
+/// The data blocks of a table as [`SchemeBlock`] blocks.
+fn data_blocks(layout: BlockMapLayout, table: &[BlockId]) -> impl Iterator<Item = SchemeBlock> {
     table.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE).map(move |(logical, block)| {
         let from = layout.row(logical as u32);
-        Held { block: *block, stripe: logical as u32, from, to: from + 1, in_place: true }
+        SchemeBlock { block: *block, stripe: logical as u32, from, to: from + 1, in_place: true }
     })
 }

@@ -6,12 +6,15 @@
 //! superblock that was written longest ago gives up its own. Merges are counted as follows: switch, a block without valid pages is erased;
 //! partial, a block is collected for its own superblock; full, for another one.
 
-use super::io::BlockIo;
-use super::{CACHED_MAPS, Held, LOG_BLOCKS, Layout, Place, Placement, Scheme, list, number, read_list};
-use crate::events::{Merge, Observer};
+use super::io::BlockSchemeIo;
+use super::{
+    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, list,
+    number, read_list,
+};
+use crate::events::{MergeKind, Observer};
 use crate::ids::BlockId;
-use crate::lru::Lru;
-use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
+use crate::lru::LruSet;
+use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
 const BLOCKS: PolicySetting = PolicySetting {
     key: "superblock_blocks",
@@ -28,7 +31,7 @@ const MOST_LOG_BLOCKS: PolicySetting = PolicySetting {
 
 /// The blocks of a superblock.
 #[derive(Clone, Debug)]
-struct Group {
+struct SuperblockMembers {
     blocks: Vec<BlockId>,
     /// The block for pages of the host, and the one for pages that are moved.
     host: BlockId,
@@ -37,54 +40,54 @@ struct Group {
 
 /// All superblocks.
 #[derive(Clone)]
-pub(crate) struct Superblock {
-    groups: Vec<Group>,
+pub(crate) struct SuperblockScheme {
+    groups: Vec<SuperblockMembers>,
     /// Logical blocks in a superblock, and maximum number of log blocks of one.
     size: u32,
     most_logs: u32,
     /// By plane: superblocks with log blocks, in the order of their last write; numbered inside the plane.
-    used: Vec<Lru>,
+    used: Vec<LruSet>,
     planes: u32,
     /// By plane: log blocks in use.
     logs: Vec<u32>,
 }
 
-impl Superblock {
-    pub const KIND: PolicyKind = PolicyKind {
+impl SuperblockScheme {
+    pub const KIND: PolicyDescription = PolicyDescription {
         name: "superblock",
         about: "Hybrid: neighbouring logical blocks share data and log blocks with a page map among them (Kang et al., EMSOFT 2006).",
         settings: &[LOG_BLOCKS, BLOCKS, MOST_LOG_BLOCKS, CACHED_MAPS],
     };
 
-    pub fn new(options: &PolicyOptions, layout: Layout) -> Self {
+    pub fn new(options: &PolicyOptions, layout: BlockMapLayout) -> Self {
         let size = BLOCKS.count(options);
         let planes = layout.planes as usize;
         Self {
             groups: vec![
-                Group { blocks: Vec::new(), host: BlockId::NONE, moved: BlockId::NONE };
+                SuperblockMembers { blocks: Vec::new(), host: BlockId::NONE, moved: BlockId::NONE };
                 (layout.rows.div_ceil(size) * layout.planes) as usize
             ],
             size,
             most_logs: MOST_LOG_BLOCKS.count(options),
-            used: vec![Lru::new(layout.rows.div_ceil(size) as usize, layout.logs as usize); planes],
+            used: vec![LruSet::new(layout.rows.div_ceil(size) as usize, layout.logs as usize); planes],
             planes: layout.planes,
             logs: vec![0; planes],
         }
     }
 
     /// Number of logical blocks of a superblock; the last superblock of a plane may have fewer.
-    fn own(&self, layout: Layout, number: u32) -> u32 {
+    fn logical_blocks_of(&self, layout: BlockMapLayout, number: u32) -> u32 {
         self.size.min(layout.rows - number / layout.planes * self.size)
     }
 
     /// Number of log blocks of a superblock: its blocks beyond the number of its logical blocks.
-    fn logs_of(&self, layout: Layout, number: u32) -> u32 {
-        let own = self.own(layout, number);
+    fn logs_of(&self, layout: BlockMapLayout, number: u32) -> u32 {
+        let own = self.logical_blocks_of(layout, number);
         (self.groups[number as usize].blocks.len() as u32).saturating_sub(own)
     }
 
     /// Adds a free block to a superblock.
-    fn add<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32) -> Option<BlockId> {
+    fn add<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, number: u32) -> Option<BlockId> {
         let block = io.claim(number)?;
         let before = self.logs_of(io.layout, number);
         self.groups[number as usize].blocks.push(block);
@@ -99,7 +102,7 @@ impl Superblock {
     }
 
     /// Removes a block without valid data from a superblock, and erases it.
-    fn remove<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32, block: BlockId) {
+    fn remove<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, number: u32, block: BlockId) {
         let before = self.logs_of(io.layout, number);
         let group = &mut self.groups[number as usize];
         group.blocks.retain(|held| *held != block);
@@ -120,11 +123,16 @@ impl Superblock {
     }
 
     /// Moves all valid data out of the block with the fewest valid pages, and erases the block.
-    fn collect<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, number: u32, merge: Merge) -> Option<()> {
+    fn collect<L: Observer>(
+        &mut self,
+        io: &mut BlockSchemeIo<'_, L>,
+        number: u32,
+        merge: MergeKind,
+    ) -> Option<()> {
         let group = &self.groups[number as usize];
         // A superblock that gives up its log blocks also gives up the partly written block of the host.
         let useful = |block: BlockId| {
-            let given_up = merge == Merge::Full && block == group.host;
+            let given_up = merge == MergeKind::Full && block == group.host;
             !io.has_room(block) || io.valid(block) == 0 || given_up
         };
         let candidates = group.blocks.iter().copied().filter(|block| useful(*block));
@@ -140,24 +148,24 @@ impl Superblock {
                 target = self.add(io, number)?;
                 self.groups[number as usize].moved = target;
             }
-            let page = io.written(target);
+            let page = io.written_pages(target);
             io.copy_page((target, page), place, logical);
             from = place.plus(1);
         }
-        io.count_merge(if valid == 0 { Merge::Switch } else { merge });
+        io.count_merge(if valid == 0 { MergeKind::Switch } else { merge });
         io.merge_ends(victim, valid);
         self.remove(io, number, victim);
         Some(())
     }
 
     /// Whether a full block of the superblock has no valid data.
-    fn has_dead<L: Observer>(&self, io: &BlockIo<'_, L>, number: u32) -> bool {
+    fn has_dead<L: Observer>(&self, io: &BlockSchemeIo<'_, L>, number: u32) -> bool {
         self.groups[number as usize].blocks.iter().any(|block| io.valid(*block) == 0 && !io.has_room(*block))
     }
 }
 
-impl Placement for Superblock {
-    fn place<L: Observer>(&mut self, io: &mut BlockIo<'_, L>, logical: u32) -> Option<Place> {
+impl BlockPlacement for SuperblockScheme {
+    fn place<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, logical: u32) -> Option<Place> {
         let layout = io.layout;
         let (block, _) = layout.split(logical);
         let number = layout.row(block) / self.size * layout.planes + block % layout.planes;
@@ -165,7 +173,7 @@ impl Placement for Superblock {
         loop {
             let host = self.groups[number as usize].host;
             if host != BlockId::NONE {
-                let written = io.written(host);
+                let written = io.written_pages(host);
                 if written < layout.pages {
                     self.used[plane].touch(number / self.planes);
                     return Some((host, written));
@@ -173,7 +181,7 @@ impl Placement for Superblock {
                 self.groups[number as usize].host = BlockId::NONE;
             }
             if self.has_dead(io, number) {
-                self.collect(io, number, Merge::Switch)?;
+                self.collect(io, number, MergeKind::Switch)?;
             }
             let moved = self.groups[number as usize].moved;
             if moved != BlockId::NONE && io.valid(moved) == 0 {
@@ -182,7 +190,7 @@ impl Placement for Superblock {
                 self.groups[number as usize].moved = BlockId::NONE;
                 continue;
             }
-            let own = self.own(layout, number);
+            let own = self.logical_blocks_of(layout, number);
             let logs = self.logs_of(layout, number);
             if (self.groups[number as usize].blocks.len() as u32) < own
                 || logs < self.most_logs && self.logs[plane] < layout.logs
@@ -194,17 +202,17 @@ impl Placement for Superblock {
             match oldest.filter(|oldest| *oldest != number && logs < self.most_logs) {
                 Some(oldest) => {
                     while self.logs_of(layout, oldest) > 0 {
-                        self.collect(io, oldest, Merge::Full)?;
+                        self.collect(io, oldest, MergeKind::Full)?;
                     }
                 }
-                None => self.collect(io, number, Merge::Partial)?,
+                None => self.collect(io, number, MergeKind::Partial)?,
             }
         }
     }
 }
 
-impl Scheme for Superblock {
-    fn ram_bytes(&self, layout: Layout, maps: u32) -> u64 {
+impl BlockSchemeState for SuperblockScheme {
+    fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64 {
         // A block number for each block of a superblock, and the page maps that are in memory; the others are in spare areas.
         let planes = u64::from(layout.planes);
         let all = layout.rows.div_ceil(self.size);
@@ -231,7 +239,7 @@ impl Scheme for Superblock {
         out
     }
 
-    fn restore(&mut self, layout: Layout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
+    fn restore(&mut self, layout: BlockMapLayout, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         for group in &mut self.groups {
             (group.host, group.moved) = (BlockId(words.next()?), BlockId(words.next()?));
             let blocks = read_list(words, (self.size + self.most_logs) as usize + 1)?;
@@ -260,14 +268,14 @@ impl Scheme for Superblock {
         Some(())
     }
 
-    fn holds(&self, layout: Layout) -> Vec<Held> {
+    fn holds(&self, layout: BlockMapLayout) -> Vec<SchemeBlock> {
         let mut out = Vec::new();
         for (number, group) in self.groups.iter().enumerate() {
             let from = number as u32 / layout.planes * self.size;
             let to = from + self.size;
             out.extend(group.blocks.iter().map(|block| {
                 let (block, stripe) = (*block, number as u32);
-                Held { block, stripe, from, to, in_place: false }
+                SchemeBlock { block, stripe, from, to, in_place: false }
             }));
         }
         out

@@ -2,24 +2,24 @@
 
 use emmclab_base::Nanos;
 
-use super::io::BlockIo;
-use super::{Blocks, Place};
-use crate::events::{Cause, LatencyBreakdown, MapConsulted, MapLookedUp, Observer, PartOverwritten};
-use crate::ftl::commit::{List, PageUnits, Programmed};
-use crate::ftl::core::Core;
+use super::io::BlockSchemeIo;
+use super::{BlockMapping, Place};
+use crate::events::{LatencyBreakdown, MapConsulted, MapLookedUp, Observer, OperationCause, PartOverwritten};
+use crate::ftl::commit::{PageUnits, ProgrammedPages, UnitList};
+use crate::ftl::core::FtlCore;
+use crate::ftl::request_sectors::RequestSectors;
 use crate::ftl::request_state::RequestState;
-use crate::ftl::span::Span;
 use crate::ids::Lpn;
 use crate::nand::Nand;
 
 /// Size of a page's entry in a page map, in bytes.
 const ENTRY_BYTES: u32 = 4;
 
-impl Blocks {
+impl BlockMapping {
     /// Reads the page maps of these units that are not in memory.
     pub fn fetch_maps<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
         (first, units): (Lpn, u32),
@@ -42,7 +42,7 @@ impl Blocks {
             let page_bytes = core.geometry.groups[0].page_bytes;
             let bytes = (self.layout.pages * ENTRY_BYTES).next_multiple_of(512).min(page_bytes);
             // The blocks of the map itself are not part of the model; their pages are assumed to be in the same plane.
-            let op = Core::read_unplaced(nand, (plane, 0), request.ready, bytes, Cause::Map, log);
+            let op = FtlCore::read_unplaced(nand, (plane, 0), request.ready, bytes, OperationCause::Map, log);
             request.look_up(&op);
             missed = true;
         }
@@ -52,16 +52,16 @@ impl Blocks {
     /// Writes the span of a request.
     pub fn write<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         log: &mut L,
     ) {
         let (first, units) = span.units(core.geometry.unit_shift);
         self.fetch_maps(core, nand, request, (first, units), log);
         let shift = self.layout.page_shift;
-        let mut io = BlockIo { core, nand, log, layout: self.layout, ready: request.ready };
+        let mut io = BlockSchemeIo { core, nand, log, layout: self.layout, ready: request.ready };
         for logical in first.0 >> shift..=(first.0 + units - 1) >> shift {
             let place = self.scheme.place(&mut io, logical);
             let Some(place) = place.filter(|_| io.core.stop.is_none()) else {
@@ -74,14 +74,14 @@ impl Blocks {
     }
 }
 
-impl<L: Observer> BlockIo<'_, L> {
+impl<L: Observer> BlockSchemeIo<'_, L> {
     /// Programs the part of a logical page that the host writes, together with the rest of its old data. Returns the waits, the start of
     /// the first operation, and the completion.
     fn program_page(
         &mut self,
         (block, page): Place,
         logical: u32,
-        span: Span,
+        span: RequestSectors,
         request: &RequestState,
     ) -> (LatencyBreakdown, Nanos, Nanos) {
         let unit_sectors = self.core.geometry.unit_sectors;
@@ -103,23 +103,23 @@ impl<L: Observer> BlockIo<'_, L> {
             self.log.part_overwritten(&PartOverwritten { lpn });
             // With copy-back, the page register holds the old data and receives the new part over the bus.
             let out = if self.nand.copies_back() { 0 } else { kept };
-            let op = self.core.read_page(self.nand, ppn, at, out, Cause::ReadModifyWrite, self.log);
+            let op = self.core.read_page(self.nand, ppn, at, out, OperationCause::ReadModifyWrite, self.log);
             (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));
         }
         let bytes = if self.nand.copies_back() { given } else { given + kept };
         let op = self.nand.program(block, page, at, bytes);
-        let programmed = Programmed {
+        let programmed = ProgrammedPages {
             block,
             group: 0,
             page,
             pages: 1,
             bus_bytes: u64::from(bytes),
-            cause: Cause::Host,
+            cause: OperationCause::Host,
             filled: self.filled(block),
             begin: op.begin,
             end: op.end,
         };
-        self.core.commit_page(programmed, &List(&units), self.log);
+        self.core.commit_page(programmed, &UnitList(&units), self.log);
         let complete = self.core.completion(&op, request.event.modifiers);
         (waits.then(LatencyBreakdown::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
     }

@@ -1,23 +1,23 @@
 //! The cached part of a map on the flash: the interface of the cache policies, and their registry.
 //!
-//! [`Demand`](super::Demand) reads and writes pages of the map. A cache policy decides which entries are cached, in which form, and what
+//! [`Demand`](super::DemandMapping) reads and writes pages of the map. A cache policy decides which entries are cached, in which form, and what
 //! has to be written back first. A policy is one file and one entry in [`POLICIES`].
 
-use crate::ftl::core::Core;
+use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};
-use emmclab_settings::{PolicyKind, PolicySetting, Settings};
+use emmclab_settings::{DeviceSettings, PolicyDescription, PolicySetting};
 
 /// All cache policies.
-pub(super) const POLICIES: [Policy; 4] =
+pub(super) const POLICIES: [MapCachePolicyEntry; 4] =
     [super::dftl::POLICY, super::tpftl::POLICY, super::leaftl::POLICY, super::rqftl::POLICY];
 
 /// A cache policy in the registry; in the settings it is a mapping scheme.
-pub(super) struct Policy {
-    pub kind: PolicyKind,
+pub(super) struct MapCachePolicyEntry {
+    pub kind: PolicyDescription,
     /// Maximum bytes of the map on the flash for each unit.
     pub flash_bytes: u32,
-    pub make: fn(&Settings, &Geometry, Layout) -> Box<dyn MapCache>,
+    pub make: fn(&DeviceSettings, &Geometry, MapPageLayout) -> Box<dyn MapCache>,
 }
 
 /// Number of pages of the map that the host of a UFS caches.
@@ -54,14 +54,14 @@ pub(super) const CACHE_KB: PolicySetting = PolicySetting {
 
 /// The division of the map into pages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct MapPageLayout {
     /// Units of the host.
     pub units: u32,
     /// Base-2 logarithm of the units whose entries are in one page of the map.
     shift: u32,
 }
 
-impl Layout {
+impl MapPageLayout {
     /// A map with the entries of `per_page` units in each page. This is a power of two, because the sizes of pages and entries are.
     pub fn new(units: u32, per_page: u32) -> Self {
         debug_assert!(per_page.is_power_of_two());
@@ -93,7 +93,7 @@ impl Layout {
 
 /// An entry that is needed and not cached.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct MapMiss {
     pub unit: Lpn,
     /// Number of units of the request from this one on.
     pub rest: u32,
@@ -101,15 +101,15 @@ pub(super) struct Wanted {
 
 /// The page that is read in vain, because an approximate segment predicted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WrongPage {
-    /// Number of the page, as defined by [`Places::page`](super::places::Places::page).
+pub(super) struct MispredictedPage {
+    /// Number of the page, as defined by [`LocationNumbering::page`](super::location_numbering::LocationNumbering::page).
     pub page: u32,
     pub plane: PlaneId,
 }
 
 /// Figures of the cached part of a map, besides its configured size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MapFigures {
+pub struct MapCacheSummary {
     /// Bytes of the cached entries.
     pub cached_bytes: u64,
     /// Number of learned segments or runs of the map, as far as the policy has created them.
@@ -120,12 +120,12 @@ pub struct MapFigures {
 
 /// Pages of the map with changed entries that are not cached; these pages have to be rewritten.
 #[derive(Clone, Debug)]
-pub(super) struct Stale {
+pub(super) struct StaleMapPages {
     pages: Vec<u32>,
     is_stale: Vec<bool>,
 }
 
-impl Stale {
+impl StaleMapPages {
     pub fn new(pages: u32) -> Self {
         Self { pages: Vec::with_capacity(pages as usize), is_stale: vec![false; pages as usize] }
     }
@@ -142,7 +142,7 @@ impl Stale {
         self.is_stale[page as usize] = false;
     }
 
-    /// Removes and returns a page that has to be rewritten. It counts as stale until [`Stale::remove`].
+    /// Removes and returns a page that has to be rewritten. It counts as stale until [`StaleMapPages::remove`].
     pub fn pop(&mut self) -> Option<u32> {
         while let Some(page) = self.pages.pop() {
             if self.is_stale[page as usize] {
@@ -167,20 +167,20 @@ pub(super) trait MapCache: Send + Sync {
 
     /// Makes room for the entry `wanted` and those loaded with it; with `None`, for entries that have grown. Returns a page of the map that
     /// has to be written first, after which this is called again; `None` if there is room.
-    fn make_room(&mut self, core: &Core, wanted: Option<Wanted>) -> Option<u32>;
+    fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32>;
 
     /// Loads the entry of a unit, for which there is room, from its page; returns how many other entries were loaded along.
-    fn load(&mut self, core: &Core, wanted: Wanted, changes: bool) -> u32;
+    fn load(&mut self, core: &FtlCore, wanted: MapMiss, changes: bool) -> u32;
 
     /// Updates entries that collection or discards changed, in any order; adds pages whose entries are not cached to `stale`.
-    fn changed(&mut self, core: &Core, units: &mut Vec<Lpn>, stale: &mut Stale);
+    fn update_moved(&mut self, core: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages);
 
     /// Updates the entries of units that the host has written after they were looked up. Policies with one entry per unit have nothing to
     /// do: they have already marked the entries.
-    fn wrote(&mut self, core: &Core, units: (Lpn, u32), stale: &mut Stale);
+    fn update_written(&mut self, core: &FtlCore, units: (Lpn, u32), stale: &mut StaleMapPages);
 
     /// Marks the entries of a page as clean, after the page was written with every change.
-    fn written(&mut self, core: &Core, page: u32);
+    fn mark_page_clean(&mut self, core: &FtlCore, page: u32);
 
     /// Whether entries may point to another page than that of their unit.
     fn may_mislead(&self) -> bool {
@@ -188,7 +188,7 @@ pub(super) trait MapCache: Send + Sync {
     }
 
     /// The page that a read of a unit reads first, if the entry points to another page than that of the unit.
-    fn wrong_page(&self, _core: &Core, _unit: Lpn) -> Option<WrongPage> {
+    fn wrong_page(&self, _core: &FtlCore, _unit: Lpn) -> Option<MispredictedPage> {
         None
     }
 
@@ -196,7 +196,7 @@ pub(super) trait MapCache: Send + Sync {
     fn ram_bytes(&self) -> u64;
 
     /// Its figures.
-    fn figures(&self) -> MapFigures;
+    fn figures(&self) -> MapCacheSummary;
 
     /// The state as words, for an image.
     fn words(&self) -> Vec<u32>;
@@ -205,7 +205,7 @@ pub(super) trait MapCache: Send + Sync {
     fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
 
     /// The first contradiction to the tables.
-    fn fault(&self, _core: &Core) -> Option<String> {
+    fn fault(&self, _core: &FtlCore) -> Option<String> {
         None
     }
 

@@ -2,22 +2,25 @@
 //! demand-based selective caching of page-level address mappings", ASPLOS 2009). The cached mapping table (CMT) has the entries in the
 //! order of their last use, and which of them are dirty.
 
-use super::cache::{HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted};
+use super::cache::{
+    HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
+    StaleMapPages,
+};
 use crate::bit_set::BitSet;
-use crate::ftl::core::Core;
+use crate::ftl::core::FtlCore;
 use crate::ids::Lpn;
-use crate::lru::Lru;
-use emmclab_settings::{PolicyKind, PolicySetting};
+use crate::lru::LruSet;
+use emmclab_settings::{PolicyDescription, PolicySetting};
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind {
+pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
+    kind: PolicyDescription {
         name: "dftl",
         about: "As `page`, but the map is on the flash and the entries in use are in memory (Gupta et al., ASPLOS 2009).",
         settings: &[CACHED_ENTRIES, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 4,
     make: |settings, _, layout| {
-        Box::new(MappingCache::new(CACHED_ENTRIES.count(&settings.mapping.options), layout))
+        Box::new(DftlCache::new(CACHED_ENTRIES.count(&settings.mapping.options), layout))
     },
 };
 
@@ -33,19 +36,19 @@ const CACHED_BYTES: u64 = 8;
 
 /// Cached entries of at most `most` units.
 #[derive(Clone, Debug)]
-struct MappingCache {
-    layout: Layout,
+struct DftlCache {
+    layout: MapPageLayout,
     most: u32,
-    entries: Lru,
+    entries: LruSet,
     /// Units whose entries differ from those on the flash (dirty).
     changed: BitSet,
 }
 
-impl MappingCache {
-    fn new(most: u32, layout: Layout) -> Self {
+impl DftlCache {
+    fn new(most: u32, layout: MapPageLayout) -> Self {
         let most = most.min(layout.units);
         let changed = BitSet::new(layout.units);
-        Self { layout, most, entries: Lru::new(layout.units as usize, most as usize), changed }
+        Self { layout, most, entries: LruSet::new(layout.units as usize, most as usize), changed }
     }
 
     fn mark(&mut self, unit: Lpn) {
@@ -53,7 +56,7 @@ impl MappingCache {
     }
 }
 
-impl MapCache for MappingCache {
+impl MapCache for DftlCache {
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32 {
         let there = self.entries.touch_all(unit.0, most);
         if changes {
@@ -63,7 +66,7 @@ impl MapCache for MappingCache {
     }
 
     /// Evicts the least recently used entry; a dirty one is written back.
-    fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
+    fn make_room(&mut self, _: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         if wanted.is_none() || self.entries.len() < self.most as usize {
             return None;
         }
@@ -73,7 +76,7 @@ impl MapCache for MappingCache {
         changed.then(|| self.layout.page(Lpn(unit)))
     }
 
-    fn load(&mut self, _: &Core, wanted: Wanted, changes: bool) -> u32 {
+    fn load(&mut self, _: &FtlCore, wanted: MapMiss, changes: bool) -> u32 {
         self.entries.push(wanted.unit.0);
         if changes {
             self.mark(wanted.unit);
@@ -81,7 +84,7 @@ impl MapCache for MappingCache {
         0
     }
 
-    fn changed(&mut self, _: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
+    fn update_moved(&mut self, _: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages) {
         for unit in units.drain(..) {
             if self.entries.holds(unit.0) {
                 self.mark(unit);
@@ -91,9 +94,9 @@ impl MapCache for MappingCache {
         }
     }
 
-    fn wrote(&mut self, _: &Core, _: (Lpn, u32), _: &mut Stale) {}
+    fn update_written(&mut self, _: &FtlCore, _: (Lpn, u32), _: &mut StaleMapPages) {}
 
-    fn written(&mut self, _: &Core, page: u32) {
+    fn mark_page_clean(&mut self, _: &FtlCore, page: u32) {
         self.changed.remove_range(self.layout.units_of(page));
     }
 
@@ -101,8 +104,11 @@ impl MapCache for MappingCache {
         u64::from(self.most) * CACHED_BYTES
     }
 
-    fn figures(&self) -> MapFigures {
-        MapFigures { cached_bytes: self.entries.len() as u64 * CACHED_BYTES, ..MapFigures::default() }
+    fn figures(&self) -> MapCacheSummary {
+        MapCacheSummary {
+            cached_bytes: self.entries.len() as u64 * CACHED_BYTES,
+            ..MapCacheSummary::default()
+        }
     }
 
     /// The number of entries, then the entries from the least recently used one on, each as unit and whether it is dirty.

@@ -8,34 +8,36 @@
 
 mod cache;
 mod dftl;
-mod hints;
+mod hpb;
 mod leaftl;
-mod places;
+mod location_numbering;
 mod rqftl;
 mod tpftl;
 
 use emmclab_base::Nanos;
 
-use crate::events::{Cause, MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Observer};
-use crate::ftl::allocate::Place;
+use crate::events::{
+    MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Observer, OperationCause,
+};
 use crate::ftl::allocation::PageRequest;
-use crate::ftl::commit::{Programmed, Run};
-use crate::ftl::core::{Core, Stop};
-use crate::ftl::pool::Stream;
+use crate::ftl::commit::{ProgrammedPages, UnitRun};
+use crate::ftl::core::{FtlCore, StopReason};
+use crate::ftl::open_block::ProgramTarget;
+use crate::ftl::pool::WriteStream;
+use crate::ftl::request_sectors::{RequestSectors, all_sectors};
 use crate::ftl::request_state::RequestState;
-use crate::ftl::span::{Span, all_sectors};
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
-use crate::nand::{Nand, Operation};
-use cache::{LOOKUP_NS, Layout, MapCache, POLICIES, Policy, Stale, Wanted};
-use emmclab_settings::{PolicyKind, Settings};
-use hints::Hints;
+use crate::nand::{Nand, PageOperationTimes};
+use cache::{LOOKUP_NS, MapCache, MapCachePolicyEntry, MapMiss, MapPageLayout, POLICIES, StaleMapPages};
+use emmclab_settings::{DeviceSettings, PolicyDescription};
+use hpb::HpbHints;
 
 pub(crate) use cache::HPB_PAGES;
-pub use cache::{LOOKUP_NJ, MapFigures};
+pub use cache::{LOOKUP_NJ, MapCacheSummary};
 
 /// The schemes, one for each cache policy.
-pub(super) fn kinds() -> impl Iterator<Item = PolicyKind> {
+pub(super) fn kinds() -> impl Iterator<Item = PolicyDescription> {
     POLICIES.iter().map(|policy| policy.kind)
 }
 
@@ -44,7 +46,7 @@ pub(crate) fn maps_on_demand(scheme: &str) -> bool {
     find(scheme).is_some()
 }
 
-fn find(scheme: &str) -> Option<&'static Policy> {
+fn find(scheme: &str) -> Option<&'static MapCachePolicyEntry> {
     POLICIES.iter().find(|policy| policy.kind.name == scheme)
 }
 
@@ -52,50 +54,50 @@ fn find(scheme: &str) -> Option<&'static Policy> {
 const DIRECTORY_BYTES: u64 = 4;
 
 /// The span of a page without host data.
-const NO_SECTORS: Span = Span { first: 0, end: 0 };
+const NO_SECTORS: RequestSectors = RequestSectors { first: 0, end: 0 };
 
 /// A map on the flash with a cache.
-pub(crate) struct Demand {
+pub(crate) struct DemandMapping {
     cache: Box<dyn MapCache>,
     /// Entries that the host caches (HPB).
-    hints: Option<Hints>,
+    hints: Option<HpbHints>,
     /// Whether cached entries may point to another page than that of their unit.
     may_mislead: bool,
     /// Division of the map into pages; the units of the map follow those of the host.
-    layout: Layout,
+    layout: MapPageLayout,
     /// Map units in a page of the map.
     units: u32,
     /// Block group of the map's pages: the one with the smallest pages.
     group: u8,
     /// Time of a lookup.
     lookup: Nanos,
-    stale: Stale,
+    stale: StaleMapPages,
 }
 
-impl Clone for Demand {
+impl Clone for DemandMapping {
     fn clone(&self) -> Self {
         Self { cache: self.cache.copy(), hints: self.hints.clone(), stale: self.stale.clone(), ..*self }
     }
 }
 
-impl Demand {
+impl DemandMapping {
     /// The map of a scheme; `None` if the scheme does not store its map on the flash.
-    pub fn new(settings: &Settings, geometry: &Geometry) -> Option<Self> {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let policy = find(&settings.mapping.scheme)?;
         let group = geometry.by_size[geometry.by_size.len() - 1];
         let kind = &geometry.groups[usize::from(group)];
-        let layout = Layout::new(geometry.logical_units, kind.page_bytes / policy.flash_bytes);
+        let layout = MapPageLayout::new(geometry.logical_units, kind.page_bytes / policy.flash_bytes);
         let options = &settings.mapping.options;
         let cache = (policy.make)(settings, geometry, layout);
         Some(Self {
             may_mislead: cache.may_mislead(),
             cache,
-            hints: Hints::new(HPB_PAGES.count(options), layout.per_page(), layout.pages() as usize),
+            hints: HpbHints::new(HPB_PAGES.count(options), layout.per_page(), layout.pages() as usize),
             layout,
             units: kind.units_per_page(),
             group,
             lookup: Nanos(i64::from(LOOKUP_NS.count(options))),
-            stale: Stale::new(layout.pages()),
+            stale: StaleMapPages::new(layout.pages()),
         })
     }
 
@@ -110,7 +112,7 @@ impl Demand {
     }
 
     /// The cached part of the map.
-    pub fn figures(&self) -> MapFigures {
+    pub fn figures(&self) -> MapCacheSummary {
         self.cache.figures()
     }
 
@@ -125,24 +127,24 @@ impl Demand {
     }
 
     /// The first contradiction between the cache and the tables.
-    pub fn fault(&self, core: &Core) -> Option<String> {
+    pub fn fault(&self, core: &FtlCore) -> Option<String> {
         self.cache.fault(core)
     }
 
     /// Writes the span of a request.
     pub fn write<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
-        span: Span,
+        span: RequestSectors,
         log: &mut L,
     ) {
         let units = span.units(core.geometry.unit_shift);
         self.look_up(core, nand, request, units, Some(span), log);
         if core.stop.is_none() {
             core.write_pages(nand, request, span, log);
-            self.cache.wrote(core, units, &mut self.stale);
+            self.cache.update_written(core, units, &mut self.stale);
             self.settle(core, nand, request.ready, log);
         }
     }
@@ -150,7 +152,7 @@ impl Demand {
     /// Loads the entries of units that are to be read into the cache.
     pub fn look_up_to_read<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
         units: (Lpn, u32),
@@ -161,7 +163,7 @@ impl Demand {
     }
 
     /// Updates the entries that collection or discards changed.
-    pub fn follow(&mut self, core: &mut Core) {
+    pub fn follow(&mut self, core: &mut FtlCore) {
         let Some(changed) = core.changed_entries.as_mut().filter(|changed| !changed.is_empty()) else {
             return;
         };
@@ -172,7 +174,7 @@ impl Demand {
             }
         }
         changed.retain(|unit| unit.0 < self.layout.units);
-        self.cache.changed(core, &mut changed, &mut self.stale);
+        self.cache.update_moved(core, &mut changed, &mut self.stale);
         changed.clear();
         // The vector is reused for its memory.
         core.changed_entries = Some(changed);
@@ -180,7 +182,7 @@ impl Demand {
 
     /// Rewrites the pages of the map that collection or discards made stale, and evicts entries if the cache has grown beyond its limit.
     /// Later commands wait for these operations.
-    pub fn settle<L: Observer>(&mut self, core: &mut Core, nand: &mut Nand, ready: Nanos, log: &mut L) {
+    pub fn settle<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, ready: Nanos, log: &mut L) {
         self.follow(core);
         // Collection in between makes pages stale again, but fewer and fewer. A device on which this does not end is full.
         let mut patience = 16 * self.stale.all() + 16;
@@ -188,7 +190,7 @@ impl Demand {
             && let Some(page) = self.cache.make_room(core, None).or_else(|| self.stale.pop())
         {
             if patience == 0 {
-                core.stop = Some(Stop::Full);
+                core.stop = Some(StopReason::Full);
                 return;
             }
             patience -= 1;
@@ -199,23 +201,23 @@ impl Demand {
     /// Looks up the entries of units that are to be read or, if `writes` is given, written.
     fn look_up<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
         (first, units): (Lpn, u32),
-        writes: Option<Span>,
+        writes: Option<RequestSectors>,
         log: &mut L,
     ) {
         let changes = writes.is_some();
-        let mut fetched = Fetched::default();
-        let mut wrong = Wrong::default();
+        let mut fetched = FetchedMapPages::default();
+        let mut wrong = MispredictedReads::default();
         // Whether a cached entry only has to be found, with no further action.
         let plain = self.hints.is_none() && !self.may_mislead;
         let (mut unit, end) = (first, first.plus(units));
         while unit < end {
             let mut most = end.0 - unit.0;
             if !changes && let Some(hints) = &mut self.hints {
-                if hints.gives(unit.0) {
+                if hints.has_current_entry(unit.0) {
                     log.map_hinted(&MapHinted { lpn: unit });
                     unit = unit.plus(1);
                     continue;
@@ -238,7 +240,7 @@ impl Demand {
             if found < most {
                 request.spend(self.lookup);
                 log.map_looked_up(&MapLookedUp { hit: false });
-                let wanted = Wanted { unit, rest: end.0 - unit.0 };
+                let wanted = MapMiss { unit, rest: end.0 - unit.0 };
                 self.fetch(core, nand, request, wanted, (changes, &mut fetched), log);
                 self.use_entry(core, nand, request, (unit, writes), &mut wrong, log);
                 unit = unit.plus(1);
@@ -254,11 +256,11 @@ impl Demand {
     #[inline]
     fn use_entry<L: Observer>(
         &mut self,
-        core: &Core,
+        core: &FtlCore,
         nand: &mut Nand,
         request: &RequestState,
-        (unit, writes): (Lpn, Option<Span>),
-        wrong: &mut Wrong,
+        (unit, writes): (Lpn, Option<RequestSectors>),
+        wrong: &mut MispredictedReads,
         log: &mut L,
     ) {
         if writes.is_some()
@@ -274,11 +276,11 @@ impl Demand {
     /// Loads an entry into the cache.
     fn fetch<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         request: &mut RequestState,
-        wanted: Wanted,
-        (changes, fetched): (bool, &mut Fetched),
+        wanted: MapMiss,
+        (changes, fetched): (bool, &mut FetchedMapPages),
         log: &mut L,
     ) {
         let page = self.layout.page(wanted.unit);
@@ -293,7 +295,7 @@ impl Demand {
             request.look_up(&op);
             fetched.any = true;
             if let Some(hints) = &mut self.hints {
-                hints.take(page);
+                hints.cache_page(page);
             }
         }
         fetched.last = Some(page);
@@ -306,11 +308,11 @@ impl Demand {
     /// Reads the page that the map entry of a unit points to, if that is the wrong page.
     fn read_wrong_page<L: Observer>(
         &self,
-        core: &Core,
+        core: &FtlCore,
         nand: &mut Nand,
         request: &RequestState,
         unit: Lpn,
-        wrong: &mut Wrong,
+        wrong: &mut MispredictedReads,
         log: &mut L,
     ) {
         let Some((ppn, found)) = core.lookup(unit).zip(self.cache.wrong_page(core, unit)) else { return };
@@ -320,7 +322,14 @@ impl Demand {
         log.map_mispredicted(&MapMispredicted { lpn: unit });
         let group = nand.group(core.geometry.block_of(ppn));
         let bytes = core.geometry.unit_bytes;
-        let op = Core::read_unplaced(nand, (found.plane, group), request.ready, bytes, Cause::Map, log);
+        let op = FtlCore::read_unplaced(
+            nand,
+            (found.plane, group),
+            request.ready,
+            bytes,
+            OperationCause::Map,
+            log,
+        );
         if wrong.last.is_none_or(|last| last.end < op.end) {
             wrong.last = Some(op);
         }
@@ -341,32 +350,33 @@ impl Demand {
     /// Rewrites a page of the map with all changed entries; `None` if the device is full.
     fn write_page<L: Observer>(
         &mut self,
-        core: &mut Core,
+        core: &mut FtlCore,
         nand: &mut Nand,
         page: u32,
         ready: Nanos,
         log: &mut L,
-    ) -> Option<Operation> {
+    ) -> Option<PageOperationTimes> {
         let first = self.home(page);
         let mut at = ready;
         if let Some(ppn) = core.lookup(first) {
             at = read_map_page(core, nand, ppn, ready, log).end;
         }
         let request = PageRequest { ready: at, first, group: self.group };
-        let place = core.allocate(nand, request, Stream::Map, log);
+        let place = core.allocate(nand, request, WriteStream::Map, log);
         // Allocation may have collected and changed more entries of this page.
         self.follow(core);
-        let Some(Place { group, block, .. }) = place else {
+        let Some(ProgramTarget { group, block, .. }) = place else {
             core.stop_full();
             return None;
         };
         self.stale.remove(page);
-        self.cache.written(core, page);
+        self.cache.mark_page_clean(core, page);
         let bytes = self.units * core.geometry.unit_bytes;
         let next = nand.program_next(block, at, bytes);
-        let programmed = Programmed::next(block, group, &next, bytes, Cause::Map, Stream::Map);
+        let programmed =
+            ProgrammedPages::next(block, group, &next, bytes, OperationCause::Map, WriteStream::Map);
         let unit_sectors = core.geometry.unit_sectors;
-        let units = Run { first, units: self.units, span: NO_SECTORS, unit_sectors, command: None };
+        let units = UnitRun { first, units: self.units, span: NO_SECTORS, unit_sectors, command: None };
         core.commit_page(programmed, &units, log);
         Some(next.op)
     }
@@ -374,7 +384,7 @@ impl Demand {
 
 /// The pages of the map that a request needed.
 #[derive(Default)]
-struct Fetched {
+struct FetchedMapPages {
     /// The last page that it needed.
     last: Option<u32>,
     /// Whether any page had to be read from the flash.
@@ -383,28 +393,28 @@ struct Fetched {
 
 /// The wrong pages that a request has read.
 #[derive(Default)]
-struct Wrong {
+struct MispredictedReads {
     /// The last one.
     page: Option<u32>,
     /// The read that ends last.
-    last: Option<Operation>,
+    last: Option<PageOperationTimes>,
 }
 
 /// Whether a request has to read a unit. A write has to if it covers only a part of the unit.
 #[inline]
-fn reads(core: &Core, unit: Lpn, writes: Option<Span>) -> bool {
+fn reads(core: &FtlCore, unit: Lpn, writes: Option<RequestSectors>) -> bool {
     let sectors = core.geometry.unit_sectors;
     writes.is_none_or(|span| !span.is_whole(sectors) && span.covered(unit, sectors) != all_sectors(sectors))
 }
 
 fn read_map_page<L: Observer>(
-    core: &mut Core,
+    core: &mut FtlCore,
     nand: &mut Nand,
     ppn: Ppn,
     ready: Nanos,
     log: &mut L,
-) -> Operation {
+) -> PageOperationTimes {
     let group = nand.block(core.geometry.block_of(ppn)).group;
     let bytes = core.geometry.groups[usize::from(group)].page_bytes;
-    core.read_page(nand, ppn, ready, bytes, Cause::Map, log)
+    core.read_page(nand, ppn, ready, bytes, OperationCause::Map, log)
 }

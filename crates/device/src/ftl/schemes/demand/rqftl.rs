@@ -7,24 +7,25 @@
 //! found in sorted lists, because only the memory of the index decides what fits into the cache; `index_pct` states it.
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss,
+    MapPageLayout, StaleMapPages,
 };
-use super::places::{NOWHERE, Places};
-use crate::ftl::core::Core;
+use super::location_numbering::{LocationNumbering, NOWHERE};
+use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
-use crate::links::{Links, List};
-use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
+use crate::linked_lists::{LinkedLists, ListEnds};
+use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 use std::ops::Range;
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind {
+pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
+    kind: PolicyDescription {
         name: "rqftl",
         about: "As `dftl`, but entries in memory are runs of units at consecutive places, found by range (Marcus et al., SYSTOR 2024).",
         settings: &[CACHE_KB, INDEX_PCT, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 4,
-    make: |settings, geometry, layout| Box::new(Ranges::new(&settings.mapping.options, geometry, layout)),
+    make: |settings, geometry, layout| Box::new(RqftlCache::new(&settings.mapping.options, geometry, layout)),
 };
 
 const INDEX_PCT: PolicySetting = PolicySetting {
@@ -39,53 +40,53 @@ const RUN_BYTES: u64 = 10;
 
 /// A run: consecutive units of one page of the map with consecutive physical page numbers, or all unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct MapRun {
     first: u32,
     count: u32,
-    place: u32,
+    number: u32,
     /// Whether it differs from the map on the flash (dirty).
     changed: bool,
 }
 
-impl Run {
+impl MapRun {
     fn end(self) -> u32 {
         self.first + self.count
     }
 
     fn place_of(self, unit: u32) -> u32 {
-        if self.place == NOWHERE { NOWHERE } else { self.place + (unit - self.first) }
+        if self.number == NOWHERE { NOWHERE } else { self.number + (unit - self.first) }
     }
 
     /// Whether a unit at this physical page number continues the run.
     fn is_continued_at(self, place: u32) -> bool {
-        if self.place == NOWHERE { place == NOWHERE } else { place == self.place + self.count }
+        if self.number == NOWHERE { place == NOWHERE } else { place == self.number + self.count }
     }
 
     fn part(self, first: u32, end: u32) -> Self {
-        Self { first, count: end - first, place: self.place_of(first), changed: self.changed }
+        Self { first, count: end - first, number: self.place_of(first), changed: self.changed }
     }
 }
 
 /// A run in the list of its page.
 #[derive(Clone, Copy)]
-struct Indexed {
+struct IndexedRun {
     /// Its first unit, so that a search needs only the list.
     first: u32,
     /// Its index in the store.
-    place: u32,
+    index: u32,
 }
 
 #[derive(Clone)]
-struct Ranges {
-    layout: Layout,
-    places: Places,
+struct RqftlCache {
+    layout: MapPageLayout,
+    numbering: LocationNumbering,
     /// Largest number of runs, and the memory for them.
     most: usize,
     budget: u64,
-    runs: Links<Run>,
-    used: List,
+    runs: LinkedLists<MapRun>,
+    used: ListEnds,
     /// Runs by page of the map, in order of units.
-    pages: Vec<Vec<Indexed>>,
+    pages: Vec<Vec<IndexedRun>>,
     /// First unit and number of units of the run that was used last; [`NO_RUN`] if it may have changed since.
     last: (u32, u32),
 }
@@ -93,17 +94,17 @@ struct Ranges {
 /// An empty run.
 const NO_RUN: (u32, u32) = (0, 0);
 
-impl Ranges {
-    fn new(options: &PolicyOptions, geometry: &Geometry, layout: Layout) -> Self {
+impl RqftlCache {
+    fn new(options: &PolicyOptions, geometry: &Geometry, layout: MapPageLayout) -> Self {
         let budget = CACHE_KB.of(options) * 1024;
         let most = (budget * 100 / (RUN_BYTES * (100 + INDEX_PCT.of(options)))) as usize;
         Self {
             layout,
-            places: Places::new(geometry),
+            numbering: LocationNumbering::new(geometry),
             most,
             budget,
-            runs: Links::new(most),
-            used: List::EMPTY,
+            runs: LinkedLists::new(most),
+            used: ListEnds::EMPTY,
             pages: vec![Vec::new(); layout.pages() as usize],
             last: NO_RUN,
         }
@@ -118,7 +119,7 @@ impl Ranges {
     /// Index of the run with a unit, which could only be the last of the first `up_to` in the list of its page.
     #[inline]
     fn with(&self, unit: u32, up_to: usize) -> Option<u32> {
-        let place = self.pages[self.layout.page(Lpn(unit)) as usize][up_to.checked_sub(1)?].place;
+        let place = self.pages[self.layout.page(Lpn(unit)) as usize][up_to.checked_sub(1)?].index;
         (unit < self.runs.get(place).end()).then_some(place)
     }
 
@@ -128,19 +129,19 @@ impl Ranges {
         self.with(unit, self.up_to(unit))
     }
 
-    fn number(&self, core: &Core, unit: u32) -> u32 {
-        self.places.number(core.lookup(Lpn(unit)))
+    fn number(&self, core: &FtlCore, unit: u32) -> u32 {
+        self.numbering.number(core.lookup(Lpn(unit)))
     }
 
     /// The longest run around a unit within a range, according to the tables.
-    fn run_around(&self, core: &Core, unit: u32, range: Range<u32>) -> Run {
-        let (number, count) = self.places.run(core, unit, range.end);
+    fn run_around(&self, core: &FtlCore, unit: u32, range: Range<u32>) -> MapRun {
+        let (number, count) = self.numbering.run(core, unit, range.end);
         let lookup = |other: u32| core.lookup(Lpn(other));
         let before = (range.start..unit).rev();
         let down = if let Some(at) = lookup(unit) {
             let mut next = (at, number);
             let follows = |(other, number): &(u32, u32)| {
-                lookup(*other).is_some_and(|at| self.places.previous_number(&mut next, at) == *number)
+                lookup(*other).is_some_and(|at| self.numbering.previous_number(&mut next, at) == *number)
             };
             before.zip((0..number).rev()).take_while(follows).count()
         } else {
@@ -148,25 +149,25 @@ impl Ranges {
         };
         let down = down as u32;
         let place = if number == NOWHERE { NOWHERE } else { number - down };
-        Run { first: unit - down, count: down + count, place, changed: false }
+        MapRun { first: unit - down, count: down + count, number: place, changed: false }
     }
 
     /// Inserts a run, replaces what was cached of its units, and merges it with adjacent runs that it continues.
-    fn put(&mut self, run: Run) {
+    fn put(&mut self, run: MapRun) {
         self.put_at(run, self.up_to(run.first));
     }
 
     /// Inserts a run; `up_to` runs of its list begin at or before its first unit.
-    fn put_at(&mut self, mut run: Run, up_to: usize) {
+    fn put_at(&mut self, mut run: MapRun, up_to: usize) {
         self.last = NO_RUN;
         let list = &mut self.pages[self.layout.page(Lpn(run.first)) as usize];
         let mut from = up_to;
         // An earlier run that overlaps the new one keeps its beginning.
-        if let Some(Indexed { first, place }) = up_to.checked_sub(1).map(|at| list[at]) {
+        if let Some(IndexedRun { first, index: place }) = up_to.checked_sub(1).map(|at| list[at]) {
             let old = self.runs.get(place);
             if old.first < run.first && old.end() > run.end() {
                 let tail = self.runs.add(&mut self.used, old.part(run.end(), old.end()));
-                list.insert(from, Indexed { first: run.end(), place: tail });
+                list.insert(from, IndexedRun { first: run.end(), index: tail });
             }
             if first == run.first {
                 from -= 1;
@@ -175,7 +176,7 @@ impl Ranges {
             }
         }
         let mut to = from;
-        while let Some(Indexed { first, place }) = list.get_mut(to) {
+        while let Some(IndexedRun { first, index: place }) = list.get_mut(to) {
             if *first >= run.end() {
                 break;
             }
@@ -188,24 +189,29 @@ impl Ranges {
             self.runs.remove(&mut self.used, *place);
             to += 1;
         }
-        if let Some(before) = from.checked_sub(1).map(|at| self.runs.get(list[at].place))
+        if let Some(before) = from.checked_sub(1).map(|at| self.runs.get(list[at].index))
             && before.end() == run.first
-            && before.is_continued_at(run.place)
+            && before.is_continued_at(run.number)
         {
             from -= 1;
-            self.runs.remove(&mut self.used, list[from].place);
+            self.runs.remove(&mut self.used, list[from].index);
             let changed = run.changed || before.changed;
-            run = Run { first: before.first, count: before.count + run.count, place: before.place, changed };
+            run = MapRun {
+                first: before.first,
+                count: before.count + run.count,
+                number: before.number,
+                changed,
+            };
         }
-        if let Some(after) = list.get(to).map(|next| self.runs.get(next.place))
+        if let Some(after) = list.get(to).map(|next| self.runs.get(next.index))
             && after.first == run.end()
-            && run.is_continued_at(after.place)
+            && run.is_continued_at(after.number)
         {
-            self.runs.remove(&mut self.used, list[to].place);
+            self.runs.remove(&mut self.used, list[to].index);
             to += 1;
-            run = Run { count: run.count + after.count, changed: run.changed || after.changed, ..run };
+            run = MapRun { count: run.count + after.count, changed: run.changed || after.changed, ..run };
         }
-        let indexed = Indexed { first: run.first, place: self.runs.add(&mut self.used, run) };
+        let indexed = IndexedRun { first: run.first, index: self.runs.add(&mut self.used, run) };
         if from < to {
             list[from] = indexed;
             list.drain(from + 1..to);
@@ -215,7 +221,7 @@ impl Ranges {
     }
 }
 
-impl MapCache for Ranges {
+impl MapCache for RqftlCache {
     /// Does nothing before a change, because the write inserts its own run.
     fn touch(&mut self, unit: Lpn, most: u32, _: bool) -> u32 {
         let (mut at, end) = (unit.0, unit.0 + most);
@@ -235,7 +241,7 @@ impl MapCache for Ranges {
     }
 
     /// Evicts the least recently used runs; dirty ones are written back.
-    fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
+    fn make_room(&mut self, _: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         let most = self.most - usize::from(wanted.is_some());
         while self.runs.len() > most {
             self.last = NO_RUN;
@@ -253,13 +259,13 @@ impl MapCache for Ranges {
     }
 
     /// Caches the longest run around the unit of which no part is cached yet.
-    fn load(&mut self, core: &Core, wanted: Wanted, _: bool) -> u32 {
+    fn load(&mut self, core: &FtlCore, wanted: MapMiss, _: bool) -> u32 {
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);
         let (mut range, list) = (self.layout.units_of(page), &self.pages[page as usize]);
         let up_to = self.up_to(unit);
         if let Some(before) = up_to.checked_sub(1) {
-            range.start = self.runs.get(list[before].place).end();
+            range.start = self.runs.get(list[before].index).end();
         }
         if let Some(next) = list.get(up_to) {
             range.end = next.first;
@@ -269,12 +275,12 @@ impl MapCache for Ranges {
         run.count - 1
     }
 
-    fn changed(&mut self, core: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
+    fn update_moved(&mut self, core: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages) {
         for unit in units.drain(..) {
             let up_to = self.up_to(unit.0);
             if self.with(unit.0, up_to).is_some() {
                 let place = self.number(core, unit.0);
-                self.put_at(Run { first: unit.0, count: 1, place, changed: true }, up_to);
+                self.put_at(MapRun { first: unit.0, count: 1, number: place, changed: true }, up_to);
             } else {
                 stale.add(self.layout.page(unit));
             }
@@ -282,20 +288,20 @@ impl MapCache for Ranges {
     }
 
     /// Entries of written data are always cached, even if the old entries were not.
-    fn wrote(&mut self, core: &Core, (first, units): (Lpn, u32), _: &mut Stale) {
+    fn update_written(&mut self, core: &FtlCore, (first, units): (Lpn, u32), _: &mut StaleMapPages) {
         let end = first.0 + units;
         let mut from = first.0;
         while from < end {
             let page_end = self.layout.units_of(self.layout.page(Lpn(from))).end.min(end);
-            let (place, count) = self.places.run(core, from, page_end);
-            self.put(Run { first: from, count, place, changed: true });
+            let (place, count) = self.numbering.run(core, from, page_end);
+            self.put(MapRun { first: from, count, number: place, changed: true });
             from += count;
         }
     }
 
-    fn written(&mut self, _: &Core, page: u32) {
+    fn mark_page_clean(&mut self, _: &FtlCore, page: u32) {
         for run in &self.pages[page as usize] {
-            self.runs.get_mut(run.place).changed = false;
+            self.runs.get_mut(run.index).changed = false;
         }
     }
 
@@ -303,11 +309,11 @@ impl MapCache for Ranges {
         self.budget
     }
 
-    fn figures(&self) -> MapFigures {
+    fn figures(&self) -> MapCacheSummary {
         let units = self.runs.places(self.used).map(|place| self.runs.get(place));
-        let units = units.filter(|run| run.place != NOWHERE).map(|run| u64::from(run.count)).sum();
+        let units = units.filter(|run| run.number != NOWHERE).map(|run| u64::from(run.count)).sum();
         let runs = self.runs.len() as u64;
-        MapFigures {
+        MapCacheSummary {
             cached_bytes: runs * self.budget / self.most as u64,
             segments: runs,
             segment_units: units,
@@ -319,7 +325,7 @@ impl MapCache for Ranges {
         let mut out = vec![self.runs.len() as u32];
         for place in self.runs.places(self.used) {
             let run = self.runs.get(place);
-            out.extend([run.first, run.count, run.place, u32::from(run.changed)]);
+            out.extend([run.first, run.count, run.number, u32::from(run.changed)]);
         }
         out
     }
@@ -332,19 +338,19 @@ impl MapCache for Ranges {
             let whole = self.layout.page(Lpn(first)) == self.layout.page(Lpn(end - 1));
             let fits = place == NOWHERE || place.checked_add(count).is_some();
             (whole && fits).then_some(())?;
-            let at = self.runs.add(&mut self.used, Run { first, count, place, changed });
-            self.pages[self.layout.page(Lpn(first)) as usize].push(Indexed { first, place: at });
+            let at = self.runs.add(&mut self.used, MapRun { first, count, number: place, changed });
+            self.pages[self.layout.page(Lpn(first)) as usize].push(IndexedRun { first, index: at });
         }
         let runs = &self.runs;
         for list in &mut self.pages {
             list.sort_unstable_by_key(|run| run.first);
-            let apart = |pair: &[Indexed]| runs.get(pair[0].place).end() <= pair[1].first;
+            let apart = |pair: &[IndexedRun]| runs.get(pair[0].index).end() <= pair[1].first;
             list.windows(2).all(apart).then_some(())?;
         }
         Some(())
     }
 
-    fn fault(&self, core: &Core) -> Option<String> {
+    fn fault(&self, core: &FtlCore) -> Option<String> {
         let runs = self.runs.places(self.used).map(|place| self.runs.get(place));
         let mut units =
             runs.flat_map(|run| (run.first..run.end()).map(move |unit| (unit, run.place_of(unit))));
@@ -370,13 +376,13 @@ mod tests {
             puts in prop::collection::vec((0u32..100, 1u32..30, 0u32..3), 1..40),
         ) {
             let config = DeviceConfig::preset("small-1gb").unwrap();
-            let layout = Layout::new(128, 64);
-            let mut ranges = Ranges::new(&PolicyOptions::new(), &Geometry::new(config.settings()), layout);
+            let layout = MapPageLayout::new(128, 64);
+            let mut ranges = RqftlCache::new(&PolicyOptions::new(), &Geometry::new(config.settings()), layout);
             let mut truth = [None; 128];
             for (first, count, base) in puts {
                 let end = (first + count).min((first / 64 + 1) * 64);
                 let place = if base == 0 { NOWHERE } else { base * 1000 + first };
-                let run = Run { first, count: end - first, place, changed: false };
+                let run = MapRun { first, count: end - first, number: place, changed: false };
                 ranges.put(run);
                 (first..end).for_each(|unit| truth[unit as usize] = Some(run.place_of(unit)));
                 for unit in 0..128u32 {

@@ -8,25 +8,26 @@
 //! entries of one page only. The paper sorts pages by the mean of the last uses of their entries; here the latest use counts.
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss,
+    MapPageLayout, StaleMapPages,
 };
 use crate::bit_set::BitSet;
-use crate::ftl::core::Core;
+use crate::ftl::core::FtlCore;
 use crate::ids::Lpn;
-use crate::links::{Links, List, NONE};
-use crate::lru::Lru;
-use emmclab_settings::PolicyKind;
+use crate::linked_lists::{LinkedLists, ListEnds, NONE};
+use crate::lru::LruSet;
+use emmclab_settings::PolicyDescription;
 use std::ops::Range;
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind {
+pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
+    kind: PolicyDescription {
         name: "tpftl",
         about: "As `dftl`, but entries in memory are grouped by page of the map, prefetched and written back together (Zhou et al., EuroSys 2015).",
         settings: &[CACHE_KB, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 4,
     make: |settings, _, layout| {
-        Box::new(TwoLevels::new(CACHE_KB.of(&settings.mapping.options) * 1024, layout))
+        Box::new(TpftlCache::new(CACHE_KB.of(&settings.mapping.options) * 1024, layout))
     },
 };
 
@@ -39,8 +40,8 @@ const THRESHOLD: i32 = 3;
 
 /// The cached entries of a page of the map.
 #[derive(Clone, Copy)]
-struct Node {
-    entries: List,
+struct TranslationPageNode {
+    entries: ListEnds,
     /// Every older entry than this one is dirty; [`NONE`]: all entries are.
     unchanged: u32,
     count: u32,
@@ -49,7 +50,7 @@ struct Node {
 
 /// The entries that a miss loads.
 #[derive(Clone, Copy)]
-struct Plan {
+struct PrefetchPlan {
     /// Number of entries after the wanted one that may be loaded along, and how many of them are not cached.
     reach: u32,
     extra: u32,
@@ -58,33 +59,41 @@ struct Plan {
 }
 
 #[derive(Clone)]
-struct TwoLevels {
-    layout: Layout,
+struct TpftlCache {
+    layout: MapPageLayout,
     budget: u64,
     /// Units of cached entries, and the place of each unit plus 1; 0 = not cached.
-    entries: Links<u32>,
+    entries: LinkedLists<u32>,
     places: Vec<u32>,
     changed: BitSet,
-    nodes: Vec<Node>,
+    nodes: Vec<TranslationPageNode>,
     /// Pages with cached entries.
-    pages: Lru,
-    plan: Option<Plan>,
+    pages: LruSet,
+    plan: Option<PrefetchPlan>,
     /// Pages added minus pages removed since prefetching by predecessors was last switched, and whether it is on.
     balance: i32,
     follows: bool,
 }
 
-impl TwoLevels {
-    fn new(budget: u64, layout: Layout) -> Self {
+impl TpftlCache {
+    fn new(budget: u64, layout: MapPageLayout) -> Self {
         let pages = layout.pages() as usize;
         Self {
             layout,
             budget,
-            entries: Links::new((budget / ENTRY_BYTES).min(u64::from(layout.units)) as usize),
+            entries: LinkedLists::new((budget / ENTRY_BYTES).min(u64::from(layout.units)) as usize),
             places: vec![0; layout.units as usize],
             changed: BitSet::new(layout.units),
-            nodes: vec![Node { entries: List::EMPTY, unchanged: NONE, count: 0, changed: 0 }; pages],
-            pages: Lru::new(pages, 0),
+            nodes: vec![
+                TranslationPageNode {
+                    entries: ListEnds::EMPTY,
+                    unchanged: NONE,
+                    count: 0,
+                    changed: 0
+                };
+                pages
+            ],
+            pages: LruSet::new(pages, 0),
             plan: None,
             balance: 0,
             follows: false,
@@ -106,8 +115,8 @@ impl TwoLevels {
         self.entries.len() as u64 * ENTRY_BYTES + self.pages.len() as u64 * PAGE_BYTES
     }
 
-    fn plan(&self, wanted: Wanted) -> Plan {
-        let Wanted { unit: Lpn(unit), rest } = wanted;
+    fn plan(&self, wanted: MapMiss) -> PrefetchPlan {
+        let MapMiss { unit: Lpn(unit), rest } = wanted;
         let page = self.layout.units_of(self.layout.page(Lpn(unit)));
         let mut reach = rest - 1;
         if self.follows {
@@ -117,7 +126,7 @@ impl TwoLevels {
         let reach = reach.min(page.end - 1 - unit);
         let behind = &self.places[unit as usize + 1..][..reach as usize];
         let extra = behind.iter().filter(|place| **place == 0).count() as u32;
-        Plan { reach, extra, victim: None }
+        PrefetchPlan { reach, extra, victim: None }
     }
 
     /// Bytes that a miss of a unit needs, if this number of other entries is loaded along.
@@ -219,7 +228,7 @@ impl TwoLevels {
     }
 }
 
-impl MapCache for TwoLevels {
+impl MapCache for TpftlCache {
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32 {
         let (mut at, end) = (unit.0, unit.0 + most);
         while at < end {
@@ -238,7 +247,7 @@ impl MapCache for TwoLevels {
         at - unit.0
     }
 
-    fn make_room(&mut self, _: &Core, wanted: Option<Wanted>) -> Option<u32> {
+    fn make_room(&mut self, _: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         let wanted = wanted?;
         let mut plan = self.plan.unwrap_or_else(|| self.plan(wanted));
         let mut page_to_write = None;
@@ -261,8 +270,8 @@ impl MapCache for TwoLevels {
         page_to_write
     }
 
-    fn load(&mut self, _: &Core, wanted: Wanted, changes: bool) -> u32 {
-        let plan = self.plan.take().unwrap_or(Plan { reach: 0, extra: 0, victim: None });
+    fn load(&mut self, _: &FtlCore, wanted: MapMiss, changes: bool) -> u32 {
+        let plan = self.plan.take().unwrap_or(PrefetchPlan { reach: 0, extra: 0, victim: None });
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);
         self.use_page(page);
@@ -296,7 +305,7 @@ impl MapCache for TwoLevels {
         loaded
     }
 
-    fn changed(&mut self, _: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
+    fn update_moved(&mut self, _: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages) {
         for unit in units.drain(..) {
             if self.holds(unit.0) {
                 self.mark(unit.0);
@@ -306,9 +315,9 @@ impl MapCache for TwoLevels {
         }
     }
 
-    fn wrote(&mut self, _: &Core, _: (Lpn, u32), _: &mut Stale) {}
+    fn update_written(&mut self, _: &FtlCore, _: (Lpn, u32), _: &mut StaleMapPages) {}
 
-    fn written(&mut self, _: &Core, page: u32) {
+    fn mark_page_clean(&mut self, _: &FtlCore, page: u32) {
         let node = &mut self.nodes[page as usize];
         if std::mem::take(&mut node.changed) > 0 {
             node.unchanged = node.entries.oldest;
@@ -320,8 +329,8 @@ impl MapCache for TwoLevels {
         self.budget
     }
 
-    fn figures(&self) -> MapFigures {
-        MapFigures { cached_bytes: self.bytes(), ..MapFigures::default() }
+    fn figures(&self) -> MapCacheSummary {
+        MapCacheSummary { cached_bytes: self.bytes(), ..MapCacheSummary::default() }
     }
 
     /// The pages, from the least recently used one on, each with its entries and whether they are dirty.
@@ -369,18 +378,24 @@ mod tests {
     use super::*;
 
     /// A cache with room for this number of entries and pages, with 1,024 entries in a page of the map.
-    fn cache(entries: u64, pages: u64) -> TwoLevels {
-        let layout = Layout::new(8192, 1024);
-        TwoLevels::new(entries * ENTRY_BYTES + pages * PAGE_BYTES, layout)
+    fn cache(entries: u64, pages: u64) -> TpftlCache {
+        let layout = MapPageLayout::new(8192, 1024);
+        TpftlCache::new(entries * ENTRY_BYTES + pages * PAGE_BYTES, layout)
     }
 
     /// Simulates a miss of a unit; returns the page that was written back, if any, and the number of entries loaded along.
-    fn miss(cache: &mut TwoLevels, core: &Core, unit: u32, rest: u32, changes: bool) -> (Option<u32>, u32) {
-        let wanted = Wanted { unit: Lpn(unit), rest };
+    fn miss(
+        cache: &mut TpftlCache,
+        core: &FtlCore,
+        unit: u32,
+        rest: u32,
+        changes: bool,
+    ) -> (Option<u32>, u32) {
+        let wanted = MapMiss { unit: Lpn(unit), rest };
         assert_eq!(cache.touch(wanted.unit, 1, changes), 0);
         let page = cache.make_room(core, Some(wanted));
         if let Some(page) = page {
-            cache.written(core, page);
+            cache.mark_page_clean(core, page);
             assert_eq!(cache.make_room(core, Some(wanted)), None);
         }
         (page, cache.load(core, wanted, changes))

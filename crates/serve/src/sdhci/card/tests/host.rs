@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use super::super::*;
-use crate::device::Completions;
+use crate::device::CompletionReceiver;
 use crate::memory::MemoryDevice;
-use crate::sdhci::exercise::Collected;
+use crate::sdhci::fuzz_driver::CollectedCompletions;
 
 /// A host with a card. It completes requests only when it is told to.
-pub(super) struct Host {
-    pub card: Card,
+pub(super) struct CardTestHost {
+    pub card: EmmcCard,
     device: Arc<MemoryDevice>,
     /// Every request that the card made, in order.
-    pub seen: Vec<BlockRequest>,
+    pub requests: Vec<ServedRequest>,
 }
 
-impl Host {
+impl CardTestHost {
     pub fn with(settings: &CardSettings, sectors: u64) -> Self {
         let device = Arc::new(MemoryDevice::new(sectors));
-        Self { card: Card::new(settings, device.clone()), device, seen: Vec::new() }
+        Self { card: EmmcCard::new(settings, device.clone()), device, requests: Vec::new() }
     }
 
     /// A card in the transfer state, with its cache on.
@@ -30,9 +30,9 @@ impl Host {
     }
 
     pub fn identify(&mut self) {
-        self.silent(0, 0);
+        self.expect_no_response(0, 0);
         assert_ne!(self.r1(1, 0x40ff_8080) >> 31, 0);
-        assert!(matches!(self.card.command(2, 0), Response::Long(_)));
+        assert!(matches!(self.card.command(2, 0), CardResponse::Long(_)));
         self.r1(3, 1 << 16);
         self.r1(7, 1 << 16);
     }
@@ -40,9 +40,9 @@ impl Host {
     /// Completes the pending requests of the card, with any outcome.
     pub fn complete(&mut self) {
         let mut requests = self.card.take_requests();
-        self.seen.extend(requests.iter().cloned());
-        let collected = Arc::new(Collected::default());
-        let completions: Arc<dyn Completions> = collected.clone();
+        self.requests.extend(requests.iter().cloned());
+        let collected = Arc::new(CollectedCompletions::default());
+        let completions: Arc<dyn CompletionReceiver> = collected.clone();
         self.device.submit(&mut requests, &completions);
         for completion in collected.take() {
             self.card.complete(completion);
@@ -50,25 +50,25 @@ impl Host {
     }
 
     /// Completes the pending requests of the card with a failure.
-    pub fn fail(&mut self, failure: Failure) {
+    pub fn fail(&mut self, failure: RequestFailure) {
         for request in self.card.take_requests() {
-            self.card.complete(Completion { tag: request.tag, outcome: Err(failure) });
+            self.card.complete(ServedCompletion { tag: request.tag, outcome: Err(failure) });
         }
     }
 
     pub fn r1(&mut self, index: u8, argument: u32) -> u32 {
         match self.card.command(index, argument) {
-            Response::Short(status) => status,
+            CardResponse::Short(status) => status,
             other => panic!("CMD{index}: {other:?}"),
         }
     }
 
-    pub fn silent(&mut self, index: u8, argument: u32) {
-        assert_eq!(self.card.command(index, argument), Response::None, "CMD{index}");
+    pub fn expect_no_response(&mut self, index: u8, argument: u32) {
+        assert_eq!(self.card.command(index, argument), CardResponse::None, "CMD{index}");
     }
 
-    pub fn status(&mut self) -> Status {
-        Status::from_bits_retain(self.r1(13, 1 << 16) & !0x1e00) & !Status::READY_FOR_DATA
+    pub fn status(&mut self) -> CardStatus {
+        CardStatus::from_bits_retain(self.r1(13, 1 << 16) & !0x1e00) & !CardStatus::READY_FOR_DATA
     }
 
     pub fn state(&mut self) -> u32 {
@@ -76,22 +76,22 @@ impl Host {
     }
 
     /// Executes CMD6 (write byte); returns the status afterwards.
-    pub fn switch(&mut self, index: u8, value: u8) -> Status {
+    pub fn switch(&mut self, index: u8, value: u8) -> CardStatus {
         self.r1(6, 3 << 24 | u32::from(index) << 16 | u32::from(value) << 8);
         self.complete();
         self.status()
     }
 
-    pub fn read(&mut self, blocks: u32) -> Pulled {
-        self.card.pull(blocks, SECTOR);
+    pub fn read(&mut self, blocks: u32) -> ClockedData {
+        self.card.start_clocking(blocks, SECTOR);
         self.complete();
-        self.card.pulled()
+        self.card.take_clocked()
     }
 
     pub fn read_one(&mut self, index: u8, argument: u32) -> Vec<u8> {
         self.r1(index, argument);
         match self.read(1) {
-            Pulled::Data(data) => data,
+            ClockedData::Data(data) => data,
             other => panic!("{other:?}"),
         }
     }
@@ -111,7 +111,7 @@ impl Host {
         status
     }
 
-    pub fn last(&self) -> &BlockRequest {
-        self.seen.last().unwrap()
+    pub fn last(&self) -> &ServedRequest {
+        self.requests.last().unwrap()
     }
 }

@@ -3,39 +3,39 @@
 mod host;
 mod model;
 
-use emmclab_base::Modifiers;
+use emmclab_base::CommandFlags;
 
 use super::*;
-use host::Host;
+use host::CardTestHost;
 
 const SECTORS: u64 = 8 << 20;
 
 #[test]
 fn identification_leads_to_the_transfer_state() {
-    let mut host = Host::with(&CardSettings::default(), SECTORS);
+    let mut host = CardTestHost::with(&CardSettings::default(), SECTORS);
     // The host first probes for other kinds of cards; this one does not respond.
     for (index, argument) in [(0, 0), (52, 0x8000_0c00), (5, 0), (8, 0x1aa), (55, 0)] {
-        host.silent(index, argument);
+        host.expect_no_response(index, argument);
     }
     assert_eq!(host.r1(1, 0), 0xc0ff_8080, "ready, addressed by sectors");
-    host.silent(2, 0);
+    host.expect_no_response(2, 0);
     assert_eq!(host.r1(1, 0x40ff_8080), 0xc0ff_8080);
-    let Response::Long(cid) = host.card.command(2, 0) else { panic!() };
+    let CardResponse::Long(cid) = host.card.command(2, 0) else { panic!() };
     assert_eq!(&cid[3..9], b"EMCLAB");
     assert_eq!(host.r1(3, 7 << 16) >> 9 & 0xf, 2);
-    let Response::Long(again) = host.card.command(10, 7 << 16) else { panic!() };
+    let CardResponse::Long(again) = host.card.command(10, 7 << 16) else { panic!() };
     assert_eq!(again, cid);
-    host.silent(9, 8 << 16);
-    assert!(matches!(host.card.command(9, 7 << 16), Response::Long(_)));
+    host.expect_no_response(9, 8 << 16);
+    assert!(matches!(host.card.command(9, 7 << 16), CardResponse::Long(_)));
     assert_eq!(host.r1(7, 7 << 16) >> 9 & 0xf, 3);
     assert_eq!(host.r1(13, 7 << 16) >> 9 & 0xf, 4);
-    host.silent(7, 0);
+    host.expect_no_response(7, 0);
     assert_eq!(host.r1(13, 7 << 16) >> 9 & 0xf, 3);
 }
 
 #[test]
 fn a_card_of_two_gigabytes_is_addressed_by_bytes() {
-    let mut host = Host::with(&CardSettings::default(), BYTE_ADDRESSED);
+    let mut host = CardTestHost::with(&CardSettings::default(), BYTE_ADDRESSED);
     assert_eq!(host.r1(1, 0), 0x80ff_8080);
     host.identify();
     host.r1(24, 3 * 512);
@@ -44,38 +44,38 @@ fn a_card_of_two_gigabytes_is_addressed_by_bytes() {
     assert_eq!((host.last().sector, host.last().sectors), (3, 1));
     assert_eq!(host.read_one(17, 3 * 512), [5; SECTOR]);
     assert_eq!(
-        Status::from_bits_truncate(host.r1(17, 100)) & Status::ADDRESS_MISALIGN,
-        Status::ADDRESS_MISALIGN
+        CardStatus::from_bits_truncate(host.r1(17, 100)) & CardStatus::ADDRESS_MISALIGN,
+        CardStatus::ADDRESS_MISALIGN
     );
 }
 
 #[test]
 fn an_illegal_command_is_not_answered_and_shows_in_the_next_status() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     for index in [1, 2, 3, 9, 11, 12, 14, 20, 26, 28, 40, 42, 44, 55, 60, 63] {
-        host.silent(index, 1 << 16);
-        assert_eq!(host.status(), Status::ILLEGAL_COMMAND, "CMD{index}");
-        assert_eq!(host.status(), Status::empty());
+        host.expect_no_response(index, 1 << 16);
+        assert_eq!(host.status(), CardStatus::ILLEGAL_COMMAND, "CMD{index}");
+        assert_eq!(host.status(), CardStatus::empty());
     }
 }
 
 #[test]
 fn sleep_is_entered_and_left_from_stand_by() {
-    let mut host = Host::selected(SECTORS);
-    host.silent(7, 0);
+    let mut host = CardTestHost::selected(SECTORS);
+    host.expect_no_response(7, 0);
     host.r1(5, 1 << 16 | 1 << 15);
-    host.silent(13, 1 << 16);
+    host.expect_no_response(13, 1 << 16);
     assert_eq!(host.r1(5, 1 << 16) >> 9 & 0xf, 10);
     assert_eq!(host.state(), 3);
-    host.silent(15, 1 << 16);
-    host.silent(0, 0);
-    host.silent(1, 0x40ff_8080);
+    host.expect_no_response(15, 1 << 16);
+    host.expect_no_response(0, 0);
+    host.expect_no_response(1, 0x40ff_8080);
 }
 
 #[test]
 fn ext_csd_states_the_settings() {
     let settings = CardSettings { cache_bytes: 1 << 20, reliable_sectors: 8, ..CardSettings::default() };
-    let mut host = Host::with(&settings, SECTORS);
+    let mut host = CardTestHost::with(&settings, SECTORS);
     host.identify();
     let bytes = host.read_one(8, 0);
     assert_eq!(u32::from_le_bytes(bytes[212..216].try_into().unwrap()), SECTORS as u32);
@@ -93,27 +93,27 @@ fn ext_csd_states_what_a_device_lacks_and_the_order_of_its_cache() {
         reliable_write: false,
         ..CardSettings::default()
     };
-    let mut host = Host::with(&settings, SECTORS);
+    let mut host = CardTestHost::with(&settings, SECTORS);
     host.identify();
     let bytes = host.read_one(8, 0);
     assert_eq!((bytes[166], bytes[240], bytes[486]), (0, 1, 0));
-    assert_eq!(host.switch(31, 1), Status::SWITCH_ERROR, "there is no barrier to turn on");
+    assert_eq!(host.switch(31, 1), CardStatus::SWITCH_ERROR, "there is no barrier to turn on");
 }
 
 #[test]
 fn switch_refuses_what_is_not_for_the_host_to_write() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     for (index, value) in
         [(192, 1), (212, 1), (33, 2), (185, 3), (183, 3), (179, 4), (168, 1), (15, 1), (31, 2)]
     {
-        assert_eq!(host.switch(index, value), Status::SWITCH_ERROR, "{index}");
+        assert_eq!(host.switch(index, value), CardStatus::SWITCH_ERROR, "{index}");
     }
     for (index, value) in
         [(183, 2), (183, 6), (185, 1), (185, 2), (161, 1), (163, 1), (164, 1), (175, 1), (162, 1)]
     {
-        assert_eq!(host.switch(index, value), Status::empty(), "{index}");
+        assert_eq!(host.switch(index, value), CardStatus::empty(), "{index}");
     }
-    assert_eq!(host.switch(162, 2), Status::SWITCH_ERROR, "it is written once");
+    assert_eq!(host.switch(162, 2), CardStatus::SWITCH_ERROR, "it is written once");
     let bytes = host.read_one(8, 0);
     assert_eq!((bytes[183], bytes[185], bytes[161], bytes[164], bytes[175]), (6, 2, 1, 0, 1));
     // Set and clear bits.
@@ -125,17 +125,17 @@ fn switch_refuses_what_is_not_for_the_host_to_write() {
 
 #[test]
 fn flags_of_the_block_count_become_flags_of_the_write() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     let cases = [
-        (0, Modifiers::empty()),
-        (1 << 31, Modifiers::RELIABLE),
-        (1 << 29, Modifiers::META),
-        (1 << 24, Modifiers::FORCED),
-        (1 << 31 | 1 << 29, Modifiers::RELIABLE | Modifiers::META),
+        (0, CommandFlags::empty()),
+        (1 << 31, CommandFlags::RELIABLE),
+        (1 << 29, CommandFlags::META),
+        (1 << 24, CommandFlags::FORCED),
+        (1 << 31 | 1 << 29, CommandFlags::RELIABLE | CommandFlags::META),
     ];
     for (flags, modifiers) in cases {
         host.write(flags | 8, 64, 3);
-        assert_eq!(host.last().action, Action::Write(vec![3; 8 * SECTOR]));
+        assert_eq!(host.last().action, BlockAction::Write(vec![3; 8 * SECTOR]));
         assert_eq!((host.last().sector, host.last().sectors, host.last().modifiers), (64, 8, modifiers));
     }
     // The flags apply to one transfer.
@@ -145,53 +145,59 @@ fn flags_of_the_block_count_become_flags_of_the_write() {
     assert!(host.card.push(&[0; SECTOR]));
     host.r1(12, 0);
     host.complete();
-    assert_eq!(host.last().modifiers, Modifiers::empty());
-    host.silent(23, 1 << 30 | 8);
+    assert_eq!(host.last().modifiers, CommandFlags::empty());
+    host.expect_no_response(23, 1 << 30 | 8);
 }
 
 #[test]
 fn with_its_cache_off_a_card_writes_through() {
-    let mut host = Host::selected(SECTORS);
-    assert_eq!(host.switch(33, 0), Status::empty());
-    assert_eq!(host.last().action, Action::Flush);
+    let mut host = CardTestHost::selected(SECTORS);
+    assert_eq!(host.switch(33, 0), CardStatus::empty());
+    assert_eq!(host.last().action, BlockAction::Flush);
     host.write(1, 0, 1);
-    assert_eq!(host.last().modifiers, Modifiers::FORCED);
+    assert_eq!(host.last().modifiers, CommandFlags::FORCED);
     let without = CardSettings { cache_bytes: 0, barrier: false, ..CardSettings::default() };
-    let mut host = Host::with(&without, SECTORS);
+    let mut host = CardTestHost::with(&without, SECTORS);
     host.identify();
     host.write(1, 0, 1);
-    assert_eq!(host.last().modifiers, Modifiers::empty());
-    assert_eq!(host.switch(32, 1), Status::SWITCH_ERROR);
+    assert_eq!(host.last().modifiers, CommandFlags::empty());
+    assert_eq!(host.switch(32, 1), CardStatus::SWITCH_ERROR);
 }
 
 #[test]
 fn flush_barrier_and_power_off_are_flushes() {
-    let mut host = Host::selected(SECTORS);
-    assert_eq!(host.switch(32, 1), Status::empty());
-    assert_eq!((host.last().action.clone(), host.last().modifiers), (Action::Flush, Modifiers::empty()));
-    assert_eq!(host.switch(32, 2), Status::SWITCH_ERROR, "barriers are off");
-    assert_eq!(host.switch(31, 1), Status::empty());
-    assert_eq!(host.switch(32, 2), Status::empty());
-    assert_eq!((host.last().action.clone(), host.last().modifiers), (Action::Flush, Modifiers::BARRIER));
-    let before = host.seen.len();
-    assert_eq!(host.switch(34, 1), Status::empty());
-    assert_eq!(host.seen.len(), before);
-    assert_eq!(host.switch(34, 3), Status::empty());
-    assert_eq!(host.last().action, Action::Flush);
+    let mut host = CardTestHost::selected(SECTORS);
+    assert_eq!(host.switch(32, 1), CardStatus::empty());
+    assert_eq!(
+        (host.last().action.clone(), host.last().modifiers),
+        (BlockAction::Flush, CommandFlags::empty())
+    );
+    assert_eq!(host.switch(32, 2), CardStatus::SWITCH_ERROR, "barriers are off");
+    assert_eq!(host.switch(31, 1), CardStatus::empty());
+    assert_eq!(host.switch(32, 2), CardStatus::empty());
+    assert_eq!(
+        (host.last().action.clone(), host.last().modifiers),
+        (BlockAction::Flush, CommandFlags::BARRIER)
+    );
+    let before = host.requests.len();
+    assert_eq!(host.switch(34, 1), CardStatus::empty());
+    assert_eq!(host.requests.len(), before);
+    assert_eq!(host.switch(34, 3), CardStatus::empty());
+    assert_eq!(host.last().action, BlockAction::Flush);
     // Its effect ends once it was executed.
     assert_eq!(host.read_one(8, 0)[32], 0);
 }
 
 #[test]
 fn the_card_is_busy_until_the_completion_comes() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     host.r1(24, 5);
     assert!(host.card.push(&[1; SECTOR]));
     assert!(host.card.busy());
     assert_eq!(host.state(), 7);
     assert_eq!(host.r1(13, 1 << 16) >> 8 & 1, 0, "not ready for data");
-    host.silent(24, 6);
-    host.silent(7, 0);
+    host.expect_no_response(24, 6);
+    host.expect_no_response(7, 0);
     assert_eq!(host.state(), 8, "disconnected while it programs");
     host.complete();
     assert!(!host.card.busy());
@@ -200,26 +206,26 @@ fn the_card_is_busy_until_the_completion_comes() {
 
 #[test]
 fn a_reset_while_busy_forgets_the_request() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     host.r1(24, 5);
     assert!(host.card.push(&[1; SECTOR]));
     let requests = host.card.take_requests();
-    host.silent(0, 0);
+    host.expect_no_response(0, 0);
     assert!(!host.card.busy());
-    host.card.complete(Completion { tag: requests[0].tag, outcome: Err(Failure::Io) });
+    host.card.complete(ServedCompletion { tag: requests[0].tag, outcome: Err(RequestFailure::Io) });
     host.identify();
-    assert_eq!(host.status(), Status::empty());
+    assert_eq!(host.status(), CardStatus::empty());
     assert_eq!(host.read_one(8, 0)[33], 0, "the cache is off after a reset");
 }
 
 #[test]
 fn an_interrupt_of_high_priority_is_taken_where_it_is_switched_on() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     for on in [false, true] {
         host.switch(161, on.into());
         host.r1(24, 5);
         assert!(host.card.push(&[1; SECTOR]));
-        assert_eq!(host.card.command(12, 1 << 16 | 1) != Response::None, on);
+        assert_eq!(host.card.command(12, 1 << 16 | 1) != CardResponse::None, on);
         host.complete();
         host.status();
         assert_eq!(host.state(), 4);
@@ -228,11 +234,11 @@ fn an_interrupt_of_high_priority_is_taken_where_it_is_switched_on() {
 
 #[test]
 fn failures_of_the_device_show_in_the_status() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     let cases = [
-        (Failure::Io, Status::ERROR),
-        (Failure::NoSpace, Status::ERROR),
-        (Failure::ReadOnly, Status::WP_VIOLATION),
+        (RequestFailure::Io, CardStatus::ERROR),
+        (RequestFailure::NoSpace, CardStatus::ERROR),
+        (RequestFailure::ReadOnly, CardStatus::WP_VIOLATION),
     ];
     for (failure, status) in cases {
         host.r1(24, 5);
@@ -244,18 +250,18 @@ fn failures_of_the_device_show_in_the_status() {
         assert_eq!(host.status(), status);
     }
     host.r1(17, 5);
-    host.card.pull(1, SECTOR);
-    host.fail(Failure::Io);
-    assert_eq!(host.card.pulled(), Pulled::Failed);
-    assert_eq!(host.status(), Status::DEVICE_ECC_FAILED);
+    host.card.start_clocking(1, SECTOR);
+    host.fail(RequestFailure::Io);
+    assert_eq!(host.card.take_clocked(), ClockedData::Failed);
+    assert_eq!(host.status(), CardStatus::DEVICE_ECC_FAILED);
     assert_eq!(host.state(), 4);
 }
 
 #[test]
 fn nothing_lies_behind_the_end() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     let end = SECTORS as u32;
-    let out = |status: u32| Status::from_bits_retain(status).contains(Status::ADDRESS_OUT_OF_RANGE);
+    let out = |status: u32| CardStatus::from_bits_retain(status).contains(CardStatus::ADDRESS_OUT_OF_RANGE);
     for (index, argument) in [(17, end), (18, u32::MAX), (24, end), (25, end), (35, end)] {
         assert!(out(host.r1(index, argument)), "CMD{index}");
     }
@@ -263,8 +269,8 @@ fn nothing_lies_behind_the_end() {
     assert!(out(host.r1(25, end - 1)), "a known length counts at once");
     // An open-ended one fails when it reaches the end.
     host.r1(18, end - 1);
-    assert!(matches!(host.read(1), Pulled::Data(_)));
-    assert_eq!(host.read(1), Pulled::Failed);
+    assert!(matches!(host.read(1), ClockedData::Data(_)));
+    assert_eq!(host.read(1), ClockedData::Failed);
     assert!(out(host.r1(12, 0)));
     host.r1(25, end - 1);
     assert!(host.card.push(&[1; SECTOR]) && !host.card.push(&[1; SECTOR]));
@@ -276,12 +282,12 @@ fn nothing_lies_behind_the_end() {
 
 #[test]
 fn erase_takes_whole_groups_and_trim_takes_sectors() {
-    let mut host = Host::selected(SECTORS);
-    let insecure = Action::Discard { secure: false };
+    let mut host = CardTestHost::selected(SECTORS);
+    let insecure = BlockAction::Discard { secure: false };
     for (argument, secure) in [(1, false), (3, false), (0, false), (0x8000_0000, true)] {
         assert_eq!(host.erase(10, 12, argument) & !0x1f00, 0);
         let last = host.last();
-        assert_eq!(last.action, Action::Discard { secure });
+        assert_eq!(last.action, BlockAction::Discard { secure });
         let expected = if argument.is_multiple_of(4) { (0, 1024) } else { (10, 3) };
         assert_eq!((last.sector, last.sectors), expected);
     }
@@ -289,79 +295,82 @@ fn erase_takes_whole_groups_and_trim_takes_sectors() {
     host.erase(1024, 1024, 0);
     assert_eq!((host.last().sector, host.last().sectors), (1024, 1024), "512 KiB");
     // Long ranges are split by the longest request.
-    let before = host.seen.len();
+    let before = host.requests.len();
     host.erase(1, SECTORS as u32 - 1, 3);
-    let parts = &host.seen[before..];
+    let parts = &host.requests[before..];
     assert!(parts.iter().all(|part| part.action == insecure && part.sectors <= 1 << 16));
     assert_eq!(parts.iter().map(|part| u64::from(part.sectors)).sum::<u64>(), SECTORS - 1);
 }
 
 #[test]
 fn secure_trim_removes_in_its_second_step() {
-    let mut host = Host::selected(SECTORS);
-    let before = host.seen.len();
+    let mut host = CardTestHost::selected(SECTORS);
+    let before = host.requests.len();
     host.erase(5, 6, 0x8000_0001);
     host.erase(9, 9, 0x8000_0001);
-    assert_eq!(host.seen.len(), before);
+    assert_eq!(host.requests.len(), before);
     host.erase(5, 6, 0x8000_8000);
-    let removed: Vec<_> = host.seen[before..].iter().map(|one| (one.sector, one.sectors)).collect();
+    let removed: Vec<_> = host.requests[before..].iter().map(|one| (one.sector, one.sectors)).collect();
     assert_eq!(removed, [(5, 2), (9, 1)]);
-    assert!(host.seen[before..].iter().all(|one| one.action == Action::Discard { secure: true }));
+    assert!(host.requests[before..].iter().all(|one| one.action == BlockAction::Discard { secure: true }));
 }
 
 #[test]
 fn erase_commands_come_in_order() {
-    let mut host = Host::selected(SECTORS);
-    let has = |status: u32, flag| Status::from_bits_retain(status).contains(flag);
-    assert!(has(host.r1(36, 5), Status::ERASE_SEQ_ERROR));
-    assert!(has(host.r1(38, 0), Status::ERASE_SEQ_ERROR));
+    let mut host = CardTestHost::selected(SECTORS);
+    let has = |status: u32, flag| CardStatus::from_bits_retain(status).contains(flag);
+    assert!(has(host.r1(36, 5), CardStatus::ERASE_SEQ_ERROR));
+    assert!(has(host.r1(38, 0), CardStatus::ERASE_SEQ_ERROR));
     host.r1(35, 5);
-    assert!(has(host.r1(36, 4), Status::ERASE_PARAM));
+    assert!(has(host.r1(36, 4), CardStatus::ERASE_PARAM));
     host.r1(35, 5);
-    assert!(has(host.r1(16, 512), Status::ERASE_RESET));
+    assert!(has(host.r1(16, 512), CardStatus::ERASE_RESET));
     host.r1(35, 5);
     host.r1(36, 5);
-    assert!(has(host.r1(38, 2), Status::ERROR));
+    assert!(has(host.r1(38, 2), CardStatus::ERROR));
     let plain = CardSettings { trim: false, secure_erase: false, sanitize: false, ..CardSettings::default() };
-    let mut host = Host::with(&plain, SECTORS);
+    let mut host = CardTestHost::with(&plain, SECTORS);
     host.identify();
     for argument in [1, 0x8000_0000, 0x8000_0001, 0x8000_8000] {
-        assert!(has(host.erase(5, 5, argument), Status::ERROR), "{argument:#x}");
+        assert!(has(host.erase(5, 5, argument), CardStatus::ERROR), "{argument:#x}");
     }
-    assert!(!has(host.erase(5, 5, 3), Status::ERROR), "DISCARD is always there");
-    assert_eq!(host.switch(165, 1), Status::SWITCH_ERROR);
+    assert!(!has(host.erase(5, 5, 3), CardStatus::ERROR), "DISCARD is always there");
+    assert_eq!(host.switch(165, 1), CardStatus::SWITCH_ERROR);
 }
 
 #[test]
 fn sanitize_leaves_what_is_mapped() {
-    let mut host = Host::selected(1024);
+    let mut host = CardTestHost::selected(1024);
     host.r1(23, 128);
     host.r1(25, 128 * 512);
     assert!(host.card.push(&vec![7; 128 * SECTOR]));
     host.complete();
-    let before = host.seen.len();
-    assert_eq!(host.switch(165, 1), Status::empty());
-    let removed: Vec<_> = host.seen[before..].iter().map(|one| (one.sector, one.sectors)).collect();
+    let before = host.requests.len();
+    assert_eq!(host.switch(165, 1), CardStatus::empty());
+    let removed: Vec<_> = host.requests[before..].iter().map(|one| (one.sector, one.sectors)).collect();
     assert_eq!(removed, [(0, 128), (256, 768)]);
     assert_eq!(host.read_one(17, 128 * 512), [7; SECTOR]);
 }
 
 #[test]
 fn boot_partitions_have_memory_of_their_own() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     for (partition, byte) in [(1, 11), (2, 22)] {
-        assert_eq!(host.switch(179, partition), Status::empty());
+        assert_eq!(host.switch(179, partition), CardStatus::empty());
         host.write(2, 0, byte);
         assert_eq!(host.read_one(17, 1), [byte; SECTOR]);
         let end = (4 << 20) / 512;
-        assert_ne!(host.r1(17, end) & Status::ADDRESS_OUT_OF_RANGE.bits(), 0);
+        assert_ne!(host.r1(17, end) & CardStatus::ADDRESS_OUT_OF_RANGE.bits(), 0);
     }
     host.erase(0, 0, 1);
     assert_eq!(host.read_one(17, 0), [0; SECTOR]);
-    assert!(host.seen.iter().all(|request| request.action == Action::Flush), "the device sees none of it");
-    assert_eq!(host.switch(173, 1), Status::empty());
-    assert_ne!(host.r1(24, 0) & Status::WP_VIOLATION.bits(), 0);
-    assert_eq!(host.switch(173, 0), Status::SWITCH_ERROR, "protected until power is lost");
+    assert!(
+        host.requests.iter().all(|request| request.action == BlockAction::Flush),
+        "the device sees none of it"
+    );
+    assert_eq!(host.switch(173, 1), CardStatus::empty());
+    assert_ne!(host.r1(24, 0) & CardStatus::WP_VIOLATION.bits(), 0);
+    assert_eq!(host.switch(173, 0), CardStatus::SWITCH_ERROR, "protected until power is lost");
     host.card.power_cycle();
     host.identify();
     host.switch(179, 1);
@@ -371,10 +380,10 @@ fn boot_partitions_have_memory_of_their_own() {
 
 #[test]
 fn the_rpmb_partition_answers_by_frames() {
-    let mut host = Host::selected(SECTORS);
-    assert_eq!(host.switch(179, 3), Status::empty());
-    host.silent(17, 0);
-    assert_eq!(host.status(), Status::ILLEGAL_COMMAND);
+    let mut host = CardTestHost::selected(SECTORS);
+    assert_eq!(host.switch(179, 3), CardStatus::empty());
+    host.expect_no_response(17, 0);
+    assert_eq!(host.status(), CardStatus::ILLEGAL_COMMAND);
     let mut request = vec![0; SECTOR];
     request[511] = 2;
     host.r1(23, 1);
@@ -388,20 +397,20 @@ fn the_rpmb_partition_answers_by_frames() {
 
 #[test]
 fn the_bus_test_returns_the_pattern_inverted() {
-    let mut host = Host::selected(SECTORS);
+    let mut host = CardTestHost::selected(SECTORS);
     host.r1(19, 0);
     assert_eq!(host.state(), 9);
     assert!(host.card.push(&[0x55, 0xaa, 0, 0, 0, 0, 0, 0]));
     host.r1(14, 0);
-    host.card.pull(1, 8);
-    assert_eq!(host.card.pulled(), Pulled::Data(vec![0xaa, 0x55, 0, 0, 0, 0, 0, 0]));
+    host.card.start_clocking(1, 8);
+    assert_eq!(host.card.take_clocked(), ClockedData::Data(vec![0xaa, 0x55, 0, 0, 0, 0, 0, 0]));
     assert_eq!(host.state(), 4);
-    host.silent(21, 0);
+    host.expect_no_response(21, 0);
     host.status();
     host.switch(183, 2);
     host.switch(185, 2);
     host.r1(21, 0);
-    host.card.pull(1, 128);
-    let Pulled::Data(block) = host.card.pulled() else { panic!() };
+    host.card.start_clocking(1, 128);
+    let ClockedData::Data(block) = host.card.take_clocked() else { panic!() };
     assert_eq!((block.len(), &block[..8]), (128, &[0xff, 0xff, 0, 0xff, 0xff, 0xff, 0, 0][..]));
 }

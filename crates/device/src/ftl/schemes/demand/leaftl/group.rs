@@ -1,50 +1,50 @@
 //! The segments of 256 units, newer ones above older ones, and the table of the units that approximate segments describe.
 
-use super::segment::{Bits, GROUP, Point, Segment, ends, learn, set, without};
-use super::segments::Segments;
+use super::segment::{Bits, GROUP, LearnedSegment, Point, ends, learn, set, without};
+use super::segments::SegmentVec;
 
 /// The conflict resolution buffer: which approximate segment describes a unit. Each unit belongs to one segment, which is
 /// identified by the first unit of the segment.
 #[derive(Clone)]
-struct Owners {
+struct ConflictResolutionBuffer {
     owned: Bits,
     first: [u8; GROUP as usize],
 }
 
 /// Memory that the compaction of groups reuses.
 #[derive(Clone, Default)]
-pub struct Scratch {
-    kept: Vec<(Segment, u16)>,
+pub struct CompactionScratch {
+    merged: Vec<(LearnedSegment, u16)>,
 }
 
 /// The location of a unit according to the segments of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SegmentLookup {
     /// Number of the location; within the error bound if it is not exact.
-    pub place: u32,
+    pub number: u32,
     pub exact: bool,
 }
 
 /// A group of units. Segments of one level do not overlap; the uppermost segment that contains a unit determines its location.
 #[derive(Clone, Default)]
-pub struct Group {
+pub struct SegmentGroup {
     /// The segments, level by level, each in the order of units.
-    segments: Segments,
+    segments: SegmentVec,
     /// End of each level in `segments`.
     levels: Vec<u16>,
-    owners: Option<Box<Owners>>,
+    owners: Option<Box<ConflictResolutionBuffer>>,
     /// Number of approximate segments.
     approximate: u16,
     /// Number of segments learned since the levels were last merged.
     learned: u16,
 }
 
-impl Group {
+impl SegmentGroup {
     /// Bytes of memory: the segments, and the table of approximate ones, whose lists end with a null.
     pub fn bytes(&self) -> u64 {
         let owned: u32 =
             self.owners.as_ref().map_or(0, |owners| owners.owned.iter().map(|word| word.count_ones()).sum());
-        self.segments.len() as u64 * Segment::BYTES + u64::from(owned) + u64::from(self.approximate)
+        self.segments.len() as u64 * LearnedSegment::BYTES + u64::from(owned) + u64::from(self.approximate)
     }
 
     pub fn segments(&self) -> usize {
@@ -70,7 +70,7 @@ impl Group {
     }
 
     /// Units that a segment describes; newer segments may describe some of them too.
-    fn units_of(&self, segment: Segment) -> Bits {
+    fn units_of(&self, segment: LearnedSegment) -> Bits {
         if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() }
     }
 
@@ -81,7 +81,7 @@ impl Group {
 
     /// The location of a unit; `None` if no segment contains it.
     #[inline]
-    pub fn find(&self, unit: u8) -> Option<Found> {
+    pub fn find(&self, unit: u8) -> Option<SegmentLookup> {
         let mut from = 0;
         for to in &self.levels {
             let level = from..usize::from(*to);
@@ -91,15 +91,15 @@ impl Group {
                 continue;
             }
             let segment = self.segments.get(after - 1);
-            if self.gives(segment, unit) {
-                return Some(Found { place: segment.place(unit), exact: !segment.is_approximate() });
+            if self.describes(segment, unit) {
+                return Some(SegmentLookup { number: segment.place(unit), exact: !segment.is_approximate() });
             }
         }
         None
     }
 
     #[inline]
-    fn gives(&self, segment: Segment, unit: u8) -> bool {
+    fn describes(&self, segment: LearnedSegment, unit: u8) -> bool {
         if !segment.is_approximate() {
             return segment.has(unit);
         }
@@ -134,7 +134,7 @@ impl Group {
     }
 
     /// Learns a run of consecutive locations.
-    pub fn learn_run(&mut self, run: Segment) {
+    pub fn learn_run(&mut self, run: LearnedSegment) {
         self.insert(run, run.units());
         self.learned = self.learned.saturating_add(1);
     }
@@ -145,10 +145,10 @@ impl Group {
     }
 
     /// Inserts a segment that describes these units.
-    fn insert(&mut self, mut segment: Segment, units: Bits) {
+    fn insert(&mut self, mut segment: LearnedSegment, units: Bits) {
         self.release(units);
         if segment.is_approximate() {
-            let none = Owners { owned: [0; 4], first: [0; GROUP as usize] };
+            let none = ConflictResolutionBuffer { owned: [0; 4], first: [0; GROUP as usize] };
             let owners = self.owners.get_or_insert_with(|| Box::new(none));
             for unit in bits(units) {
                 set(&mut owners.owned, unit);
@@ -173,7 +173,7 @@ impl Group {
 
     /// Removes segments from the uppermost level that overlap a new segment. Units of the new segment are removed from them; what still
     /// overlaps is moved a level down.
-    fn push_down(&mut self, segment: Segment, units: Bits) {
+    fn push_down(&mut self, segment: LearnedSegment, units: Bits) {
         let mut at = self.segments.partition_point(self.level(0), |other| other.end() < segment.start);
         while at < self.level(0).end && self.segments.get(at).start <= segment.end() {
             let mut older = self.remove(0, at);
@@ -194,7 +194,7 @@ impl Group {
     }
 
     /// Inserts a segment into the second level, or into a new level above it if it overlaps segments there.
-    fn add_below(&mut self, segment: Segment) {
+    fn add_below(&mut self, segment: LearnedSegment) {
         let fits = self.levels.len() > 1 && {
             let level = self.level(1);
             let after = self.segments.partition_point(level.clone(), |other| other.end() < segment.start);
@@ -206,13 +206,13 @@ impl Group {
         self.add(1, segment);
     }
 
-    fn add(&mut self, level: usize, segment: Segment) {
+    fn add(&mut self, level: usize, segment: LearnedSegment) {
         let at = self.segments.partition_point(self.level(level), |other| other.start < segment.start);
         self.segments.insert(at, segment);
         self.levels[level..].iter_mut().for_each(|end| *end += 1);
     }
 
-    fn remove(&mut self, level: usize, at: usize) -> Segment {
+    fn remove(&mut self, level: usize, at: usize) -> LearnedSegment {
         self.levels[level..].iter_mut().for_each(|end| *end -= 1);
         self.segments.remove(at)
     }
@@ -232,7 +232,7 @@ impl Group {
 
     /// Shortens an approximate segment that has lost units, so that it begins and ends with the remaining ones.
     fn rename(&mut self, first: u8) {
-        let named = |segment: Segment| segment.is_approximate() && segment.start == first;
+        let named = |segment: LearnedSegment| segment.is_approximate() && segment.start == first;
         let Some(at) = self.segments.iter().position(named) else { return };
         let left = self.owned_by(first);
         let Some((start, end)) = ends(left) else {
@@ -249,10 +249,10 @@ impl Group {
 
     /// Merges the levels: removes what newer segments hide, and puts the rest into as few levels as possible. `place` returns the location
     /// of a unit that is the last one of an approximate segment; it is stored as a point, which is shorter.
-    pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut Scratch) {
+    pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut CompactionScratch) {
         self.learned = 0;
         // One level of accurate segments with data cannot become smaller.
-        let discards = || self.segments.iter().any(Segment::is_discard);
+        let discards = || self.segments.iter().any(LearnedSegment::is_discard);
         if self.levels.len() != 1 || self.segments.is_empty() || self.approximate > 0 || discards() {
             self.merge(place, scratch);
         }
@@ -262,8 +262,8 @@ impl Group {
         }
     }
 
-    fn merge(&mut self, place: impl Fn(u8) -> u32, scratch: &mut Scratch) {
-        let kept = &mut scratch.kept;
+    fn merge(&mut self, place: impl Fn(u8) -> u32, scratch: &mut CompactionScratch) {
+        let kept = &mut scratch.merged;
         kept.clear();
         let mut seen = [0; 4];
         for i in 0..self.segments.len() {
@@ -273,7 +273,7 @@ impl Group {
                 if let Some(owners) = &mut self.owners {
                     owners.owned[usize::from(segment.start >> 6)] &= !(1 << (segment.start & 63));
                 }
-                segment = Segment::point((segment.start, place(segment.start)));
+                segment = LearnedSegment::point((segment.start, place(segment.start)));
             }
             let own = self.units_of(segment);
             let fresh = without(own, seen);
@@ -297,7 +297,7 @@ impl Group {
     }
 
     /// Removes discards that hide nothing.
-    fn drop_discards(&self, kept: &mut Vec<(Segment, u16)>) {
+    fn drop_discards(&self, kept: &mut Vec<(LearnedSegment, u16)>) {
         if !kept.iter().any(|(segment, _)| segment.is_discard()) {
             return;
         }
@@ -321,7 +321,7 @@ impl Group {
         }
         out.push(u32::from(self.learned));
         out.extend(self.levels.iter().map(|end| u32::from(*end)));
-        out.extend(self.segments.iter().flat_map(Segment::words));
+        out.extend(self.segments.iter().flat_map(LearnedSegment::words));
         if let Some(owners) = self.owners.as_ref().filter(|_| self.approximate > 0) {
             out.extend(owners.owned.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]));
             out.extend(
@@ -343,11 +343,11 @@ impl Group {
             group.levels.push(u16::try_from(words.next()?).ok()?);
         }
         for _ in 0..segments {
-            group.segments.push(Segment::of_words(words.next()?, words.next()?)?);
+            group.segments.push(LearnedSegment::of_words(words.next()?, words.next()?)?);
         }
         group.approximate = group.segments.iter().filter(|segment| segment.is_approximate()).count() as u16;
         if group.approximate > 0 {
-            let mut owners = Box::new(Owners { owned: [0; 4], first: [0; GROUP as usize] });
+            let mut owners = Box::new(ConflictResolutionBuffer { owned: [0; 4], first: [0; GROUP as usize] });
             for word in &mut owners.owned {
                 *word = u64::from(words.next()?) | u64::from(words.next()?) << 32;
             }
@@ -375,7 +375,7 @@ impl Group {
             let first = self.owner(unit);
             first.is_none_or(|first| self.segments.iter().any(|s| s.is_approximate() && s.start == first))
         };
-        let fits = |segment: Segment| {
+        let fits = |segment: LearnedSegment| {
             !segment.is_approximate()
                 || ends(self.owned_by(segment.start)) == Some((segment.start, segment.end()))
         };
@@ -399,7 +399,7 @@ fn bits(set: Bits) -> impl Iterator<Item = u8> {
 
 /// Assigns levels to segments, which are given from the newest to the oldest: to each the uppermost level below all newer segments that it
 /// overlaps. Sorts the segments by level.
-fn stack(kept: &mut [(Segment, u16)]) {
+fn stack(kept: &mut [(LearnedSegment, u16)]) {
     let mut taken = [0u16; GROUP as usize];
     for (segment, level) in kept.iter_mut() {
         let range = &mut taken[usize::from(segment.start)..=usize::from(segment.end())];
@@ -411,7 +411,7 @@ fn stack(kept: &mut [(Segment, u16)]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::places::NOWHERE;
+    use super::super::super::location_numbering::NOWHERE;
     use super::*;
     use proptest::prelude::*;
 
@@ -422,9 +422,9 @@ mod tests {
             // Each step: first unit, number of units, gap between units, step between locations, and whether levels are merged afterwards.
             steps in prop::collection::vec((any::<u8>(), 1u8..40, 1u8..5, 0u32..6, any::<bool>()), 1..60),
         ) {
-            let mut group = Group::default();
+            let mut group = SegmentGroup::default();
             let mut truth = [None; 256];
-            let mut scratch = Scratch::default();
+            let mut scratch = CompactionScratch::default();
             let mut place = 1000u32;
             for (first, count, gap, step, merges) in steps {
                 let mut points = Vec::new();
@@ -448,15 +448,15 @@ mod tests {
                 prop_assert!(group.is_whole());
                 for unit in 0..=255u8 {
                     let wanted = truth[usize::from(unit)].unwrap_or(NOWHERE);
-                    let found = group.find(unit).unwrap_or(Found { place: NOWHERE, exact: true });
-                    let off = (found.place as i32).wrapping_sub(wanted as i32).unsigned_abs();
+                    let found = group.find(unit).unwrap_or(SegmentLookup { number: NOWHERE, exact: true });
+                    let off = (found.number as i32).wrapping_sub(wanted as i32).unsigned_abs();
                     prop_assert!(off <= if found.exact { 0 } else { gamma }, "unit {unit}: {found:?}, not {wanted}");
                 }
                 let mut words = Vec::new();
                 group.words(&mut words);
                 let mut again = Vec::new();
                 let mut given = words.iter().copied();
-                Group::of_words(&mut given).unwrap().words(&mut again);
+                SegmentGroup::of_words(&mut given).unwrap().words(&mut again);
                 prop_assert_eq!(given.next(), None);
                 prop_assert_eq!(again, words);
             }
@@ -465,9 +465,9 @@ mod tests {
 
     #[test]
     fn a_run_is_learned_as_its_points_are() {
-        let (mut runs, mut points) = (Group::default(), Group::default());
+        let (mut runs, mut points) = (SegmentGroup::default(), SegmentGroup::default());
         for (first, count, place) in [(0u8, 256u32, 1000u32), (40, 8, 5000), (44, 1, 7000), (48, 4, 5008)] {
-            runs.learn_run(Segment::run(first, count, place));
+            runs.learn_run(LearnedSegment::run(first, count, place));
             let units = (0..count).map(|i| (first + i as u8, place + i));
             points.learn(&units.collect::<Vec<_>>(), 0);
             assert_eq!((&runs.segments, &runs.levels), (&points.segments, &points.levels));
@@ -479,13 +479,13 @@ mod tests {
         let run = |first: u8, count: u8, base: u32| -> Vec<Point> {
             (first..first + count).map(|unit| (unit, base + u32::from(unit))).collect()
         };
-        let mut group = Group::default();
+        let mut group = SegmentGroup::default();
         group.learn(&run(0, 100, 1000), 0);
         group.learn(&run(10, 5, 5000), 0);
         assert_eq!((group.segments(), group.levels.len()), (2, 2));
         group.learn(&run(0, 100, 9000), 0);
         assert_eq!(group.segments(), 2);
-        group.compact(|_| 0, &mut Scratch::default());
+        group.compact(|_| 0, &mut CompactionScratch::default());
         assert_eq!((group.segments(), group.levels.len(), group.bytes()), (1, 1, 8));
     }
 }

@@ -12,25 +12,28 @@ mod segment;
 mod segments;
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, Layout, MapCache, MapFigures, Policy, Stale, Wanted, WrongPage,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss,
+    MapPageLayout, MispredictedPage, StaleMapPages,
 };
-use super::places::{NOWHERE, Places};
-use crate::ftl::core::Core;
+use super::location_numbering::{LocationNumbering, NOWHERE};
+use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
-use crate::lru::Lru;
-use emmclab_settings::{PolicyKind, PolicyOptions, PolicySetting};
-use group::{Found, Group, Scratch};
-use segment::{GROUP, Point, Segment};
+use crate::lru::LruSet;
+use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
+use group::{CompactionScratch, SegmentGroup, SegmentLookup};
+use segment::{GROUP, LearnedSegment, Point};
 
-pub(super) const POLICY: Policy = Policy {
-    kind: PolicyKind {
+pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
+    kind: PolicyDescription {
         name: "leaftl",
         about: "As `dftl`, but the map is made of learned segments of 8 bytes (Sun et al., ASPLOS 2023).",
         settings: &[CACHE_KB, GAMMA, COMPACT_AFTER, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 8,
-    make: |settings, geometry, layout| Box::new(Learned::new(&settings.mapping.options, geometry, layout)),
+    make: |settings, geometry, layout| {
+        Box::new(LeaFtlCache::new(&settings.mapping.options, geometry, layout))
+    },
 };
 
 const GAMMA: PolicySetting = PolicySetting {
@@ -52,40 +55,40 @@ const GROUP_BYTES: u64 = 8;
 
 /// The learned segments of all groups, and which groups are cached.
 #[derive(Clone)]
-struct Learned {
-    layout: Layout,
-    places: Places,
-    groups: Vec<Group>,
+struct LeaFtlCache {
+    layout: MapPageLayout,
+    numbering: LocationNumbering,
+    groups: Vec<SegmentGroup>,
     /// Cached groups in the order of their last use, which of them are dirty, and their bytes.
-    cached: Lru,
+    cached: LruSet,
     dirty: Vec<bool>,
     bytes: u64,
     budget: u64,
     gamma: u32,
     compact_after: u16,
     points: Vec<Point>,
-    scratch: Scratch,
+    scratch: CompactionScratch,
 }
 
 const fn group_of(unit: Lpn) -> u32 {
     unit.0 / GROUP
 }
 
-impl Learned {
-    fn new(options: &PolicyOptions, geometry: &Geometry, layout: Layout) -> Self {
+impl LeaFtlCache {
+    fn new(options: &PolicyOptions, geometry: &Geometry, layout: MapPageLayout) -> Self {
         let groups = layout.units.div_ceil(GROUP) as usize;
         Self {
             layout,
-            places: Places::new(geometry),
-            groups: vec![Group::default(); groups],
-            cached: Lru::new(groups, 0),
+            numbering: LocationNumbering::new(geometry),
+            groups: vec![SegmentGroup::default(); groups],
+            cached: LruSet::new(groups, 0),
             dirty: vec![false; groups],
             bytes: 0,
             budget: CACHE_KB.of(options) * 1024,
             gamma: GAMMA.count(options),
             compact_after: COMPACT_AFTER.count(options) as u16,
             points: Vec::with_capacity(GROUP as usize),
-            scratch: Scratch::default(),
+            scratch: CompactionScratch::default(),
         }
     }
 
@@ -98,7 +101,7 @@ impl Learned {
     }
 
     /// Learns a run of consecutive locations for a group or, if `run` is `None`, the locations in `points`.
-    fn learn(&mut self, core: &Core, group: u32, run: Option<Segment>, stale: &mut Stale) {
+    fn learn(&mut self, core: &FtlCore, group: u32, run: Option<LearnedSegment>, stale: &mut StaleMapPages) {
         let before = self.size(group);
         match run {
             Some(run) => self.groups[group as usize].learn_run(run),
@@ -116,22 +119,22 @@ impl Learned {
         }
     }
 
-    fn compact(&mut self, core: &Core, group: u32) {
-        let place = |unit: u8| self.places.number(core.lookup(Lpn(group * GROUP + u32::from(unit))));
+    fn compact(&mut self, core: &FtlCore, group: u32) {
+        let place = |unit: u8| self.numbering.number(core.lookup(Lpn(group * GROUP + u32::from(unit))));
         self.groups[group as usize].compact(place, &mut self.scratch);
     }
 
-    fn find(&self, unit: Lpn) -> Found {
+    fn find(&self, unit: Lpn) -> SegmentLookup {
         let found = self.groups[group_of(unit) as usize].find((unit.0 % GROUP) as u8);
-        found.unwrap_or(Found { place: NOWHERE, exact: true })
+        found.unwrap_or(SegmentLookup { number: NOWHERE, exact: true })
     }
 
-    fn point(&self, core: &Core, unit: Lpn) -> Point {
-        ((unit.0 % GROUP) as u8, self.places.number(core.lookup(unit)))
+    fn point(&self, core: &FtlCore, unit: Lpn) -> Point {
+        ((unit.0 % GROUP) as u8, self.numbering.number(core.lookup(unit)))
     }
 }
 
-impl MapCache for Learned {
+impl MapCache for LeaFtlCache {
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32 {
         let mut group = group_of(unit);
         while group * GROUP < unit.0 + most && self.cached.touch(group) {
@@ -142,7 +145,7 @@ impl MapCache for Learned {
     }
 
     /// Evicts the least recently used groups; dirty ones are written back.
-    fn make_room(&mut self, core: &Core, wanted: Option<Wanted>) -> Option<u32> {
+    fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         let (needed, stay) = wanted.map_or((0, 1), |wanted| (self.size(group_of(wanted.unit)), 0));
         while self.bytes + needed > self.budget && self.cached.len() > stay {
             let group = self.cached.pop()?;
@@ -155,7 +158,7 @@ impl MapCache for Learned {
         None
     }
 
-    fn load(&mut self, _: &Core, wanted: Wanted, changes: bool) -> u32 {
+    fn load(&mut self, _: &FtlCore, wanted: MapMiss, changes: bool) -> u32 {
         let group = group_of(wanted.unit);
         self.cached.push(group);
         self.bytes += self.size(group);
@@ -163,7 +166,7 @@ impl MapCache for Learned {
         0
     }
 
-    fn changed(&mut self, core: &Core, units: &mut Vec<Lpn>, stale: &mut Stale) {
+    fn update_moved(&mut self, core: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages) {
         units.sort_unstable();
         units.dedup();
         for run in units.chunk_by(|a, b| group_of(*a) == group_of(*b)) {
@@ -176,17 +179,17 @@ impl MapCache for Learned {
         }
     }
 
-    fn wrote(&mut self, core: &Core, (first, units): (Lpn, u32), stale: &mut Stale) {
+    fn update_written(&mut self, core: &FtlCore, (first, units): (Lpn, u32), stale: &mut StaleMapPages) {
         let mut at = first.0;
         while at < first.0 + units {
             let end = ((at / GROUP + 1) * GROUP).min(first.0 + units);
-            let (place, count) = self.places.run(core, at, end);
+            let (place, count) = self.numbering.run(core, at, end);
             if count == end - at && place != NOWHERE {
-                let run = Segment::run((at % GROUP) as u8, count, place);
+                let run = LearnedSegment::run((at % GROUP) as u8, count, place);
                 self.learn(core, at / GROUP, Some(run), stale);
             } else {
                 self.points.clear();
-                let (places, mut before) = (&self.places, None);
+                let (places, mut before) = (&self.numbering, None);
                 self.points.extend((at..end).map(|unit| {
                     let place = places.next_number(&mut before, core.lookup(Lpn(unit)));
                     ((unit % GROUP) as u8, place)
@@ -197,7 +200,7 @@ impl MapCache for Learned {
         }
     }
 
-    fn written(&mut self, core: &Core, page: u32) {
+    fn mark_page_clean(&mut self, core: &FtlCore, page: u32) {
         let units = self.layout.units_of(page);
         for group in units.start / GROUP..units.end.div_ceil(GROUP) {
             if std::mem::take(&mut self.dirty[group as usize]) {
@@ -212,26 +215,26 @@ impl MapCache for Learned {
         self.gamma > 0
     }
 
-    fn wrong_page(&self, core: &Core, unit: Lpn) -> Option<WrongPage> {
+    fn wrong_page(&self, core: &FtlCore, unit: Lpn) -> Option<MispredictedPage> {
         if !self.groups[group_of(unit) as usize].is_approximate() {
             return None;
         }
-        let Found { place, exact: false } = self.find(unit) else { return None };
+        let SegmentLookup { number: place, exact: false } = self.find(unit) else { return None };
         let ppn = core.lookup(unit)?;
-        let page = self.places.page(place, ppn);
-        (page != self.places.page(self.places.number(Some(ppn)), ppn))
-            .then(|| WrongPage { page, plane: self.places.plane(page) })
+        let page = self.numbering.page(place, ppn);
+        (page != self.numbering.page(self.numbering.number(Some(ppn)), ppn))
+            .then(|| MispredictedPage { page, plane: self.numbering.plane(page) })
     }
 
     fn ram_bytes(&self) -> u64 {
         self.budget
     }
 
-    fn figures(&self) -> MapFigures {
-        MapFigures {
+    fn figures(&self) -> MapCacheSummary {
+        MapCacheSummary {
             cached_bytes: self.bytes,
             segments: self.groups.iter().map(|group| group.segments() as u64).sum(),
-            segment_units: self.groups.iter().map(Group::units).sum(),
+            segment_units: self.groups.iter().map(SegmentGroup::units).sum(),
         }
     }
 
@@ -248,7 +251,7 @@ impl MapCache for Learned {
 
     fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         for group in &mut self.groups {
-            *group = Group::of_words(words)?;
+            *group = SegmentGroup::of_words(words)?;
         }
         for _ in 0..words.next()? {
             let (group, changed) = (words.next()?, words.next()?);
@@ -262,10 +265,10 @@ impl MapCache for Learned {
         Some(())
     }
 
-    fn fault(&self, core: &Core) -> Option<String> {
+    fn fault(&self, core: &FtlCore) -> Option<String> {
         (0..self.layout.units).map(Lpn).find_map(|unit| {
-            let (found, place) = (self.find(unit), self.places.number(core.lookup(unit)));
-            let off = (found.place as i32).wrapping_sub(place as i32).unsigned_abs();
+            let (found, place) = (self.find(unit), self.numbering.number(core.lookup(unit)));
+            let off = (found.number as i32).wrapping_sub(place as i32).unsigned_abs();
             let most = if found.exact { 0 } else { self.gamma };
             (off > most).then(|| format!("the learned segments map unit {unit} to another place"))
         })

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::super::places::NOWHERE;
+use super::super::location_numbering::NOWHERE;
 
 /// Units of a group.
 pub const GROUP: u32 = 256;
@@ -13,7 +13,7 @@ pub type Bits = [u64; 4];
 /// A unit of a group, and the number of its location.
 pub type Point = (u8, u32);
 
-/// Flags of [`Segment::slope`].
+/// Flags of [`LearnedSegment::slope`].
 const APPROXIMATE: u16 = 1 << 15;
 const STRIDE: u16 = 1 << 14;
 /// Maximum slope of an approximate segment, and maximum step of an accurate one.
@@ -26,14 +26,14 @@ const FRACTION: u32 = 11;
 /// units, a stride of units with consecutive locations, or, in an approximate segment, a fixed-point number. The intercept is the value at
 /// the first unit of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct LearnedSegment {
     pub start: u8,
     pub length: u8,
     slope: u16,
     intercept: u32,
 }
 
-impl Segment {
+impl LearnedSegment {
     /// Bytes of a segment.
     pub const BYTES: u64 = 8;
 
@@ -175,7 +175,7 @@ pub fn ends(bits: Bits) -> Option<(u8, u8)> {
 
 /// Learns a segment from the first of these points, which are in the order of units; returns it and the number of points that it describes.
 /// Locations are exact, or off by at most `gamma`.
-pub fn learn(points: &[Point], gamma: u32) -> (Segment, usize) {
+pub fn learn(points: &[Point], gamma: u32) -> (LearnedSegment, usize) {
     let (exact, count) = accurate(points);
     if gamma > 0
         && count < points.len()
@@ -188,24 +188,24 @@ pub fn learn(points: &[Point], gamma: u32) -> (Segment, usize) {
 }
 
 /// The longest accurate segment from the first point on.
-fn accurate(points: &[Point]) -> (Segment, usize) {
+fn accurate(points: &[Point]) -> (LearnedSegment, usize) {
     let (first, place) = points[0];
     if place == NOWHERE {
         let count = run(points, |(a, _), (b, place)| place == NOWHERE && b - a == 1);
-        return (Segment::accurate(first, points[count - 1].0, 0, place), count);
+        return (LearnedSegment::accurate(first, points[count - 1].0, 0, place), count);
     }
     let Some(&(next, then)) = points.get(1).filter(|(_, then)| *then != NOWHERE) else {
-        return (Segment::point(points[0]), 1);
+        return (LearnedSegment::point(points[0]), 1);
     };
     let (stride, step) = (next - first, then.wrapping_sub(place));
     let slope = match (stride, step) {
         (1, 1..=MOST_STEP) => step as u16,
         (_, 1) => STRIDE | u16::from(stride),
-        _ => return (Segment::point(points[0]), 1),
+        _ => return (LearnedSegment::point(points[0]), 1),
     };
     let count =
         run(points, |(a, at), (b, then)| then != NOWHERE && b - a == stride && then.wrapping_sub(at) == step);
-    (Segment::accurate(first, points[count - 1].0, slope, place), count)
+    (LearnedSegment::accurate(first, points[count - 1].0, slope, place), count)
 }
 
 /// Number of points from the first on of which each follows the previous one.
@@ -215,7 +215,7 @@ fn run(points: &[Point], follows: impl Fn(Point, Point) -> bool) -> usize {
 }
 
 /// The longest approximate segment from the first point on; `None` if that has one unit only.
-fn approximate(points: &[Point], gamma: i64) -> Option<(Segment, usize)> {
+fn approximate(points: &[Point], gamma: i64) -> Option<(LearnedSegment, usize)> {
     let (first, place) = points[0];
     if place == NOWHERE {
         return None;
@@ -240,7 +240,7 @@ fn approximate(points: &[Point], gamma: i64) -> Option<(Segment, usize)> {
     }
     let straight = ((i64::from(at) - i64::from(place)) << FRACTION) / i64::from(last - first);
     let slope = APPROXIMATE | straight.clamp(least, most) as u16;
-    let mut segment = Segment { start: first, length: last - first, slope, intercept: 0 };
+    let mut segment = LearnedSegment { start: first, length: last - first, slope, intercept: 0 };
     segment.intercept = place.wrapping_sub(segment.place(first));
     Some((segment, count))
 }
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!((count, segment.place(7), segment.has(7), segment.has(8)), (7, 502, true, false));
         let gone: Vec<Point> = (5..9).map(|unit| (unit, NOWHERE)).collect();
         assert_eq!((of(&gone).1, of(&gone).0.is_discard()), (4, true));
-        assert_eq!(std::mem::size_of::<Segment>() as u64, Segment::BYTES);
+        assert_eq!(std::mem::size_of::<LearnedSegment>() as u64, LearnedSegment::BYTES);
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
                     prop_assert!(off.unsigned_abs() <= bound, "{off} in {segment:?}");
                     prop_assert!(segment.is_approximate() || segment.has(*unit));
                     let [first, second] = segment.words();
-                    prop_assert_eq!(Segment::of_words(first, second), Some(segment));
+                    prop_assert_eq!(LearnedSegment::of_words(first, second), Some(segment));
                 }
                 rest = &rest[count..];
             }

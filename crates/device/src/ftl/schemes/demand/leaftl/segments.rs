@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::segment::Segment;
+use super::segment::LearnedSegment;
 
 /// Number of segments up to which the capacity doubles as usual. Above it, the capacity grows by a fraction, because most groups of a
 /// device with random overwrites have a segment for nearly every unit.
@@ -15,12 +15,12 @@ type Packed = [u8; 5];
 /// A vector of segments. Each takes five bytes as long as all of them describe one unit, as nearly all do on a device with random
 /// overwrites.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Segments {
+pub enum SegmentVec {
     OfOneUnit(Vec<Packed>),
-    Any(Vec<Segment>),
+    Any(Vec<LearnedSegment>),
 }
 
-impl Default for Segments {
+impl Default for SegmentVec {
     fn default() -> Self {
         Self::OfOneUnit(Vec::new())
     }
@@ -28,10 +28,10 @@ impl Default for Segments {
 
 /// A segment in five bytes; `None` if it describes more than one unit.
 #[inline]
-fn packed(segment: Segment) -> Option<Packed> {
+fn packed(segment: LearnedSegment) -> Option<Packed> {
     let place = segment.place(segment.start);
     let [a, b, c, d] = place.to_le_bytes();
-    (segment.length == 0 && segment == Segment::point((segment.start, place))).then_some([
+    (segment.length == 0 && segment == LearnedSegment::point((segment.start, place))).then_some([
         segment.start,
         a,
         b,
@@ -41,11 +41,11 @@ fn packed(segment: Segment) -> Option<Packed> {
 }
 
 #[inline]
-fn unpacked([unit, a, b, c, d]: Packed) -> Segment {
-    Segment::point((unit, u32::from_le_bytes([a, b, c, d])))
+fn unpacked([unit, a, b, c, d]: Packed) -> LearnedSegment {
+    LearnedSegment::point((unit, u32::from_le_bytes([a, b, c, d])))
 }
 
-impl Segments {
+impl SegmentVec {
     pub fn len(&self) -> usize {
         match self {
             Self::OfOneUnit(segments) => segments.len(),
@@ -58,20 +58,20 @@ impl Segments {
     }
 
     #[inline]
-    pub fn get(&self, at: usize) -> Segment {
+    pub fn get(&self, at: usize) -> LearnedSegment {
         match self {
             Self::OfOneUnit(segments) => unpacked(segments[at]),
             Self::Any(segments) => segments[at],
         }
     }
 
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Segment> + ExactSizeIterator + '_ {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = LearnedSegment> + ExactSizeIterator + '_ {
         (0..self.len()).map(|at| self.get(at))
     }
 
     /// Index of the first segment in a range for which `before` is false. The range must begin with those for which it is true.
     #[inline]
-    pub fn partition_point(&self, range: Range<usize>, before: impl Fn(Segment) -> bool) -> usize {
+    pub fn partition_point(&self, range: Range<usize>, before: impl Fn(LearnedSegment) -> bool) -> usize {
         let first = range.start;
         first
             + match self {
@@ -80,18 +80,18 @@ impl Segments {
             }
     }
 
-    pub fn push(&mut self, segment: Segment) {
+    pub fn push(&mut self, segment: LearnedSegment) {
         self.insert(self.len(), segment);
     }
 
-    pub fn insert(&mut self, at: usize, segment: Segment) {
+    pub fn insert(&mut self, at: usize, segment: LearnedSegment) {
         match (&mut *self, packed(segment)) {
             (Self::OfOneUnit(segments), Some(packed)) => {
                 make_room(segments);
                 segments.insert(at, packed);
             }
             (Self::OfOneUnit(segments), None) => {
-                let mut all: Vec<Segment> = segments.iter().copied().map(unpacked).collect();
+                let mut all: Vec<LearnedSegment> = segments.iter().copied().map(unpacked).collect();
                 make_room(&mut all);
                 all.insert(at, segment);
                 *self = Self::Any(all);
@@ -103,7 +103,7 @@ impl Segments {
         }
     }
 
-    pub fn remove(&mut self, at: usize) -> Segment {
+    pub fn remove(&mut self, at: usize) -> LearnedSegment {
         match self {
             Self::OfOneUnit(segments) => unpacked(segments.remove(at)),
             Self::Any(segments) => segments.remove(at),
@@ -120,7 +120,7 @@ impl Segments {
     }
 
     /// Replaces all segments by others.
-    pub fn replace(&mut self, others: impl ExactSizeIterator<Item = Segment> + Clone) {
+    pub fn replace(&mut self, others: impl ExactSizeIterator<Item = LearnedSegment> + Clone) {
         if others.clone().all(|segment| packed(segment).is_some()) {
             if !matches!(self, Self::OfOneUnit(_)) {
                 *self = Self::OfOneUnit(Vec::with_capacity(others.len()));
@@ -164,16 +164,20 @@ fn tighten<T>(segments: &mut Vec<T>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::places::NOWHERE;
+    use super::super::super::location_numbering::NOWHERE;
     use super::*;
     use proptest::prelude::*;
 
     /// A random segment for a step of the model: by first unit, length and location.
-    fn segment() -> impl Strategy<Value = Segment> {
+    fn segment() -> impl Strategy<Value = LearnedSegment> {
         let place = prop_oneof![0u32..1000, Just(NOWHERE), any::<u32>()];
         (any::<u8>(), prop_oneof![9 => Just(1u32), 1 => 1u32..20], place).prop_map(|(start, count, place)| {
             let start = start.min(235);
-            if count == 1 { Segment::point((start, place)) } else { Segment::run(start, count, place) }
+            if count == 1 {
+                LearnedSegment::point((start, place))
+            } else {
+                LearnedSegment::run(start, count, place)
+            }
         })
     }
 
@@ -182,7 +186,7 @@ mod tests {
         fn segments_are_those_of_a_vector(
             steps in prop::collection::vec((0u8..6, any::<prop::sample::Index>(), segment()), 1..200),
         ) {
-            let (mut segments, mut model) = (Segments::default(), Vec::new());
+            let (mut segments, mut model) = (SegmentVec::default(), Vec::new());
             for (step, at, segment) in steps {
                 match step {
                     0..3 => {
@@ -201,11 +205,11 @@ mod tests {
                         model[at].trim(first, last);
                     }
                     _ => {
-                        model.retain(|one: &Segment| one.length == 0 || !one.start.is_multiple_of(3));
+                        model.retain(|one: &LearnedSegment| one.length == 0 || !one.start.is_multiple_of(3));
                         segments.replace(model.clone().into_iter());
                         segments.tighten();
                         let all = model.iter().all(|one| packed(*one).is_some());
-                        prop_assert_eq!(matches!(segments, Segments::OfOneUnit(_)), all);
+                        prop_assert_eq!(matches!(segments, SegmentVec::OfOneUnit(_)), all);
                     }
                 }
                 prop_assert_eq!(segments.iter().collect::<Vec<_>>(), model.clone());

@@ -1,0 +1,33 @@
+//! Helpers for TOML files: built-in files, and parsing with the line of an error.
+
+use emmclab_base::{Error, ErrorClass, Result};
+use serde::de::DeserializeOwned;
+
+/// Parses a value from the text of a TOML file.
+///
+/// # Errors
+/// [`ErrorClass::Config`] with the line and `hint`.
+pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T> {
+    toml::from_str(text).map_err(|error| {
+        let fault =
+            Error::new(ErrorClass::Config, error.message().replace("unknown variant", "unknown name"))
+                .hint(hint);
+        match error.span().and_then(|span| text.get(..span.start)) {
+            Some(before) => fault.at_line(before.matches('\n').count() as u64 + 1),
+            None => fault,
+        }
+    })
+}
+
+/// The text of a built-in file, by its name in any case. `sort` says what it describes, for the error.
+///
+/// # Errors
+/// [`ErrorClass::Config`] if there is none; the hint lists them.
+pub(crate) fn preset(sort: &str, known: &[(&str, &'static str)], name: &str) -> Result<&'static str> {
+    let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, text)| *text).ok_or_else(|| {
+        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        Error::new(ErrorClass::Config, format!("there is no {sort} `{name}`"))
+            .hint(format!("choose one of: {}; or give a TOML file", names.join(", ")))
+    })
+}

@@ -1,0 +1,72 @@
+//! Flags of a command, as defined for eMMC.
+
+use bitflags::bitflags;
+
+use crate::op::Op;
+use crate::request_flags::RequestFlags;
+
+bitflags! {
+    /// Command flags.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CommandFlags: u8 {
+        /// Forced programming: bypasses the write buffer, durable on completion (CMD23 bit 24).
+        const FORCED = 1;
+        /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux requests it with `REQ_FUA`.
+        const RELIABLE = 1 << 1;
+        /// The write buffer is flushed before it; the MMC driver sends a flush first (`REQ_PREFLUSH`).
+        const PREFLUSH = 1 << 2;
+        /// A flush that only sets an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).
+        const BARRIER = 1 << 3;
+        /// File-system metadata, which the MMC driver may send as a tag request (CMD23 bit 29; `REQ_META`). A hint: it
+        /// promises nothing.
+        const META = 1 << 4;
+    }
+}
+
+impl CommandFlags {
+    /// Flags that promise something on completion or ask for an order; the others are hints.
+    pub const PROMISES: Self = Self::FORCED.union(Self::RELIABLE).union(Self::PREFLUSH).union(Self::BARRIER);
+    /// Flags of a write that is durable on completion.
+    pub const DURABLE: Self = Self::FORCED.union(Self::RELIABLE);
+
+    /// The flags that apply to an operation.
+    #[inline]
+    #[must_use]
+    pub const fn of(self, op: Op) -> Self {
+        match op {
+            Op::Flush => self.intersection(Self::BARRIER),
+            Op::Write => self.difference(Self::BARRIER),
+            Op::Read => self.intersection(Self::META),
+            Op::Discard | Op::SecureErase => Self::empty(),
+        }
+    }
+
+    /// Whether the command is durable on completion.
+    #[inline]
+    pub const fn durable(self) -> bool {
+        self.intersects(Self::DURABLE)
+    }
+}
+
+impl From<CommandFlags> for RequestFlags {
+    /// The flags of a request that asks for these; forced programming is recorded as FUA, which promises the same.
+    #[inline]
+    fn from(modifiers: CommandFlags) -> Self {
+        let mut flags = Self::empty();
+        flags.set(Self::FUA, modifiers.durable());
+        flags.set(Self::PREFLUSH, modifiers.contains(CommandFlags::PREFLUSH));
+        flags.set(Self::META, modifiers.contains(CommandFlags::META));
+        flags
+    }
+}
+
+impl From<RequestFlags> for CommandFlags {
+    #[inline]
+    fn from(flags: RequestFlags) -> Self {
+        let mut modifiers = Self::empty();
+        modifiers.set(Self::RELIABLE, flags.contains(RequestFlags::FUA));
+        modifiers.set(Self::PREFLUSH, flags.contains(RequestFlags::PREFLUSH));
+        modifiers.set(Self::META, flags.contains(RequestFlags::META));
+        modifiers
+    }
+}

@@ -1,0 +1,338 @@
+//! The states that a device which keeps its contract may leave after a power cut: each atom (the unit of atomic writes) holds the
+//! promised version of its data or a newer one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use emmclab_base::{Nanos, Op};
+use emmclab_device::contract::{DurabilityPromises, Version};
+use emmclab_device::{CommandFlags, DeviceCommand};
+use emmclab_layers::DiskZones;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::disk_contents::{BLOCK, Block, DiskContents};
+use crate::log::CommandPort;
+use crate::log_index::{CrashLogIndex, LoggedCommand};
+use crate::ordering_rules::OrderingRules;
+use crate::spool::SectorSource;
+use crate::state_choice::{Levels, UnpromisedWrite};
+use crate::tear_mode::TearMode;
+
+/// Longest discard, in atoms, that is tried both as executed and as not executed. A longer one counts as executed once it is
+/// complete, which the contract allows.
+const MOST_DISCARDED: u64 = 256;
+
+/// Sectors and their promised version: first, end, version.
+pub(crate) type Extent = (u64, u64, Version);
+
+/// The promises of a run so far, and the writes that are not promised yet.
+pub(crate) struct LegalStates {
+    promises: DurabilityPromises,
+    port: CommandPort,
+    /// Sectors of an atom, which is written as a whole or not at all.
+    atom: u64,
+    /// Whether sectors of writes in flight may be garbled.
+    garbles: bool,
+    /// By atom, the writes that are not promised, in order of their versions.
+    atoms: BTreeMap<u64, Vec<UnpromisedWrite>>,
+    promised: Arc<DiskContents>,
+    /// Number of commands that arrived, and of those that are complete.
+    arrived: usize,
+    completed: u32,
+    /// The newest complete reliable write or write with FUA: everything before it is durable.
+    newest_durable: Version,
+    /// Writes in flight with a preflush, each with the number of commands that were complete when it arrived.
+    preflushes: BTreeMap<Version, u32>,
+    /// The zones of the device, which are written sequentially.
+    zones: Option<DiskZones>,
+    /// By zone, the newest write that is promised. A reset after it may be undone, but not to what was there before that write.
+    promised_zones: BTreeMap<u32, Version>,
+    /// Flushes of a zoned device, each with the number of commands that were complete when it arrived.
+    flushes: BTreeMap<Version, u32>,
+}
+
+impl LegalStates {
+    pub fn new(run: &CrashLogIndex, port: CommandPort, tear: TearMode) -> Self {
+        // Addresses at the host's port differ from those at the device's.
+        let promised = if port == CommandPort::Host { Arc::default() } else { run.base().clone() };
+        Self {
+            promises: DurabilityPromises::new(run.header().rules(port)),
+            port,
+            // A layer may write only some sectors of a block that the host wrote.
+            atom: if port == CommandPort::Host { 1 } else { tear.atom() },
+            garbles: tear == TearMode::Inside,
+            atoms: BTreeMap::new(),
+            promised,
+            arrived: 0,
+            completed: 0,
+            newest_durable: 0,
+            preflushes: BTreeMap::new(),
+            zones: run.header().device.zones.filter(|_| port == CommandPort::Device),
+            promised_zones: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a sector with this digest breaks a promise: it holds neither what is promised nor a write beyond that.
+    pub fn contradicts(&self, run: &CrashLogIndex, sector: u64, found: u64) -> bool {
+        let spool = run.spool();
+        if spool.digest(self.promised.sector(sector)) == found {
+            return false;
+        }
+        let writes = self.atoms.get(&(sector / self.atom)).into_iter().flatten();
+        let commands = run.commands(self.port);
+        !writes
+            .map(|write| (write, &commands[write.version as usize - 1]))
+            .filter(|(_, logged)| part(logged, (sector, sector + 1)).count() == 1)
+            .any(|(write, logged)| write.garbled || spool.digest(logged.source_of(sector)) == found)
+    }
+
+    /// Number of commands that arrived.
+    pub fn arrived(&self) -> usize {
+        self.arrived
+    }
+
+    /// The promised contents.
+    pub fn promised(&self) -> &Arc<DiskContents> {
+        &self.promised
+    }
+
+    /// The writes that are not promised, atom by atom.
+    pub fn unpromised(&self) -> Vec<&[UnpromisedWrite]> {
+        self.atoms.values().map(Vec::as_slice).collect()
+    }
+
+    /// The atoms that have such writes: first sector and end.
+    pub fn atoms(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.atoms.keys().map(|atom| (atom * self.atom, (atom + 1) * self.atom))
+    }
+
+    /// Called when a command arrives.
+    pub fn arrives(&mut self, run: &CrashLogIndex, place: u32) {
+        self.arrived = place as usize + 1;
+        let logged = &run.commands(self.port)[place as usize];
+        let first_of_pack = place == 0 || run.commands(self.port)[place as usize - 1].packed_after == 0;
+        if logged.packed_after > 0 && first_of_pack {
+            let end = place as usize + 1 + usize::from(logged.packed_after);
+            let entries = run.commands(self.port).get(place as usize..end).unwrap_or_default();
+            let entries: Vec<DeviceCommand> = entries.iter().map(|entry| entry.command).collect();
+            self.promises.arrived_packed(&entries);
+        } else if first_of_pack {
+            self.promises.arrived(&logged.command);
+        }
+        let (first, end) = (logged.command.sector, logged.end());
+        let wide = self.is_wide(logged);
+        let changes = match logged.command.op {
+            Op::Write => true,
+            Op::Discard | Op::SecureErase => !wide,
+            Op::Read | Op::Flush => false,
+        };
+        if logged.command.modifiers.contains(CommandFlags::PREFLUSH) {
+            self.preflushes.insert(Version::from(place) + 1, self.completed);
+        }
+        if self.zones.is_some() && logged.command.op == Op::Flush {
+            self.flushes.insert(Version::from(place) + 1, self.completed);
+        }
+        if changes {
+            let version = Version::from(place) + 1;
+            let discards = logged.command.op != Op::Write;
+            let garbles = self.garbles && self.promises.leaves_undefined(version);
+            for atom in first / self.atom..end.div_ceil(self.atom) {
+                let writes = self.atoms.entry(atom).or_default();
+                if garbles {
+                    writes.push(UnpromisedWrite { version, complete: 0, garbled: true, discards });
+                }
+                writes.push(UnpromisedWrite { version, complete: 0, garbled: false, discards });
+            }
+        }
+    }
+
+    /// Called when a command is complete; calls `promised` with each extent that is promised from now on.
+    pub fn completes(
+        &mut self,
+        run: &CrashLogIndex,
+        place: u32,
+        at: Nanos,
+        mut promised: impl FnMut(Extent),
+    ) {
+        let logged = &run.commands(self.port)[place as usize];
+        let (first, end) = (logged.command.sector, logged.end());
+        let version = Version::from(place) + 1;
+        self.promises.completed(version, at);
+        self.completed += 1;
+        let flushed = self.preflushes.remove(&version).or_else(|| self.flushes.remove(&version));
+        if let Some(before) = flushed {
+            self.note_flushed(before);
+        }
+        let (own, whole) = ((first, end), (0, u64::MAX));
+        let modifiers = logged.command.modifiers;
+        match logged.command.op {
+            Op::Write => {
+                self.note_complete(own, version);
+                if modifiers.durable() {
+                    self.newest_durable = self.newest_durable.max(version);
+                    note_promised(self.zones, &mut self.promised_zones, first, version);
+                }
+                if modifiers.contains(CommandFlags::PREFLUSH) {
+                    self.fold_promised(run, whole, &mut promised);
+                } else if modifiers.durable() || self.promises.promised(first) >= version {
+                    self.fold_promised(run, own, &mut promised);
+                }
+            }
+            Op::Flush => self.fold_promised(run, whole, &mut promised),
+            Op::Discard if !self.is_wide(logged) => self.note_complete(own, version),
+            // After a secure erase the old data is gone. A discard of this length counts as done.
+            Op::Discard | Op::SecureErase => {
+                self.fold_nothing(run, own, version);
+                if logged.command.op == Op::SecureErase {
+                    promised((first, end, version));
+                }
+            }
+            Op::Read => {}
+        }
+    }
+
+    /// A flush promises the writes that were among the first `before` commands to complete.
+    fn note_flushed(&mut self, before: u32) {
+        if self.zones.is_none() {
+            return;
+        }
+        let is_promised =
+            |write: &&UnpromisedWrite| (1..=before).contains(&write.complete) && !write.discards;
+        for (atom, writes) in &self.atoms {
+            if let Some(write) = writes.iter().rfind(is_promised) {
+                note_promised(self.zones, &mut self.promised_zones, atom * self.atom, write.version);
+            }
+        }
+    }
+
+    fn is_wide(&self, logged: &LoggedCommand) -> bool {
+        u64::from(logged.command.sectors) / self.atom > MOST_DISCARDED
+    }
+
+    fn note_complete(&mut self, (first, end): (u64, u64), version: Version) {
+        let number = self.completed;
+        for (_, writes) in self.atoms.range_mut(first / self.atom..end.div_ceil(self.atom)) {
+            writes.retain(|write| !(write.garbled && write.version == version));
+            writes
+                .iter_mut()
+                .filter(|write| write.version == version)
+                .for_each(|write| write.complete = number);
+        }
+    }
+
+    /// Removes the writes that are promised by now from the list of unpromised writes of the atoms in the range.
+    fn fold_promised(
+        &mut self,
+        run: &CrashLogIndex,
+        (first, end): (u64, u64),
+        promised: &mut impl FnMut(Extent),
+    ) {
+        let Self { promises, atoms, atom: size, promised: contents, port, zones, promised_zones, .. } = self;
+        let commands = run.commands(*port);
+        let contents = Arc::make_mut(contents);
+        let end = if end == u64::MAX { end } else { end.div_ceil(*size) };
+        let mut empty = Vec::new();
+        for (atom, writes) in atoms.range_mut(first / *size..end) {
+            let sectors = (atom * *size, (atom + 1) * *size);
+            let is_promised = |write: &UnpromisedWrite| {
+                let part = part(&commands[write.version as usize - 1], sectors);
+                part.clone().next().is_some_and(|sector| promises.promised(sector) >= write.version)
+            };
+            let Some(last) = writes.iter().rposition(is_promised) else { continue };
+            note_promised(*zones, promised_zones, sectors.0, writes[last].version);
+            for write in writes.drain(..=last) {
+                let logged = &commands[write.version as usize - 1];
+                for sector in part(logged, sectors).filter(|_| !write.garbled) {
+                    contents.set(run.spool(), sector, logged.source_of(sector));
+                    if promises.promised(sector) == write.version {
+                        promised((sector, sector + 1, write.version));
+                    }
+                }
+            }
+            if writes.is_empty() {
+                empty.push(*atom);
+            }
+        }
+        for atom in empty {
+            atoms.remove(&atom);
+        }
+    }
+
+    /// Marks sectors as empty from now on, without any data that was written before.
+    fn fold_nothing(&mut self, run: &CrashLogIndex, (first, end): (u64, u64), version: Version) {
+        Arc::make_mut(&mut self.promised).clear(run.spool(), first, end);
+        let atoms = first.div_ceil(self.atom)..end / self.atom;
+        if atoms.is_empty() {
+            return;
+        }
+        for (_, writes) in self.atoms.range_mut(atoms) {
+            writes.retain(|write| write.version > version);
+        }
+        self.atoms.retain(|_, writes| !writes.is_empty());
+    }
+
+    /// Logarithm of the largest possible number of states; orders among writes forbid some.
+    pub fn count_log10(&self) -> f64 {
+        self.atoms.values().map(|writes| (writes.len() as f64 + 1.0).log10()).sum()
+    }
+
+    /// The extents that must be durable if a version is durable.
+    pub fn implied_by(&self, version: Version) -> Vec<Extent> {
+        let orders = self.promises.orders_of(version);
+        orders.flat_map(|order| self.promises.required_sectors(&order).collect::<Vec<_>>()).collect()
+    }
+
+    /// The ordering rules that add to a state the writes without which it is not legal.
+    pub fn closure(&self) -> OrderingRules<'_> {
+        let zoned = self.zones.as_ref().map(|zones| (zones, &self.promised_zones));
+        OrderingRules::new(
+            &self.promises,
+            &self.atoms,
+            self.atom,
+            &self.preflushes,
+            self.newest_durable,
+            zoned,
+        )
+    }
+
+    /// The blocks in which a state differs from the promised contents; `seed` decides the contents of garbled sectors.
+    pub fn changes(&self, run: &CrashLogIndex, levels: &Levels, seed: u64) -> BTreeMap<u64, Block> {
+        let commands = run.commands(self.port);
+        let mut changes = BTreeMap::new();
+        for ((atom, writes), level) in self.atoms.iter().zip(levels) {
+            let sectors = (atom * self.atom, (atom + 1) * self.atom);
+            for write in &writes[..usize::from(*level)] {
+                let logged = &commands[write.version as usize - 1];
+                for sector in part(logged, sectors) {
+                    let block =
+                        changes.entry(sector / BLOCK).or_insert_with(|| self.promised.block(sector / BLOCK));
+                    block[(sector % BLOCK) as usize] = if write.garbled {
+                        SectorSource::garbage(xxh3_64_with_seed(&sector.to_le_bytes(), seed))
+                    } else {
+                        logged.source_of(sector)
+                    };
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// Promises a write to a sector, and with it the data before it in its zone.
+fn note_promised(
+    zones: Option<DiskZones>,
+    promised: &mut BTreeMap<u32, Version>,
+    sector: u64,
+    version: Version,
+) {
+    if let Some(zone) = zones.and_then(|zones| zones.zone_of(sector)) {
+        let newest = promised.entry(zone).or_default();
+        *newest = (*newest).max(version);
+    }
+}
+
+/// The intersection of the sectors of a command with a range.
+fn part(logged: &LoggedCommand, (first, end): (u64, u64)) -> std::ops::Range<u64> {
+    logged.command.sector.max(first)..logged.end().min(end)
+}

@@ -1,0 +1,368 @@
+//! A log in the order of simulated time, on which an exploration is based.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, SECTOR_BYTES, open_seekable};
+use emmclab_device::DeviceCommand;
+use rustc_hash::FxHashSet;
+
+use crate::disk_contents::DiskContents;
+use crate::log::{CommandPort, CrashLogHeader, CrashLogReader, CrashLogRecord, dm_log_writes};
+use crate::spool::{SectorSource, Spool, SpoolWriter};
+
+/// A command in a log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedCommand {
+    /// The command.
+    pub command: DeviceCommand,
+    /// Its number at its port.
+    pub number: u64,
+    /// Number of later entries of the same packed command.
+    pub packed_after: u16,
+    /// The source of its first sector; [`SectorSource::ZEROS`] if it has no data.
+    pub source: SectorSource,
+}
+
+impl LoggedCommand {
+    /// The source of one of its sectors.
+    pub fn source_of(&self, sector: u64) -> SectorSource {
+        if self.command.op == Op::Write {
+            self.source.plus(sector - self.command.sector)
+        } else {
+            SectorSource::ZEROS
+        }
+    }
+
+    /// The sector after its last one.
+    pub fn end(&self) -> u64 {
+        self.command.sector + u64::from(self.command.sectors)
+    }
+}
+
+/// An event of a run; commands are given by their index in [`CrashLogIndex::commands`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEvent {
+    /// A command arrives.
+    Arrives(CommandPort, u32),
+    /// A command is complete.
+    Completes(CommandPort, u32),
+    /// Sectors of a command have been programmed.
+    Programmed {
+        /// The command.
+        command: u32,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u32,
+    },
+    /// The program of sectors starts; it ends later.
+    Begins {
+        /// The command.
+        command: u32,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u32,
+    },
+    /// Sectors were discarded.
+    Discarded {
+        /// The command.
+        command: u32,
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u64,
+    },
+    /// The workload was told that something is safe; the index of its line.
+    Acknowledged(u32),
+    /// The index of a mark.
+    Mark(u32),
+}
+
+/// A moment of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunMoment {
+    /// Its time.
+    pub at: Nanos,
+    /// Its event.
+    pub event: RunEvent,
+}
+
+/// A log, indexed. It needs some 60 bytes of memory for each command and 12 for each sector of data. The data itself is in memory
+/// up to 128 MiB, otherwise in a temporary file.
+pub struct CrashLogIndex {
+    header: CrashLogHeader,
+    path: PathBuf,
+    identity: u64,
+    truncated: bool,
+    spool: Spool,
+    base: Arc<DiskContents>,
+    commands: [Vec<LoggedCommand>; 2],
+    moments: Vec<RunMoment>,
+    acknowledgements: Vec<Box<str>>,
+    marks: Vec<Box<str>>,
+    /// The result of [`crate::annotate::metadata_blocks`], computed once.
+    metadata_blocks: OnceLock<Arc<FxHashSet<u64>>>,
+}
+
+/// A run while it is read.
+pub(crate) struct CrashLogIndexBuilder {
+    spool: SpoolWriter,
+    base: Vec<(u64, u64, SectorSource)>,
+    commands: [Vec<LoggedCommand>; 2],
+    moments: Vec<RunMoment>,
+    acknowledgements: Vec<Box<str>>,
+    marks: Vec<Box<str>>,
+    limits: [u64; 2],
+    /// Whether starts of programs are recorded: a device that tears leaves a part of those in progress.
+    tears: bool,
+}
+
+impl CrashLogIndex {
+    /// Reads a log of a live device.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or is inconsistent.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut reader = CrashLogReader::open(path)?;
+        Self::read(&mut reader).map_err(|error| error.in_file(path))
+    }
+
+    /// Reads a log of `dm-log-writes` for a device of `sectors` sectors, whose contents at the start of the log are in the file
+    /// `base`.
+    ///
+    /// # Errors
+    /// As [`CrashLogIndex::open`].
+    pub fn open_dm(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Self> {
+        dm_log_writes::read(path, sectors, base)
+    }
+
+    /// Whether the file is a log of `dm-log-writes`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn is_dm(path: &Path) -> Result<bool> {
+        let mut first = [0; 8];
+        let mut file = open_seekable(path).map_err(|error| Error::io(path, error))?;
+        Ok(file.read_exact(&mut first).is_ok() && dm_log_writes::recognizes(&first))
+    }
+
+    pub(crate) fn read(reader: &mut CrashLogReader) -> Result<Self> {
+        let header = reader.header().clone();
+        let mut builder = CrashLogIndexBuilder::new(&header);
+        while let Some(records) = reader.next_block()? {
+            for record in records {
+                builder.add(&record?)?;
+            }
+        }
+        builder.finish(header, reader.path(), reader.identity(), reader.truncated())
+    }
+
+    /// The header of the log.
+    pub fn header(&self) -> &CrashLogHeader {
+        &self.header
+    }
+
+    /// The file of the log.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Identifies this run.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Whether the log was cut short.
+    pub fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// The data of the log.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    pub(crate) fn metadata_blocks(&self) -> &OnceLock<Arc<FxHashSet<u64>>> {
+        &self.metadata_blocks
+    }
+
+    pub(crate) fn base(&self) -> &Arc<DiskContents> {
+        &self.base
+    }
+
+    /// The commands at a port, in order of arrival. Without layers, only the port of the device has commands.
+    pub fn commands(&self, port: CommandPort) -> &[LoggedCommand] {
+        &self.commands[port as usize]
+    }
+
+    /// All events, in order of time.
+    pub fn moments(&self) -> &[RunMoment] {
+        &self.moments
+    }
+
+    /// The lines that the workload reported as safe.
+    pub fn acknowledgements(&self) -> &[Box<str>] {
+        &self.acknowledgements
+    }
+
+    /// The names of marks.
+    pub fn marks(&self) -> &[Box<str>] {
+        &self.marks
+    }
+
+    /// Returns the index of the moment after a mark; 0 if there is no such mark.
+    pub fn after_mark(&self, name: &str) -> usize {
+        let is = |moment: &RunMoment| matches!(moment.event, RunEvent::Mark(mark) if &*self.marks[mark as usize] == name);
+        self.moments.iter().position(is).map_or(0, |place| place + 1)
+    }
+}
+
+impl CrashLogIndexBuilder {
+    pub fn new(header: &CrashLogHeader) -> Self {
+        Self {
+            spool: SpoolWriter::new(),
+            base: Vec::new(),
+            commands: [Vec::new(), Vec::new()],
+            moments: Vec::new(),
+            acknowledgements: Vec::new(),
+            marks: Vec::new(),
+            limits: [header.sectors, header.all_sectors()],
+            tears: header.device.lies == "tear",
+        }
+    }
+
+    pub fn add(&mut self, record: &CrashLogRecord<'_>) -> Result<()> {
+        match *record {
+            CrashLogRecord::Base { sector, data } => {
+                self.check_range(CommandPort::Device, sector, data.len() as u64 / SECTOR_BYTES)?;
+                let source = self.spool.add(data)?;
+                self.base.push((sector, data.len() as u64 / SECTOR_BYTES, source));
+            }
+            CrashLogRecord::Command { port, number, at, op, sector, sectors, packed_after, data, .. } => {
+                self.check_range(port, sector, u64::from(sectors))?;
+                let source = if op == Op::Write {
+                    if data.len() as u64 != u64::from(sectors) * SECTOR_BYTES {
+                        let problem =
+                            format!("a write of {sectors} sectors has {} bytes of data", data.len());
+                        return Err(Error::new(ErrorClass::Value, problem).in_field("data"));
+                    }
+                    self.spool.add(data)?
+                } else {
+                    SectorSource::ZEROS
+                };
+                let Some(command) = record.command() else { return Ok(()) };
+                let all = &self.commands[port as usize];
+                if all.last().is_some_and(|last| last.number >= number || last.command.arrival > at) {
+                    return Err(Error::new(ErrorClass::Order, "a command comes before the one before it")
+                        .of_field("number", 0, number.to_string().as_bytes()));
+                }
+                let place = all.len() as u32;
+                self.commands[port as usize].push(LoggedCommand { command, number, packed_after, source });
+                self.add_moment(at, RunEvent::Arrives(port, place));
+            }
+            CrashLogRecord::Complete { port, number, at } => {
+                let Some(command) = self.find(port, number)? else { return Ok(()) };
+                self.add_moment(at, RunEvent::Completes(port, command));
+            }
+            CrashLogRecord::Programmed { number, sector, sectors, begin, end } => {
+                let Some(command) = self.find(CommandPort::Device, number)? else { return Ok(()) };
+                let logged = &self.commands[CommandPort::Device as usize][command as usize];
+                if logged.command.op != Op::Write
+                    || sector < logged.command.sector
+                    || sector.saturating_add(u64::from(sectors)) > logged.end()
+                    || begin > end
+                {
+                    return Err(Error::new(
+                        ErrorClass::Value,
+                        "a program writes what its command did not give",
+                    )
+                    .of_field("number", 0, number.to_string().as_bytes()));
+                }
+                if self.tears {
+                    self.add_moment(begin, RunEvent::Begins { command, sector, sectors });
+                }
+                self.add_moment(end, RunEvent::Programmed { command, sector, sectors });
+            }
+            CrashLogRecord::Discarded { number, sector, sectors, at } => {
+                self.check_range(CommandPort::Device, sector, sectors)?;
+                let Some(command) = self.find(CommandPort::Device, number)? else { return Ok(()) };
+                self.add_moment(at, RunEvent::Discarded { command, sector, sectors });
+            }
+            CrashLogRecord::Acknowledged { at, text } => {
+                let place = self.acknowledgements.len() as u32;
+                self.acknowledgements.push(text.into());
+                self.add_moment(at, RunEvent::Acknowledged(place));
+            }
+            CrashLogRecord::Mark { at, text } => {
+                let place = self.marks.len() as u32;
+                self.marks.push(text.into());
+                self.add_moment(at, RunEvent::Mark(place));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn finish(
+        self,
+        header: CrashLogHeader,
+        path: &Path,
+        identity: u64,
+        truncated: bool,
+    ) -> Result<CrashLogIndex> {
+        let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
+        // Programs that end at a moment come before all other events of that moment.
+        let rank = |what: &RunEvent| !matches!(what, RunEvent::Programmed { .. });
+        moments.sort_by_key(|moment| (moment.at, rank(&moment.event)));
+        let spool = spool.finish()?;
+        let mut contents = DiskContents::default();
+        for (first, sectors, source) in base {
+            for i in 0..sectors {
+                contents.set(&spool, first + i, source.plus(i));
+            }
+        }
+        Ok(CrashLogIndex {
+            header,
+            path: path.to_owned(),
+            identity,
+            truncated,
+            spool,
+            base: Arc::new(contents),
+            commands,
+            moments,
+            acknowledgements,
+            marks,
+            metadata_blocks: OnceLock::new(),
+        })
+    }
+
+    fn add_moment(&mut self, at: Nanos, what: RunEvent) {
+        self.moments.push(RunMoment { at, event: what });
+    }
+
+    fn check_range(&self, port: CommandPort, sector: u64, sectors: u64) -> Result<()> {
+        if sector.checked_add(sectors).is_some_and(|end| end <= self.limits[port as usize]) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorClass::Value, "a record reaches beyond the end of the device").of_field(
+            "sector",
+            0,
+            sector.to_string().as_bytes(),
+        ))
+    }
+
+    /// Returns the index of a command with this number; `None` if it arrived before the log began.
+    fn find(&self, port: CommandPort, number: u64) -> Result<Option<u32>> {
+        let all = &self.commands[port as usize];
+        match all.binary_search_by_key(&number, |logged| logged.number) {
+            Ok(place) => Ok(Some(place as u32)),
+            Err(0) => Ok(None),
+            Err(_) => {
+                Err(Error::new(ErrorClass::Value, "a record names a command that the log does not have")
+                    .of_field("number", 0, number.to_string().as_bytes()))
+            }
+        }
+    }
+}

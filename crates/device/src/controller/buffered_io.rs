@@ -1,0 +1,344 @@
+//! Data movement of the write buffer and the read cache: writes that end in RAM, write-back, flushes and barriers, reads from RAM. Their
+//! persistence contract is described in `contract/mod.rs`.
+
+use emmclab_base::{CommandFlags, Nanos, Op};
+
+use super::lower_layers::{LowerLayers, span_of};
+use super::write_buffer::WriteBuffer;
+use super::{DeviceController, FirstCommand};
+use crate::counters::CountingObserver;
+use crate::events::{CacheFlushed, CacheRead, UnitCached, ZoneBufferTaken};
+use crate::ftl::request_state::{AcceptedRequest, NO_COMMAND, RequestState};
+use crate::ids::Lpn;
+use emmclab_settings::{CacheLie, WriteBackMode};
+
+impl DeviceController {
+    /// A write after the transfer of its data, on a device with RAM for data or with flags that promise durability.
+    #[inline(never)]
+    pub(super) fn write_modified<L: CountingObserver>(
+        &mut self,
+        request: &mut RequestState,
+        modifiers: CommandFlags,
+        below: &mut LowerLayers<'_, L>,
+    ) {
+        if modifiers.contains(CommandFlags::PREFLUSH) {
+            let end = self.flush_command(request.ready, below);
+            request.wait_until(end);
+        }
+        self.first_since_power_on.get_or_insert(FirstCommand::Write);
+        if modifiers.contains(CommandFlags::RELIABLE) && self.reliable_writes {
+            request.spend(self.commands.reliable);
+        }
+        let durable = modifiers.durable() && self.lies != CacheLie::Fua;
+        let around = durable && (self.reliable_writes || modifiers.contains(CommandFlags::FORCED));
+        if around || self.write_buffer.is_none() {
+            self.write_around(request, below);
+        } else {
+            self.write_into(request, below);
+        }
+        if around {
+            request.complete_by(below.ftl.last_program());
+        } else if durable {
+            let end = self.flush_command(request.ready, below);
+            request.complete_by(end);
+        }
+    }
+
+    /// Writes directly to the flash, after data in the buffer that must be written before: of the same units, and of a barrier.
+    fn write_around<L: CountingObserver>(
+        &mut self,
+        request: &mut RequestState,
+        below: &mut LowerLayers<'_, L>,
+    ) {
+        let (first, units) = below.units_of(request);
+        let from = self.leaves_from(first);
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.leave_before_all(request.ready, below);
+            request.wait_until(buffer.barrier_end);
+            buffer.write_units_back(from, first.plus(units), request.ready, below);
+        }
+        if let Some(cache) = &mut self.read_cache {
+            (first.0..first.0 + units).for_each(|unit| cache.forget(Lpn(unit)));
+        }
+        if below.stop().is_none() {
+            self.write_data(request, below);
+        }
+    }
+
+    /// The first unit that leaves the buffer along with a unit: the first of its zone if zones have their own buffers, otherwise the unit
+    /// itself.
+    fn leaves_from(&self, unit: Lpn) -> Lpn {
+        self.zones.as_ref().and_then(|zones| zones.leaves_from(unit)).unwrap_or(unit)
+    }
+
+    /// Puts the data into the buffer, unit by unit, and waits for room.
+    fn write_into<L: CountingObserver>(
+        &mut self,
+        request: &mut RequestState,
+        below: &mut LowerLayers<'_, L>,
+    ) {
+        let Some(buffer) = &mut self.write_buffer else { return };
+        below.data_moved(request);
+        buffer.leave_until(request.ready, below);
+        let (first, units) = below.units_of(request);
+        if let Some(zones) = &mut self.zones
+            && let Some((from, start, end)) = zones.take_buffer(first)
+        {
+            let units = buffer.units_between(start, end);
+            below.log.zone_buffer_taken(&ZoneBufferTaken { from, units });
+            buffer.write_units_back(start, end, request.ready, below);
+        }
+        let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
+        let mut now = request.ready;
+        for lpn in (first.0..first.0 + units).map(Lpn) {
+            let covered = span.covered(lpn, unit_sectors);
+            while !buffer.accepts(lpn, covered) && below.stop().is_none() {
+                buffer.write_back_next(now, below);
+            }
+            let there = buffer.written_sectors(lpn) != 0;
+            if !there && !buffer.will_fit(1) {
+                let more =
+                    (lpn.0..first.0 + units).filter(|unit| buffer.written_sectors(Lpn(*unit)) == 0).count();
+                buffer.make_room(more as u32, now, below);
+            }
+            if below.stop().is_some() {
+                return;
+            }
+            buffer.release(now);
+            if !there {
+                now = buffer.fits_from(now);
+            }
+            let overwritten = buffer.write(lpn, covered);
+            if let Some(cache) = &mut self.read_cache {
+                cache.forget(lpn);
+            }
+            let command = request.event.id;
+            let units = buffer.units();
+            below.log.unit_cached(&UnitCached { lpn, covered, command, overwritten, units, at: now });
+        }
+        buffer.since = buffer.since.max(now);
+        request.wait_until(now);
+        request.without_flash(request.ready);
+    }
+
+    /// Executes a flush of the host at `ready`; returns when it is complete.
+    pub(super) fn flush_command<L: CountingObserver>(
+        &mut self,
+        ready: Nanos,
+        below: &mut LowerLayers<'_, L>,
+    ) -> Nanos {
+        if self.skips_flush() {
+            return ready + self.commands.flush;
+        }
+        let programmed = self.flush_from(ready, true, below);
+        let end = if self.lies == CacheLie::Reorder { ready } else { programmed };
+        end + self.commands.flush
+    }
+
+    /// Whether a flush of the host is completed now without being executed (`cache.lies`).
+    fn skips_flush(&mut self) -> bool {
+        let first = *self.first_since_power_on.get_or_insert(FirstCommand::Flush);
+        self.lies == CacheLie::Flush || self.lies == CacheLie::EarlyFlush && first == FirstCommand::Flush
+    }
+
+    /// Flushes only the sectors of `request` (SYNCHRONIZE CACHE with a range); returns when the flush is complete. If the range has more
+    /// units than the buffer, or if data leaves only in order, everything is flushed.
+    pub(super) fn flush_range<L: CountingObserver>(
+        &mut self,
+        request: &RequestState,
+        below: &mut LowerLayers<'_, L>,
+    ) -> Nanos {
+        let (ready, (first, units)) = (request.ready, below.units_of(request));
+        let (skips, from) = (self.skips_flush(), self.leaves_from(first));
+        let Some(buffer) =
+            self.write_buffer.as_mut().filter(|buffer| units <= buffer.units() && !buffer.keeps_order())
+        else {
+            return self.flush_command(ready, below);
+        };
+        if !skips {
+            let (end, before) = (first.plus(units), buffer.units());
+            buffer.write_units_back(from, end, ready, below);
+            let units = before - buffer.units();
+            below.log.cache_flushed(&CacheFlushed { units, at: ready, asked_for: true });
+        }
+        let end = if self.lies == CacheLie::Reorder { ready } else { ready.max(below.ftl.last_program()) };
+        end + self.commands.flush
+    }
+
+    /// Writes all data in the buffer to the flash from `ready` on, for a flush of the host or at power-off. Returns when it and all earlier
+    /// data is on the flash.
+    pub(super) fn flush_from<L: CountingObserver>(
+        &mut self,
+        ready: Nanos,
+        asked_for: bool,
+        below: &mut LowerLayers<'_, L>,
+    ) -> Nanos {
+        if let Some(buffer) = &mut self.write_buffer {
+            below.log.cache_flushed(&CacheFlushed { units: buffer.units(), at: ready, asked_for });
+            buffer.leave_all(ready, below);
+        }
+        ready.max(below.ftl.last_program())
+    }
+
+    /// A barrier: data in the buffer leaves before any later data. In a FIFO buffer it does so anyway.
+    pub(super) fn barrier<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
+        if let Some(buffer) = &mut self.write_buffer
+            && self.lies != CacheLie::Barrier
+            && !buffer.keeps_order()
+        {
+            buffer.leave_older(ready, below);
+            buffer.barrier();
+        }
+    }
+
+    /// Reads units from RAM if they are there, otherwise from the flash.
+    #[inline(never)]
+    pub(super) fn read_through<L: CountingObserver>(
+        &mut self,
+        request: &mut RequestState,
+        (first, end): (Lpn, Lpn),
+        below: &mut LowerLayers<'_, L>,
+    ) {
+        let (span, unit_sectors) = (span_of(request), below.ftl.geometry().unit_sectors);
+        let mut missed = first;
+        for lpn in (first.0..end.0).map(Lpn) {
+            let written = self.write_buffer.as_ref().map_or(0, |buffer| buffer.written_sectors(lpn));
+            let hit = span.covered(lpn, unit_sectors) & !written == 0
+                || written == 0 && self.read_cache.as_mut().is_some_and(|cache| cache.hit(lpn));
+            below.log.cache_read(&CacheRead { lpn, hit });
+            if hit {
+                below.read(request, (missed, lpn));
+                missed = lpn.plus(1);
+            } else if written == 0
+                && let Some(cache) = &mut self.read_cache
+            {
+                cache.keep(lpn);
+            }
+        }
+        below.read(request, (missed, end));
+    }
+
+    /// Removes the data of discarded units from RAM.
+    pub(super) fn uncache(&mut self, first: Lpn, count: u32) {
+        let end = first.plus(count);
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.forget(first, end);
+        }
+        if let Some(cache) = &mut self.read_cache {
+            (first.0..end.0).for_each(|unit| cache.forget(Lpn(unit)));
+        }
+    }
+}
+
+impl WriteBuffer {
+    /// Writes the next group back at `ready`, or after the data that a barrier puts before it.
+    pub(super) fn write_back_next<L: CountingObserver>(
+        &mut self,
+        ready: Nanos,
+        below: &mut LowerLayers<'_, L>,
+    ) {
+        if let Some((first, end)) = self.next_to_leave() {
+            let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });
+            self.write_units_back(first, end, ready, below);
+        }
+    }
+
+    /// Writes back all units that must leave to make room for `units` more at the same time, so that planes work in parallel.
+    fn make_room<L: CountingObserver>(&mut self, units: u32, ready: Nanos, below: &mut LowerLayers<'_, L>) {
+        while !self.is_empty() && !self.will_fit(units) && below.stop().is_none() {
+            self.write_back_next(ready, below);
+        }
+    }
+
+    /// While the data of the next write is transferred, until `until`, an eager buffer continues to write back.
+    fn leave_until<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
+        while self.write_back == WriteBackMode::Eager && !self.is_empty() && below.stop().is_none() {
+            let at = below.nand.first_free_from(self.since);
+            if at >= until {
+                break;
+            }
+            self.write_back_next(at, below);
+        }
+    }
+
+    /// Writes back everything.
+    fn leave_all<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
+        while !self.is_empty() && below.stop().is_none() {
+            self.write_back_next(ready, below);
+        }
+    }
+
+    /// Writes back everything that must be on the flash before any new write.
+    fn leave_before_all<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
+        if self.keeps_order() { self.leave_all(ready, below) } else { self.leave_older(ready, below) }
+    }
+
+    /// Writes back everything from before the last barrier.
+    fn leave_older<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
+        while self.holds_older() && below.stop().is_none() {
+            self.write_back_next(ready, below);
+        }
+    }
+
+    /// Programs the written data of the units `from..to`.
+    fn write_units_back<L: CountingObserver>(
+        &mut self,
+        from: Lpn,
+        to: Lpn,
+        ready: Nanos,
+        below: &mut LowerLayers<'_, L>,
+    ) {
+        let mut at = from;
+        while at < to
+            && let Some((first, end)) = self.run(at, to)
+        {
+            let older = self.is_older(first);
+            let LowerLayers { ftl, nand, log } = below;
+            let done = ftl
+                .timed(|ftl| self.write_run((first, end), ready, &mut LowerLayers { ftl, nand, log: *log }));
+            if below.stop().is_some() {
+                return;
+            }
+            let done = done.max(ready);
+            self.leaves(done, end.0 - first.0);
+            if older {
+                self.barrier_end = self.barrier_end.max(done);
+            }
+            self.busy_until = self.busy_until.max(done);
+            self.forget(first, end);
+            at = end;
+        }
+    }
+
+    /// Programs a run of units; the run is split at sectors that the buffer does not hold.
+    fn write_run<L: CountingObserver>(
+        &self,
+        (first, end): (Lpn, Lpn),
+        ready: Nanos,
+        below: &mut LowerLayers<'_, L>,
+    ) {
+        let shift = below.ftl.geometry().unit_shift;
+        let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);
+        loop {
+            let begin = self.find_sector(at, limit, true, shift);
+            if begin == limit || below.stop().is_some() {
+                return;
+            }
+            at = self.find_sector(begin, limit, false, shift);
+            let (op, sectors) = (Op::Write, (at - begin) as u32);
+            let (arrival, start, queue_limited) = (ready, ready, false);
+            let taken = AcceptedRequest {
+                id: NO_COMMAND,
+                op,
+                modifiers: CommandFlags::empty(),
+                sector: begin,
+                sectors,
+                arrival,
+                fetch: Nanos::ZERO,
+                start,
+                queue_limited,
+            };
+            below.write(&mut RequestState::new(taken));
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Executes the plans of a stack of layers on real data, one command at a time.
+
+use std::io;
+
+use emmclab_base::{BlockNote, CommandFlags, Op, SECTOR_BYTES};
+
+use crate::in_flight::InFlightRequests;
+use crate::layer::{BackgroundDecision, Layer, RecoveryReader, RequestDecision};
+use crate::plan::{CommandPlan, PlanBuffers, PlanCommand, PlanStep};
+use crate::request::HostRequest;
+
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+/// A disk of sectors.
+pub trait SectorDisk {
+    /// Fills `buffer` from `sector` on.
+    ///
+    /// # Errors
+    /// Errors of the disk; the same holds for all methods.
+    fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Writes `data` from `sector` on; the data is durable on return if the flags demand it.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    fn write(&mut self, sector: u64, data: &[u8], modifiers: CommandFlags) -> io::Result<()>;
+    /// Discards sectors; with `secure`, their contents must be erased.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    fn discard(&mut self, sector: u64, sectors: u32, secure: bool) -> io::Result<()>;
+    /// Makes everything durable.
+    #[expect(clippy::missing_errors_doc, reason = "as above")]
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Returns the write pointer of the zone that starts at `sector`; `None` if there is no such zone.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    fn write_pointer(&mut self, _sector: u64) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+}
+
+/// A plan in progress.
+#[derive(Debug)]
+pub struct RunningPlan {
+    /// The level to which its commands to disk 0 go; disk 0 itself if there is no such level.
+    below: usize,
+    /// The level and the number of the planned request; `None` for background work and expanded requests.
+    request: Option<(usize, u64)>,
+    plan: CommandPlan,
+    next: usize,
+    scratch: Vec<u8>,
+}
+
+struct ImmediateLevel {
+    layer: Box<dyn Layer>,
+    in_flight: InFlightRequests,
+    background: Option<RunningPlan>,
+    /// Memory of the layer that persists between plans.
+    layer_memory: Vec<u8>,
+}
+
+/// A stack of layers over disks. Requests are executed at once. Background work advances by one stage with each call of
+/// [`ImmediateStack::background`], and also while a request is deferred.
+pub struct ImmediateStack<D> {
+    levels: Vec<ImmediateLevel>,
+    disks: Vec<D>,
+    next_id: u64,
+    spare: Vec<CommandPlan>,
+}
+
+struct LevelDisks<'a, D> {
+    executor: &'a mut ImmediateStack<D>,
+    level: usize,
+}
+
+impl<D: SectorDisk> RecoveryReader for LevelDisks<'_, D> {
+    fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let read = request(Op::Read, sector, (buffer.len() / SECTOR) as u32, CommandFlags::empty());
+        self.executor.forward(self.level + 1, disk, &read, buffer)
+    }
+
+    fn write_pointer(&mut self, disk: u8, sector: u64) -> io::Result<Option<u64>> {
+        // Layers offer no zones.
+        if disk == 0 && self.level + 1 < self.executor.levels.len() {
+            return Ok(None);
+        }
+        self.executor.disks[usize::from(disk)].write_pointer(sector)
+    }
+}
+
+impl<D: SectorDisk> ImmediateStack<D> {
+    /// Starts `layers`, the first on top, on `disks`: after a power cut with `recover`, otherwise on new disks.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn start(layers: Vec<Box<dyn Layer>>, disks: Vec<D>, recover: bool) -> io::Result<Self> {
+        let mut executor = Self::stopped(layers, disks);
+        executor.wake(recover)?;
+        Ok(executor)
+    }
+
+    /// Layers on disks of which nothing was read or written yet; [`ImmediateStack::wake`] must follow.
+    pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
+        let level = |layer| ImmediateLevel {
+            layer,
+            in_flight: InFlightRequests::default(),
+            background: None,
+            layer_memory: Vec::new(),
+        };
+        Self { levels: layers.into_iter().map(level).collect(), disks, next_id: 1, spare: Vec::new() }
+    }
+
+    /// Starts the layers from the bottom up: after a power cut with `recover`, otherwise on new disks.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn wake(&mut self, recover: bool) -> io::Result<()> {
+        let executor = self;
+        for level in (0..executor.levels.len()).rev() {
+            if recover {
+                executor.recover_level(level)?;
+            }
+            let mut plan = CommandPlan::default();
+            executor.levels[level].layer.start(&mut plan);
+            let mut running = Self::running(level + 1, None, plan);
+            while !executor.stage(&mut running, &mut [])? {}
+        }
+        Ok(())
+    }
+
+    /// Restores layers from the disks that they ran on before, without writing; the first layer is the top one.
+    ///
+    /// Returns the layers and the number of their next request. [`Layer::start`] must follow.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn recover(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> io::Result<(Vec<Box<dyn Layer>>, u64)> {
+        let mut executor = Self::stopped(layers, disks);
+        for level in (0..executor.levels.len()).rev() {
+            executor.recover_level(level)?;
+        }
+        Ok((executor.levels.into_iter().map(|level| level.layer).collect(), executor.next_id))
+    }
+
+    fn recover_level(&mut self, level: usize) -> io::Result<()> {
+        // The layer is taken out of the stack while it reads through the layers below.
+        let aside: Box<dyn Layer> = Box::new(crate::PassThrough::new(0));
+        let mut layer = std::mem::replace(&mut self.levels[level].layer, aside);
+        let done = layer.recover(&mut LevelDisks { executor: self, level });
+        self.levels[level].layer = layer;
+        done
+    }
+
+    /// The disks.
+    pub fn disks(&mut self) -> &mut [D] {
+        &mut self.disks
+    }
+
+    /// Returns the disks and drops everything else.
+    pub fn into_disks(self) -> Vec<D> {
+        self.disks
+    }
+
+    /// The layer at a level, 0 on top.
+    pub fn layer(&self, level: usize) -> &dyn Layer {
+        &*self.levels[level].layer
+    }
+
+    /// Executes a request; `data` holds the data of a write, or receives the data of a read.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn submit(&mut self, op: Op, sector: u64, data: &mut [u8]) -> io::Result<()> {
+        self.at_level(0, &request(op, sector, (data.len() / SECTOR) as u32, CommandFlags::empty()), &[], data)
+    }
+
+    /// Writes data; `notes` describe its blocks.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn write_noted(
+        &mut self,
+        sector: u64,
+        modifiers: CommandFlags,
+        notes: &[BlockNote],
+        data: &mut [u8],
+    ) -> io::Result<()> {
+        self.at_level(0, &request(Op::Write, sector, (data.len() / SECTOR) as u32, modifiers), notes, data)
+    }
+
+    /// Discards or securely erases `sectors`, or flushes with 0 sectors.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn submit_bare(&mut self, op: Op, sector: u64, sectors: u32) -> io::Result<()> {
+        self.at_level(0, &request(op, sector, sectors, CommandFlags::empty()), &[], &mut [])
+    }
+
+    /// Begins a request that may run concurrently with others; `None` if the layer defers it. [`ImmediateStack::advance`] completes it. A
+    /// request with flags that the top layer does not accept is expanded into several requests, each of which is executed alone.
+    pub fn begin(
+        &mut self,
+        op: Op,
+        sector: u64,
+        sectors: u32,
+        modifiers: CommandFlags,
+    ) -> Option<RunningPlan> {
+        self.begin_at(0, &request(op, sector, sectors, modifiers), &[])
+    }
+
+    /// Runs the next stage of a request that was begun; returns true when it is complete.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn advance(&mut self, running: &mut RunningPlan, data: &mut [u8]) -> io::Result<bool> {
+        let complete = self.stage(running, data)?;
+        if complete && let Some((level, id)) = running.request {
+            let level = &mut self.levels[level];
+            level.in_flight.remove(id);
+            level.layer.completed(id);
+        }
+        Ok(complete)
+    }
+
+    /// Runs the next stage of a level's background work; false if there is nothing to do now.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn background(&mut self, level: usize) -> io::Result<bool> {
+        let mut running = if let Some(running) = self.levels[level].background.take() {
+            running
+        } else {
+            let mut plan = self.spare.pop().unwrap_or_default();
+            plan.clear();
+            let ImmediateLevel { layer, in_flight, .. } = &mut self.levels[level];
+            if layer.background(in_flight, &mut plan) != BackgroundDecision::Run {
+                return Ok(false);
+            }
+            Self::running(level + 1, None, plan)
+        };
+        if self.stage(&mut running, &mut [])? {
+            self.spare.push(running.plan);
+            self.levels[level].layer.background_done();
+        } else {
+            self.levels[level].background = Some(running);
+        }
+        Ok(true)
+    }
+
+    /// Makes the layers move all data that they keep aside to its own place, from the top down. No request may be in flight.
+    ///
+    /// # Errors
+    /// Errors of the disks.
+    pub fn drain(&mut self) -> io::Result<()> {
+        for level in 0..self.levels.len() {
+            self.levels[level].layer.drain();
+            while self.background(level)? {}
+        }
+        Ok(())
+    }
+
+    fn running(below: usize, request: Option<(usize, u64)>, plan: CommandPlan) -> RunningPlan {
+        let scratch = vec![0; plan.scratch_sectors() as usize * SECTOR];
+        RunningPlan { below, request, plan, next: 0, scratch }
+    }
+
+    fn begin_at(&mut self, level: usize, request: &HostRequest, notes: &[BlockNote]) -> Option<RunningPlan> {
+        let mut plan = self.spare.pop().unwrap_or_default();
+        plan.clear();
+        if request.expand(self.levels[level].layer.accepts(), &mut plan) {
+            return Some(Self::running(level, None, plan));
+        }
+        let request = HostRequest { id: self.next_id, ..*request };
+        let ImmediateLevel { layer, in_flight, .. } = &mut self.levels[level];
+        match layer.request(&request, notes, &mut plan) {
+            RequestDecision::Run => {
+                self.next_id += 1;
+                in_flight.insert(&request);
+                Some(Self::running(level + 1, Some((level, request.id)), plan))
+            }
+            RequestDecision::Defer(_) => None,
+        }
+    }
+
+    fn at_level(
+        &mut self,
+        level: usize,
+        request: &HostRequest,
+        notes: &[BlockNote],
+        data: &mut [u8],
+    ) -> io::Result<()> {
+        let mut stuck = false;
+        let mut running = loop {
+            if let Some(running) = self.begin_at(level, request, notes) {
+                break running;
+            }
+            if stuck {
+                return Err(io::Error::other("a layer defers a request but has no work to do"));
+            }
+            stuck = !self.background(level)?;
+        };
+        while !self.advance(&mut running, data)? {}
+        self.spare.push(running.plan);
+        Ok(())
+    }
+
+    /// Runs the commands up to the next wait; returns true after the last one.
+    fn stage(&mut self, running: &mut RunningPlan, payload: &mut [u8]) -> io::Result<bool> {
+        while let Some(step) = running.plan.steps().get(running.next) {
+            running.next += 1;
+            match *step {
+                PlanStep::Wait => return Ok(false),
+                PlanStep::Command(command) => self.command(running, &command, payload)?,
+                PlanStep::Copy(copy) => {
+                    let mut held = self.take_held(running);
+                    let scratch = &mut running.scratch;
+                    running
+                        .plan
+                        .perform(&copy, &mut PlanBuffers { payload, scratch, layer_memory: &mut held });
+                    self.give_held(running, held);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn command(
+        &mut self,
+        running: &mut RunningPlan,
+        command: &PlanCommand,
+        payload: &mut [u8],
+    ) -> io::Result<()> {
+        let below = running.below;
+        let PlanCommand { disk, op, sector, sectors, modifiers, .. } = *command;
+        let sent = request(op, sector, sectors, modifiers);
+        if !op.has_data() {
+            return self.forward(below, disk, &sent, &mut []);
+        }
+        let mut data = Vec::new();
+        if op == Op::Read {
+            data = vec![0; sectors as usize * SECTOR];
+            self.forward(below, disk, &sent, &mut data)?;
+        }
+        let mut held = self.take_held(running);
+        let RunningPlan { plan, scratch, .. } = &mut *running;
+        let mut bytes = PlanBuffers { payload, scratch, layer_memory: &mut held };
+        if op == Op::Read {
+            plan.scatter(command, &data, &mut bytes);
+        } else {
+            plan.gather(command, &bytes, &mut data);
+        }
+        self.give_held(running, held);
+        if op == Op::Read { Ok(()) } else { self.forward(below, disk, &sent, &mut data) }
+    }
+
+    /// Takes out the memory of the layer that made the plan; an expanded request belongs to no layer and uses no memory.
+    fn take_held(&mut self, running: &RunningPlan) -> Vec<u8> {
+        let level = running.below.checked_sub(1).and_then(|level| self.levels.get_mut(level));
+        level.map_or_else(Vec::new, |level| std::mem::take(&mut level.layer_memory))
+    }
+
+    fn give_held(&mut self, running: &RunningPlan, held: Vec<u8>) {
+        if let Some(level) = running.below.checked_sub(1).and_then(|level| self.levels.get_mut(level)) {
+            level.layer_memory = held;
+        }
+    }
+
+    /// Sends a command to the level below, or to its disk.
+    fn forward(&mut self, below: usize, disk: u8, request: &HostRequest, data: &mut [u8]) -> io::Result<()> {
+        if disk == 0 && below < self.levels.len() {
+            return self.at_level(below, request, &[], data);
+        }
+        let HostRequest { op, sector, sectors, modifiers, .. } = *request;
+        let disk = &mut self.disks[usize::from(disk)];
+        match op {
+            Op::Read => disk.read(sector, data),
+            Op::Write => disk.write(sector, data, modifiers),
+            Op::Discard => disk.discard(sector, sectors, false),
+            Op::SecureErase => disk.discard(sector, sectors, true),
+            Op::Flush => disk.flush(),
+        }
+    }
+}
+
+/// A request without a number.
+fn request(op: Op, sector: u64, sectors: u32, modifiers: CommandFlags) -> HostRequest {
+    HostRequest { id: 0, op, sector, sectors, modifiers }
+}

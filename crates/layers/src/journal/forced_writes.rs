@@ -1,0 +1,141 @@
+//! Chooses how a write that the next flush would make durable is made durable: at once, or by that flush. The choice is the way
+//! that needs fewer program operations of the flash.
+//!
+//! A forced write needs program operations of its own, and the next write waits for them. A flush programs all data in the cache,
+//! with all planes of the device at a time. When the first write arrives, it is not known how many more will follow before the next
+//! flush. The write is forced if forcing needed no more programs than flushing in each of the last [`REMEMBERED`] intervals between
+//! flushes.
+
+/// Number of past intervals between flushes from which the next one is predicted.
+const REMEMBERED: usize = 8;
+
+/// Sizes of the flash: how much is programmed at a time, and how much can wait in the cache for a flush.
+#[derive(Clone, Copy, Debug)]
+struct FlashSizes {
+    program_sectors: u64,
+    cache_sectors: u64,
+}
+
+/// Writes between two flushes that the second flush has to make durable.
+#[derive(Clone, Copy, Debug, Default)]
+struct FlushInterval {
+    /// Program operations if each of these writes is forced.
+    programs: u64,
+    sectors: u64,
+}
+
+impl FlushInterval {
+    fn add(&mut self, sectors: u64, flash: FlashSizes) {
+        self.programs += sectors.div_ceil(flash.program_sectors);
+        self.sectors += sectors;
+    }
+
+    /// How many more programs the forced writes need than a flush that also programs `left` sectors; negative if fewer.
+    fn excess(self, left: u64, flash: FlashSizes) -> i64 {
+        // Data beyond the size of the cache is programmed before the flush.
+        let flushed = (self.sectors + left).min(flash.cache_sectors);
+        self.programs.cast_signed() - flushed.div_ceil(flash.program_sectors).cast_signed()
+    }
+}
+
+/// Chooses between forced writes and a flush.
+#[derive(Debug)]
+pub(super) struct ForcedWritePolicy {
+    flash: FlashSizes,
+    last: [FlushInterval; REMEMBERED],
+    /// Index of the oldest interval in `last`.
+    oldest: usize,
+    current: FlushInterval,
+    /// Sectors in the cache that need not become durable.
+    writes_until_flush: u64,
+}
+
+impl ForcedWritePolicy {
+    /// For a device that programs this many sectors at a time and has a cache of `cache_sectors`.
+    pub fn new(program_sectors: u32, cache_sectors: u64) -> Self {
+        Self {
+            flash: FlashSizes { program_sectors: program_sectors.max(1).into(), cache_sectors },
+            last: [FlushInterval::default(); REMEMBERED],
+            oldest: 0,
+            current: FlushInterval::default(),
+            writes_until_flush: 0,
+        }
+    }
+
+    /// Counts a write that the next flush has to make durable; returns whether forcing it is better, as long as no flush is due for
+    /// another reason.
+    pub fn prefers_force(&mut self, sectors: u32) -> bool {
+        self.current.add(sectors.into(), self.flash);
+        let intervals = self.last.iter().chain([&self.current]);
+        intervals
+            .map(|interval| interval.excess(self.writes_until_flush, self.flash))
+            .all(|excess| excess <= 0)
+    }
+
+    /// Counts a write that stays in the cache and need not become durable.
+    pub fn leave(&mut self, sectors: u32) {
+        self.writes_until_flush += u64::from(sectors);
+    }
+
+    /// Called when the file system flushes: the current interval ends.
+    pub fn flush_asked(&mut self) {
+        if self.current.sectors > 0 {
+            self.last[self.oldest] = std::mem::take(&mut self.current);
+            self.oldest = (self.oldest + 1) % REMEMBERED;
+        }
+    }
+
+    /// Called when the device is flushed: its cache is empty.
+    pub fn flushed(&mut self) {
+        self.writes_until_flush = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns whether each of these writes is forced; then the file system flushes.
+    fn forced(forcing: &mut ForcedWritePolicy, writes: &[u32]) -> Vec<bool> {
+        let forced = writes.iter().map(|sectors| forcing.prefers_force(*sectors)).collect();
+        forcing.flush_asked();
+        forced
+    }
+
+    #[test]
+    fn one_write_from_flush_to_flush_is_forced() {
+        let mut forcing = ForcedWritePolicy::new(64, 512);
+        for _ in 0..3 {
+            assert_eq!(forced(&mut forcing, &[8]), [true]);
+        }
+    }
+
+    #[test]
+    fn several_small_writes_go_into_one_program_of_a_flush() {
+        let mut forcing = ForcedWritePolicy::new(64, 512);
+        // For the first write it is not known that others will follow.
+        assert_eq!(forced(&mut forcing, &[8, 8, 8]), [true, false, false]);
+        assert!(forced(&mut forcing, &[]).is_empty());
+        for _ in 0..REMEMBERED - 1 {
+            assert_eq!(forced(&mut forcing, &[8]), [false], "it may have followers again");
+        }
+        assert_eq!(forced(&mut forcing, &[8]), [false]);
+        assert_eq!(forced(&mut forcing, &[8]), [true], "the interval with three writes is forgotten");
+    }
+
+    #[test]
+    fn writes_as_long_as_a_program_are_forced_as_far_as_the_cache_holds_them() {
+        let mut forcing = ForcedWritePolicy::new(64, 128);
+        assert_eq!(forced(&mut forcing, &[64, 64, 64]), [true, true, false]);
+    }
+
+    #[test]
+    fn home_blocks_in_the_cache_make_a_flush_dear() {
+        let mut forcing = ForcedWritePolicy::new(64, 512);
+        forced(&mut forcing, &[8, 8, 8]);
+        forcing.leave(160);
+        assert_eq!(forced(&mut forcing, &[8, 8, 8]), [true; 3]);
+        forcing.flushed();
+        assert_eq!(forced(&mut forcing, &[8, 8, 8]), [false; 3]);
+    }
+}

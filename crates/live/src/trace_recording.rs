@@ -1,0 +1,150 @@
+//! Records a trace of the requests to a live device, with their exact times.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use emmclab_device::SettingChange;
+use emmclab_replay::LiveCompletion;
+use emmclab_trace::{
+    BATCH_ROWS, BatchBuilder, BlockNote, Ledger, RecordedFeatures, Request, Result, Sector, TraceHeader,
+    TraceWriter, WriteOptions,
+};
+
+/// The state of a request whose number is known.
+enum RecordingSlot {
+    /// In progress, with the roles of its blocks.
+    Open(Vec<BlockNote>),
+    /// Will never be completed.
+    Lost,
+    Complete(Request, Vec<BlockNote>),
+}
+
+/// Writes requests in order of arrival, which is that of their numbers.
+pub(crate) struct LiveRecording {
+    path: PathBuf,
+    writer: TraceWriter,
+    header: TraceHeader,
+    batch: BatchBuilder,
+    ledger: Ledger,
+    /// Number of the first request that is not written yet; `slots` begins with it.
+    first: u64,
+    slots: VecDeque<RecordingSlot>,
+}
+
+impl LiveRecording {
+    pub fn create(path: &Path, device: &str) -> Result<Self> {
+        let header = TraceHeader {
+            source: device.to_owned(),
+            recorded: Some(RecordedFeatures::SERVED),
+            clock: "relative".to_owned(),
+            note: Some(format!("recorded by a live {device}, with the times of its simulation")),
+            // The columns for block roles exist from the start, since a file system may be made later.
+            block_notes: Some(TraceHeader::EXT4.to_owned()),
+            ..TraceHeader::default()
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            writer: TraceWriter::create(path, &header, &WriteOptions::default())?,
+            header,
+            batch: BatchBuilder::of_noted(true),
+            ledger: Ledger::default(),
+            first: 0,
+            slots: VecDeque::new(),
+        })
+    }
+
+    /// Starts the trace anew: the ledger counts the requests before `next`, and the file does not have them.
+    pub fn restart(&mut self, next: u64) -> Result<()> {
+        self.writer = TraceWriter::create(&self.path, &self.header, &WriteOptions::default())?;
+        self.batch = BatchBuilder::of_noted(true);
+        self.slots.clear();
+        self.first = next;
+        let filtered_before = self.ledger.kept + self.ledger.filtered_before;
+        self.ledger = Ledger { filtered_before, ..Ledger::default() };
+        Ok(())
+    }
+
+    /// Adds a completed request.
+    pub fn add(&mut self, answer: &LiveCompletion) -> Result<()> {
+        let (event, command) = (&answer.event, &answer.command);
+        let request = Request {
+            start: Some(event.start),
+            issue: Some(event.start),
+            complete: Some(event.complete),
+            flags: command.modifiers.into(),
+            ..Request::new(event.arrival, command.op, Sector(command.sector), command.sectors)
+        };
+        let notes =
+            match answer.id.checked_sub(self.first).and_then(|index| self.slots.get_mut(index as usize)) {
+                Some(RecordingSlot::Open(notes)) => std::mem::take(notes),
+                _ => Vec::new(),
+            };
+        self.fill_slot(answer.id, RecordingSlot::Complete(request, notes))
+    }
+
+    /// Stores the roles of the blocks of a new request.
+    pub fn set_notes(&mut self, id: u64, notes: &[BlockNote]) {
+        if let Some(index) = id.checked_sub(self.first).filter(|_| !notes.is_empty()) {
+            self.reserve(index as usize);
+            self.slots[index as usize] = RecordingSlot::Open(notes.to_vec());
+        }
+    }
+
+    fn reserve(&mut self, index: usize) {
+        while self.slots.len() <= index {
+            self.slots.push_back(RecordingSlot::Open(Vec::new()));
+        }
+    }
+
+    /// Marks a request that will never be completed: it is omitted, and counted as lost.
+    pub fn lost(&mut self, id: u64) -> Result<()> {
+        self.fill_slot(id, RecordingSlot::Lost)
+    }
+
+    fn fill_slot(&mut self, id: u64, slot: RecordingSlot) -> Result<()> {
+        let Some(index) = id.checked_sub(self.first) else { return Ok(()) };
+        self.reserve(index as usize);
+        self.slots[index as usize] = slot;
+        while let Some(RecordingSlot::Lost | RecordingSlot::Complete(..)) = self.slots.front() {
+            self.ledger.seen += 1;
+            match self.slots.pop_front() {
+                Some(RecordingSlot::Complete(request, notes)) => {
+                    self.ledger.kept += 1;
+                    self.batch.push_noted(&request, &notes);
+                }
+                _ => self.ledger.lost += 1,
+            }
+            self.first += 1;
+            if self.batch.len() == BATCH_ROWS {
+                self.write()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let batch = self.batch.finish(&Arc::default(), &Arc::default());
+        self.writer.write(&batch)
+    }
+
+    /// Completes the trace file, with the changed settings in its note. Requests in progress are omitted. An existing file is not replaced by
+    /// a trace without requests; returns whether the file was written.
+    pub fn finish(mut self, changes: &[SettingChange]) -> Result<bool> {
+        if self.ledger.kept == 0 && self.path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0)
+        {
+            return Ok(false);
+        }
+        if let Some(note) = self.header.note.as_mut().filter(|_| !changes.is_empty()) {
+            let each = changes
+                .iter()
+                .map(|SettingChange { at_s, key, to, .. }| format!("{key} = {to} from {at_s:.3} s on"));
+            note.push_str("; settings changed: ");
+            note.push_str(&each.collect::<Vec<_>>().join(", "));
+        }
+        if !self.batch.is_empty() {
+            self.write()?;
+        }
+        self.writer.finish(&self.ledger, &self.header).map(|()| true)
+    }
+}

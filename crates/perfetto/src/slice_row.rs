@@ -1,0 +1,122 @@
+//! Draws slices that overlap, side by side.
+
+use std::io::{self, Write};
+
+use emmclab_base::Nanos;
+
+use crate::messages::TrackEventType;
+use crate::tracks::{Argument, TrackId, TrackWriter};
+
+/// Maximum number of slices of a row at a time; each is a track of its own. More are shown as instants.
+pub const MOST_LANES: usize = 64;
+
+/// Something with a beginning and an end.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackSlice<'a> {
+    /// The name of the event.
+    pub name: &'static str,
+    /// The category of the event.
+    pub category: &'static str,
+    /// When it begins.
+    pub begin: Nanos,
+    /// When it ends; not before it begins.
+    pub end: Nanos,
+    /// Further facts about it.
+    pub arguments: &'a [Argument<'a>],
+}
+
+/// A row of the picture. Each slice goes to the first lane that is free; lanes are tracks that are shown as one.
+#[derive(Clone, Debug)]
+pub struct SliceRow {
+    parent: TrackId,
+    name: String,
+    number: u64,
+    lanes: Vec<SliceLane>,
+    /// The track of instants.
+    instants: Option<SliceLane>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SliceLane {
+    track: TrackId,
+    free: Nanos,
+}
+
+impl SliceRow {
+    /// A row below `parent`, after the rows that were made before; it is written with its first slice.
+    pub fn new<W: Write>(tracks: &mut TrackWriter<W>, parent: TrackId, name: &str) -> Self {
+        let number = tracks.next_number();
+        Self { parent, name: name.to_owned(), number, lanes: Vec::new(), instants: None }
+    }
+
+    /// The row of a thread, whose slices do not overlap.
+    pub fn of_thread<W: Write>(tracks: &mut TrackWriter<W>, thread: TrackId, name: &str) -> Self {
+        let lanes = vec![SliceLane { track: thread, free: Nanos::MIN }];
+        Self { lanes, ..Self::new(tracks, thread, name) }
+    }
+
+    /// The end of the last slice; [`Nanos::MIN`] without one.
+    pub fn end(&self) -> Nanos {
+        self.lanes.iter().map(|lane| lane.free).max().unwrap_or(Nanos::MIN)
+    }
+
+    /// Draws a slice. The part before the origin of the trace is left out. If no lane is free, the slice is drawn as an instant
+    /// with its length as an argument.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn slice<W: Write>(&mut self, tracks: &mut TrackWriter<W>, slice: &TrackSlice<'_>) -> io::Result<()> {
+        let (begin, end) = (slice.begin.max(tracks.origin()), slice.end.max(slice.begin));
+        if end < begin {
+            return Ok(());
+        }
+        let lane = match self.lanes.iter().position(|lane| lane.free <= begin) {
+            Some(lane) => lane,
+            None if self.lanes.len() < MOST_LANES => {
+                let track = tracks.lane(self.parent, &self.name, self.number)?;
+                self.lanes.push(SliceLane { track, free: Nanos::MIN });
+                self.lanes.len() - 1
+            }
+            None => return self.crowded(tracks, slice, end - begin),
+        };
+        let lane = &mut self.lanes[lane];
+        lane.free = end;
+        let name = (slice.name, slice.category);
+        tracks.named(lane.track, begin, TrackEventType::SliceBegin, name, slice.arguments)?;
+        tracks.end(lane.track, end)
+    }
+
+    #[cold]
+    fn crowded<W: Write>(
+        &mut self,
+        tracks: &mut TrackWriter<W>,
+        slice: &TrackSlice<'_>,
+        length: Nanos,
+    ) -> io::Result<()> {
+        let mut arguments = slice.arguments.to_vec();
+        arguments.push(("duration_ns", crate::ArgumentValue::Time(length)));
+        self.instant(tracks, slice.begin, (slice.name, slice.category), &arguments)
+    }
+
+    /// Draws an event without a length, with its name and category. An instant before the last one of the row is drawn at the time of the
+    /// last one.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn instant<W: Write>(
+        &mut self,
+        tracks: &mut TrackWriter<W>,
+        at: Nanos,
+        name: (&'static str, &'static str),
+        arguments: &[Argument<'_>],
+    ) -> io::Result<()> {
+        let lane = if let Some(lane) = &mut self.instants {
+            lane
+        } else {
+            let track = tracks.lane(self.parent, &self.name, self.number)?;
+            self.instants.insert(SliceLane { track, free: Nanos::MIN })
+        };
+        lane.free = at.max(lane.free);
+        tracks.named(lane.track, lane.free, TrackEventType::Instant, name, arguments)
+    }
+}

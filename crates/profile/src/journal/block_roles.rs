@@ -1,0 +1,190 @@
+//! Counts writes by the roles of their blocks.
+
+use emmclab_trace::{BlockNote, BlockRole};
+
+use super::SECTORS_PER_KB;
+use crate::bins::pct;
+use crate::report::{BlockKindRow, BlockRoleRow, ChangedSectorsRow, LoggedBlockSummary};
+
+const ROLES: usize = BlockRole::ALL.len();
+/// Maximum number of sectors in a block.
+const MOST_SECTORS: usize = 128;
+
+/// The groups into which roles are combined.
+const KINDS: [&str; 3] = ["journal", "data", "home metadata"];
+
+/// Counts of writes by role.
+#[derive(Clone, Debug)]
+pub(super) struct RoleCounters {
+    by_role: [RoleCounter; ROLES],
+    /// Number of requests with a block of each of [`KINDS`].
+    requests_of_kind: [u64; KINDS.len()],
+    /// Logged blocks by the number of their changed sectors.
+    changed: [u64; MOST_SECTORS + 1],
+    logged: CopyComparison,
+    home: CopyComparison,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RoleCounter {
+    requests: u64,
+    runs: u64,
+    sectors: u64,
+}
+
+/// Blocks compared with their last logged copies.
+#[derive(Clone, Copy, Debug, Default)]
+struct CopyComparison {
+    blocks: u64,
+    sectors: u64,
+    changed_sectors: u64,
+    same_blocks: u64,
+}
+
+impl Default for RoleCounters {
+    fn default() -> Self {
+        Self {
+            by_role: [RoleCounter::default(); ROLES],
+            requests_of_kind: [0; KINDS.len()],
+            changed: [0; MOST_SECTORS + 1],
+            logged: CopyComparison::default(),
+            home: CopyComparison::default(),
+        }
+    }
+}
+
+impl RoleCounters {
+    /// Adds the notes of a write.
+    pub fn add(&mut self, notes: &[BlockNote]) {
+        let mut held = [false; ROLES];
+        let mut kinds = [false; KINDS.len()];
+        for note in notes {
+            let count = &mut self.by_role[note.role as usize];
+            count.runs += 1;
+            count.sectors += u64::from(note.sectors);
+            count.requests += u64::from(!std::mem::replace(&mut held[note.role as usize], true));
+            let kind = kind(note.role);
+            self.requests_of_kind[kind] += u64::from(!std::mem::replace(&mut kinds[kind], true));
+            let Some(changed) = note.changed else { continue };
+            if note.role == BlockRole::Logged {
+                self.logged.add(note, changed.len());
+                self.changed[changed.len() as usize] += 1;
+            } else if note.role.at_home() {
+                self.home.add(note, changed.len());
+            }
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.by_role.iter_mut().zip(&other.by_role) {
+            mine.requests += theirs.requests;
+            mine.runs += theirs.runs;
+            mine.sectors += theirs.sectors;
+        }
+        let add = |mine: &mut [u64], theirs: &[u64]| mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
+        add(&mut self.requests_of_kind, &other.requests_of_kind);
+        add(&mut self.changed, &other.changed);
+        self.logged.merge(&other.logged);
+        self.home.merge(&other.home);
+    }
+
+    /// Number of blocks of a role other than [`BlockRole::Data`].
+    pub fn blocks(&self, role: BlockRole) -> u64 {
+        self.by_role[role as usize].runs
+    }
+
+    /// Sectors of all roles.
+    pub fn sectors(&self) -> u64 {
+        self.by_role.iter().map(|count| count.sectors).sum()
+    }
+
+    pub fn journal_sectors(&self) -> u64 {
+        self.sectors_of(0)
+    }
+
+    fn sectors_of(&self, wanted: usize) -> u64 {
+        let of = BlockRole::ALL.into_iter().zip(&self.by_role).filter(|(role, _)| kind(*role) == wanted);
+        of.map(|(_, count)| count.sectors).sum()
+    }
+
+    /// Rows for the roles that occur, in the order of [`BlockRole::ALL`]; percentages are of all written sectors.
+    pub fn rows(&self, written: u64) -> Vec<BlockRoleRow> {
+        let used = BlockRole::ALL.into_iter().zip(&self.by_role).filter(|(_, count)| count.runs > 0);
+        used.map(|(role, count)| BlockRoleRow {
+            role: role.name(),
+            requests: count.requests,
+            blocks: (role != BlockRole::Data).then_some(count.runs),
+            kb: count.sectors as f64 / SECTORS_PER_KB,
+            written_pct: pct(count.sectors, written),
+        })
+        .collect()
+    }
+
+    pub fn kinds(&self, written: u64) -> Vec<BlockKindRow> {
+        let row = |(place, kind): (usize, &'static str)| {
+            let sectors = self.sectors_of(place);
+            BlockKindRow {
+                kind,
+                requests: self.requests_of_kind[place],
+                kb: sectors as f64 / SECTORS_PER_KB,
+                written_pct: pct(sectors, written),
+            }
+        };
+        KINDS.into_iter().enumerate().map(row).collect()
+    }
+
+    pub fn logged(&self) -> LoggedBlockSummary {
+        let blocks = self.blocks(BlockRole::Logged);
+        let unchanged =
+            |compared: &CopyComparison| pct(compared.sectors - compared.changed_sectors, compared.sectors);
+        LoggedBlockSummary {
+            blocks,
+            compared: self.logged.blocks,
+            unchanged_sectors_pct: unchanged(&self.logged),
+            mean_changed_sectors: (self.logged.blocks > 0)
+                .then(|| self.logged.changed_sectors as f64 / self.logged.blocks as f64),
+            home_compared: self.home.blocks,
+            home_as_logged_pct: pct(self.home.same_blocks, self.home.blocks),
+        }
+    }
+
+    /// Rows of logged blocks by the number of their changed sectors, up to the largest that occurs.
+    pub fn changed_rows(&self) -> Vec<ChangedSectorsRow> {
+        let most = self.changed.iter().rposition(|blocks| *blocks > 0).map_or(0, |most| most + 1);
+        let row = |(changed, blocks): (usize, &u64)| {
+            Some(ChangedSectorsRow {
+                changed_sectors: changed as u32,
+                blocks: *blocks,
+                pct: pct(*blocks, self.logged.blocks)?,
+            })
+        };
+        self.changed[..most].iter().enumerate().filter_map(row).collect()
+    }
+}
+
+impl CopyComparison {
+    fn add(&mut self, note: &BlockNote, changed: u32) {
+        self.blocks += 1;
+        self.sectors += u64::from(note.sectors);
+        self.changed_sectors += u64::from(changed.min(note.sectors));
+        self.same_blocks += u64::from(changed == 0);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.blocks += other.blocks;
+        self.sectors += other.sectors;
+        self.changed_sectors += other.changed_sectors;
+        self.same_blocks += other.same_blocks;
+    }
+}
+
+/// The index of a role's group in [`KINDS`].
+fn kind(role: BlockRole) -> usize {
+    if role.in_journal() {
+        0
+    } else if role.at_home() {
+        2
+    } else {
+        1
+    }
+}

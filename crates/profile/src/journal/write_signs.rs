@@ -1,0 +1,152 @@
+//! Recognises writes of the journal by flags and addresses, if the roles of blocks are not recorded.
+//!
+//! There are five classes of writes, called signs. A write of the journal's thread has the flag `journal`. Of the others, a write
+//! with the flag fua or preflush may be a commit block; writes that end where it begins may be the descriptors and logged blocks
+//! of that commit, which precede it; a write with the flag meta is metadata at its home location.
+
+use std::collections::VecDeque;
+
+use emmclab_trace::{RecordedActivity, Request, RequestFlags};
+
+use super::{SECTORS_PER_KB, counted};
+use crate::bins::pct;
+use crate::report::{CommitSummary, SignRow};
+
+/// Number of recent writes that are kept, because a commit block may follow them.
+const RECENT: usize = 64;
+
+/// A class of writes, and its meaning.
+const SIGNS: [(&str, &str); 5] = [
+    ("journal", "written by the thread of the journal"),
+    ("fua or preflush", "a commit block, or another write that has to be durable"),
+    (
+        "before a durable write",
+        "ends where that write begins: descriptors and logged blocks lie so before their commit block",
+    ),
+    ("meta", "metadata at its home"),
+    ("none", "data, or writes that no flag marks"),
+];
+const JOURNAL: usize = 0;
+const DURABLE: usize = 1;
+const BEFORE: usize = 2;
+const META: usize = 3;
+const NONE: usize = 4;
+
+/// Counts of writes by class.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SignCounters {
+    by_sign: [SignCounter; SIGNS.len()],
+    /// Writes of the journal's thread with the flag fua or preflush.
+    journal_durable: u64,
+    recent: VecDeque<RecentWrite>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SignCounter {
+    requests: u64,
+    sectors: u64,
+}
+
+/// A recent write that a commit block may follow.
+#[derive(Clone, Copy, Debug)]
+struct RecentWrite {
+    space: u32,
+    start: u64,
+    end: u64,
+    sign: usize,
+}
+
+impl SignCounters {
+    /// Adds a write.
+    pub fn add(&mut self, request: &Request, space: u32) {
+        let durable = request.flags.intersects(RequestFlags::FUA.union(RequestFlags::PREFLUSH));
+        let sign = if request.flags.contains(RequestFlags::JOURNAL) {
+            JOURNAL
+        } else if durable {
+            DURABLE
+        } else if request.flags.contains(RequestFlags::META) {
+            META
+        } else {
+            NONE
+        };
+        self.count(sign, request.sectors.into());
+        self.journal_durable += u64::from(sign == JOURNAL && durable);
+        if sign == DURABLE {
+            self.mark_before(request.sector.0, space);
+        } else if sign != JOURNAL {
+            if self.recent.len() == RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(RecentWrite { space, start: request.sector.0, end: request.end().0, sign });
+        }
+    }
+
+    fn count(&mut self, sign: usize, sectors: u64) {
+        self.by_sign[sign].requests += 1;
+        self.by_sign[sign].sectors += sectors;
+    }
+
+    /// Moves the contiguous recent writes that end at `end` to the class `before a durable write`.
+    fn mark_before(&mut self, mut end: u64, space: u32) {
+        while let Some(place) = self.recent.iter().rposition(|write| (write.space, write.end) == (space, end))
+        {
+            let Some(write) = self.recent.remove(place) else { return };
+            let sectors = write.end - write.start;
+            self.by_sign[write.sign].requests -= 1;
+            self.by_sign[write.sign].sectors -= sectors;
+            self.count(BEFORE, sectors);
+            end = write.start;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.by_sign.iter_mut().zip(&other.by_sign) {
+            mine.requests += theirs.requests;
+            mine.sectors += theirs.sectors;
+        }
+        self.journal_durable += other.journal_durable;
+        self.recent.clone_from(&other.recent);
+    }
+
+    /// Whether any write has the flag of the journal's thread.
+    pub fn has_journal(&self) -> bool {
+        self.by_sign[JOURNAL].requests > 0
+    }
+
+    /// Sectors written to the journal by their flag, otherwise by their addresses; `None` if neither shows a journal.
+    pub fn journal_sectors(&self, by_flag: bool) -> Option<u64> {
+        if by_flag {
+            return Some(self.by_sign[JOURNAL].sectors);
+        }
+        let sectors = self.by_sign[DURABLE].sectors + self.by_sign[BEFORE].sectors;
+        (sectors > 0).then_some(sectors)
+    }
+
+    /// Number of commits: as counted by the recording, otherwise the writes with fua or preflush.
+    pub fn commits(
+        &self,
+        activity: &RecordedActivity,
+        by_flag: bool,
+        duration_s: f64,
+    ) -> Option<CommitSummary> {
+        let commits: u64 = activity.journals.iter().map(|journal| journal.commits).sum();
+        if commits > 0 {
+            return Some(counted("events of the journal", commits, duration_s));
+        }
+        let durable = if by_flag { self.journal_durable } else { self.by_sign[DURABLE].requests };
+        (durable > 0).then(|| counted("writes with fua or preflush", durable, duration_s))
+    }
+
+    /// The classes that occur; shares are of all written sectors.
+    pub fn rows(&self, written: u64) -> Vec<SignRow> {
+        let used = SIGNS.into_iter().zip(&self.by_sign).filter(|(_, count)| count.requests > 0);
+        used.map(|((sign, about), count)| SignRow {
+            sign,
+            about,
+            requests: count.requests,
+            kb: count.sectors as f64 / SECTORS_PER_KB,
+            written_pct: pct(count.sectors, written),
+        })
+        .collect()
+    }
+}

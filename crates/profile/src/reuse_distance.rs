@@ -1,0 +1,366 @@
+//! Reuse distances: the number of distinct pages touched between two touches of a page. This is the size that a least-recently-used (LRU)
+//! cache needs to hit.
+//!
+//! The method is SHARDS (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015) with a fixed number of pages: a page is
+//! tracked if the hash of its address is below a threshold, and the threshold is halved whenever too many pages are tracked. Up to
+//! [`FOLLOWED`] unique pages (64 MB) the distances are exact. As in the paper's "SHARDS-adj", the difference between the true and the
+//! sampled number of touches is added to the shortest distance.
+
+use emmclab_cache::hash_page;
+
+use crate::bins::pct;
+use crate::merge_relation::MergeRelation;
+use crate::report::ReuseDistanceRow;
+
+/// Maximum number of tracked pages; the error of a sample of this size is below 1 %.
+const FOLLOWED: usize = 1 << 14;
+/// Number of positions in the order of touches; they are renumbered when all are used.
+const POSITIONS: usize = 4 * FOLLOWED;
+const WORDS: usize = POSITIONS / 64;
+/// Number of words in a group.
+const GROUP_WORDS: usize = 16;
+const GROUPS: usize = WORDS / GROUP_WORDS;
+/// Number of slots in the hash table of tracked pages, a power of two; at most a quarter of them is used.
+const SLOTS: usize = 4 * FOLLOWED;
+/// Position in an empty slot.
+const NOWHERE: u32 = u32::MAX;
+/// Number of bins, for distances of 0, 1, 2-3, 4-7, ... pages.
+const BINS: usize = 40;
+
+/// An estimate of the distribution of reuse distances in bounded memory (about 2 MB).
+#[derive(Clone, Debug)]
+pub(crate) struct ReuseDistances {
+    /// One page in `2^shift` is tracked.
+    shift: u32,
+    /// Hash table of the tracked pages with linear probing; a page keeps its slot until the sampling changes.
+    slots: Vec<TrackedPage>,
+    tracked: usize,
+    /// The page and its slot at each position; stale if the position's bit is not set.
+    page_at: Vec<(u64, u32)>,
+    /// The last touch, unless positions were renumbered since.
+    last: Option<RepeatTouch>,
+    bits: Vec<u64>,
+    /// Number of set bits in each word by group, and in each group; at most [`FOLLOWED`] + 1 in total.
+    word_counts: Vec<[u8; GROUP_WORDS]>,
+    group_counts: [u16; GROUPS],
+    next: usize,
+    distances: [u64; BINS],
+    first_touches: u64,
+    sampled: u64,
+    touches: u64,
+    /// The coarsest sampling of all merged parts.
+    coarsest: u32,
+}
+
+/// A tracked page.
+#[derive(Clone, Copy, Debug)]
+struct TrackedPage {
+    page: u64,
+    position: u32,
+}
+
+const EMPTY: TrackedPage = TrackedPage { page: 0, position: NOWHERE };
+
+/// The slot at which the search for a page begins; eight neighbouring pages share two cache lines.
+#[inline]
+fn home(page: u64) -> usize {
+    let group = (page / 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - (SLOTS / 8).ilog2());
+    (group * 8 + page % 8) as usize
+}
+
+/// A touch that was not the page's first: the page's previous position, and the number of pages touched since.
+#[derive(Clone, Copy, Debug)]
+struct RepeatTouch {
+    before: usize,
+    distance: u64,
+}
+
+impl Default for ReuseDistances {
+    fn default() -> Self {
+        Self {
+            shift: 0,
+            slots: vec![EMPTY; SLOTS],
+            tracked: 0,
+            page_at: vec![(0, 0); POSITIONS],
+            last: None,
+            bits: vec![0; WORDS],
+            word_counts: vec![[0; GROUP_WORDS]; GROUPS],
+            group_counts: [0; GROUPS],
+            next: 0,
+            distances: [0; BINS],
+            first_touches: 0,
+            sampled: 0,
+            touches: 0,
+            coarsest: 0,
+        }
+    }
+}
+
+impl ReuseDistances {
+    /// Adds touches of these pages, in order.
+    #[inline]
+    pub fn add(&mut self, space: u32, pages: std::ops::Range<u64>) {
+        self.touches += pages.end - pages.start;
+        let space = u64::from(space).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        for page in pages {
+            let page = page ^ space;
+            if self.is_tracked(page) {
+                self.touch(page);
+            }
+        }
+    }
+
+    #[inline]
+    fn is_tracked(&self, page: u64) -> bool {
+        self.shift == 0 || hash_page(page).leading_zeros() >= self.shift
+    }
+
+    #[inline]
+    fn touch(&mut self, page: u64) {
+        if self.next == POSITIONS {
+            self.renumber(false);
+        }
+        let weight = 1 << self.shift;
+        self.sampled += weight;
+        let slot = self.slot_of(page);
+        let before = self.slots[slot as usize].position;
+        if before == NOWHERE {
+            self.first_touches += weight;
+            self.tracked += 1;
+            self.last = None;
+        } else {
+            let touch = self.touch_before(before as usize);
+            let distance = touch.distance << self.shift;
+            let bin = (u64::BITS - distance.leading_zeros()) as usize;
+            self.distances[bin.min(BINS - 1)] += weight;
+            let word = touch.before / 64;
+            self.bits[word] &= !(1 << (touch.before % 64));
+            self.word_counts[word / GROUP_WORDS][word % GROUP_WORDS] -= 1;
+            self.group_counts[word / GROUP_WORDS] -= 1;
+            self.last = Some(touch);
+        }
+        self.set(page, slot);
+        if self.tracked > FOLLOWED {
+            self.shift += 1;
+            self.coarsest = self.coarsest.max(self.shift);
+            self.renumber(true);
+        }
+    }
+
+    /// The slot of the page. Often no search is needed, because pages recur in the order of their last touch.
+    #[inline]
+    fn slot_of(&self, page: u64) -> u32 {
+        if let Some(last) = self.last {
+            let (next, slot) = self.page_at[last.before + 1];
+            if next == page && self.slots[slot as usize].position as usize == last.before + 1 {
+                return slot;
+            }
+        }
+        let mut slot = home(page);
+        while self.slots[slot].position != NOWHERE && self.slots[slot].page != page {
+            slot = (slot + 1) % SLOTS;
+        }
+        slot as u32
+    }
+
+    /// The distance of a touch of the page at position `before`. If this page follows the one that was touched last, the distance is the
+    /// same: one page less is after it, but the last page is now after it, too.
+    #[inline]
+    fn touch_before(&self, before: usize) -> RepeatTouch {
+        match self.last {
+            Some(last) if before == last.before + 1 => RepeatTouch { before, distance: last.distance },
+            _ => RepeatTouch { before, distance: self.set_after(before) },
+        }
+    }
+
+    /// Stores a page at the next position.
+    #[inline]
+    fn set(&mut self, page: u64, slot: u32) {
+        let at = self.next;
+        self.page_at[at] = (page, slot);
+        self.slots[slot as usize] = TrackedPage { page, position: at as u32 };
+        let word = at / 64;
+        self.bits[word] |= 1 << (at % 64);
+        self.word_counts[word / GROUP_WORDS][word % GROUP_WORDS] += 1;
+        self.group_counts[word / GROUP_WORDS] += 1;
+        self.next += 1;
+    }
+
+    /// Number of pages that were touched after the one at this position.
+    fn set_after(&self, position: usize) -> u64 {
+        let word = position / 64;
+        let group = word / GROUP_WORDS;
+        // Two shifts, because a shift by 64 bits is not allowed. The sums are over all elements with a mask, which avoids branches.
+        let in_word = (self.bits[word] >> (position % 64) >> 1).count_ones() as u16;
+        let after = |index: usize, than: usize, count: u16| if index > than { count } else { 0 };
+        let words = self.word_counts[group].iter().enumerate();
+        let in_group: u16 =
+            words.map(|(index, count)| after(index, word % GROUP_WORDS, u16::from(*count))).sum();
+        let groups = self.group_counts.iter().enumerate();
+        let behind: u16 = groups.map(|(index, count)| after(index, group, *count)).sum();
+        u64::from(in_word + in_group + behind)
+    }
+
+    /// Moves the tracked pages to the first positions, in order; with `fewer`, pages that are no longer sampled are removed.
+    #[cold]
+    fn renumber(&mut self, fewer: bool) {
+        let words = self.next.div_ceil(64);
+        self.next = 0;
+        self.last = None;
+        self.word_counts.fill([0; GROUP_WORDS]);
+        self.group_counts.fill(0);
+        if fewer {
+            self.slots.fill(EMPTY);
+            self.tracked = 0;
+        }
+        for word in 0..words {
+            // Positions are written only before those that are still to be read.
+            let mut bits = std::mem::take(&mut self.bits[word]);
+            while bits != 0 {
+                let (page, slot) = self.page_at[64 * word + bits.trailing_zeros() as usize];
+                bits &= bits - 1;
+                if !fewer {
+                    self.set(page, slot);
+                } else if self.is_tracked(page) {
+                    self.tracked += 1;
+                    self.set(page, self.slot_of(page));
+                }
+            }
+        }
+    }
+
+    /// Adds another distribution. Each piece starts without touched pages: the first touch of a page in a piece counts as a first touch.
+    pub fn merge(&mut self, other: Self, join: MergeRelation) {
+        let mut distances = self.distances;
+        for (mine, theirs) in distances.iter_mut().zip(other.distances) {
+            *mine += theirs;
+        }
+        let merged = Self {
+            distances,
+            first_touches: self.first_touches + other.first_touches,
+            sampled: self.sampled + other.sampled,
+            touches: self.touches + other.touches,
+            coarsest: self.coarsest.max(other.coarsest),
+            ..match join {
+                MergeRelation::Consecutive => other,
+                MergeRelation::Separate => std::mem::take(self),
+            }
+        };
+        *self = merged;
+    }
+
+    /// One page in this many was tracked at the end.
+    pub fn sampling(&self) -> u64 {
+        1 << self.coarsest
+    }
+
+    /// Hit rate of an LRU cache of this many KB, in percent, at the largest bin edge that is not above it.
+    pub fn hit_pct(&self, cache_kb: u64) -> Option<f64> {
+        let rows = self.rows();
+        rows.iter().rfind(|row| row.high_kb.is_some_and(|high| high <= cache_kb)).map(|row| row.hit_pct)
+    }
+
+    /// Touches by distance; the difference between true and sampled touches is added to the shortest.
+    fn adjusted(&self) -> [u64; BINS] {
+        let mut distances = self.distances;
+        distances[0] = distances[0].saturating_add(self.touches).saturating_sub(self.sampled);
+        distances
+    }
+
+    /// Upper edges of the bins in KB, and the touches in them; first touches are in an additional bin after the last edge.
+    pub fn histogram(&self) -> (Vec<f64>, Vec<u64>) {
+        let edges = (0..BINS).map(|bin| (4_u64 << bin) as f64).collect();
+        (edges, self.adjusted().into_iter().chain([self.first_touches]).collect())
+    }
+
+    pub fn rows(&self) -> Vec<ReuseDistanceRow> {
+        let distances = self.adjusted();
+        let total: u64 = distances.iter().sum::<u64>() + self.first_touches;
+        let used = distances.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        let mut hits = 0;
+        let mut rows: Vec<ReuseDistanceRow> = (0..used)
+            .filter_map(|bin| {
+                hits += distances[bin];
+                let low_kb = if bin == 0 { 0 } else { 4 << (bin - 1) };
+                let high_kb: u64 = 4 << bin;
+                Some(ReuseDistanceRow {
+                    bin: format!("{low_kb} - {high_kb} KB"),
+                    low_kb,
+                    high_kb: Some(high_kb),
+                    accesses: distances[bin],
+                    pct: pct(distances[bin], total)?,
+                    hit_pct: pct(hits, total)?,
+                })
+            })
+            .collect();
+        if let (Some(share), Some(hit_pct)) = (pct(self.first_touches, total), pct(hits, total)) {
+            rows.push(ReuseDistanceRow {
+                bin: "first touch".to_owned(),
+                low_kb: rows.last().and_then(|row| row.high_kb).unwrap_or(0),
+                high_kb: None,
+                accesses: self.first_touches,
+                pct: share,
+                hit_pct,
+            });
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Computes distances by their definition.
+    fn reference(pages: &[u64]) -> ([u64; BINS], u64) {
+        let mut stack: Vec<u64> = Vec::new();
+        let (mut distances, mut first) = ([0; BINS], 0);
+        for page in pages {
+            match stack.iter().rev().position(|seen| seen == page) {
+                Some(distance) => {
+                    distances[(u64::BITS - (distance as u64).leading_zeros()) as usize] += 1;
+                    stack.remove(stack.len() - 1 - distance);
+                }
+                None => first += 1,
+            }
+            stack.push(*page);
+        }
+        (distances, first)
+    }
+
+    proptest! {
+        #[test]
+        fn distances_of_a_small_working_set_are_exact(pages in prop::collection::vec(0_u64..200, 1..600)) {
+            let mut reuse = ReuseDistances::default();
+            for page in &pages {
+                reuse.add(0, *page..*page + 1);
+            }
+            prop_assert_eq!((reuse.distances, reuse.first_touches), reference(&pages));
+        }
+    }
+
+    #[test]
+    fn positions_run_out_without_a_trace() {
+        let mut reuse = ReuseDistances::default();
+        let rounds = 3 * POSITIONS as u64 / 1_000;
+        (0..rounds).for_each(|_| reuse.add(0, 0..1_000));
+        // Each page is touched again after the 999 others.
+        assert_eq!(reuse.distances[10], (rounds - 1) * 1_000);
+        assert_eq!((reuse.first_touches, reuse.sampling()), (1_000, 1));
+    }
+
+    #[test]
+    fn a_sample_of_a_large_working_set_is_close() {
+        let mut reuse = ReuseDistances::default();
+        let pages = 400_000;
+        (0..3).for_each(|_| reuse.add(0, 0..pages));
+        assert!(reuse.sampling() >= 16);
+        let rows = reuse.rows();
+        let within: f64 =
+            rows.iter().filter(|row| row.low_kb >= 4 << 17 && row.high_kb.is_some()).map(|row| row.pct).sum();
+        // Two of three rounds have a distance of 399,999 pages.
+        assert!((within - 66.7).abs() < 2.0, "{rows:?}");
+    }
+}

@@ -1,0 +1,27 @@
+//! Options that Python passes as a dictionary.
+
+use emmclab_trace::{Error, ErrorClass};
+use pyo3::prelude::*;
+use pythonize::depythonize;
+use serde::de::DeserializeOwned;
+
+use crate::errors::to_python;
+
+/// Options of the core by the names of their fields; a wrong name or value is an error of the configuration.
+pub(crate) struct OptionsFromPython<T>(pub(crate) T);
+
+impl<'a, 'py, T: DeserializeOwned> FromPyObject<'a, 'py> for OptionsFromPython<T> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        depythonize(&given).map(Self).map_err(|error| {
+            to_python(given.py(), &Error::new(ErrorClass::Config, format!("an option is wrong: {error}")))
+        })
+    }
+}
+
+/// The word most similar to `word`, if it is so similar that it may have been meant.
+#[pyfunction]
+pub(crate) fn closest(word: &str, words: Vec<String>) -> Option<String> {
+    emmclab_trace::closest(word, words.iter().map(String::as_str)).map(str::to_owned)
+}

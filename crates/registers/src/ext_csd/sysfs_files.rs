@@ -1,0 +1,241 @@
+//! The files of an eMMC in the sysfs of Linux: its registers CID and CSD (JESD84-B51, 7.2 and 7.3), parts of these, and some
+//! fields of `EXT_CSD` (`Documentation/driver-api/mmc/mmc-dev-attrs.rst`). They can be read even if `EXT_CSD` itself cannot.
+
+use std::path::Path;
+
+use emmclab_base::{Error, ErrorClass, Result};
+
+use super::fields::{self, RegisterField};
+use crate::report::{FieldRow, RegisterValue};
+use crate::source::{RegisterSource, text_of};
+
+/// A file with a part of CID or CSD.
+struct CardFile {
+    file: &'static str,
+    /// The register, and the name and place of the part in it.
+    register: &'static str,
+    name: &'static str,
+    place: &'static str,
+    meaning: &'static str,
+}
+
+const fn part(
+    file: &'static str,
+    register: &'static str,
+    name: &'static str,
+    place: &'static str,
+    meaning: &'static str,
+) -> CardFile {
+    CardFile { file, register, name, place, meaning }
+}
+
+const PARTS: [CardFile; 7] = [
+    part("cid", "CID", "CID", "[127:0]", "the whole register, with the serial number"),
+    part("csd", "CSD", "CSD", "[127:0]", "the whole register"),
+    part("manfid", "CID", "MID", "[127:120]", "number of the manufacturer"),
+    part("oemid", "CID", "OID", "[111:104]", "number of the OEM"),
+    part("name", "CID", "PNM", "[103:56]", "name of the product"),
+    part("hwrev", "CID", "PRV", "[55:48]", "revision of the product"),
+    part("date", "CID", "MDT", "[15:8]", "month and year of manufacture"),
+];
+
+/// Files with fields of `EXT_CSD`; `size` is the length of the disk in sectors.
+const OF_EXT_CSD: [&str; 7] =
+    ["rev", "life_time", "pre_eol_info", "fwrev", "raw_rpmb_size_mult", "rel_sectors", "size"];
+
+const HINT: &str = "read the files of /sys/block/mmcblk0/device again";
+
+/// Whether a path is that of a sysfs file of an eMMC: its folder has the name of a card, such as `mmc0:0001`.
+pub fn is_card_file(path: &Path) -> bool {
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let (Some(file), Some(folder)) = (name(path), path.parent().and_then(name)) else { return false };
+    let is_card =
+        folder.strip_prefix("mmc").and_then(|rest| rest.split_once(':')).is_some_and(|(host, card)| {
+            !host.is_empty()
+                && host.bytes().all(|byte| byte.is_ascii_digit())
+                && card.len() == 4
+                && card.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
+    is_card && (OF_EXT_CSD.contains(&&*file) || PARTS.iter().any(|part| part.file == file))
+}
+
+/// The contents of these files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CardRegisters {
+    /// Values by their number in [`PARTS`].
+    parts: Vec<(usize, String)>,
+    /// Fields of `EXT_CSD`, with their bytes.
+    pub fields: Vec<(RegisterField, Vec<u8>)>,
+    /// Notes on values that were left out, with the reason.
+    pub notes: Vec<String>,
+}
+
+impl CardRegisters {
+    /// Reads these files.
+    ///
+    /// # Errors
+    /// If a file has other contents than the kernel prints, or only zeros or ones.
+    pub fn read(sources: &[&RegisterSource<'_>]) -> Result<Self> {
+        let mut card = Self::default();
+        for source in sources {
+            let file = source.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let text = text_of(source.bytes).unwrap_or_default();
+            card.add(file, text.trim()).map_err(|error| error.in_file(source.path))?;
+        }
+        if card.notes.iter().any(|note| note.starts_with("CID")) {
+            card.parts.retain(|(at, _)| PARTS[*at].register != "CID");
+        }
+        Ok(card)
+    }
+
+    fn add(&mut self, file: &str, text: &str) -> Result<()> {
+        if let Some(at) = PARTS.iter().position(|part| part.file == file) {
+            let name = PARTS[at].name;
+            if matches!(file, "cid" | "csd") && !self.is_whole(name, text)? {
+                return Ok(());
+            }
+            let shown: String = text.chars().filter(|letter| !letter.is_control()).take(64).collect();
+            self.parts.push((at, shown));
+            return Ok(());
+        }
+        let words: Vec<_> = text.split_whitespace().collect();
+        let fields: &[RegisterField] = match file {
+            "rev" => &[fields::EXT_CSD_REV],
+            "life_time" => &[fields::DEVICE_LIFE_TIME_EST_TYP_A, fields::DEVICE_LIFE_TIME_EST_TYP_B],
+            "pre_eol_info" => &[fields::PRE_EOL_INFO],
+            "raw_rpmb_size_mult" => &[fields::RPMB_SIZE_MULT],
+            "rel_sectors" => &[fields::REL_WR_SEC_C],
+            "size" => &[fields::SEC_COUNT],
+            // Before eMMC 5.0 it is a part of CID.
+            "fwrev" if text.len() == 18 => return self.firmware(text),
+            _ => return Ok(()),
+        };
+        if words.len() != fields.len() {
+            return Err(unreadable(
+                file,
+                text,
+                &format!("has {} value(s), not {}", words.len(), fields.len()),
+            ));
+        }
+        for (field, word) in fields.iter().zip(words) {
+            let value = number(word).ok_or_else(|| unreadable(file, word, "is no number"))?;
+            if value >> (8 * field.bytes) != 0 {
+                return Err(unreadable(field.name, word, "does not fit into the field"));
+            }
+            self.fields.push((*field, value.to_le_bytes()[..usize::from(field.bytes)].to_vec()));
+        }
+        Ok(())
+    }
+
+    fn firmware(&mut self, text: &str) -> Result<()> {
+        let bytes = bytes_of(text.trim_start_matches("0x"))
+            .ok_or_else(|| unreadable("fwrev", text, "is no number"))?;
+        self.fields.push((fields::FIRMWARE_VERSION, bytes));
+        Ok(())
+    }
+
+    /// Whether the digits are a valid register: its checksum is right, or 0 because the host has left it out. If not, a note is added.
+    fn is_whole(&mut self, name: &'static str, text: &str) -> Result<bool> {
+        if text.len() != 32 {
+            return Err(Error::new(
+                ErrorClass::Truncated,
+                format!("has {} digits, but the register has 32", text.len()),
+            )
+            .of_field(name, 0, text.as_bytes())
+            .hint(HINT));
+        }
+        let bytes =
+            bytes_of(text).ok_or_else(|| unreadable(name, text, "is no row of hexadecimal digits"))?;
+        for (value, problem) in [
+            (0, "every byte is 0: nothing was read from the device"),
+            (0xff, "every byte is 0xff: nothing answered on the bus"),
+        ] {
+            if bytes.iter().all(|byte| *byte == value) {
+                return Err(unreadable(name, text, problem));
+            }
+        }
+        let (data, sum) = (&bytes[..15], bytes[15]);
+        if sum != 0 && sum >> 1 != crc7(data) {
+            self.notes.push(format!(
+                "{name} = {text} is left out: its checksum is {:#04x}, and that of its bytes {:#04x}",
+                sum >> 1,
+                crc7(data)
+            ));
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn text(&self, file: &str) -> Option<&str> {
+        self.parts.iter().find(|(at, _)| PARTS[*at].file == file).map(|(_, text)| text.as_str())
+    }
+
+    /// Whether it has more than fields of `EXT_CSD`.
+    pub fn has_values(&self) -> bool {
+        !self.parts.is_empty() || !self.notes.is_empty()
+    }
+
+    /// Name, maker and date.
+    pub fn product(&self) -> Option<String> {
+        let numbers = [("manufacturer", "manfid"), ("OEM", "oemid")];
+        let numbers: Vec<_> = numbers
+            .iter()
+            .filter_map(|(word, file)| self.text(file).map(|text| format!("{word} {text}")))
+            .collect();
+        let numbers = if numbers.is_empty() { String::new() } else { format!("({})", numbers.join(", ")) };
+        let name = [self.text("name").unwrap_or_default(), &numbers];
+        let name = name.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+        let made = self.text("date").map_or_else(String::new, |date| format!("made {date}"));
+        let said = [name, made].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+        (!said.is_empty()).then_some(said)
+    }
+
+    /// Every part that is known.
+    pub fn rows(&self) -> impl Iterator<Item = FieldRow> {
+        self.parts.iter().map(|(at, text)| FieldRow {
+            name: PARTS[*at].name,
+            register: PARTS[*at].register.to_owned(),
+            place: PARTS[*at].place.to_owned(),
+            value: Some(RegisterValue::Text(text.clone())),
+            meaning: PARTS[*at].meaning,
+        })
+    }
+}
+
+/// The checksum of CID and CSD: x^7 + x^3 + 1 (JESD84-B51, 8.2).
+fn crc7(bytes: &[u8]) -> u8 {
+    let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
+    bits.fold(0, |sum, bit| {
+        let shifted = sum << 1 & 0x7f;
+        if sum >> 6 ^ bit == 1 { shifted ^ 0x09 } else { shifted }
+    })
+}
+
+fn number(word: &str) -> Option<u64> {
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let is_whole = digits.len().is_multiple_of(2) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    is_whole.then(|| (0..digits.len()).step_by(2).map_while(byte).collect())
+}
+
+fn unreadable(name: &str, text: &str, problem: &str) -> Error {
+    Error::new(ErrorClass::Value, problem).of_field(name, 0, text.as_bytes()).hint(HINT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_that_of_the_standard() {
+        // The examples of the standard: CMD0 and CMD17 with argument 0.
+        assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
+        assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
+    }
+}

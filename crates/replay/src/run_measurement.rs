@@ -1,0 +1,284 @@
+//! Measurement: an observer that accumulates completions.
+
+use emmclab_device::{CommandFlags, Observer, RequestCompleted};
+use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
+
+use crate::arrival_state::{ArrivalCounts, ArrivalState};
+use crate::result::DurableTimes;
+use crate::time_histogram::{RankCursor, TimeHistogram, TimeSummary, quantiles};
+
+/// Bound of the sum of response times in [`TimeSums::low`], ns: 146 years.
+const ROOM: i64 = 1 << 62;
+
+/// Marks that there is no completion yet: earlier than every completion.
+const NONE_YET: Nanos = Nanos::MIN;
+
+/// Sums of several times of requests, in ns.
+#[derive(Clone, Copy, Debug)]
+struct TimeSums<const N: usize> {
+    /// Sums of the latest requests; small enough that one more request never overflows them.
+    low: [i64; N],
+    high: [i128; N],
+    /// [`ROOM`] less the response times of the latest requests.
+    room: i64,
+}
+
+impl<const N: usize> Default for TimeSums<N> {
+    fn default() -> Self {
+        Self { low: [0; N], high: [0; N], room: ROOM }
+    }
+}
+
+impl<const N: usize> TimeSums<N> {
+    /// Adds the parts of a time. No part is longer than `whole`, which is at most [`ROOM`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
+    fn add(&mut self, whole: i64, parts: [i64; N]) {
+        if whole > self.room {
+            self.carry();
+        }
+        self.room -= whole;
+        for (sum, part) in self.low.iter_mut().zip(parts) {
+            *sum += part;
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self) {
+        for (low, high) in self.low.iter_mut().zip(&mut self.high) {
+            *high += i128::from(std::mem::take(low));
+        }
+        self.room = ROOM;
+    }
+
+    fn all(&self) -> [i128; N] {
+        std::array::from_fn(|i| self.high[i] + i128::from(self.low[i]))
+    }
+}
+
+/// Times and sizes of the requests of one kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OperationTotals {
+    pub count: u64,
+    response: TimeHistogram,
+    service: TimeHistogram,
+    /// Sums of response time, service time and the parts of the response time: queue, controller, bus, array, gc, wake-up.
+    sums: TimeSums<8>,
+    sectors: u64,
+    begun_at_once: u64,
+}
+
+impl OperationTotals {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
+    pub fn add(&mut self, event: &RequestCompleted, begun_at_once: bool) {
+        let (response, service) = (event.complete - event.arrival, event.complete - event.start);
+        let [queue, controller, bus, array, gc, wake_up] = event.waits.parts();
+        self.count += 1;
+        self.sectors += u64::from(event.sectors);
+        let times = [response, service, queue, controller, bus, array, gc, wake_up];
+        self.sums.add(response.0, times.map(|time| time.0));
+        self.begun_at_once += u64::from(begun_at_once);
+        self.response.add(response.0 as u64);
+        self.service.add(service.0 as u64);
+    }
+
+    /// Bytes read or written.
+    pub fn bytes(&self) -> u64 {
+        self.sectors * SECTOR_BYTES
+    }
+
+    /// Response times of all these kinds together.
+    pub fn response(all: &[&Self]) -> TimeSummary {
+        Self::times(all, |kinds| (kinds.sums.all()[0], &kinds.response))
+    }
+
+    /// Service times of all these kinds together.
+    pub fn service(all: &[&Self]) -> TimeSummary {
+        Self::times(all, |kinds| (kinds.sums.all()[1], &kinds.service))
+    }
+
+    fn times(all: &[&Self], of: impl Fn(&Self) -> (i128, &TimeHistogram)) -> TimeSummary {
+        let count: u64 = all.iter().map(|kinds| kinds.count).sum();
+        if count == 0 {
+            return TimeSummary::default();
+        }
+        let sum: i128 = all.iter().map(|kinds| of(kinds).0).sum();
+        let tallies: Vec<&TimeHistogram> = all.iter().map(|kinds| of(kinds).1).collect();
+        let [p50_ms, p90_ms, p99_ms, p999_ms, max_ms] =
+            quantiles(&tallies, count, [0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
+        let mean_ms = sum as f64 / count as f64 / 1e6;
+        TimeSummary { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+    }
+
+    /// Percentiles (percent, ascending) of the response times of all these kinds together, in ms; `None` without requests.
+    pub fn response_percentiles(all: &[&Self], percentiles: &[f64]) -> Option<Vec<f64>> {
+        let count: u64 = all.iter().map(|kinds| kinds.count).sum();
+        let tallies: Vec<&TimeHistogram> = all.iter().map(|kinds| &kinds.response).collect();
+        let mut ranks = RankCursor::new(&tallies, count);
+        let times = percentiles.iter().map(|percentile| ranks.time_at(percentile / 100.0) as f64 / 1e6);
+        (count > 0).then(|| times.collect())
+    }
+
+    /// Histogram of the response times: upper bound of each range in ns, and number of requests in it.
+    pub fn response_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.response.ranges()
+    }
+
+    /// Percentage of the requests of all these kinds that the device began at their arrival, alone or beside others; 0 without requests.
+    pub fn begun_at_once_pct(all: &[&Self]) -> f64 {
+        let sum = |of: fn(&Self) -> u64| all.iter().map(|kinds| of(kinds)).sum::<u64>();
+        let (count, at_once) = (sum(|kinds| kinds.count), sum(|kinds| kinds.begun_at_once));
+        if count == 0 { 0.0 } else { 100.0 * at_once as f64 / count as f64 }
+    }
+}
+
+/// Accumulates completed requests.
+#[derive(Clone, Debug)]
+pub struct RunMeasurement {
+    pub(crate) reads: OperationTotals,
+    pub(crate) writes: OperationTotals,
+    pub(crate) others: OperationTotals,
+    /// Flushes, and writes with a flag that promises durability or an order.
+    durable: OperationTotals,
+    first_arrival: Option<Nanos>,
+    last_arrival: Nanos,
+    /// [`NONE_YET`] before the first request.
+    last_complete: Nanos,
+    /// Time from arrival to fetch of a request that does not wait.
+    fetch: Nanos,
+    /// Time in which at least one request was unfinished.
+    pub(crate) busy: Nanos,
+    pub(crate) arrival_state: ArrivalState,
+}
+
+impl Default for RunMeasurement {
+    fn default() -> Self {
+        Self {
+            reads: OperationTotals::default(),
+            writes: OperationTotals::default(),
+            others: OperationTotals::default(),
+            durable: OperationTotals::default(),
+            first_arrival: None,
+            last_arrival: NONE_YET,
+            last_complete: NONE_YET,
+            fetch: Nanos::ZERO,
+            busy: Nanos::ZERO,
+            arrival_state: ArrivalState::starting_at(0),
+        }
+    }
+}
+
+impl RunMeasurement {
+    /// For a host that needs this time to fetch a request (`host.fetch_us`).
+    pub(crate) fn with_fetch(fetch: Nanos) -> Self {
+        Self { fetch, ..Self::default() }
+    }
+
+    /// For requests whose numbers start with `next`. Earlier ones that are still in progress also count.
+    pub fn starting_at(next: u64) -> Self {
+        Self { arrival_state: ArrivalState::starting_at(next), ..Self::default() }
+    }
+
+    /// Response times of flushes and durable writes above all layers; `None` if there was no such request.
+    pub(crate) fn durable(&self) -> Option<DurableTimes> {
+        (self.durable.count > 0).then(|| DurableTimes::new(&self.durable))
+    }
+
+    #[cold]
+    fn note_durable(&mut self, event: &RequestCompleted) {
+        self.durable.add(event, false);
+    }
+
+    /// Number of requests so far.
+    pub fn requests(&self) -> u64 {
+        self.reads.count + self.writes.count + self.others.count
+    }
+
+    /// Time from the first arrival to the last completion; 0 without requests.
+    pub(crate) fn elapsed(&self) -> Nanos {
+        self.first_arrival.map_or(Nanos::ZERO, |first| self.last_complete - first)
+    }
+
+    /// Time from the last arrival to the last completion; 0 without requests.
+    pub(crate) fn backlog(&self) -> Nanos {
+        self.first_arrival.map_or(Nanos::ZERO, |_| self.last_complete - self.last_arrival)
+    }
+
+    /// Sums of the parts of the response times of reads and writes, in ns: queue, controller, bus, array, gc, wake-up.
+    pub(crate) fn waits(&self) -> [i128; 6] {
+        let sums = self.timed().map(|kinds| kinds.sums.all());
+        std::array::from_fn(|part| sums.iter().map(|sums| sums[2 + part]).sum())
+    }
+
+    /// Percentage of reads and writes, of reads, and of writes that arrived when no earlier request was unfinished, as in the profile of a
+    /// trace.
+    pub(crate) fn no_wait_pct(&self) -> [f64; 3] {
+        let [read, write] = self.arrival_state.counts;
+        [&[read, write][..], &[read], &[write]].map(|all| {
+            let sum = |of: fn(&ArrivalCounts) -> u64| all.iter().map(of).sum::<u64>();
+            let (requests, no_wait) = (sum(|judged| judged.requests), sum(|judged| judged.no_wait));
+            if requests == 0 { 0.0 } else { 100.0 * no_wait as f64 / requests as f64 }
+        })
+    }
+
+    /// The kinds with times: reads and writes.
+    pub(crate) fn timed(&self) -> [&OperationTotals; 2] {
+        [&self.reads, &self.writes]
+    }
+}
+
+impl Observer for RunMeasurement {
+    const UNITS: bool = false;
+    const EVENTS: bool = false;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        if self.last_complete == NONE_YET {
+            self.first_arrival = Some(event.arrival);
+        }
+        // Branchless: whether a request ends before its predecessor cannot be predicted.
+        let fetched_idle = event.start - event.arrival <= self.fetch && event.arrival >= self.last_complete;
+        let begun_at_once = fetched_idle || event.start == event.arrival;
+        self.arrival_state.add(event);
+        self.last_arrival = event.arrival;
+        let busy_from = event.arrival.max(self.last_complete);
+        self.busy += (event.complete - busy_from).max(Nanos::ZERO);
+        self.last_complete = event.complete.max(self.last_complete);
+        let kinds = match event.op {
+            Op::Read => &mut self.reads,
+            Op::Write => &mut self.writes,
+            Op::Discard | Op::Flush | Op::SecureErase => &mut self.others,
+        };
+        kinds.add(event, begun_at_once);
+        if event.op == Op::Flush || event.modifiers.intersects(CommandFlags::PROMISES) {
+            self.note_durable(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn sums_never_run_over(
+            times in prop::collection::vec((0..63u32, 0..=ROOM, any::<[u32; 3]>()), 0..200),
+        ) {
+            let (mut sums, mut plain) = (TimeSums::<3>::default(), [0i128; 3]);
+            for (shift, whole, shares) in times {
+                let whole = whole >> shift;
+                let parts = shares.map(|share| ((i128::from(whole) * i128::from(share)) >> 32) as i64);
+                sums.add(whole, parts);
+                for (sum, part) in plain.iter_mut().zip(parts) {
+                    *sum += i128::from(part);
+                }
+            }
+            prop_assert_eq!(sums.all(), plain);
+        }
+    }
+}

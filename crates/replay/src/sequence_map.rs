@@ -1,0 +1,63 @@
+//! Values with consecutive numbers; each is taken once, in any order.
+
+use std::collections::VecDeque;
+
+/// Values by number, counted from 0 in the order in which they were added.
+#[derive(Clone, Debug)]
+pub(crate) struct SequenceMap<T> {
+    /// Number of the first value kept.
+    first: u64,
+    values: VecDeque<Option<T>>,
+}
+
+impl<T> Default for SequenceMap<T> {
+    fn default() -> Self {
+        Self { first: 0, values: VecDeque::new() }
+    }
+}
+
+impl<T> SequenceMap<T> {
+    /// Empty; the first value gets the number `first`.
+    pub fn starting_at(first: u64) -> Self {
+        Self { first, values: VecDeque::new() }
+    }
+
+    /// Adds a value; returns its number.
+    pub fn push(&mut self, value: T) -> u64 {
+        self.values.push_back(Some(value));
+        self.first + self.values.len() as u64 - 1
+    }
+
+    /// The value with this number; `None` if it has been taken.
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let index = number.checked_sub(self.first)?;
+        self.values.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Removes and returns the value with this number.
+    pub fn take(&mut self, number: u64) -> Option<T> {
+        let index = number.checked_sub(self.first)?;
+        let value = self.values.get_mut(index as usize)?.take();
+        while matches!(self.values.front(), Some(None)) {
+            self.values.pop_front();
+            self.first += 1;
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_taken_once_whatever_the_order() {
+        let mut numbered = SequenceMap::default();
+        assert_eq!([numbered.push('a'), numbered.push('b'), numbered.push('c')], [0, 1, 2]);
+        assert_eq!((numbered.take(1), numbered.take(1), numbered.take(9)), (Some('b'), None, None));
+        assert_eq!((numbered.take(0), numbered.take(0)), (Some('a'), None));
+        assert_eq!((numbered.push('d'), numbered.get_mut(2).copied()), (3, Some('c')));
+        assert_eq!((numbered.take(3), numbered.take(2)), (Some('d'), Some('c')));
+        assert!(numbered.values.is_empty());
+    }
+}

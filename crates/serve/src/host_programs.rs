@@ -1,0 +1,134 @@
+//! Runs programs of the host that attach devices, and make, mount and unmount file systems.
+//!
+//! Each of them may wait for the device that this process serves. As separate processes they leave this process killable: a thread of it
+//! that waited in the kernel for its own process would keep the FUSE connection open for ever.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use emmclab_base::{Error, ErrorClass, Result, interrupt};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Time between two checks whether the caller was interrupted.
+const POLL: Duration = Duration::from_millis(50);
+/// How long a process has to end after each signal.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The path of a program. Administration folders such as `/usr/sbin` are searched, too, since they are not in every user's `PATH`.
+pub(crate) fn find(tool: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|folder| folder.join(tool))
+        .find(|path| path.is_file())
+}
+
+/// The error for a program that is not installed.
+pub(crate) fn missing(tool: &str, package: &str) -> Error {
+    Error::new(ErrorClass::Unsupported, format!("`{tool}` is not installed"))
+        .hint(format!("install the Debian package {package}"))
+}
+
+/// The program that mounts FUSE file systems for users who are not root.
+pub(crate) fn fusermount() -> Option<PathBuf> {
+    find("fusermount3").or_else(|| find("fusermount"))
+}
+
+/// A command for a program of this package. Its messages are in English and are captured for the error.
+pub(crate) fn tool(name: &str, package: &str) -> Result<Command> {
+    let path = find(name).ok_or_else(|| missing(name, package))?;
+    let mut command = Command::new(path);
+    command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+fn name(command: &Command) -> String {
+    Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The standard output of a program; its message as an error of this kind if it failed.
+fn check_output(name: &str, output: io::Result<Output>, kind: ErrorClass) -> Result<String> {
+    let output = output.map_err(|error| Error::new(ErrorClass::Io, format!("{name}: {error}")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    // A usage text after the error does not help with this call.
+    let lines = said.lines().map(str::trim).take_while(|line| !line.to_lowercase().starts_with("usage"));
+    let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    let said = if said.is_empty() { output.status.to_string() } else { said };
+    let said = said.strip_prefix(&format!("{name}: ")).unwrap_or(&said).to_owned();
+    Err(Error::new(kind, format!("{name}: {said}")))
+}
+
+/// Runs a program to its end, in its own process group, so that Ctrl-C does not interrupt the clean-up.
+pub(crate) fn finish(mut command: Command) -> Result<String> {
+    let name = name(&command);
+    check_output(&name, command.process_group(0).output(), ErrorClass::Io)
+}
+
+/// Waits for a process. If the caller is interrupted ([`interrupt`]), the process gets SIGTERM, and SIGKILL if it does not end.
+fn interruptible<T: Send + 'static>(
+    child: Child,
+    wait: impl FnOnce(Child) -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>> {
+    // The process is not reaped yet, so its number cannot belong to another process.
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+    let signal = |signal| process.as_ref().is_ok_and(|process| pidfd_send_signal(process, signal).is_ok());
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(wait(child)).is_ok());
+    loop {
+        match receiver.recv_timeout(POLL) {
+            Ok(outcome) => return Ok(outcome),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Err(io::Error::other("its thread ended"))),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Err(interrupted) = interrupt::check() {
+            for end in [Signal::TERM, Signal::KILL] {
+                if !signal(end) || receiver.recv_timeout(GRACE).is_ok() {
+                    break;
+                }
+            }
+            return Err(interrupted);
+        }
+    }
+}
+
+/// Runs a program to its end, or until the caller is interrupted.
+pub(crate) fn run(command: Command) -> Result<String> {
+    run_or(ErrorClass::Io, command)
+}
+
+/// As [`run`], for a program that fails because of the user's request, such as a wrong option: [`ErrorClass::Config`].
+pub(crate) fn run_as_asked(command: Command) -> Result<String> {
+    run_or(ErrorClass::Config, command)
+}
+
+fn run_or(kind: ErrorClass, mut command: Command) -> Result<String> {
+    let name = name(&command);
+    let child = command.spawn().map_err(|error| Error::new(ErrorClass::Io, format!("{name}: {error}")))?;
+    check_output(&name, interruptible(child, Child::wait_with_output)?, kind)
+}
+
+/// Waits for a command of the user, to its end or until the caller is interrupted.
+pub(crate) fn wait_for_user(child: Child, program: &Path) -> Result<ExitStatus> {
+    interruptible(child, |mut child| child.wait())?.map_err(|error| Error::io(program, error))
+}
+
+/// Unmounts a FUSE file system that this user mounted.
+pub(crate) fn unmount_fuse(folder: &Path) -> Result<()> {
+    let mut command = if rustix::process::geteuid().is_root() {
+        tool("umount", "mount")?
+    } else {
+        let mut command =
+            tool(if find("fusermount3").is_some() { "fusermount3" } else { "fusermount" }, "fuse3")?;
+        command.arg("-u");
+        command
+    };
+    command.arg(folder);
+    finish(command).map(drop)
+}

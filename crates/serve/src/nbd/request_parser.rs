@@ -1,0 +1,243 @@
+//! The transmission phase: parses received bytes into requests to the device.
+
+use std::os::fd::OwnedFd;
+
+use emmclab_base::{CommandFlags, SECTOR_BYTES};
+use rustix::io::Result;
+
+use super::buffer::ReceiveBuffer;
+use super::export::NbdExport;
+use super::pending::{PendingNbdRequests, parts_of};
+use super::request::{HEADER, NbdCommand, NbdRequestHeader, NbdSession};
+use super::wire::{MAX_PAYLOAD, NbdError};
+use crate::device::{BlockAction, ServedRequest};
+
+/// Maximum length of the data of a refused write that is read and dropped, in bytes; for longer data the connection ends.
+const MAX_SKIPPED: u32 = 2 * MAX_PAYLOAD;
+/// If at least this many bytes of a write are missing, they are received directly into its data, not through the buffer.
+const DIRECT: usize = 16 << 10;
+
+/// Why no more requests can be parsed for now.
+pub(super) enum ParserPause {
+    /// More bytes are needed.
+    Hungry,
+    /// Requests and replies hold the maximum of memory.
+    Stalled,
+    /// A block status request, which the caller has to answer.
+    Status(BlockStatusQuery),
+    /// The client has disconnected or violated the protocol.
+    Ended,
+}
+
+/// A block status request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockStatusQuery {
+    pub cookie: u64,
+    pub offset: u64,
+    pub length: u32,
+    pub single_extent: bool,
+}
+
+/// A request that is passed to the device in parts.
+struct SplitNbdRequest {
+    slot: u32,
+    next: u32,
+    sector: u64,
+    end: u64,
+    command: NbdCommand,
+}
+
+impl SplitNbdRequest {
+    /// The length of the next part in sectors, at most `most`.
+    fn sectors(&self, most: u32) -> u32 {
+        (self.end - self.sector).min(u64::from(most)) as u32
+    }
+
+    /// Makes the next part; `data` is that of a write.
+    fn take(&mut self, sectors: u32, pending: &mut PendingNbdRequests, data: Vec<u8>) -> ServedRequest {
+        let (action, fua) = match self.command {
+            NbdCommand::Write { fua } => (BlockAction::Write(data), fua),
+            NbdCommand::Zeroes { keep_allocated, fua } => (BlockAction::WriteZeroes { keep_allocated }, fua),
+            NbdCommand::Trim { fua } => (BlockAction::Discard { secure: false }, fua),
+            NbdCommand::Flush => (BlockAction::Flush, false),
+            _ => (BlockAction::Read, false),
+        };
+        let modifiers = if fua { CommandFlags::RELIABLE } else { CommandFlags::empty() };
+        let (tag, sector) = (pending.issue(self.slot, self.next), self.sector);
+        self.next += 1;
+        self.sector += u64::from(sectors);
+        ServedRequest { tag, action, sector, sectors, modifiers }
+    }
+}
+
+/// What the next bytes are.
+enum ParserState {
+    Header,
+    /// Data of a write: the received bytes of a part, which has `wanted` bytes.
+    Data {
+        parts: SplitNbdRequest,
+        data: Vec<u8>,
+        expected_bytes: usize,
+    },
+    /// Data of a refused write.
+    Skip {
+        remaining_bytes: usize,
+        cookie: u64,
+        error: NbdError,
+    },
+    /// No bytes are expected: parts without data wait for memory.
+    Issue(SplitNbdRequest),
+    Ended,
+}
+
+/// The parser of the transmission phase.
+pub(super) struct NbdRequestParser {
+    stage: ParserState,
+    session: NbdSession,
+}
+
+impl NbdRequestParser {
+    pub fn new(session: NbdSession) -> Self {
+        Self { stage: ParserState::Header, session }
+    }
+
+    /// Receives once, without blocking, into the buffer or directly into the data of a write.
+    ///
+    /// # Errors
+    /// `EAGAIN` if nothing has arrived; other errors of the socket.
+    pub fn receive(&mut self, buffer: &mut ReceiveBuffer, socket: &OwnedFd) -> Result<usize> {
+        match &mut self.stage {
+            ParserState::Data { data, expected_bytes: wanted, .. }
+                if buffer.filled().is_empty() && *wanted - data.len() >= DIRECT =>
+            {
+                buffer.receive_behind(socket, data, *wanted)
+            }
+            _ => buffer.receive(socket),
+        }
+    }
+
+    /// Parses the received bytes into requests. If `refuse` is set, all new requests are answered with `ESHUTDOWN`.
+    pub fn parse(
+        &mut self,
+        buffer: &mut ReceiveBuffer,
+        export: &NbdExport,
+        refuse: bool,
+        pending: &mut PendingNbdRequests,
+        batch: &mut Vec<ServedRequest>,
+    ) -> ParserPause {
+        let most = export.part_sectors();
+        loop {
+            match &mut self.stage {
+                ParserState::Ended => return ParserPause::Ended,
+                ParserState::Header => {
+                    if !pending.has_room(0) {
+                        return ParserPause::Stalled;
+                    }
+                    let Some(bytes) = buffer.filled().get(..HEADER) else { return ParserPause::Hungry };
+                    let Some(header) = NbdRequestHeader::parse(bytes) else {
+                        self.stage = ParserState::Ended;
+                        continue;
+                    };
+                    match header.command(export, self.session) {
+                        Ok(NbdCommand::Disconnect) => self.stage = ParserState::Ended,
+                        _ if refuse => self.refuse(header, NbdError::shutdown(), pending),
+                        Err(error) => self.refuse(header, error, pending),
+                        Ok(NbdCommand::Cache) => pending.answer(header.cookie, Ok(())),
+                        Ok(NbdCommand::Status { single_extent: one }) => {
+                            buffer.consume(HEADER);
+                            let NbdRequestHeader { cookie, offset, length, .. } = header;
+                            return ParserPause::Status(BlockStatusQuery {
+                                cookie,
+                                offset,
+                                length,
+                                single_extent: one,
+                            });
+                        }
+                        Ok(NbdCommand::Read { .. }) if !pending.has_room(header.length as usize) => {
+                            return ParserPause::Stalled;
+                        }
+                        Ok(command) => self.begin(&header, command, most, pending),
+                    }
+                    buffer.consume(HEADER);
+                }
+                ParserState::Data { parts, data, expected_bytes: wanted } => {
+                    if data.is_empty() {
+                        if !pending.has_room(*wanted) {
+                            return ParserPause::Stalled;
+                        }
+                        data.reserve_exact(*wanted);
+                    }
+                    buffer.take_into(data, *wanted - data.len());
+                    if data.len() < *wanted {
+                        return ParserPause::Hungry;
+                    }
+                    let sectors = parts.sectors(most);
+                    batch.push(parts.take(sectors, pending, std::mem::take(data)));
+                    *wanted = parts.sectors(most) as usize * SECTOR_BYTES as usize;
+                    if *wanted == 0 {
+                        self.stage = ParserState::Header;
+                    }
+                }
+                ParserState::Skip { remaining_bytes: left, cookie, error } => {
+                    let count = (*left).min(buffer.filled().len());
+                    buffer.consume(count);
+                    *left -= count;
+                    if *left > 0 {
+                        return ParserPause::Hungry;
+                    }
+                    pending.answer(*cookie, Err(*error));
+                    self.stage = ParserState::Header;
+                }
+                ParserState::Issue(parts) => {
+                    // The memory for a whole read was reserved when it began.
+                    let read = matches!(parts.command, NbdCommand::Read { .. });
+                    loop {
+                        if !read && !pending.has_room(0) {
+                            return ParserPause::Stalled;
+                        }
+                        let sectors = parts.sectors(most);
+                        batch.push(parts.take(sectors, pending, Vec::new()));
+                        if parts.sector == parts.end {
+                            break;
+                        }
+                    }
+                    self.stage = ParserState::Header;
+                }
+            }
+        }
+    }
+
+    /// Starts a request for the device.
+    fn begin(
+        &mut self,
+        header: &NbdRequestHeader,
+        command: NbdCommand,
+        most: u32,
+        pending: &mut PendingNbdRequests,
+    ) {
+        let count = parts_of(header, most).max(1);
+        let slot = pending.enter(header, command, u64::from(most) * SECTOR_BYTES, count);
+        let (sector, end) =
+            (header.offset / SECTOR_BYTES, (header.offset + u64::from(header.length)) / SECTOR_BYTES);
+        let parts = SplitNbdRequest { slot, next: 0, sector, end, command };
+        self.stage = match command {
+            NbdCommand::Write { .. } => {
+                let wanted = parts.sectors(most) as usize * SECTOR_BYTES as usize;
+                ParserState::Data { parts, data: Vec::new(), expected_bytes: wanted }
+            }
+            _ => ParserState::Issue(parts),
+        };
+    }
+
+    /// Answers a request that is not passed to the device, after its data was skipped.
+    fn refuse(&mut self, header: NbdRequestHeader, error: NbdError, pending: &mut PendingNbdRequests) {
+        match header.payload() {
+            0 => pending.answer(header.cookie, Err(error)),
+            length if length > MAX_SKIPPED => self.stage = ParserState::Ended,
+            length => {
+                self.stage =
+                    ParserState::Skip { remaining_bytes: length as usize, cookie: header.cookie, error }
+            }
+        }
+    }
+}

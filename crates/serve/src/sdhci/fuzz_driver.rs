@@ -1,0 +1,166 @@
+//! Drives controller, card and protocol with arbitrary bytes, for fuzzing: no input may lead to a panic, a hang or an invalid request to
+//! the device.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::card::EmmcCard;
+use super::controller::{GuestMemory, SdhciController, UnmappedAccess};
+use super::settings::CardSettings;
+use super::vfio::{ExportWaker, HEADER_BYTES, SdhciPciFunction, VfioHeader, VfioMessage};
+use crate::device::{BlockAction, BlockDevice, CompletionReceiver, ServedCompletion, ServedRequest};
+use crate::memory::MemoryDevice;
+
+/// Bytes of guest memory: a power of two.
+const MEMORY: usize = 1 << 16;
+const SECTORS: u64 = 1 << 12;
+
+/// Guest memory that begins at address 0.
+pub(super) struct TestRam(pub Vec<u8>);
+
+impl GuestMemory for TestRam {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), UnmappedAccess> {
+        let from = usize::try_from(address).map_err(|_| UnmappedAccess)?;
+        into.copy_from_slice(
+            self.0.get(from..).and_then(|part| part.get(..into.len())).ok_or(UnmappedAccess)?,
+        );
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), UnmappedAccess> {
+        let to = usize::try_from(address).map_err(|_| UnmappedAccess)?;
+        let part = self.0.get_mut(to..).and_then(|part| part.get_mut(..from.len())).ok_or(UnmappedAccess)?;
+        part.copy_from_slice(from);
+        Ok(())
+    }
+}
+
+/// Completions, in the order of their arrival.
+#[derive(Default)]
+pub(super) struct CollectedCompletions(Mutex<Vec<ServedCompletion>>);
+
+impl CollectedCompletions {
+    pub fn take(&self) -> Vec<ServedCompletion> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl CompletionReceiver for CollectedCompletions {
+    fn complete(&self, completed: &mut Vec<ServedCompletion>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(completed);
+    }
+}
+
+struct ExerciseMachine {
+    controller: SdhciController,
+    memory: TestRam,
+    device: Arc<MemoryDevice>,
+    waiting: Vec<ServedRequest>,
+}
+
+impl ExerciseMachine {
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        self.controller.write(offset, data, &mut self.memory);
+        self.step();
+    }
+
+    fn step(&mut self) {
+        self.controller.step(&mut self.memory);
+        let requests = self.controller.take_requests();
+        for request in &requests {
+            assert!(request.end() <= SECTORS && request.sectors <= self.device.limits().max_sectors);
+            match &request.action {
+                BlockAction::Write(data) => assert_eq!(data.len(), request.sectors as usize * 512),
+                BlockAction::Flush => assert_eq!(request.sectors, 0),
+                _ => assert!(request.sectors > 0),
+            }
+        }
+        self.waiting.extend(requests);
+    }
+
+    fn complete(&mut self) {
+        let collected = Arc::new(CollectedCompletions::default());
+        let completions: Arc<dyn CompletionReceiver> = collected.clone();
+        self.device.submit(&mut self.waiting, &completions);
+        collected.take().into_iter().for_each(|completion| self.controller.complete(completion));
+        self.step();
+    }
+
+    fn command(&mut self, index: u8, argument: u32, flags: u8) {
+        self.write(0x08, &argument.to_le_bytes());
+        self.write(0x0e, &[flags, index]);
+    }
+
+    /// Turns power, clock and interrupts on, and selects the card.
+    fn select(&mut self) {
+        self.write(0x28, &0x0f10_u32.to_le_bytes());
+        self.write(0x2c, &5_u32.to_le_bytes());
+        self.write(0x34, &[0xff; 8]);
+        for (index, argument, flags) in
+            [(0, 0, 0), (1, 0x00ff_8080, 2), (2, 0, 1), (3, 1 << 16, 2), (7, 1 << 16, 3)]
+        {
+            self.command(index, argument, flags);
+        }
+    }
+}
+
+/// Settings with small partitions, which are made quickly.
+fn small() -> CardSettings {
+    CardSettings { boot_bytes: 128 << 10, rpmb_bytes: 128 << 10, ..CardSettings::default() }
+}
+
+/// Interprets `data` as messages of a vfio-user client: each is a header, and a payload of the length in the header modulo 512 bytes.
+pub fn exercise_messages(data: &[u8]) {
+    let device = Arc::new(MemoryDevice::new(SECTORS));
+    let controller = SdhciController::new(EmmcCard::new(&small(), device.clone()));
+    let Ok(wake) = ExportWaker::new() else { return };
+    let mut function = SdhciPciFunction::new(controller, device, Arc::new(wake));
+    let mut rest = data;
+    while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
+        let header = VfioHeader::decode(header);
+        let (payload, behind) = behind.split_at((header.bytes as usize % 512).min(behind.len()));
+        rest = behind;
+        let message = VfioMessage { header, payload: payload.to_vec(), files: Vec::new() };
+        if let Ok(reply) = function.execute(message) {
+            assert!(reply.len() <= 2 * 512, "no reply to a short message is long");
+        }
+    }
+}
+
+/// Interprets `data` as register accesses of a driver.
+pub fn exercise(data: &[u8]) {
+    let device = Arc::new(MemoryDevice::new(SECTORS));
+    let controller = SdhciController::new(EmmcCard::new(&small(), device.clone()));
+    let mut machine =
+        ExerciseMachine { controller, memory: TestRam(vec![0; MEMORY]), device, waiting: Vec::new() };
+    let mut rest = data;
+    while let Some((operation, behind)) = rest.split_first() {
+        let Some((fields, behind)) = behind.split_first_chunk::<6>() else { break };
+        rest = behind;
+        let [kind, at, value @ ..] = *fields;
+        match operation % 8 {
+            0 => machine.select(),
+            1 => machine.write(at.into(), &value[..1 << (kind % 3)]),
+            2 => {
+                machine.controller.read(at.into(), &mut [0; 8][..1 << (kind % 4)]);
+                machine.step();
+            }
+            // Writes a descriptor, or other bytes, into memory.
+            3 => {
+                let address = usize::from(at) * 8;
+                machine.memory.0[address..address + 8]
+                    .copy_from_slice(&[kind, 0, value[0], value[1], 0, value[2], value[3], 0]);
+            }
+            4 => machine.complete(),
+            5 => machine.command(kind & 0x3f, u32::from_le_bytes(value), at),
+            // Starts a transfer: mode, block count, command, sector; the descriptor table is at a small address.
+            6 => {
+                machine.write(0x58, &u32::from(value[0]).to_le_bytes());
+                machine.write(0x04, &[0, 2, value[1], 0]);
+                machine.write(0x0c, &[kind, 0]);
+                machine.command(at & 0x3f, u32::from(value[2]) << 9 | u32::from(value[3]) << 17, 0x3a);
+            }
+            _ => machine.command(6, 3 << 24 | u32::from(at) << 16 | u32::from(kind) << 8, 3),
+        }
+    }
+    machine.complete();
+}

@@ -1,0 +1,267 @@
+//! Chooses the addresses of requests: new ones, earlier ones, or the end of the predecessor.
+
+use std::collections::VecDeque;
+
+use emmclab_trace::{Op, Sector};
+use rustc_hash::FxHashSet;
+
+use crate::distribute::{SynthesisRng, WeightedSampler, percent_of};
+use crate::model::WorkloadModel;
+use crate::request_order::JournalRole;
+
+/// Sectors in 4 KB; new requests start on such a page.
+const PAGE: u64 = 8;
+/// Number of extents that an operation fills at the same time.
+const EXTENTS: usize = 32;
+/// Maximum length of an extent, sectors.
+const EXTENT_SECTORS: u64 = 64 << 11;
+/// Minimum number of extents in a device, which makes them shorter in a small one. Each is used once before any is used again.
+const LEAST_EXTENTS: u64 = 1_024;
+/// Maximum number of stored uses, per operation, of start addresses that can be returned to.
+const HISTORY: usize = 1 << 18;
+/// Number of searches for a start address that was used with the same size, before another size is accepted.
+const LOOKS: u32 = 8;
+/// Number of tries to find an unused start address. All of them fail only if the address space is full.
+const TRIES: u32 = 64;
+const MILLION: u64 = 1_000_000;
+
+/// A request that needs a place.
+#[derive(Clone, Copy)]
+pub(crate) struct AddressRequest {
+    pub op: Op,
+    pub role: JournalRole,
+    pub sectors: u64,
+    /// It is to start where its predecessor ended.
+    pub sequential: bool,
+    /// It is to start where a request has started before.
+    pub returns: bool,
+}
+
+/// A part of the address space that is filled from its start.
+#[derive(Clone, Copy, Default)]
+struct FillExtent {
+    next: u64,
+    end: u64,
+}
+
+/// A cycle through all numbers below `count`, in which consecutive ones are far apart.
+struct ScatteredCycle {
+    count: u64,
+    step: u64,
+    next: u64,
+}
+
+impl ScatteredCycle {
+    fn new(count: u64, dice: &mut SynthesisRng) -> Self {
+        let mut step = dice.below(count) + count / 2;
+        while gcd(step, count) != 1 {
+            step += 1;
+        }
+        Self { count, step, next: dice.below(count) }
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.next = (self.next + self.step) % self.count;
+        self.next
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// A use of a start address that can be returned to.
+#[derive(Clone, Copy)]
+struct AddressUse {
+    /// Number of the request among those of its operation.
+    number: u64,
+    start: u32,
+    sectors: u32,
+}
+
+/// Places of one operation.
+struct OperationAddresses {
+    /// Requests so far.
+    number: u64,
+    uses: VecDeque<AddressUse>,
+    /// The latest new start address, which is used if there is no other to return to.
+    latest: Option<AddressUse>,
+    /// Reuse distances: how many requests ago a start address was used.
+    reuse: WeightedSampler,
+    /// New start addresses that can be returned to, parts per million.
+    returnable: u64,
+    /// Returns still planned, and returns to make up for (negative if more have occurred by chance than were wanted).
+    planned: i64,
+    owed: i64,
+    /// Sequential requests that could not be placed sequentially, and are made up for later.
+    sequential: u64,
+}
+
+/// The address space of a device, and the start addresses used so far.
+pub(crate) struct AddressSpace {
+    sectors: u64,
+    used_starts: FxHashSet<u32>,
+    by_op: [OperationAddresses; 2],
+    /// For reads, for writes, and last the journal.
+    extents: Vec<FillExtent>,
+    extent_sectors: u64,
+    unused: ScatteredCycle,
+    /// The extent of the last request; `None` if the request returned to an earlier address.
+    current: Option<usize>,
+    /// End of the last request; `u64::MAX` before the first one, where no request starts.
+    end: u64,
+}
+
+impl AddressSpace {
+    pub(crate) fn new(model: &WorkloadModel, dice: &mut SynthesisRng) -> Self {
+        let places = [Op::Read, Op::Write].map(|op| OperationAddresses {
+            number: 0,
+            uses: VecDeque::new(),
+            latest: None,
+            reuse: WeightedSampler::new(&model.of(op).reuse_requests),
+            returnable: percent_of(MILLION, model.of(op).reused_starts_pct),
+            planned: 0,
+            owed: 0,
+            sequential: 0,
+        });
+        let sectors = model.address_space_gb << 21;
+        let extent_sectors = EXTENT_SECTORS.min(sectors / LEAST_EXTENTS);
+        Self {
+            sectors,
+            extent_sectors,
+            unused: ScatteredCycle::new(sectors / extent_sectors, dice),
+            used_starts: FxHashSet::default(),
+            by_op: places,
+            extents: vec![FillExtent::default(); 2 * EXTENTS + 1],
+            current: None,
+            end: u64::MAX,
+        }
+    }
+
+    /// Adds to the number of planned returns of an operation.
+    pub(crate) fn plan(&mut self, op: Op, returns: u64) {
+        self.by_op[op as usize].planned += returns as i64;
+    }
+
+    /// Chooses the address of the next request. If it cannot be as wished, a later request makes up for it.
+    pub(crate) fn place(&mut self, visit: &AddressRequest, dice: &mut SynthesisRng) -> Sector {
+        self.by_op[visit.op as usize].number += 1;
+        let start = self.choose(visit, dice);
+        let known = !self.used_starts.insert(start as u32);
+        self.end = start + visit.sectors;
+        let own = &mut self.by_op[visit.op as usize];
+        let used = AddressUse { number: own.number, start: start as u32, sectors: visit.sectors as u32 };
+        if known || (visit.role == JournalRole::Data && dice.chance(own.returnable, MILLION)) {
+            if own.uses.len() == HISTORY {
+                own.uses.pop_front();
+            }
+            own.uses.push_back(used);
+        } else if visit.role == JournalRole::Data {
+            own.latest = Some(used);
+        }
+        Sector(start)
+    }
+
+    fn choose(&mut self, visit: &AddressRequest, dice: &mut SynthesisRng) -> u64 {
+        let fits = self.end.checked_add(visit.sectors).is_some_and(|end| end <= self.sectors);
+        let known = fits && self.used_starts.contains(&(self.end as u32));
+        let own = &mut self.by_op[visit.op as usize];
+        own.planned -= i64::from(visit.returns);
+        // A sequential request at a known start address counts as a return. It is possible only while returns are wanted.
+        let possible = fits && !(known && own.planned + own.owed + i64::from(visit.returns) <= 0);
+        let made_up = !visit.sequential && own.sequential > 0 && visit.role == JournalRole::Data;
+        if possible && (visit.sequential || made_up) {
+            own.owed += i64::from(visit.returns) - i64::from(known);
+            own.sequential -= u64::from(made_up);
+            if let Some(extent) = self.current {
+                self.extents[extent].next = self.end + visit.sectors;
+            }
+            return self.end;
+        }
+        if visit.sequential {
+            own.sequential += 1;
+            own.owed += i64::from(visit.returns);
+            return self.unused_start(visit, dice);
+        }
+        own.owed += i64::from(visit.returns);
+        // A planned return is skipped if enough have occurred by chance; another data request makes up for a missing one.
+        let wanted = own.owed > 0 && (visit.returns || visit.role == JournalRole::Data);
+        if wanted && let Some(start) = self.reused_start(visit, dice) {
+            self.by_op[visit.op as usize].owed -= 1;
+            self.current = None;
+            return start;
+        }
+        self.unused_start(visit, dice)
+    }
+
+    fn reused_start(&self, visit: &AddressRequest, dice: &mut SynthesisRng) -> Option<u64> {
+        let own = &self.by_op[visit.op as usize];
+        let other = &self.by_op[1 - visit.op as usize];
+        let allowed = |used: &AddressUse| {
+            u64::from(used.start) != self.end && u64::from(used.start) + visit.sectors <= self.sectors
+        };
+        let mut second_best = None;
+        for look in 0..2 * LOOKS {
+            // After this many failed searches, any use is accepted.
+            let ago = if look < LOOKS { own.reuse.draw(dice) } else { u64::MAX };
+            let Some(used) = own.earlier_use(ago, dice).filter(allowed) else { continue };
+            if u64::from(used.sectors) == visit.sectors {
+                return Some(used.start.into());
+            }
+            second_best = second_best.or(Some(used));
+            if look >= LOOKS {
+                break;
+            }
+        }
+        let last_resort = || own.latest.or(other.latest).filter(allowed);
+        second_best.or_else(last_resort).map(|used| used.start.into())
+    }
+
+    fn unused_start(&mut self, visit: &AddressRequest, dice: &mut SynthesisRng) -> u64 {
+        let index = match visit.role {
+            JournalRole::Data => visit.op as usize * EXTENTS + dice.below(EXTENTS as u64) as usize,
+            JournalRole::Journal | JournalRole::Commit => 2 * EXTENTS,
+        };
+        let mut start = 0;
+        for _ in 0..TRIES {
+            let extent = &mut self.extents[index];
+            start = extent.next.next_multiple_of(PAGE);
+            if start + visit.sectors > extent.end {
+                let room = visit.sectors.max(self.extent_sectors);
+                start = if room == self.extent_sectors {
+                    self.unused.draw() * room
+                } else {
+                    dice.below((self.sectors - room) / PAGE + 1) * PAGE
+                };
+                extent.end = start + room;
+            }
+            if start == self.end || self.used_starts.contains(&(start as u32)) {
+                extent.next = start + PAGE;
+            } else {
+                extent.next = start + visit.sectors;
+                break;
+            }
+        }
+        self.current = Some(index);
+        start
+    }
+}
+
+impl OperationAddresses {
+    /// The use that is closest to `ago` requests ago; a random one if none is as old, `None` if there are none.
+    fn earlier_use(&self, ago: u64, dice: &mut SynthesisRng) -> Option<AddressUse> {
+        let index = self.number.checked_sub(ago).and_then(|number| {
+            // Most uses are recent, so the last ones are searched first.
+            let recent = self.uses.iter().rev().take(8).position(|used| used.number <= number);
+            let before = match recent {
+                Some(from_end) => self.uses.len() - 1 - from_end,
+                None => self.uses.partition_point(|used| used.number <= number).checked_sub(1)?,
+            };
+            let after = self.uses.get(before + 1).filter(|after| after.number < self.number);
+            let closer = after.is_some_and(|after| after.number - number < number - self.uses[before].number);
+            Some(before + usize::from(closer))
+        });
+        let index = index.unwrap_or_else(|| dice.below(self.uses.len() as u64) as usize);
+        self.uses.get(index).copied()
+    }
+}

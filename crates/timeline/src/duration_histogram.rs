@@ -1,0 +1,120 @@
+//! Times of requests: a histogram to which times are added, and its compact form.
+
+use crate::duration_classes::{class, longest};
+
+/// Counts by class; adding a time is one addition in an array. It needs up to 15 KB of memory, depending on the longest time.
+#[derive(Clone, Debug, Default)]
+pub struct DurationHistogram {
+    sum_ns: u128,
+    max_ns: u64,
+    classes: Vec<u64>,
+}
+
+impl DurationHistogram {
+    /// Adds a time.
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        self.sum_ns += u128::from(ns);
+        self.max_ns = self.max_ns.max(ns);
+        let class = class(ns);
+        match self.classes.get_mut(class) {
+            Some(count) => *count += 1,
+            None => self.add_longest(class),
+        }
+    }
+
+    #[cold]
+    fn add_longest(&mut self, class: usize) {
+        self.classes.resize(class + 1, 0);
+        self.classes[class] += 1;
+    }
+
+    /// Adds other times.
+    pub fn merge(&mut self, other: &Self) {
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        if self.classes.len() < other.classes.len() {
+            self.classes.resize(other.classes.len(), 0);
+        }
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            *mine += theirs;
+        }
+    }
+
+    /// Its compact form.
+    pub fn times(&self) -> SparseHistogram {
+        let used = self.classes.iter().enumerate().filter(|(_, count)| **count > 0);
+        let classes: Vec<_> = used.map(|(class, count)| (class as u16, *count)).collect();
+        let count = classes.iter().map(|(_, count)| count).sum();
+        SparseHistogram { count, sum_ns: self.sum_ns, max_ns: self.max_ns, classes }
+    }
+
+    /// Returns its compact form and empties the histogram, which keeps its memory.
+    pub(crate) fn take(&mut self) -> SparseHistogram {
+        let times = self.times();
+        self.classes.fill(0);
+        (self.sum_ns, self.max_ns) = (0, 0);
+        times
+    }
+}
+
+/// Count, sum, longest time, and counts by class.
+#[derive(Clone, Debug, Default)]
+pub struct SparseHistogram {
+    count: u64,
+    sum_ns: u128,
+    max_ns: u64,
+    /// Classes that contain times, in order, with their counts.
+    classes: Vec<(u16, u64)>,
+}
+
+impl SparseHistogram {
+    /// Adds other times.
+    pub fn add(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        if self.classes.is_empty() {
+            self.classes.clone_from(&other.classes);
+            return;
+        }
+        self.classes.extend(&other.classes);
+        self.classes.sort_unstable_by_key(|(class, _)| *class);
+        self.classes.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                kept.1 += later.1;
+            }
+            same
+        });
+    }
+
+    /// Number of times.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The arithmetic mean, ms, exact; `None` without times.
+    pub fn mean_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e6)
+    }
+
+    /// The longest, ms, exact; `None` without times.
+    pub fn max_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.max_ns as f64 / 1e6)
+    }
+
+    /// The nearest-rank percentile, ms, at most 1 / 32 too high; `None` without times.
+    pub fn percentile_ms(&self, percent: f64) -> Option<f64> {
+        let rank = ((percent / 100.0 * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let mut below = 0;
+        let found = self.classes.iter().find(|(_, count)| {
+            below += count;
+            below >= rank
+        });
+        found.map(|(class, _)| longest(usize::from(*class)).min(self.max_ns) as f64 / 1e6)
+    }
+}

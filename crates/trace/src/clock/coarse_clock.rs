@@ -1,0 +1,145 @@
+//! The step of a recorder's clock, if it is too coarse to tell which request came first and which one waited.
+//!
+//! The stamps of a clock are multiples of its step, which is found as their greatest common divisor. A trace may state a time by a stamp
+//! and a duration that was measured with another clock: then only the stamps have the step. A clock is coarse if its step is above the
+//! median response time (without responses, above the mean time between arrivals) and requests share stamps.
+
+use emmclab_base::Request;
+
+/// Number of requests, from the first of a trace, by which its clock is judged.
+pub(crate) const JUDGED: usize = 1 << 12;
+/// Stamps of which one divisor is taken, so that a stamp with an error spoils only the divisor of its group.
+const GROUP: usize = 16;
+/// One of so many groups may be spoiled.
+const SPOILED: usize = 10;
+/// Steps below this are those of usual clocks, ns.
+const LEAST_NS: u64 = 10_000;
+/// At least one of so many stamps is that of the request before it. Requests that start at the beats of a timer share none.
+const SHARED: usize = 20;
+
+/// A clock with a coarse step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CoarseClock {
+    step_ns: i64,
+    /// A stamp, from which all others are a multiple of the step away.
+    stamp: i64,
+}
+
+impl CoarseClock {
+    /// Judges the clock by the first requests of a trace, in the order of its file.
+    pub fn of(requests: &[Request]) -> Option<Self> {
+        let arrivals: Vec<_> = requests.iter().map(|request| request.arrival.0).collect();
+        let completions: Vec<_> = requests.iter().filter_map(|request| Some(request.complete?.0)).collect();
+        let mut responses: Vec<_> =
+            requests.iter().filter_map(|request| Some((request.complete? - request.arrival).0)).collect();
+        let limit = if responses.is_empty() {
+            let (first, last) = (arrivals.iter().min()?, arrivals.iter().max()?);
+            last.abs_diff(*first) / arrivals.len() as u64
+        } else {
+            let middle = responses.len() / 2;
+            responses.select_nth_unstable(middle).1.unsigned_abs()
+        };
+        let coarse = [arrivals, completions].into_iter().filter_map(|stamps| {
+            let step = step(&stamps).filter(|step| *step > limit.max(LEAST_NS))?;
+            let shared = stamps.windows(2).filter(|pair| pair[0] == pair[1]).count();
+            (shared > 0 && shared >= stamps.len() / SHARED).then_some((step, stamps[0]))
+        });
+        let (step, stamp) = coarse.max()?;
+        Some(Self { step_ns: i64::try_from(step).ok()?, stamp })
+    }
+
+    /// Sets the arrival of a request to the stamp before it, and moves its other times along, so that requests between two stamps keep the
+    /// order of the file and all times between them.
+    #[inline]
+    pub fn keep_order(&self, request: &mut Request) {
+        let early = request.arrival.0.wrapping_sub(self.stamp).rem_euclid(self.step_ns);
+        let Request { arrival, start, issue, served, complete, .. } = request;
+        let times = [Some(arrival), start.as_mut(), issue.as_mut(), served.as_mut(), complete.as_mut()];
+        for time in times.into_iter().flatten() {
+            time.0 = time.0.saturating_sub(early);
+        }
+    }
+
+    /// The step as in the header of a file, such as `1ms`.
+    pub fn text(&self) -> String {
+        let (divisor, unit) = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")]
+            .into_iter()
+            .find(|(divisor, _)| self.step_ns % divisor == 0)
+            .unwrap_or((1, "ns"));
+        format!("{}{unit}", self.step_ns / divisor)
+    }
+}
+
+/// The greatest common divisor of the differences between stamps, but for those of a few groups; `None` if all stamps are the same.
+fn step(stamps: &[i64]) -> Option<u64> {
+    let first = *stamps.first()?;
+    let of_group = |group: &[i64]| group.iter().fold(0, |all, stamp| divisor(all, stamp.abs_diff(first)));
+    let mut divisors: Vec<_> = stamps.chunks(GROUP).map(of_group).filter(|found| *found > 0).collect();
+    divisors.sort_unstable();
+    divisors.iter().skip(divisors.len() / SPOILED).copied().reduce(divisor)
+}
+
+/// The greatest common divisor; that of 0 and a number is the number.
+fn divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emmclab_base::{Nanos, Op, Sector};
+
+    fn request(arrival: i64, complete: Option<i64>) -> Request {
+        Request { complete: complete.map(Nanos), ..Request::new(Nanos(arrival), Op::Read, Sector(0), 8) }
+    }
+
+    /// Requests that end at these stamps, and take this long.
+    fn ended_at(stamps: impl IntoIterator<Item = i64>, took: impl Fn(i64) -> i64) -> Vec<Request> {
+        stamps.into_iter().zip(0..).map(|(end, number)| request(end - took(number), Some(end))).collect()
+    }
+
+    fn coarse_clock_text(requests: &[Request]) -> Option<String> {
+        CoarseClock::of(requests).map(|clock| clock.text())
+    }
+
+    #[test]
+    fn stamps_in_milliseconds_are_coarse_for_responses_of_microseconds() {
+        let ms = |ms: i64| ms * 1_000_000;
+        assert_eq!(coarse_clock_text(&ended_at([1, 1, 1, 2].map(ms), |_| 300_000)), Some("1ms".to_owned()));
+        let many = || (0..2_000).map(|number| ms(number / 3));
+        assert_eq!(
+            coarse_clock_text(&ended_at(many(), |number| 80_000 + number * 7)),
+            Some("1ms".to_owned())
+        );
+        // Responses above the step are known well enough.
+        assert_eq!(coarse_clock_text(&ended_at(many(), |number| 2_000_000 + number * 7)), None);
+        // A timer shares no stamp.
+        assert_eq!(coarse_clock_text(&ended_at((0..2_000).map(ms), |number| 80_000 + number * 7)), None);
+    }
+
+    #[test]
+    fn a_few_stamps_with_an_error_do_not_hide_the_step() {
+        let stamps =
+            (0..2_000).map(|number| if number % 400 == 399 { 1_234_567_891 } else { number / 5 * 4_000_000 });
+        assert_eq!(coarse_clock_text(&ended_at(stamps, |_| 1_000_000)), Some("4ms".to_owned()));
+        let seconds: Vec<_> = (0..100).map(|number| request(7 + number / 9 * 1_000_000_000, None)).collect();
+        assert_eq!(coarse_clock_text(&seconds), Some("1s".to_owned()));
+    }
+
+    #[test]
+    fn requests_between_two_stamps_keep_their_order_and_their_responses() {
+        let mut requests =
+            ended_at([1, 1, 2, 2].map(|ms| ms * 1_000_000), |number| 100_000 + number * 50_000);
+        let clock = CoarseClock::of(&requests).unwrap();
+        for request in &mut requests {
+            clock.keep_order(request);
+        }
+        let arrivals: Vec<_> = requests.iter().map(|request| request.arrival.0).collect();
+        assert_eq!(arrivals, [0, 0, 1_000_000, 1_000_000]);
+        let responses: Vec<_> = requests.iter().filter_map(|request| Some(request.response()?.0)).collect();
+        assert_eq!(responses, [100_000, 150_000, 200_000, 250_000]);
+    }
+}

@@ -1,0 +1,135 @@
+//! Builds requests from `block_io_start` and `block_io_done`, for recordings without other block events. Source: the kernel's
+//! `include/trace/events/block.h` (since 6.5). The first event states a request as it was allocated, before others are merged
+//! into it; the second states its sector, but no length.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use emmclab_base::{NameId, Nanos, Op, Request, RequestFlags, Sector};
+
+use crate::ledger::Ledger;
+use crate::pairing::BlockLayerEvent;
+
+/// Maximum number of open requests; if there are more, the ends of some were lost.
+const MOST_OPEN: usize = 1 << 16;
+
+/// Number of requests before a sector that are searched for one that contains it.
+const NEIGHBOURS: usize = 64;
+
+/// The open and ended requests of all disks.
+#[derive(Debug, Default)]
+pub(super) struct AccountedRequests {
+    open: BTreeMap<(NameId, u64), VecDeque<Request>>,
+    count: usize,
+    ended_requests: Vec<Request>,
+    has_request_ends: bool,
+    /// Number of events read.
+    events: u64,
+    /// Number of requests returned.
+    returned_requests: u64,
+}
+
+impl AccountedRequests {
+    /// Adds a request that was allocated.
+    pub(super) fn start(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger) {
+        self.events += 1;
+        if event.sectors == 0 && event.op != Op::Flush {
+            // A passthrough command.
+            ledger.skipped += 1;
+            return;
+        }
+        if self.count >= MOST_OPEN {
+            ledger.unpaired += self.count as u64;
+            self.open.clear();
+            self.count = 0;
+        }
+        let sector = if event.op == Op::Flush { 0 } else { event.sector };
+        let request = Request {
+            flags: event.flags,
+            pid: event.pid,
+            process: event.process,
+            device: Some(event.device),
+            ..Request::new(event.time, event.op, Sector(sector), event.sectors)
+        };
+        self.open.entry((event.device, sector)).or_default().push_back(request);
+        self.count += 1;
+    }
+
+    /// Ends a request. If it was completed in parts, the event states the sector of the last part.
+    pub(super) fn end(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger) {
+        self.has_request_ends = true;
+        self.events += 1;
+        let at = if event.op == Op::Flush { 0 } else { event.sector };
+        let holds =
+            |request: &Request| request.op == event.op && (request.end().0 > at || request.sector.0 == at);
+        let mut before = self.open.range((event.device, 0)..=(event.device, at)).rev().take(NEIGHBOURS);
+        let found = before.find_map(|(key, list)| Some((*key, list.iter().position(holds)?)));
+        let Some((key, place)) = found else {
+            ledger.unpaired += 1;
+            return;
+        };
+        let Some(list) = self.open.get_mut(&key) else { return };
+        let request = list.remove(place);
+        if list.is_empty() {
+            self.open.remove(&key);
+        }
+        self.count -= 1;
+        if let Some(mut request) = request {
+            request.complete = Some(event.time.max(request.arrival));
+            if event.error != 0 {
+                request.flags = request.flags.union(RequestFlags::FAILED);
+            }
+            self.ended_requests.push(request);
+        }
+    }
+
+    /// Number of requests that ended and were not returned yet.
+    pub(super) fn len(&self) -> usize {
+        self.ended_requests.len()
+    }
+
+    /// Arrival of the oldest request that was not returned yet.
+    pub(super) fn oldest(&self) -> Option<Nanos> {
+        let open = self.open.values().flatten();
+        open.chain(&self.ended_requests).map(|request| request.arrival).min()
+    }
+
+    /// Appends the requests that ended to `out`.
+    pub(super) fn take(&mut self, ledger: &mut Ledger, out: &mut Vec<Request>) {
+        ledger.paired +=
+            self.ended_requests.iter().filter(|request| request.complete.is_some()).count() as u64;
+        self.returned_requests += self.ended_requests.len() as u64;
+        out.append(&mut self.ended_requests);
+    }
+
+    /// Ends the recording. Open requests are unpaired, unless no end at all was recorded.
+    pub(super) fn finish(&mut self, ledger: &mut Ledger) {
+        if self.has_request_ends {
+            ledger.unpaired += self.count as u64;
+        } else {
+            self.ended_requests.extend(self.open.values().flatten());
+            self.ended_requests.sort_by_key(|request| request.arrival);
+        }
+        self.open.clear();
+        self.count = 0;
+    }
+
+    /// Drops all requests, because other block events contain the same requests.
+    pub(super) fn clear(&mut self, ledger: &mut Ledger) {
+        ledger.skipped += self.events;
+        *self = Self::default();
+    }
+
+    /// Whether there is any request.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && self.ended_requests.is_empty() && self.returned_requests == 0
+    }
+
+    /// The note on how the requests were made; `None` if there are none.
+    pub(super) fn note(&self) -> Option<String> {
+        (self.returned_requests > 0).then(|| {
+            "requests are those of block_io_start and block_io_done: the length of a request does not include later merges, \
+             and queueing and issue are unknown"
+                .to_owned()
+        })
+    }
+}

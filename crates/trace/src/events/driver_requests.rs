@@ -1,0 +1,356 @@
+//! Builds requests from the commands of MMC, UFS and SCSI drivers, for recordings without block events.
+//!
+//! A command becomes a request. Its arrival, start and issue are the time at which the driver gives it to the device, and its
+//! completion is the time at which the driver sees its end. The rules:
+//!
+//! 1. `CMD35`, `CMD36` and `CMD38` become one discard of the sectors from the first to the second argument; it arrives with
+//!    `CMD35`. The second step of a secure trim becomes part of the first.
+//! 2. A device may stay busy after the end of a command. If the driver polls it with `CMD13` until it is ready, the last answer
+//!    is the end of the previous command.
+//! 3. A command that fails and is repeated stays one request; its last start is its issue.
+//! 4. A packed command becomes one write, without its header of 512 bytes.
+//! 5. Commands that were in progress at the beginning or end of the recording are unpaired. If the recording has no end of a
+//!    command at all, all commands are kept without a completion.
+
+use std::collections::{BTreeMap, HashMap};
+
+use emmclab_base::{Nanos, Op, Request, RequestFlags, Sector};
+
+use super::command::{CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind};
+use super::command_address::{AddressUnitEvidence, CommandBlocks};
+use super::scsi;
+use crate::ledger::Ledger;
+use crate::name_table::{NameTable, unfilled};
+
+/// Maximum number of open commands of a host; if there are more, the ends of some were lost.
+const MOST_OPEN: usize = 4096;
+/// Maximum number of hosts; commands of further hosts are unpaired.
+const MOST_HOSTS: usize = 256;
+/// A status request within this time belongs to the previous command. The kernel's longest pause between two status requests is
+/// 33 ms.
+const POLLING: Nanos = Nanos(40_000_000);
+
+/// Name of a host, padded with zeros.
+type HostName = [u8; 16];
+
+/// A request whose address may not be known in sectors yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DriverRequest {
+    host: HostName,
+    request: Request,
+    blocks: Option<CommandBlocks>,
+    packed: bool,
+}
+
+/// A command in progress.
+#[derive(Clone, Copy, Debug)]
+enum OpenCommand {
+    Request(DriverRequest),
+    /// A status request, with which the driver waits for the end of the previous command.
+    Poll,
+    /// A command that failed and will be repeated.
+    Again(DriverRequest),
+    /// A command that is not a request.
+    Other,
+}
+
+#[derive(Debug, Default)]
+struct HostCommandState {
+    open: HashMap<u64, OpenCommand>,
+    /// First sector and arrival, then last sector, of an erase whose `CMD38` has not been sent yet.
+    erase_from: Option<(u64, Nanos)>,
+    erase_to: Option<u64>,
+    /// A request that ended, but with which the device may be busy.
+    busy: Option<DriverRequest>,
+    evidence: AddressUnitEvidence,
+}
+
+/// The commands and requests of all hosts.
+#[derive(Debug, Default)]
+pub(super) struct DriverRequests {
+    hosts: BTreeMap<HostName, HostCommandState>,
+    /// Requests that ended and were not returned yet.
+    ended_requests: Vec<DriverRequest>,
+    /// Whether the end of any command was recorded.
+    has_command_ends: bool,
+    /// Whether a command of a UFS controller was recorded.
+    has_ufs: bool,
+    /// Number of commands with an unknown length, which do not become requests.
+    without_length: u64,
+    /// Number of requests returned.
+    returned_requests: u64,
+}
+
+impl DriverRequests {
+    /// Handles the start or end of a command.
+    pub(super) fn command(&mut self, time: Nanos, event: &CommandEvent, ledger: &mut Ledger) {
+        if self.hosts.len() >= MOST_HOSTS && !self.hosts.contains_key(&event.host) {
+            ledger.unpaired += 1;
+            return;
+        }
+        let host = self.hosts.entry(event.host).or_default();
+        match event.step {
+            CommandStep::Start { .. } => {
+                if host.open.len() >= MOST_OPEN {
+                    ledger.unpaired += host.open.drain().count() as u64;
+                }
+                self.start(time, event, ledger);
+            }
+            CommandStep::Done { failed, will_be_repeated: again } => {
+                self.has_command_ends = true;
+                self.end(time, event, failed, again, ledger);
+            }
+        }
+    }
+
+    fn start(&mut self, time: Nanos, event: &CommandEvent, ledger: &mut Ledger) {
+        let CommandStep::Start { kind, bytes, target, packed, reliable } = event.step else { return };
+        let Some(host) = self.hosts.get_mut(&event.host) else { return };
+        if kind == CommandKind::Status {
+            let polls =
+                host.busy.is_some_and(|row| row.request.complete.is_some_and(|end| time - end <= POLLING));
+            host.open.insert(event.id, if polls { OpenCommand::Poll } else { OpenCommand::Other });
+            return;
+        }
+        if let Some(OpenCommand::Again(mut row)) = host.open.get(&event.id).copied() {
+            row.request.issue = Some(time);
+            host.open.insert(event.id, OpenCommand::Request(row));
+            return;
+        }
+        let before = host.busy.take();
+        if let Some(row) = before {
+            self.ended_requests.push(row);
+        }
+        let open = match host.command_range(time, kind, bytes, target) {
+            CommandRange::Sectors(op, first, count) => {
+                let mut row = DriverRequest::new(event.host, time, op, first, count, packed, reliable);
+                if let CommandTarget::Erase(_) = target {
+                    // The erase arrived with the first of its three commands.
+                    row.request.arrival = host.erase_from.take().map_or(time, |(_, arrival)| arrival);
+                }
+                if let CommandTarget::Erase(erase) | CommandTarget::Erased { erase, .. } = target
+                    && erase.second_step
+                    && let Some(first_step) = self.ended_requests.pop_if(|row| row.request.sector.0 == first)
+                {
+                    // The first step stated the same sectors: both steps are one request.
+                    row = first_step;
+                }
+                OpenCommand::Request(row)
+            }
+            CommandRange::Blocks(op, blocks) => {
+                self.has_ufs |= blocks.count.is_none();
+                host.evidence.see(&blocks);
+                let mut row = DriverRequest::new(event.host, time, op, 0, 0, packed, reliable);
+                row.blocks = Some(blocks);
+                OpenCommand::Request(row)
+            }
+            CommandRange::Unknown => {
+                self.without_length += 1;
+                OpenCommand::Other
+            }
+            CommandRange::None => OpenCommand::Other,
+        };
+        if matches!(host.open.insert(event.id, open), Some(OpenCommand::Request(_) | OpenCommand::Again(_))) {
+            ledger.unpaired += 1;
+        }
+    }
+
+    fn end(&mut self, time: Nanos, event: &CommandEvent, failed: bool, again: bool, ledger: &mut Ledger) {
+        let Some(host) = self.hosts.get_mut(&event.host) else { return };
+        match host.open.remove(&event.id) {
+            Some(OpenCommand::Request(row) | OpenCommand::Again(row)) if again => {
+                ledger.requeued += 1;
+                host.open.insert(event.id, OpenCommand::Again(row));
+            }
+            Some(OpenCommand::Request(mut row) | OpenCommand::Again(mut row)) => {
+                row.request.complete = Some(time.max(row.request.arrival));
+                if failed {
+                    row.request.flags = row.request.flags.union(RequestFlags::FAILED);
+                }
+                // If other commands are in progress, a later status request says nothing about this command.
+                let before = if host.open.is_empty() { host.busy.replace(row) } else { Some(row) };
+                self.ended_requests.extend(before);
+            }
+            Some(OpenCommand::Poll) => {
+                if let Some(row) = &mut host.busy {
+                    row.request.complete = Some(time.max(row.request.arrival));
+                }
+            }
+            Some(OpenCommand::Other) => {}
+            None => ledger.unpaired += 1,
+        }
+    }
+
+    /// Number of requests that ended and were not returned yet.
+    pub(super) fn len(&self) -> usize {
+        self.ended_requests.len()
+    }
+
+    /// Arrival of the oldest request that was not returned yet.
+    pub(super) fn oldest(&self) -> Option<Nanos> {
+        let open = self.hosts.values().flat_map(|host| {
+            let open = host.open.values().filter_map(|open| match open {
+                OpenCommand::Request(row) | OpenCommand::Again(row) => Some(row.request.arrival),
+                OpenCommand::Poll | OpenCommand::Other => None,
+            });
+            open.chain(host.busy.map(|row| row.request.arrival))
+        });
+        open.chain(self.ended_requests.iter().map(|row| row.request.arrival)).min()
+    }
+
+    /// Appends the requests that ended to `out`; their devices are named after their hosts.
+    pub(super) fn take(&mut self, devices: &mut NameTable, ledger: &mut Ledger, out: &mut Vec<Request>) {
+        for row in self.ended_requests.drain(..) {
+            if self.has_ufs && row.host.starts_with(scsi::HOST) {
+                // This is the same command as one of the UFS controller, reported by the SCSI layer above it.
+                continue;
+            }
+            let unit = self.hosts.get(&row.host).map_or(1, |host| host.evidence.sectors_of_unit());
+            let mut request = row.request;
+            if let Some(blocks) = row.blocks {
+                let (first, count) = blocks.sectors(unit);
+                (request.sector, request.sectors) = (Sector(first), clamp(count));
+            }
+            request.device = Some(devices.intern(&String::from_utf8_lossy(unfilled(&row.host))));
+            ledger.paired += u64::from(request.complete.is_some());
+            ledger.headers_stripped += u64::from(row.packed);
+            ledger.failed += u64::from(request.flags.contains(RequestFlags::FAILED));
+            self.returned_requests += 1;
+            out.push(request);
+        }
+    }
+
+    /// The note on how the requests were made; `None` if there is nothing to note.
+    pub(super) fn note(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.returned_requests > 0 {
+            parts
+                .push("requests are the commands of the driver, as no block events were recorded".to_owned());
+            let long = self.hosts.values().filter(|host| host.evidence.sectors_of_unit() > 1);
+            if long.count() > 0 {
+                parts.push("addresses counted in blocks of 4 KiB".to_owned());
+            }
+        }
+        if self.without_length > 0 {
+            parts.push(format!("{} commands have no length and are not requests", self.without_length));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Ends the recording. Commands in progress are unpaired, unless no end at all was recorded.
+    pub(super) fn finish(&mut self, ledger: &mut Ledger) {
+        for host in self.hosts.values_mut() {
+            self.ended_requests.extend(host.busy.take());
+            let mut left: Vec<_> = host
+                .open
+                .drain()
+                .filter_map(|(_, open)| match open {
+                    OpenCommand::Request(row) | OpenCommand::Again(row) => Some(row),
+                    OpenCommand::Poll | OpenCommand::Other => None,
+                })
+                .collect();
+            if self.has_command_ends {
+                ledger.unpaired += left.len() as u64;
+            } else {
+                left.sort_by_key(|row| row.request.arrival);
+                self.ended_requests.append(&mut left);
+            }
+        }
+    }
+
+    /// Drops all requests, because block events contain the same requests.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The operation and sectors of a command.
+enum CommandRange {
+    Sectors(Op, u64, u64),
+    Blocks(Op, CommandBlocks),
+    /// The event does not state the length.
+    Unknown,
+    /// The command is not a request.
+    None,
+}
+
+impl HostCommandState {
+    fn command_range(
+        &mut self,
+        time: Nanos,
+        kind: CommandKind,
+        bytes: u64,
+        target: CommandTarget,
+    ) -> CommandRange {
+        let erase_op = |erase: EraseKind| if erase.secure { Op::SecureErase } else { Op::Discard };
+        let op = match kind {
+            CommandKind::Read => Op::Read,
+            CommandKind::Write => Op::Write,
+            CommandKind::Discard => Op::Discard,
+            CommandKind::Flush => return CommandRange::Sectors(Op::Flush, 0, 0),
+            _ => return CommandRange::None,
+        };
+        match target {
+            CommandTarget::Nowhere
+            | CommandTarget::Sectors { count: 0, .. }
+            | CommandTarget::Erased { count: 0, .. } => CommandRange::Unknown,
+            CommandTarget::Sectors { first, count } => CommandRange::Sectors(op, first, count),
+            CommandTarget::Erased { first, count, erase } => {
+                CommandRange::Sectors(erase_op(erase), first, count)
+            }
+            CommandTarget::Blocks { count: None | Some(0), .. } if bytes == 0 => CommandRange::Unknown,
+            CommandTarget::Blocks { first, count, is_recent } => {
+                CommandRange::Blocks(op, CommandBlocks { first, count, bytes, is_recent })
+            }
+            CommandTarget::EraseFrom(first) => {
+                self.erase_from = Some((first, time));
+                CommandRange::None
+            }
+            CommandTarget::EraseTo(last) => {
+                self.erase_to = Some(last);
+                CommandRange::None
+            }
+            CommandTarget::Erase(erase) => match (self.erase_from, self.erase_to.take()) {
+                (Some((first, _)), Some(last)) if first <= last => {
+                    CommandRange::Sectors(erase_op(erase), first, (last - first).saturating_add(1))
+                }
+                _ => {
+                    self.erase_from = None;
+                    CommandRange::Unknown
+                }
+            },
+        }
+    }
+}
+
+/// A number of sectors, limited to the maximum length of a request.
+fn clamp(sectors: u64) -> u32 {
+    u32::try_from(sectors).unwrap_or(u32::MAX)
+}
+
+impl DriverRequest {
+    fn new(
+        host: HostName,
+        time: Nanos,
+        op: Op,
+        first: u64,
+        count: u64,
+        packed: bool,
+        reliable: bool,
+    ) -> Self {
+        const HEADER: u64 = 1;
+        let count = if packed { count.saturating_sub(HEADER) } else { count };
+        let mut flags = if packed { RequestFlags::PACKED } else { RequestFlags::default() };
+        if reliable && op == Op::Write {
+            // The driver sends FUA writes to an eMMC as reliable writes.
+            flags = flags.union(RequestFlags::FUA);
+        }
+        let request = Request {
+            start: Some(time),
+            issue: Some(time),
+            flags,
+            ..Request::new(time, op, Sector(first), clamp(count))
+        };
+        Self { host, request, blocks: None, packed }
+    }
+}

@@ -1,0 +1,150 @@
+//! Kinds of files that are not traces, but that users try to read as traces, with a hint for each.
+//!
+//! A kind is declared once, with its name, how it is recognised, and the hint. [`recognise`] tries the kinds in order if no
+//! format recognises a file.
+
+mod binary;
+mod programs;
+mod recordings;
+mod registers;
+mod text;
+
+use emmclab_base::{Error, ErrorClass};
+
+/// The end of a hint: how to record requests.
+macro_rules! record {
+    ($before:literal) => {
+        concat!($before, "record requests with `emmclab record`, blktrace or trace-cmd")
+    };
+}
+
+use record;
+
+/// A kind of file that is not a trace.
+pub(crate) struct ForeignFileKind {
+    /// A phrase that names the kind, with its article.
+    noun_phrase: &'static str,
+    /// Whether the first bytes of a file (decompressed) are of this kind.
+    matches: fn(&FileHead) -> bool,
+    /// The hint: the command that reads such a file, if there is one, and what to record instead.
+    hint: &'static str,
+}
+
+/// The first bytes of a file, with methods for its first lines.
+pub(crate) struct FileHead<'a> {
+    bytes: &'a [u8],
+}
+
+/// Maximum number of lines that are examined.
+const MOST_LINES: usize = 200;
+
+impl<'a> FileHead<'a> {
+    fn has(&self, at: usize, mark: &[u8]) -> bool {
+        self.bytes.get(at..).is_some_and(|bytes| bytes.starts_with(mark))
+    }
+
+    /// The first lines that are not empty, without blanks around them.
+    fn lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let lines = self.bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        lines.filter(|line| !line.is_empty()).take(MOST_LINES)
+    }
+
+    /// The same lines without the last one if it may be incomplete.
+    fn whole_lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let cut = usize::from(!self.bytes.ends_with(b"\n") && self.bytes.contains(&b'\n'));
+        self.lines().take(self.lines().count() - cut)
+    }
+
+    /// Whether for each of these beginnings, one of the first lines has it.
+    fn has_lines(&self, beginnings: &[&str]) -> bool {
+        beginnings.iter().all(|begin| self.lines().any(|line| line.starts_with(begin.as_bytes())))
+    }
+
+    /// Whether one of the first lines contains all of these words.
+    fn has_words(&self, words: &[&str]) -> bool {
+        self.lines().any(|line| {
+            words.iter().all(|word| line.split(u8::is_ascii_whitespace).any(|found| found == word.as_bytes()))
+        })
+    }
+
+    /// Whether the first bytes contain this text.
+    fn holds(&self, text: &str) -> bool {
+        memchr::memmem::find(self.bytes, text.as_bytes()).is_some()
+    }
+
+    /// Whether `is` is true for at least `least` of the first lines.
+    fn has_many(&self, least: usize, is: impl Fn(&[u8]) -> bool) -> bool {
+        self.lines().filter(|line| is(line)).count() >= least
+    }
+}
+
+/// All kinds, those with the clearest marks first.
+fn kinds() -> impl Iterator<Item = &'static ForeignFileKind> {
+    let recordings = recordings::KINDS.iter();
+    recordings.chain(binary::KINDS).chain(registers::KINDS).chain(text::KINDS).chain(programs::KINDS)
+}
+
+/// The kinds of files that some format would accept.
+fn first_kinds() -> impl Iterator<Item = &'static ForeignFileKind> {
+    text::OWN.iter().chain(recordings::FIRST)
+}
+
+/// The name of each kind, and its hint.
+pub(crate) fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
+    first_kinds().chain(kinds()).map(|kind| (kind.noun_phrase, kind.hint))
+}
+
+/// The error for a file of a known kind that is not a trace; `None` if no kind fits.
+pub(crate) fn recognise(head: &[u8]) -> Option<Error> {
+    let head = FileHead { bytes: head };
+    kinds().find(|kind| (kind.matches)(&head)).map(refusal).or_else(|| registers::damaged(head.bytes))
+}
+
+/// Like [`recognise`], for kinds that some format would accept. It is called before the formats.
+pub(crate) fn recognise_first(head: &[u8]) -> Option<Error> {
+    let head = FileHead { bytes: head };
+    first_kinds().find(|kind| (kind.matches)(&head)).map(refusal)
+}
+
+fn refusal(kind: &'static ForeignFileKind) -> Error {
+    let is_recording =
+        recordings::KINDS.iter().chain(recordings::FIRST).any(|recording| std::ptr::eq(recording, kind));
+    let what = if is_recording { "this is no trace that can be read, but" } else { "this is no trace, but" };
+    Error::new(ErrorClass::UnknownFormat, format!("{what} {}", kind.noun_phrase)).hint(kind.hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own_and_a_cure() {
+        let mut names = std::collections::BTreeSet::new();
+        for kind in kinds().chain(first_kinds()) {
+            assert!(names.insert(kind.noun_phrase), "{} stands twice", kind.noun_phrase);
+            assert!(kind.hint.len() > 20, "{}", kind.noun_phrase);
+            assert!(!kind.hint.ends_with('.') && !kind.noun_phrase.ends_with('.'), "{}", kind.noun_phrase);
+        }
+    }
+
+    /// The name of the kind that is found for a file with these first bytes.
+    pub(super) fn named(head: &[u8]) -> String {
+        let error = recognise_first(head).or_else(|| recognise(head));
+        error.map_or_else(|| "unknown".to_owned(), |error| error.to_string())
+    }
+
+    #[test]
+    fn other_texts_and_bytes_stay_unknown() {
+        for head in [
+            &b""[..],
+            b"\n\n",
+            b"a,b,c\n1,2,3\n",
+            b"1 2 3 4 5 6 7 8\n",
+            &[0; 511],
+            &[7; 4096],
+            b"hello world\n",
+        ] {
+            assert_eq!(named(head), "unknown", "{:?}", &head[..head.len().min(20)]);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Open requests of a device, by their first sector.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use emmclab_base::{Nanos, Op, Request, RequestFlags, Sector};
+
+use super::BlockLayerEvent;
+
+/// A request that is not complete.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
+pub(super) struct OpenRequest {
+    pub(super) request: Request,
+    /// The next sector to be completed; advances with partial completions.
+    pub(super) position: u64,
+    pub(super) end: u64,
+    /// Whether its arrival was recorded; false if its first event is the issue.
+    pub(super) queued: bool,
+    /// Whether the kernel will end it with a completion of length 0.
+    pub(super) sequenced: bool,
+    /// Whether it may be another issue of an earlier request of the same range.
+    pub(super) may_be_reissue: bool,
+    /// Time at which the driver saw its command end.
+    pub(super) served: Option<Nanos>,
+    /// Whether it was completed in parts, each with a command of its own.
+    pub(super) in_parts: bool,
+    /// Number of its events.
+    pub(super) events: u64,
+}
+
+impl OpenRequest {
+    pub(super) fn new(event: &BlockLayerEvent) -> Self {
+        let request = Request {
+            flags: event.flags,
+            pid: event.pid,
+            process: event.process,
+            device: Some(event.device),
+            ..Request::new(event.time, event.op, Sector(event.sector), event.sectors)
+        };
+        let end = event.sector.saturating_add(u64::from(event.sectors));
+        let sequenced = event.flags.contains(RequestFlags::PREFLUSH);
+        Self {
+            request,
+            position: event.sector,
+            end,
+            queued: true,
+            sequenced,
+            may_be_reissue: false,
+            served: None,
+            in_parts: false,
+            events: 1,
+        }
+    }
+
+    /// Adds the adjacent request `other` to this one.
+    pub(super) fn join(&mut self, other: &OpenRequest) {
+        self.position = self.position.min(other.position);
+        self.end = self.end.max(other.end);
+        self.request.sector = Sector(self.request.sector.0.min(other.request.sector.0));
+        if other.request.arrival < self.request.arrival {
+            self.request.arrival = other.request.arrival;
+            self.request.pid = other.request.pid;
+            self.request.process = other.request.process;
+        }
+        self.request.flags = self.request.flags.union(other.request.flags);
+        self.events += other.events;
+        self.measure();
+    }
+
+    /// Marks the request as failed if the completion states an error.
+    #[inline]
+    pub(super) fn fail(&mut self, completion: &BlockLayerEvent) {
+        if completion.error != 0 {
+            self.request.flags = self.request.flags.union(RequestFlags::FAILED);
+        }
+    }
+
+    /// The end of its command, if the request was a single command without flushes and the end is between issue and completion.
+    pub(super) fn served_at(&self, complete: Nanos) -> Option<Nanos> {
+        let is_single = !self.in_parts && !self.sequenced;
+        let is_later = |end: &Nanos| self.request.issue.is_some_and(|issue| issue <= *end);
+        self.served.filter(|end| is_single && is_later(end) && *end <= complete)
+    }
+
+    /// Sets the length of the request from its first sector and its end.
+    pub(super) fn measure(&mut self) {
+        let sectors = self.end.saturating_sub(self.request.sector.0);
+        self.request.sectors = u32::try_from(sectors).unwrap_or(u32::MAX);
+    }
+}
+
+/// Requests by the sector that their next event will state; those of one sector are first in, first out.
+#[derive(Debug, Default)]
+pub(super) struct OpenRequestsBySector {
+    pub(super) by_sector: BTreeMap<u64, VecDeque<OpenRequest>>,
+    pub(super) len: usize,
+}
+
+impl OpenRequestsBySector {
+    pub(super) fn insert(&mut self, open: OpenRequest) {
+        self.by_sector.entry(open.position).or_default().push_back(open);
+        self.len += 1;
+    }
+
+    pub(super) fn put_first(&mut self, open: OpenRequest) {
+        self.by_sector.entry(open.position).or_default().push_front(open);
+        self.len += 1;
+    }
+
+    /// Removes and returns a request of this operation at `sector`: one of exactly this length if there is one, otherwise the
+    /// oldest. Also returns whether there was a choice.
+    pub(super) fn take(&mut self, sector: u64, sectors: u32, op: Op) -> Option<(OpenRequest, bool)> {
+        let list = self.by_sector.get_mut(&sector)?;
+        let end = sector.saturating_add(u64::from(sectors));
+        let of_op = || list.iter().enumerate().filter(|(_, open)| open.request.op == op);
+        let exact = of_op().find(|(_, open)| open.end == end);
+        let (at, _) = exact.or_else(|| of_op().next())?;
+        let choice = of_op().count() > 1;
+        let open = list.remove(at)?;
+        if list.is_empty() {
+            self.by_sector.remove(&sector);
+        }
+        self.len -= 1;
+        Some((open, choice))
+    }
+
+    /// Removes and returns the latest request of this operation that ends at `end`. The first sectors before `end` are
+    /// searched, at most 64 of them, because requests may overlap.
+    pub(super) fn take_ending(&mut self, end: u64, op: Op) -> Option<OpenRequest> {
+        const NEIGHBOURS: usize = 64;
+        let (&sector, at) =
+            self.by_sector.range(..end).rev().take(NEIGHBOURS).find_map(|(sector, list)| {
+                let at = list.iter().rposition(|open| open.end == end && open.request.op == op)?;
+                Some((sector, at))
+            })?;
+        self.remove(sector, at)
+    }
+
+    /// Removes and returns the newest request of exactly this range: an I/O that was just queued.
+    pub(super) fn take_newest(&mut self, sector: u64, sectors: u32, op: Op) -> Option<OpenRequest> {
+        let end = sector.saturating_add(u64::from(sectors));
+        let list = self.by_sector.get(&sector)?;
+        let at = list.iter().rposition(|open| open.end == end && open.request.op == op)?;
+        self.remove(sector, at)
+    }
+
+    pub(super) fn remove(&mut self, sector: u64, at: usize) -> Option<OpenRequest> {
+        let list = self.by_sector.get_mut(&sector)?;
+        let open = list.remove(at)?;
+        if list.is_empty() {
+            self.by_sector.remove(&sector);
+        }
+        self.len -= 1;
+        Some(open)
+    }
+
+    /// The requests of exactly this range and operation, the oldest first.
+    pub(super) fn of_range(&mut self, event: &BlockLayerEvent) -> impl Iterator<Item = &mut OpenRequest> {
+        let (end, op) = (event.sector.saturating_add(u64::from(event.sectors)), event.op);
+        let all = self.by_sector.get_mut(&event.sector).into_iter().flatten();
+        all.filter(move |open| open.end == end && open.request.op == op)
+    }
+
+    /// Joins each request that may be another issue of an earlier one to that one; returns the number of joined requests.
+    pub(super) fn join_repeated(&mut self) -> u64 {
+        let mut joined = 0;
+        for list in self.by_sector.values_mut() {
+            let mut at = 1;
+            while at < list.len() {
+                let OpenRequest { end, may_be_reissue: again, request, .. } = list[at];
+                let before = (0..at).rfind(|i| list[*i].end == end && list[*i].request.op == request.op);
+                if let Some(before) = before.filter(|_| again)
+                    && let Some(later) = list.remove(at)
+                {
+                    list[before].request.issue = later.request.issue;
+                    list[before].events += later.events;
+                    joined += 1;
+                } else {
+                    at += 1;
+                }
+            }
+        }
+        self.len -= joined;
+        joined as u64
+    }
+
+    /// The requests at `sector`, the oldest first.
+    pub(super) fn at(&self, sector: u64) -> impl Iterator<Item = &OpenRequest> {
+        self.by_sector.get(&sector).into_iter().flatten()
+    }
+
+    /// Removes and returns all requests, the oldest first.
+    pub(super) fn drain(&mut self) -> Vec<OpenRequest> {
+        self.len = 0;
+        let mut all: Vec<_> = std::mem::take(&mut self.by_sector).into_values().flatten().collect();
+        all.sort_by_key(|open| open.request.arrival);
+        all
+    }
+}

@@ -1,0 +1,151 @@
+//! Counts of what requests do not show: commands to zones, writes of zeroes, packets of programs, and the numbers of errors.
+
+use std::collections::BTreeMap;
+
+use super::BlockEventKind;
+use crate::zone_command::ZoneCommand;
+
+/// Counts of commands of some kinds, by the step that was recorded.
+#[derive(Clone, Debug)]
+struct CommandStepCounts<K> {
+    issued: BTreeMap<K, u64>,
+    completed: BTreeMap<K, u64>,
+    queued: BTreeMap<K, u64>,
+}
+
+impl<K> Default for CommandStepCounts<K> {
+    fn default() -> Self {
+        Self { issued: BTreeMap::new(), completed: BTreeMap::new(), queued: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord> CommandStepCounts<K> {
+    fn see(&mut self, kind: K, step: BlockEventKind) {
+        let counts = match step {
+            BlockEventKind::Issue => &mut self.issued,
+            BlockEventKind::Complete => &mut self.completed,
+            BlockEventKind::Queue => &mut self.queued,
+            _ => return,
+        };
+        *counts.entry(kind).or_default() += 1;
+    }
+
+    /// The counts by issues if any are recorded, else by completions, else by queue events.
+    fn counts(&self) -> &BTreeMap<K, u64> {
+        [&self.issued, &self.completed].into_iter().find(|counts| !counts.is_empty()).unwrap_or(&self.queued)
+    }
+
+    /// The number of each kind with its name, separated by commas; `None` if there are none.
+    fn list(&self, name: impl Fn(&K) -> String) -> Option<String> {
+        let named: Vec<_> =
+            self.counts().iter().map(|(kind, count)| format!("{count} x {}", name(kind))).collect();
+        (!named.is_empty()).then(|| named.join(", "))
+    }
+}
+
+/// The counts of a recording.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SpecialCommandCounts {
+    zones: CommandStepCounts<ZoneCommand>,
+    zeroes: CommandStepCounts<()>,
+    /// By operation code; `None` if it is not recorded.
+    packets: CommandStepCounts<Option<u8>>,
+    /// Failed completions, by the kernel's negative number.
+    errors: BTreeMap<i32, u64>,
+}
+
+impl SpecialCommandCounts {
+    pub fn zone(&mut self, command: ZoneCommand, step: BlockEventKind) {
+        self.zones.see(command, step);
+    }
+
+    pub fn zeroes(&mut self, step: BlockEventKind) {
+        self.zeroes.see((), step);
+    }
+
+    pub fn packet(&mut self, code: Option<u8>, step: BlockEventKind) {
+        self.packets.see(code, step);
+    }
+
+    #[cold]
+    pub fn error(&mut self, error: i32) {
+        *self.errors.entry(error).or_default() += 1;
+    }
+
+    /// The note for the trace; `None` without zones, zeroes and errors.
+    pub fn note(&self) -> Option<String> {
+        let zones = self.zones.list(|command| command.name().to_owned());
+        let zones = zones.map(|list| format!("commands to zones, which are no requests here: {list}"));
+        let zeroes = self.zeroes.list(|()| "write zeroes".to_owned());
+        let zeroes = zeroes.map(|list| format!("{list} are recorded as writes"));
+        let errors: Vec<_> =
+            self.errors.iter().map(|(error, count)| format!("{count} x {}", named(*error))).collect();
+        let errors = (!errors.is_empty())
+            .then(|| format!("errors of the requests that failed: {}", errors.join(", ")));
+        let notes: Vec<_> = [zones, zeroes, errors].into_iter().flatten().collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+
+    /// The packets of programs, such as `2 packets of programs (2 x SCSI 0x12)`; `None` if there are none.
+    pub fn packets(&self) -> Option<String> {
+        let count: u64 = self.packets.counts().values().sum();
+        let list = self.packets.list(|code| match code {
+            Some(code) => format!("SCSI {code:#04x}"),
+            None => "without data".to_owned(),
+        })?;
+        Some(format!("{count} packet{} of programs ({list})", if count == 1 { "" } else { "s" }))
+    }
+}
+
+/// The number of an error with its name in Linux, of those with which block devices fail.
+fn named(error: i32) -> String {
+    const NAMES: [(i32, &str); 13] = [
+        (-5, "EIO"),
+        (-11, "EAGAIN"),
+        (-12, "ENOMEM"),
+        (-16, "EBUSY"),
+        (-19, "ENODEV"),
+        (-28, "ENOSPC"),
+        (-52, "EBADE"),
+        (-61, "ENODATA"),
+        (-62, "ETIME"),
+        (-67, "ENOLINK"),
+        (-84, "EILSEQ"),
+        (-95, "EOPNOTSUPP"),
+        (-110, "ETIMEDOUT"),
+    ];
+    match NAMES.iter().find(|(number, _)| *number == error) {
+        Some((number, name)) => format!("{number} ({name})"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_counted_by_their_issues_or_by_what_is_recorded() {
+        let mut special = SpecialCommandCounts::default();
+        assert_eq!(special.note(), None);
+        special.zone(ZoneCommand::Reset, BlockEventKind::Complete);
+        special.zone(ZoneCommand::Reset, BlockEventKind::Complete);
+        assert!(special.note().unwrap().ends_with(": 2 x zone reset"));
+        special.zone(ZoneCommand::ResetAll, BlockEventKind::Issue);
+        assert!(special.note().unwrap().ends_with(": 1 x zone reset all"));
+    }
+
+    #[test]
+    fn errors_are_counted_by_number_and_packets_by_operation_code() {
+        let mut special = SpecialCommandCounts::default();
+        for error in [-5, -5, -110, -42] {
+            special.error(error);
+        }
+        assert!(special.note().unwrap().ends_with(": 1 x -110 (ETIMEDOUT), 1 x -42, 2 x -5 (EIO)"));
+        special.packet(Some(0x12), BlockEventKind::Issue);
+        special.packet(Some(0x12), BlockEventKind::Complete);
+        assert_eq!(special.packets().unwrap(), "1 packet of programs (1 x SCSI 0x12)");
+        special.packet(None, BlockEventKind::Issue);
+        assert!(special.packets().unwrap().starts_with("2 packets of programs (1 x without data, 1 x SCSI"));
+    }
+}

@@ -1,0 +1,194 @@
+//! Reads a trace ahead in a thread of its own, while earlier batches are processed.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use emmclab_base::{Error, ErrorClass, Result, interrupt};
+
+use crate::batch::Batch;
+use crate::formats::ReadOptions;
+use crate::header::{RecognisedFormat, TraceHeader};
+use crate::ledger::Ledger;
+use crate::reader::TraceReader;
+use crate::source::ReadProgress;
+
+/// Maximum number of batches read ahead: enough that neither thread waits for a slow batch of the other.
+const READY: usize = 8;
+
+/// Batches consumed before the reading thread is told that it may read more: a wake-up costs as much as a hundred requests.
+const NOTIFY_EVERY: usize = READY / 2;
+
+/// Interval between checks for an interrupt while waiting for a batch.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Reads ahead in a thread of its own, and returns the batches, counts and errors of a [`TraceReader`]. Counts cover the
+/// batches returned, not those read ahead. Reading starts with the first call.
+pub(crate) struct TraceReadAhead {
+    recognised: RecognisedFormat,
+    requests_of_whole_trace: Option<u64>,
+    state: TraceReadAheadState,
+    /// State of the reader after the batch that was returned last.
+    snapshot: ReaderSnapshot,
+}
+
+/// State of the reader after a batch.
+struct ReaderSnapshot {
+    ledger: Ledger,
+    header: TraceHeader,
+    progress: ReadProgress,
+    devices: Vec<(String, u64)>,
+}
+
+enum TraceReadAheadState {
+    /// The thread has not been started.
+    Waiting(Box<TraceReader>),
+    Reading(ReaderThread),
+    Ended,
+}
+
+/// The reading thread and its channels.
+struct ReaderThread {
+    batches: Receiver<(Result<Option<Batch>>, ReaderSnapshot)>,
+    thread: JoinHandle<()>,
+    /// Allows the thread to read [`NOTIFY_EVERY`] more batches.
+    read_permits: Sender<()>,
+    /// Batches consumed since the last signal.
+    consumed_batches: usize,
+}
+
+impl ReaderSnapshot {
+    fn of(reader: &TraceReader) -> Self {
+        Self {
+            ledger: reader.ledger(),
+            header: reader.header(),
+            progress: reader.progress(),
+            devices: reader.devices(),
+        }
+    }
+}
+
+impl TraceReadAhead {
+    /// As [`TraceReader::open`].
+    pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+        let reader = TraceReader::open(path, options)?;
+        Ok(Self {
+            recognised: reader.recognised(),
+            requests_of_whole_trace: reader.requests_of_whole_trace(),
+            snapshot: ReaderSnapshot::of(&reader),
+            state: TraceReadAheadState::Waiting(Box::new(reader)),
+        })
+    }
+
+    /// As [`TraceReader::next_batch`]; `None` after the end and after an error.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+        if matches!(self.state, TraceReadAheadState::Waiting(_)) {
+            self.start()?;
+        }
+        let TraceReadAheadState::Reading(reading) = &mut self.state else { return Ok(None) };
+        let (batch, seen) = loop {
+            // The reading thread runs on its own, so the waiting thread checks for interrupts.
+            interrupt::check()?;
+            match reading.batches.recv_timeout(PATIENCE) {
+                Ok(read) => break read,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.panicked(),
+            }
+        };
+        self.snapshot = seen;
+        reading.consumed_batches += 1;
+        if reading.consumed_batches == NOTIFY_EVERY {
+            reading.consumed_batches = 0;
+            // The send fails if the thread has ended, which is harmless.
+            let _ = reading.read_permits.send(());
+        }
+        if !matches!(batch, Ok(Some(_))) {
+            self.state = TraceReadAheadState::Ended;
+        }
+        batch
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let TraceReadAheadState::Waiting(mut reader) =
+            std::mem::replace(&mut self.state, TraceReadAheadState::Ended)
+        else {
+            return Ok(());
+        };
+        let (sender, batches) = channel();
+        let (room, more) = channel();
+        let read = move || {
+            let mut left = READY;
+            loop {
+                let batch = reader.next_batch();
+                let last = !matches!(batch, Ok(Some(_)));
+                // The receiver is dropped when the run stops.
+                if sender.send((batch, ReaderSnapshot::of(&reader))).is_err() || last {
+                    return;
+                }
+                left -= 1;
+                if left == 0 {
+                    match more.recv() {
+                        Ok(()) => left = NOTIFY_EVERY,
+                        Err(_) => return,
+                    }
+                }
+            }
+        };
+        let thread = Builder::new().name("read-ahead".to_owned()).spawn(read).map_err(|error| {
+            Error::new(ErrorClass::Io, format!("a thread to read the trace could not be started: {error}"))
+        })?;
+        self.state = TraceReadAheadState::Reading(ReaderThread {
+            batches,
+            thread,
+            read_permits: room,
+            consumed_batches: 0,
+        });
+        Ok(())
+    }
+
+    /// The thread ended without a last batch or an error: resumes its panic here.
+    #[cold]
+    fn panicked(&mut self) -> ! {
+        if let TraceReadAheadState::Reading(reading) =
+            std::mem::replace(&mut self.state, TraceReadAheadState::Ended)
+            && let Err(panic) = reading.thread.join()
+        {
+            std::panic::resume_unwind(panic);
+        }
+        unreachable!("a reader ends with its last batch or an error")
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.snapshot.ledger
+    }
+
+    /// As [`TraceReader::devices`].
+    pub fn devices(&self) -> &[(String, u64)] {
+        &self.snapshot.devices
+    }
+
+    /// As [`TraceReader::require_one_device`], but only before reading; false if reading has started already.
+    pub fn require_one_device(&mut self) -> bool {
+        let TraceReadAheadState::Waiting(reader) = &mut self.state else { return false };
+        reader.require_one_device();
+        true
+    }
+
+    pub fn header(&self) -> &TraceHeader {
+        &self.snapshot.header
+    }
+
+    /// As [`TraceReader::requests_of_whole_trace`].
+    pub fn requests_of_whole_trace(&self) -> Option<u64> {
+        self.requests_of_whole_trace
+    }
+
+    pub fn recognised(&self) -> RecognisedFormat {
+        self.recognised
+    }
+
+    pub fn progress(&self) -> ReadProgress {
+        self.snapshot.progress
+    }
+}

@@ -1,0 +1,164 @@
+//! Screens the requests of a trace in order of arrival. Suspected re-issues are marked, then unwanted requests are left out,
+//! then re-issues are dropped if asked. This order matters: all requests are used to find re-issues, but only re-issues among
+//! the wanted requests are counted.
+
+mod recent_requests;
+mod reissue_detector;
+mod reissue_window;
+mod request_filter;
+mod requests_by_name;
+mod selection;
+
+use reissue_detector::ReissueDetector;
+pub use reissue_window::ReissueWindow;
+pub use request_filter::RequestFilter;
+pub(crate) use requests_by_name::RequestsByName;
+use requests_by_name::several_devices;
+use selection::RequestSelection;
+
+use std::sync::Arc;
+
+use emmclab_base::{RequestFlags, Result};
+
+use crate::batch::Batch;
+use crate::builder::BatchBuilder;
+use crate::formats::ReadOptions;
+use crate::ledger::Ledger;
+use crate::name_table::NameTable;
+
+/// Screens batches in order of arrival, in bounded memory.
+pub(crate) struct RequestScreen {
+    /// `None` if the file states which requests are re-issues.
+    reissues: Option<ReissueDetector>,
+    /// `--reissue-window`; `None` for the default.
+    window: Option<ReissueWindow>,
+    selection: Option<RequestSelection>,
+    drop_reissued: bool,
+    one_device: bool,
+    /// Whether this is a part of a trace, in which wanted values may be missing.
+    is_slice: bool,
+    /// Number of marked requests among those that are wanted.
+    reissued: u64,
+    dropped: u64,
+    /// Number of re-issues that were dropped when the file was written.
+    dropped_before: u64,
+    devices: RequestsByName,
+    /// Names of processes and devices as of the last batch.
+    names: Option<(Arc<NameTable>, Arc<NameTable>)>,
+}
+
+impl RequestScreen {
+    /// `stored` is the ledger of the source before reading.
+    pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
+        let origin = options.slice.as_ref().map(|slice| slice.origin);
+        Self {
+            reissues: stored
+                .reissued
+                .is_none()
+                .then(|| ReissueDetector::new(options.reissue_window.unwrap_or_default())),
+            window: options.reissue_window,
+            selection: options.only.as_ref().map(|only| RequestSelection::new(only, origin)),
+            is_slice: options.slice.is_some(),
+            drop_reissued: options.drop_reissued,
+            one_device: options.one_device,
+            reissued: 0,
+            dropped: 0,
+            dropped_before: stored.dropped_reissues,
+            devices: RequestsByName::default(),
+            names: None,
+        }
+    }
+
+    /// `--reissue-window`; `None` for the default.
+    pub fn window(&self) -> Option<ReissueWindow> {
+        self.window
+    }
+
+    /// Whether requests may be left out.
+    pub fn leaves_out(&self) -> bool {
+        self.selection.is_some() || self.drop_reissued
+    }
+
+    /// Refuses a trace of several devices from now on.
+    pub fn require_one_device(&mut self) {
+        self.one_device = true;
+    }
+
+    /// Applies these steps to the next batch; returns the requests that are left.
+    pub fn apply(&mut self, mut batch: Batch) -> Batch {
+        self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
+        if let Some(reissues) = &mut self.reissues {
+            batch = reissues.mark(batch);
+        }
+        if let Some(selection) = &mut self.selection {
+            batch = selection.choose(batch);
+        }
+        let marked = batch.flags.iter().filter(|flags| **flags & RequestFlags::REISSUED.0 != 0).count();
+        if marked > 0 {
+            self.reissued += marked as u64;
+            if self.drop_reissued {
+                self.dropped += marked as u64;
+                let is_first = |row: &usize| batch.flags[*row] & RequestFlags::REISSUED.0 == 0;
+                let first: Vec<_> = (0..batch.len()).filter(is_first).collect();
+                batch = batch.chosen(&first);
+            }
+        }
+        self.devices.add(&batch.device, batch.len());
+        batch
+    }
+
+    /// Whether the trace is to be refused because it has several devices.
+    pub fn refuses(&self) -> bool {
+        self.one_device && self.devices.len() > 1
+    }
+
+    /// At the end of the trace, checks for several devices, and for wanted values that no request has.
+    pub fn check(&self) -> Result<()> {
+        let Some((processes, devices)) = &self.names else { return Ok(()) };
+        if self.refuses() {
+            return Err(several_devices(&self.devices, devices));
+        }
+        let selection = self.selection.as_ref().filter(|_| !self.is_slice);
+        selection.map_or(Ok(()), |selection| selection.check(processes, devices))
+    }
+
+    /// Adds its counts to the ledger of the source.
+    pub fn count(&self, ledger: &mut Ledger) {
+        let left_out = self.selection.as_ref().map_or(0, RequestSelection::left_out);
+        // A Parquet trace contains its count.
+        ledger.kept = ledger.kept.saturating_sub(left_out + self.dropped);
+        ledger.filtered += left_out;
+        let judged = self.reissues.as_ref().is_none_or(ReissueDetector::could_detect);
+        ledger.reissued = judged.then_some(self.dropped_before + self.reissued);
+        ledger.dropped_reissues += self.dropped;
+    }
+
+    /// Devices with their numbers of requests, the largest number first.
+    pub fn devices(&self) -> Vec<(String, u64)> {
+        let rows = self.names.as_ref().map(|(_, names)| self.devices.rows(names)).unwrap_or_default();
+        rows.into_iter().map(|(name, requests)| (name.to_owned(), requests)).collect()
+    }
+}
+
+impl Batch {
+    /// The batch with a flag set in these rows.
+    fn flagged(self, rows: &[usize], flag: RequestFlags) -> Batch {
+        let mut flags = self.flags.to_vec();
+        for row in rows {
+            flags[*row] |= flag.0;
+        }
+        Batch { flags: flags.into(), ..self }
+    }
+
+    /// The batch of these rows, which must be in order.
+    pub(crate) fn chosen(self, rows: &[usize]) -> Batch {
+        if rows.len() == self.len() {
+            return self;
+        }
+        let mut builder = BatchBuilder::of_noted(self.has_notes());
+        for row in rows {
+            builder.push_noted(&self.get(*row), self.notes(*row));
+        }
+        builder.finish(&self.processes, &self.devices)
+    }
+}

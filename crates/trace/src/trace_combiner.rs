@@ -1,0 +1,369 @@
+//! Combines several traces into one: their requests are interleaved on one clock, and repeated if asked.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use emmclab_base::{BlockNote, Error, ErrorClass, NameId, Nanos, Request, Result};
+
+use crate::batch::{BATCH_ROWS, Batch};
+use crate::builder::BatchBuilder;
+use crate::formats::{self, ReadOptions};
+use crate::header::{RecognisedFormat, TraceHeader};
+use crate::ledger::Ledger;
+use crate::name_table::{GrowingNameTable, NameTable};
+use crate::read_ahead::TraceReadAhead;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::ReadProgress;
+
+/// A trace to combine.
+#[derive(Clone, Debug, Default)]
+pub struct TraceInput {
+    /// The file.
+    pub path: PathBuf,
+    /// The options of reading it.
+    pub options: ReadOptions,
+    /// Arrival of its first request on the common clock.
+    pub start_offset: Nanos,
+}
+
+/// Interleaves traces as if all had started together, at time 0 (or at their offsets); equal arrivals keep the order of the
+/// traces. A single trace that is read once is not changed. Each trace is read ahead in a thread of its own.
+///
+/// Addresses are not changed: traces of the same device share its addresses. Service times are not changed either, although
+/// each trace had the device for itself.
+pub struct TraceCombiner {
+    inputs: Vec<TraceInput>,
+    streams: Vec<TraceCursor>,
+    processes: GrowingNameTable,
+    devices: GrowingNameTable,
+    builder: BatchBuilder,
+    /// True for one trace that is read once, without an offset.
+    plain: bool,
+    /// True if the inputs are parts of one trace, which keep their distances in time.
+    in_parts: bool,
+    /// Passes that remain after this one.
+    passes: u32,
+    /// Added to the times of this pass.
+    shift: Nanos,
+    last: Nanos,
+    requests: u64,
+    /// The counts of earlier passes.
+    earlier_passes: Ledger,
+}
+
+/// A trace and the position in it.
+struct TraceCursor {
+    reader: TraceReadAhead,
+    batch: Option<Batch>,
+    row: usize,
+    /// The next request, with times on the clock of this pass; `None` at the end.
+    head: Option<Request>,
+    /// Subtracted from the trace's times; known once the first request was read.
+    origin: Nanos,
+    /// The combined trace's ids of the names of the current batch.
+    processes: Vec<NameId>,
+    devices: Vec<NameId>,
+}
+
+impl TraceCombiner {
+    /// Opens the inputs. All of them are read `passes` times (at least once). A pass begins one mean inter-arrival time after
+    /// the last request of the previous one.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Config`] without an input; otherwise as [`crate::TraceReader::open`] and [`crate::TraceReader::next_batch`].
+    pub fn open(inputs: Vec<TraceInput>, passes: u32) -> Result<Self> {
+        if inputs.is_empty() {
+            let error = Error::new(ErrorClass::Config, "there is no trace to combine");
+            return Err(error.hint("name at least one trace"));
+        }
+        let inputs = one_per_recording(inputs);
+        let mut combiner = Self {
+            plain: inputs.len() == 1 && passes <= 1 && inputs[0].start_offset == Nanos::ZERO,
+            inputs,
+            in_parts: false,
+            streams: Vec::new(),
+            processes: GrowingNameTable::default(),
+            devices: GrowingNameTable::default(),
+            builder: BatchBuilder::default(),
+            passes: passes.saturating_sub(1),
+            shift: Nanos::ZERO,
+            last: Nanos::ZERO,
+            requests: 0,
+            earlier_passes: Ledger::default(),
+        };
+        combiner.open_streams()?;
+        combiner.builder = BatchBuilder::of_noted(combiner.header().block_notes.is_some());
+        Ok(combiner)
+    }
+
+    /// Refuses inputs of several devices from now on, as [`ReadOptions::one_device`] does.
+    ///
+    /// # Errors
+    /// As [`TraceCombiner::open`]: if reading has started already, the inputs are opened again.
+    pub fn require_one_device(&mut self) -> Result<()> {
+        self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
+        if !self.streams.iter_mut().all(|stream| stream.reader.require_one_device()) {
+            *self = Self::open(std::mem::take(&mut self.inputs), self.passes + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Devices with their numbers of requests in this pass so far, the largest number first.
+    pub fn devices(&self) -> Vec<(String, u64)> {
+        let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+        let devices = self.streams.iter().flat_map(|stream| stream.reader.devices());
+        devices.for_each(|(name, requests)| *all.entry(name).or_default() += requests);
+        let mut rows: Vec<_> = all.into_iter().map(|(name, requests)| (name.to_owned(), requests)).collect();
+        rows.sort_by_key(|(_, requests)| Reverse(*requests));
+        rows
+    }
+
+    /// The traces that are combined.
+    pub fn inputs(&self) -> &[TraceInput] {
+        &self.inputs
+    }
+
+    /// Opens every input from its beginning.
+    fn open_streams(&mut self) -> Result<()> {
+        self.streams.clear();
+        for input in &self.inputs {
+            let mut stream = TraceCursor {
+                reader: TraceReadAhead::open(&input.path, &input.options)?,
+                batch: None,
+                row: 0,
+                head: None,
+                origin: Nanos::ZERO,
+                processes: Vec::new(),
+                devices: Vec::new(),
+            };
+            if !self.plain {
+                stream.advance(&mut self.processes, &mut self.devices)?;
+                stream.origin = stream.head.map_or(Nanos::ZERO, |head| head.arrival - input.start_offset);
+            }
+            self.streams.push(stream);
+        }
+        // Parts of one trace with start offsets are treated as separate traces.
+        let moved = self.inputs.iter().any(|input| input.start_offset != Nanos::ZERO);
+        self.in_parts = !moved && are_parts(&self.streams);
+        if self.in_parts {
+            let heads = self.streams.iter().filter(|stream| stream.head.is_some());
+            let first = heads.map(|stream| stream.origin).min().unwrap_or_default();
+            self.streams.iter_mut().for_each(|stream| stream.origin = first);
+        }
+        for stream in self.streams.iter_mut().filter(|_| !self.plain) {
+            stream.head = stream.head.map(|head| since(&head, stream.origin));
+        }
+        Ok(())
+    }
+
+    /// The next batch, or `None` at the end of the last trace's last pass.
+    ///
+    /// # Errors
+    /// As [`crate::TraceReader::next_batch`].
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+        if self.plain {
+            return self.streams[0].reader.next_batch();
+        }
+        while self.builder.len() < BATCH_ROWS {
+            let next = self.streams.iter_mut().filter(|stream| stream.head.is_some()).min_by_key(|stream| {
+                // `min_by_key` keeps the first of equals.
+                stream.head.map(|head| head.arrival)
+            });
+            let Some(stream) = next else {
+                if self.passes == 0 {
+                    break;
+                }
+                self.next_pass()?;
+                continue;
+            };
+            if let Some(head) = stream.head {
+                let head = since(&head, Nanos::ZERO - self.shift);
+                self.last = head.arrival;
+                self.requests += 1;
+                self.builder.push_noted(&head, stream.notes());
+            }
+            stream.advance(&mut self.processes, &mut self.devices)?;
+        }
+        let (processes, devices) = (self.processes.shared(), self.devices.shared());
+        Ok((!self.builder.is_empty()).then(|| self.builder.finish(processes, devices)))
+    }
+
+    fn next_pass(&mut self) -> Result<()> {
+        self.passes -= 1;
+        self.earlier_passes = self.ledger();
+        self.shift = self.last + Nanos(self.last.0 / self.requests.max(1).cast_signed());
+        self.open_streams()
+    }
+
+    /// The ledgers of all traces and passes, added up; parts of one trace share the ledger of the whole.
+    pub fn ledger(&self) -> Ledger {
+        let mut all = self.earlier_passes.clone();
+        if let ([first, ..], true) = (self.streams.as_slice(), self.in_parts) {
+            let mut whole = first.reader.ledger().clone();
+            whole.kept = self.streams.iter().map(|stream| stream.reader.ledger().kept).sum();
+            // Re-issues are found while the rows of each part are read, so each part has its own count.
+            whole.reissued = self.streams.iter().map(|stream| stream.reader.ledger().reissued).sum();
+            all.add(&whole);
+            return all;
+        }
+        self.streams.iter().for_each(|stream| all.add(stream.reader.ledger()));
+        all
+    }
+
+    /// The header of the combined trace, which names all sources.
+    pub fn header(&self) -> TraceHeader {
+        let headers: Vec<TraceHeader> =
+            self.streams.iter().map(|stream| stream.reader.header().clone()).collect();
+        if let ([only], true) = (headers.as_slice(), self.plain) {
+            return only.clone();
+        }
+        let joined = |field: fn(&TraceHeader) -> &str| {
+            let mut parts: Vec<&str> = headers.iter().map(field).collect();
+            parts.dedup();
+            parts.join(" + ")
+        };
+        let device = headers[0]
+            .device
+            .clone()
+            .filter(|_| headers.iter().all(|header| header.device == headers[0].device));
+        let reissue_window = headers[0]
+            .reissue_window
+            .clone()
+            .filter(|_| headers.iter().all(|header| header.reissue_window == headers[0].reissue_window));
+        // Parts of one trace that do not state what they record have each seen only their own requests.
+        let together = if self.in_parts { RecordedFeatures::union } else { RecordedFeatures::intersection };
+        TraceHeader {
+            source: joined(|header| &header.source),
+            format: joined(|header| &header.format),
+            recognised: None,
+            recorded: headers.iter().map(TraceHeader::recorded).reduce(together),
+            device,
+            clock: "relative".to_owned(),
+            note: Some(if self.in_parts {
+                format!("{} parts of one trace", headers.len())
+            } else {
+                let together = self.inputs.iter().all(|input| input.start_offset == Nanos::ZERO);
+                let from = if together { "all from time 0".to_owned() } else { self.offsets() };
+                format!("{} traces combined, {from}", headers.len())
+            }),
+            clock_jumps: None,
+            coarse_clock: headers.iter().find_map(|header| header.coarse_clock.clone()),
+            reissue_window,
+            block_notes: headers.iter().find_map(|header| header.block_notes.clone()),
+            // The activity of each trace alone does not describe the combined trace.
+            activity: None,
+            registers: headers[0]
+                .registers
+                .clone()
+                .filter(|_| headers.iter().all(|header| header.registers == headers[0].registers)),
+        }
+    }
+
+    /// The start offsets of the traces, as text.
+    fn offsets(&self) -> String {
+        let seconds: Vec<_> =
+            self.inputs.iter().map(|input| format!("{} s", input.start_offset.0 as f64 / 1e9)).collect();
+        format!("from {}", seconds.join(", "))
+    }
+
+    /// As [`crate::TraceReader::requests_of_whole_trace`], for a single trace; `None` for several.
+    pub fn requests_of_whole_trace(&self) -> Option<u64> {
+        match self.streams.as_slice() {
+            [only] => only.reader.requests_of_whole_trace(),
+            _ => None,
+        }
+    }
+
+    /// The format of each file, and how it was recognised.
+    pub fn recognised(&self) -> impl Iterator<Item = RecognisedFormat> {
+        self.streams.iter().map(|stream| stream.reader.recognised())
+    }
+
+    /// Progress in this pass, over all files.
+    pub fn progress(&self) -> ReadProgress {
+        let parts = || self.streams.iter().map(|stream| stream.reader.progress());
+        ReadProgress {
+            done: parts().map(|part| part.done).sum(),
+            total: parts().map(|part| part.total).sum(),
+        }
+    }
+}
+
+/// Whether these are parts of one trace: each states that it is a part, and the number of requests of the whole trace, its
+/// source, format and clock are the same.
+fn are_parts(streams: &[TraceCursor]) -> bool {
+    let [first, others @ ..] = streams else { return false };
+    let origin = |stream: &TraceCursor| {
+        let header = stream.reader.header();
+        let TraceHeader { source, format, clock, .. } = header.clone();
+        (stream.reader.requests_of_whole_trace(), source, format, clock)
+    };
+    let whole = origin(first);
+    whole.0.is_some() && !others.is_empty() && others.iter().all(|other| origin(other) == whole)
+}
+
+/// Leaves out inputs that are further files of the recording of an earlier input, which reads all files of its recording. A
+/// file that is named twice stays twice.
+fn one_per_recording(inputs: Vec<TraceInput>) -> Vec<TraceInput> {
+    let mut kept: Vec<(TraceInput, Vec<PathBuf>)> = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let files = formats::files(&input.path);
+        let is_further = |(before, its): &(TraceInput, Vec<PathBuf>)| {
+            *its == files && before.path != input.path && before.start_offset == input.start_offset
+        };
+        if files.len() < 2 || !kept.iter().any(is_further) {
+            kept.push((input, files));
+        }
+    }
+    kept.into_iter().map(|(input, _)| input).collect()
+}
+
+impl TraceCursor {
+    /// Advances to the next request.
+    fn advance(&mut self, processes: &mut GrowingNameTable, devices: &mut GrowingNameTable) -> Result<()> {
+        self.row += 1;
+        while self.batch.as_ref().is_none_or(|batch| self.row >= batch.len()) {
+            let Some(batch) = self.reader.next_batch()? else {
+                self.head = None;
+                return Ok(());
+            };
+            translate(batch.processes(), processes, &mut self.processes);
+            translate(batch.devices(), devices, &mut self.devices);
+            self.batch = Some(batch);
+            self.row = 0;
+        }
+        let ours = |ids: &[NameId], id: Option<NameId>| id.and_then(|id| ids.get(id.0 as usize).copied());
+        self.head = self.batch.as_ref().map(|batch| batch.get(self.row)).map(|request| Request {
+            process: ours(&self.processes, request.process),
+            device: ours(&self.devices, request.device),
+            ..since(&request, self.origin)
+        });
+        Ok(())
+    }
+
+    /// The block notes of the next request.
+    fn notes(&self) -> &[BlockNote] {
+        self.batch.as_ref().map_or(&[], |batch| batch.notes(self.row))
+    }
+}
+
+/// Adds the new names of `theirs` to `ours`, and their ids in `ours` to `ids`.
+fn translate(theirs: &NameTable, ours: &mut GrowingNameTable, ids: &mut Vec<NameId>) {
+    for name in theirs.from(ids.len()) {
+        ids.push(ours.intern(name));
+    }
+}
+
+/// The request with its times relative to `origin`.
+fn since(request: &Request, origin: Nanos) -> Request {
+    let shift = |time: Nanos| Nanos(time.0.saturating_sub(origin.0));
+    Request {
+        arrival: shift(request.arrival),
+        start: request.start.map(shift),
+        issue: request.issue.map(shift),
+        served: request.served.map(shift),
+        complete: request.complete.map(shift),
+        ..*request
+    }
+}

@@ -1,0 +1,479 @@
+"""Simulates design options of a device under a trace, and returns the gain and the cost of each."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed, wait
+from dataclasses import asdict, dataclass
+from os import fspath
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from emmclab.advice.device_state import State, collects, settle, state_of_life
+from emmclab.advice.journal_modes import JournalAdvice, advise_journal
+from emmclab.advice.lifetime import GB, LIFETIME, Life, life_under
+from emmclab.comparison.seed_statistics import is_random_run, order_of, untested
+from emmclab.errors import ConfigError, EmmclabError
+from emmclab.runtime.number_format import signed
+from emmclab.runtime.threads import threads
+from emmclab.simulation.device import Device
+from emmclab.simulation.preconditioning import parse_precondition
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import result_field
+from emmclab.simulation.result_text import durability_unknown, ended_early, much_wrapped, offered, trusted
+from emmclab.simulation.run_options import RunOptions
+from emmclab.traces.trace import Trace
+
+#: Figures of a run by which options can be ranked, smaller is better.
+FIGURES = {
+    "mean": result_field("response.mean_response_ms"),
+    "p99": result_field("response.p99_ms"),
+    "waf": result_field("write_amplification.waf"),
+}
+#: All figures by which options can be ranked, with their names; for the lifetime, larger is better.
+ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
+
+
+#: Smallest change that is advice, in percent: the published figures to which presets are fitted have two or
+#: three digits, so that less is not known of a device.
+MATERIAL_PCT = 1.0
+
+
+@dataclass(frozen=True)
+class Option:
+    """A change of a device: settings by dotted key, with a description."""
+
+    name: str
+    about: str
+    settings: dict[str, str | float | bool]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Effect of one design option under a trace, compared with the unchanged device."""
+
+    option: str
+    about: str
+    settings: dict[str, str | float | bool]
+    mean_response_ms: float
+    mean_change_pct: float
+    p99_response_ms: float
+    p99_change_pct: float
+    waf: float
+    #: None if not requested, or if the device has no erase limit or does not collect garbage.
+    life: Life | None
+    #: None if the device has no figures for it.
+    energy_mj: float | None
+    #: Capacity that the host loses by the option.
+    capacity_change_pct: float
+    #: Additional RAM that the device needs.
+    ram_kb: int
+    #: Whether the device served the traces to their end and kept up with the arriving requests.
+    trusted: bool
+    #: Further risks and needs of the option.
+    note: str
+    #: The figure by which the options are ranked, for each seed.
+    by_seed: dict[int, float]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields as a dictionary of JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Advised:
+    """Results: the unchanged device, the options (best first), and the rejected options with the reason."""
+
+    base: Result
+    life: Life | None
+    options: list[Advice]
+    refused: dict[str, str]
+    #: The figure by which the options are ranked: a key of `ORDERS`.
+    by: str
+    #: The modes of the layer `journal`, which knows the role of each write in ext4.
+    journal: JournalAdvice
+    #: The figure of the unchanged device by which options are ranked, for each seed.
+    base_by_seed: dict[int, float]
+    #: The data on the devices before the runs, and the comparison with the recording.
+    state: State
+
+    @property
+    def headline(self) -> str:
+        """Return the best option and its effect on the figure by which the options are ranked."""
+        sound = [advice for advice in self.options if advice.trusted]
+        if not sound:
+            return (
+                "No option serves the trace to its end at this load"
+                if self.options
+                else "No option is possible"
+            )
+        best, metric = sound[0], ORDERS[self.by]
+        if self.by == "lifetime":
+            if best.life is None or self.life is None or not self.life.host_gb:
+                return "No lifetime is known: the device collects no garbage, or has no erase limit"
+            field, scale = LIFETIME, GB
+        else:
+            field, scale = FIGURES[self.by], 1
+        before, after = _mean(self.base_by_seed), _mean(best.by_seed)
+        change = 100 * (after / before - 1) if before else 0.0
+        numbers = " -> ".join(field.compared_texts(scale * before, scale * after))
+        line = f"{best.option}: {signed(change, _digits(change))} % {metric} ({numbers})"
+        is_random, highest = is_random_run(self.base), self.by == "lifetime"
+        known = [one for one in sound if one.by_seed]
+        order = order_of([one.by_seed for one in known], highest_is_best=highest, is_random=is_random)
+        beside = order_of([best.by_seed, self.base_by_seed], highest_is_best=highest, is_random=is_random)
+        if beside.indistinguishable:
+            line = f"No option improves the {metric} by more than chance; the best is {line}"
+        elif beside.best:
+            line = f"No option improves the {metric}; the best is {line}"
+        elif abs(change) < MATERIAL_PCT:
+            line = (
+                f"No option inside the device improves the {metric} by {MATERIAL_PCT:g} % or more; "
+                f"the largest change is {line}"
+            )
+        elif order.indistinguishable:
+            line += f"; not told apart: {', '.join(known[place].option for place in order.indistinguishable)}"
+        return line if order.is_tested else f"{line}; {untested('--seeds 5')}"
+
+    @property
+    def cautions(self) -> list[str]:
+        """Warnings about the ranking: runs that ended early or were overloaded, wrapped addresses."""
+        found = [text] if (text := self.state.caution) else []
+        if self.base.fields["run"]["load"]["overloaded"]:
+            found.append(
+                f"{_overload(self.base)}, so the ranking compares devices that are too slow for the trace; "
+                "use a lower --rate or --mode closed"
+            )
+        if early := ended_early(self.base):
+            found.append(f"the device as it is {early}")
+        found += filter(None, (much_wrapped(self.base), durability_unknown(self.base)))
+        names = [advice.option for advice in self.options if not advice.trusted]
+        if names:
+            found.append(f"ranked last, because they ended early or were overloaded: {', '.join(names)}")
+        return found
+
+
+_NOTES = {
+    "write buffer": "written data is lost with the power until a flush",
+    "command queue": "needs eMMC 5.1 and a host that uses it",
+    "packed writes": "needs eMMC 4.5 and a host that packs",
+    "SLC cache": "assumed: SLC mode has half the read time, and a third of the program and erase times",
+}
+
+
+def options(device: Device) -> list[Option]:
+    """List the options that apply to a device; times and sizes are derived from its settings."""
+    values = {row["key"]: row["value"] for row in device.explain()}
+
+    def number(key: str) -> float:
+        return float(values[key])
+
+    group = "geometry.block_groups.0."
+    slc_blocks = max(int(number(group + "blocks") // 8), int(number("gc.low_watermark")) + 3)
+    found = [
+        Option("packed writes", "the host packs up to 32 waiting writes", {"host.packed_writes": 32}),
+        Option(
+            "request merging",
+            "the host merges requests of neighbouring addresses up to 512 KB",
+            {"host.merge_max_kb": 512},
+        ),
+        Option("command queue", "32 commands inside the device", {"controller.queue_depth": 32}),
+        Option("write buffer", "512 KB, written back at once", {"cache.size_kb": 512}),
+        Option(
+            "write buffer, 4 MB",
+            "4 MB, written back in whole erase blocks when it is full",
+            {"cache.size_kb": 4096, "cache.policy": "block_lru", "cache.write_back": "when_full"},
+        ),
+        Option("read cache", "4 MB of data read before", {"cache.read_kb": 4096}),
+        Option(
+            "collection in pauses",
+            "after 10 ms without requests",
+            {
+                "gc.idle_after_us": 10000,
+                "gc.high_watermark": max(
+                    int(number("gc.high_watermark")), int(number("gc.low_watermark")) + 2
+                ),
+            },
+        ),
+        Option(
+            "SLC cache",
+            "an eighth of the first block group in SLC mode, for writes up to 16 KB",
+            {
+                "slc.mode": "cache",
+                "slc.blocks": slc_blocks,
+                "slc.max_kb": 16,
+                "slc.read_us": number(group + "read_us") / 2,
+                "slc.program_us": number(group + "program_us") / 3,
+                "slc.erase_us": number(group + "erase_us") / 3,
+                # The limit of SLC blocks is set only if that of the other blocks is.
+                "slc.erase_limit": _SLC_ERASES if number(group + "erase_limit") else 0,
+                "slc.fold_after_us": 10000,
+            },
+        ),
+        Option("parallel planes", "planes work independently of each other", {"timing.parallelism": "both"}),
+        Option("static wear levelling", "cold data is moved too", {"wear.levelling": "static"}),
+    ]
+    return [option for option in found if _changes(option, values)]
+
+
+def _already_there(option: Option, device: Device) -> str | None:
+    """Return that a device has what an option adds, if it has."""
+    values = {row["key"]: row["value"].strip('"') for row in device.explain()}
+    if "slc.mode" not in option.settings or values["slc.mode"] == "off":
+        return None
+    kind = "a WriteBooster" if values["interface.kind"] == "ufs" else "flash in SLC mode"
+    return f"{device.name} has {kind} already"
+
+
+def _changes(option: Option, values: dict[str, str]) -> bool:
+    """Return whether an option changes any setting of the device."""
+    planes = [values[f"geometry.{part}"] for part in ("dies_per_chip", "planes_per_die")]
+    if option.name == "parallel planes" and planes == ["1", "1"]:
+        return False
+    return any(values.get(key, "").strip('"') != str(value) for key, value in option.settings.items())
+
+
+#: Maximum memory for preconditioned devices that runs share, in bytes.
+_IMAGES_BYTES = 4 << 30
+#: Erase limit of a block with one bit per cell, as `slc.erase_limit` of emmc51-cache (assumed).
+_SLC_ERASES = 30_000
+
+
+def advise(
+    device: Device,
+    traces: Sequence[Trace],
+    *,
+    by: str = "mean",
+    lifetime: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    jobs: int = 0,
+    seeds: int = 1,
+    planned: Callable[[int, float], None] | None = None,
+    **replay: Any,
+) -> Advised:
+    """Simulate every option on traces; `replay` contains options of `Device.simulate`.
+
+    `planned` is called before the options run, with the number of devices that are preconditioned for them
+    and the maximum number of bytes that this writes; options that do not change the contents share a device.
+
+    With several `seeds`, each figure is the mean of this many runs, with consecutive seeds from that of
+    `replay`. An option is called the best only if its difference from the others is significant over the
+    seeds.
+
+    `jobs` simulations run in parallel; 0 means one per processor. The results do not depend on it.
+
+    Without `precondition`, or with `auto`, the devices are in the state that meets the recorded response best
+    (`settle`), or in that of a phone after a year. That takes seconds for each different device and 32 GB,
+    and is done once only if `images` names a folder. `precondition="none"` simulates new devices. Options
+    whose run ended early or was overloaded come last. If the trace has block notes, the modes of the layer
+    `journal` are tried too.
+
+    On a short trace a new device never collects garbage, so that no lifetime can be estimated. With
+    `lifetime`, or if the options are ranked by it, every option is run once more. This run repeats the traces
+    until they have written 1 % of the capacity; it is on a used device (`USED`) if new ones were requested.
+    That takes seconds for each option and 32 GB, and is done once only if `images` names a folder.
+
+    Raises:
+        ConfigError: there is no such order, or the device cannot run the traces as it is.
+
+    >>> import emmclab
+    >>> trace = emmclab.read(emmclab.bundled()[0])
+    >>> found = advise(Device.preset("nexus5"), [trace], precondition="none").options
+    >>> found[0].mean_change_pct <= found[-1].mean_change_pct
+    True
+    """
+    if by not in ORDERS:
+        raise ConfigError(
+            f"options cannot be ranked by `{by}`", kind="config", field="by", hint=f"use {', '.join(ORDERS)}"
+        )
+    lifetime = lifetime or by == "lifetime"
+    wanted = options(device)
+    found, refused = [], {}
+    given = cast("RunOptions", replay)
+    with _shared(given), threads(jobs) as pool:
+        is_collecting = collects(device)
+
+        def as_it_is_in(precondition: str | Path) -> Result:
+            return device.simulate(*traces, **given | {"precondition": fspath(precondition)})
+
+        state, base = settle(as_it_is_in, pool, given, collects=is_collecting)
+        given["precondition"] = state.precondition
+        aged_life = state_of_life(state) if lifetime and is_collecting else None
+        changed: list[Device] = []
+        for option in list(wanted):
+            try:
+                changed.append(device.set(option.settings))
+            except ConfigError as error:
+                refused[option.name] = _already_there(option, device) or str(error)
+                wanted.remove(option)
+        every = [given.get("seed", 1) + more for more in range(seeds)]
+        aged = () if aged_life is None else every if by == "lifetime" else every[:1]
+        if planned is not None:
+            states = {(state.precondition, seed) for seed in every}
+            states |= {(aged_life, seed) for seed in aged if aged_life is not None}
+            pairs = ((one, text, seed) for one in (device, *changed) for text, seed in states)
+            images = {image for pair in pairs if (image := _image(*pair)) is not None}
+            images -= {_image(device, state.precondition, every[0])}
+            planned(len(images), sum(image.most_bytes for image in images))
+        # Many options share a preconditioned device; each device is made once, before the runs.
+        made = [pool.submit(_prepare, one, given) for one in changed]
+
+        def life_of(changed: Device, layers: Sequence[str], seed: int) -> Life | None:
+            if aged_life is None or not collects(changed):
+                return None
+            aged: RunOptions = {**given, "precondition": aged_life, "seed": seed}
+            return life_under(changed, layers, traces, base, aged)
+
+        def runs(changed: Device, first: Result | None = None) -> Runs:
+            """Run a device with each seed; measure its lifetime with one, or with all if ranked by it."""
+            found = {every[0]: first or changed.simulate(*traces, **given)}
+            found |= {seed: changed.simulate(*traces, **given | {"seed": seed}) for seed in every[1:]}
+            return Runs(found, {seed: life_of(changed, (), seed) for seed in aged})
+
+        def life_gb(layers: Sequence[str]) -> float | None:
+            found = life_of(device, layers, every[0]) if lifetime else None
+            return None if found is None else found.host_gb
+
+        based = pool.submit(runs, device, base)
+        tried = [pool.submit(runs, one) for one in changed]
+        wait(made)
+        for done, one in enumerate(as_completed(tried), 1):
+            one.exception()
+            if progress is not None:
+                progress(done, len(tried))
+        as_it_is = based.result()
+        for option, one in zip(wanted, tried, strict=True):
+            try:
+                found.append(_advice(option, as_it_is, one.result(), by))
+            except ConfigError as error:
+                refused[option.name] = str(error)
+        journal = advise_journal(device, traces, as_it_is.by_seed, life_gb, **given)
+    ranked = sorted(found, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
+    return Advised(base, as_it_is.life, ranked, refused, by, journal, as_it_is.values(by), state)
+
+
+@contextlib.contextmanager
+def _shared(replay: RunOptions) -> Iterator[None]:
+    """Let all runs share preconditioned devices, in the `images` folder or in a temporary one."""
+    if replay.get("images") is not None:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="emmclab-advise-") as folder:
+        replay["images"], replay["images_limit"] = folder, _IMAGES_BYTES
+        yield
+
+
+class _Image(NamedTuple):
+    """A preconditioned device that runs share: what decides its contents, and the maximum of its writes."""
+
+    contents: str
+    most_bytes: float
+
+
+def _image(device: Device, precondition: str, seed: int) -> _Image | None:
+    """Return the device with which a run begins; None for a new one, or one aged by a trace."""
+    found = parse_precondition(precondition)
+    if isinstance(found, Path) or not (most := found.most_bytes(device.capacity_bytes)):
+        return None
+    contents = device.core.deciding_contents(found.text.startswith("used:"))
+    return _Image(f"{contents}\n{found.text} seed {seed if found.is_random else ''}", most)
+
+
+def _prepare(device: Device, replay: RunOptions) -> None:
+    """Precondition a device for a run; errors are ignored here, because the run reports them."""
+    images = replay.get("images")
+    if images is None:
+        return
+    with contextlib.suppress(EmmclabError):
+        device.precondition(
+            images,
+            replay["precondition"],
+            seed=replay.get("seed", 1),
+            images_limit=replay.get("images_limit"),
+        )
+
+
+class Runs(NamedTuple):
+    """Runs of one device by seed, with the lifetime that each yields."""
+
+    by_seed: dict[int, Result]
+    lives: dict[int, Life | None]
+
+    def mean(self, path: str) -> float:
+        """Return the mean of a figure over the seeds."""
+        return _mean({seed: run[path] for seed, run in self.by_seed.items()})
+
+    def values(self, by: str) -> dict[int, float]:
+        """Return the figure by which options are ranked, for each seed that has it."""
+        if by == "lifetime":
+            return {seed: life.host_gb for seed, life in self.lives.items() if life}
+        return {seed: run[FIGURES[by].path] for seed, run in self.by_seed.items()}
+
+    @property
+    def life(self) -> Life | None:
+        """The mean of the lifetimes; None if one of the runs has none."""
+        lives = [life for life in self.lives.values() if life]
+        if not lives or len(lives) < len(self.lives):
+            return None
+        years = [life.years for life in lives if life.years is not None]
+        return Life(
+            sum(life.waf for life in lives) / len(lives),
+            sum(life.host_gb for life in lives) / len(lives),
+            sum(years) / len(years) if years else None,
+            lives[0].passes,
+            lives[0].precondition,
+        )
+
+
+def _digits(change_pct: float) -> int:
+    """Return the number of decimals with which a change is seen: one, or more if that would print 0.0.
+
+    >>> _digits(-12.34), _digits(-0.004), _digits(0.0)
+    (1, 3, 1)
+    """
+    return max(1, -math.floor(math.log10(abs(change_pct)))) if change_pct else 1
+
+
+def _mean(values: Mapping[int, float]) -> float:
+    return sum(values.values()) / len(values) if values else 0.0
+
+
+def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
+    def change(path: str) -> float:
+        before = base.mean(path)
+        return 100 * (runs.mean(path) / before - 1) if before else 0.0
+
+    name = option.name.partition(",")[0]
+    every = list(runs.by_seed.values())
+    doubts = dict.fromkeys(text for run in every for text in (ended_early(run), _overload(run)) if text)
+    device = next(iter(base.by_seed.values()))
+    energy = [total for run in every if (total := run.fields["energy"]["total_mj"]) is not None]
+    return Advice(
+        option=option.name,
+        about=option.about,
+        settings=option.settings,
+        mean_response_ms=runs.mean("response.mean_response_ms"),
+        mean_change_pct=change("response.mean_response_ms"),
+        p99_response_ms=runs.mean("response.p99_ms"),
+        p99_change_pct=change("response.p99_ms"),
+        waf=runs.mean("write_amplification.waf"),
+        life=runs.life,
+        energy_mj=sum(energy) / len(energy) if len(energy) == len(every) else None,
+        capacity_change_pct=change("configuration.capacity_bytes"),
+        ram_kb=every[0].fields["configuration"]["ram_kb"] - device.fields["configuration"]["ram_kb"],
+        trusted=all(map(trusted, every)),
+        note="; ".join([*doubts, *filter(None, [_NOTES.get(name, "")])]),
+        by_seed=runs.values(by),
+    )
+
+
+def _overload(run: Result) -> str:
+    return f"overloaded: {offered(run)} it serves" if run.fields["run"]["load"]["overloaded"] else ""
+
+
+def _order(advice: Advice, by: str) -> float:
+    mean = _mean(advice.by_seed)
+    return -mean if by == "lifetime" else mean

@@ -1,0 +1,262 @@
+"""Chooses the data on devices before the runs of an advice: as given, or as a recording suggests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from emmclab.errors import EmmclabError
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.device import Device
+from emmclab.simulation.preconditioning import parse_precondition
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_text import recorded_mean_text, state_text, trusted
+from emmclab.simulation.run_options import RunOptions
+
+#: Value that requests an automatic choice of the state.
+AUTO = "auto"
+#: State that is assumed if nothing is known: on a new device, options for garbage collection have no effect.
+USED = "used:1y"
+NEW = "none"
+#: Overwritten until no free blocks are left; this state takes longest to make.
+STEADY = "steady"
+#: The states that are tried, simplest first: by kind of data, then by amount.
+STATES = (NEW, "sequential:50", "sequential:90", "random:50", "random:90", USED)
+
+#: Maximum difference between the simulated and the recorded mean response for a match, in percent.
+MEETS_PCT = 10.0
+#: Maximum difference between two states for which the simpler one is chosen, in percent of the recorded
+#: response.
+ALIKE_PCT = 1.0
+#: A device whose nearest state is this many times slower or faster is not the recorded device.
+_OTHER = 2.0
+#: The same limit for a new device that is faster: data makes a device slower, but not that much.
+_OTHER_NEW = 10.0
+
+#: How a state was chosen.
+GIVEN, RECORDED, ASSUMED = "given", "recorded", "assumed"
+
+
+@dataclass(frozen=True)
+class StateTrial:
+    """A state whose mean response was compared with the recording."""
+
+    precondition: str
+    #: None if the run ended early, was overloaded or was impossible; `reason` explains it.
+    mean_response_ms: float | None
+    error_pct: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of the devices of an advice, and its comparison with the recording."""
+
+    precondition: str
+    #: `given`; `recorded` (nearest to the recorded response of those tried); or `assumed`.
+    chosen: str
+    simulated_ms: float
+    #: None if no completion is recorded.
+    recorded_ms: float | None
+    error_pct: float | None
+    #: Why the state is assumed; empty if it is not.
+    reason: str = ""
+    tried: tuple[StateTrial, ...] = ()
+    #: States that match the recording equally well but are less simple.
+    alike: tuple[str, ...] = ()
+
+    @property
+    def meets(self) -> bool | None:
+        """Whether the mean response is within `MEETS_PCT` of the recorded one; None if none is recorded."""
+        return None if self.error_pct is None else abs(self.error_pct) <= MEETS_PCT
+
+    @property
+    def line(self) -> str:
+        """Return the recorded and the simulated response, and how the state was chosen."""
+        where = state_text(self.precondition)
+        if self.recorded_ms is None:
+            return "" if self.chosen == GIVEN else f"assumed state: {where}; {self.reason}"
+        beside = f"{recorded_mean_text(self.simulated_ms, self.recorded_ms, self.error_pct)}; state: {where}"
+        if self.chosen == GIVEN:
+            return f"{beside}, as given"
+        if self.chosen == ASSUMED:
+            return f"{beside}, assumed: {self.reason}"
+        if not self.meets:
+            return f"{beside}, the nearest of {len(self.tried)} tried"
+        line = f"{beside}, which meets the recorded response best"
+        return f"{line}; equally near: {', '.join(self.alike)}" if self.alike else line
+
+    @property
+    def caution(self) -> str:
+        """Return a warning that no state matches the recording; empty if one does or none was tried."""
+        if self.chosen != RECORDED or self.meets:
+            return ""
+        return (
+            f"no state of the device meets the recorded mean response within {MEETS_PCT:.0f} %: the error of "
+            f"the nearest is {signed(self.error_pct or 0.0)} %, so the recorded device may gain more or less"
+        )
+
+    @property
+    def tried_line(self) -> str:
+        """Return the mean response of each state that was tried; empty if none was."""
+        parts = [
+            f"{one.precondition} {one.reason}"
+            if one.mean_response_ms is None
+            else f"{one.precondition} {one.mean_response_ms:,.2f}"
+            for one in self.tried
+        ]
+        return f"mean response by state, ms: {', '.join(parts)}" if parts else ""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields as JSON values, with the tolerance."""
+        said = asdict(self) | {"tried": [asdict(one) for one in self.tried], "alike": list(self.alike)}
+        return said | {"meets": self.meets, "tolerance_pct": MEETS_PCT}
+
+
+def settle(
+    run: Callable[[str | Path], Result],
+    pool: Executor,
+    replay: RunOptions,
+    *,
+    collects: bool,
+) -> tuple[State, Result]:
+    """Choose the state of the devices of an advice, and return it with the run in it.
+
+    `run` simulates the unchanged device in a state. A state given in `replay` is used. Otherwise the state is
+    chosen whose simulated mean response is nearest to the recorded one; of the states within `ALIKE_PCT` of
+    the nearest, the simplest in the order of `STATES`. `STEADY` is tried only if all others are too fast. If
+    the recording has no completions, or the device differs more from the recorded one than any state
+    explains, the state is assumed: `USED`, or new if the device does not collect garbage.
+    """
+    wanted = replay.get("precondition")
+    if wanted not in (None, AUTO):
+        base = pool.submit(run, wanted).result()
+        return _state(base, GIVEN), base
+    # This run finishes before other runs open the traces: it rejects a pipe, which cannot be read twice.
+    new = pool.submit(run, NEW).result()
+    if not collects:
+        return _state(new, ASSUMED, "it collects no garbage"), new
+    if reason := _unlike(new, replay):
+        base = pool.submit(run, USED).result()
+        return _state(base, ASSUMED, reason), base
+    runs: dict[str, Result | str] = {NEW: new}
+    runs |= _state_trials({one: pool.submit(run, one) for one in STATES[1:]})
+    if all(_error(one) < -MEETS_PCT for one in _sound(runs).values()):
+        runs |= _state_trials({STEADY: pool.submit(run, STEADY)})
+    return _nearest(runs, lambda: pool.submit(run, USED).result())
+
+
+def _nearest(runs: Mapping[str, Result | str], used: Callable[[], Result]) -> tuple[State, Result]:
+    """Return the nearest state, or the assumed one if even the nearest differs too much."""
+    sound = _sound(runs)
+    tried = tuple(_described(name, one) for name, one in runs.items())
+    least = min(abs(_error(one)) for one in sound.values())
+    near = [name for name, one in sound.items() if abs(_error(one)) <= least + ALIKE_PCT]
+    base = sound[near[0]]
+    ratio = 1 + _error(base) / 100
+    if not 1 / _OTHER <= ratio <= _OTHER:
+        known = runs[USED]
+        base = used() if isinstance(known, str) else known
+        reason = f"no state tried is within {_OTHER:g} times the recorded response"
+        return _state(base, ASSUMED, reason, tried), base
+    return _state(base, RECORDED, "", tried, tuple(near[1:])), base
+
+
+def _state(
+    base: Result,
+    chosen: str,
+    reason: str = "",
+    tried: Iterable[StateTrial] = (),
+    alike: tuple[str, ...] = (),
+) -> State:
+    beside = base.fields["recorded"]["response"]["all"]
+    return State(
+        precondition=str(base.fields["options"]["precondition"]),
+        chosen=chosen,
+        simulated_ms=base.fields["response"]["mean_response_ms"],
+        recorded_ms=beside["recorded_ms"],
+        error_pct=beside["error_pct"],
+        reason=reason,
+        tried=tuple(tried),
+        alike=alike,
+    )
+
+
+def _unlike(new: Result, replay: RunOptions) -> str:
+    """Return why the recording cannot determine the state of the device; empty if it can."""
+    beside = new.fields["recorded"]["response"]["all"]
+    if beside["error_pct"] is None:
+        return "no response times are recorded"
+    paced = replay.get("mode") == "back_to_back" or replay.get("rate", 1.0) != 1.0
+    if paced or replay.get("layers"):
+        return "the requests do not reach the device as recorded"
+    if not trusted(new):
+        return "a new device does not serve the trace as it was recorded"
+    ratio = 1 + beside["error_pct"] / 100
+    if ratio > _OTHER:
+        return f"a new device answers {ratio:.1f} times as slowly as the recorded one"
+    if ratio * _OTHER_NEW < 1:
+        return f"a new device answers {1 / ratio:.0f} times as fast as the recorded one"
+    return ""
+
+
+def _state_trials(runs: Mapping[str, Future[Result]]) -> dict[str, Result | str]:
+    """Return the run in each state, or the reason why it is impossible."""
+    found: dict[str, Result | str] = {}
+    for name, one in runs.items():
+        try:
+            found[name] = one.result()
+        except EmmclabError as error:
+            found[name] = f"is not possible: {error}"
+    return found
+
+
+def _sound(runs: Mapping[str, Result | str]) -> dict[str, Result]:
+    return {name: one for name, one in runs.items() if not isinstance(one, str) and trusted(one)}
+
+
+def _error(run: Result) -> float:
+    """Return the error of a run in percent; `_unlike` has checked that times are recorded."""
+    error = run.fields["recorded"]["response"]["all"]["error_pct"]
+    if error is None:
+        raise ValueError("no response times are recorded")
+    return error
+
+
+def _described(name: str, run: Result | str) -> StateTrial:
+    if isinstance(run, str):
+        return StateTrial(name, None, None, run)
+    if not trusted(run):
+        return StateTrial(name, None, None, "ended early or was overloaded")
+    return StateTrial(name, run.fields["response"]["mean_response_ms"], _error(run))
+
+
+def collects(device: Device) -> bool:
+    """Return whether a device collects garbage.
+
+    >>> collects(Device.preset("nexus5")), collects(Device.preset("ssdsim"))
+    (True, False)
+    """
+    policy: str = next(row["value"] for row in device.explain() if row["key"] == "gc.policy")
+    return policy != '"none"'
+
+
+def state_of_life(state: State) -> str:
+    """Return the state for measuring the lifetime: the given one, or a used device instead of a new one.
+
+    A state chosen by the recording tells how fast the device was, not how long it had been used.
+    """
+    is_given = state.chosen == GIVEN and state.precondition != NEW
+    return state.precondition if is_given else parse_text(USED)
+
+
+def parse_text(precondition: str) -> str:
+    """Parse the text of a state and return it in full.
+
+    >>> parse_text("used:1y")
+    'used:365d,daily=2GB,filled=75,random=12,trim=yes'
+    """
+    found = parse_precondition(precondition)
+    return precondition if isinstance(found, Path) else found.text

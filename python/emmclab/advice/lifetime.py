@@ -1,0 +1,106 @@
+"""Estimates the lifetime of a device under a trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import result_field
+from emmclab.simulation.result_text import without_slc
+from emmclab.simulation.run_options import RunOptions
+from emmclab.traces.trace import Trace
+
+#: The lifetime, in bytes that the host can write.
+LIFETIME = result_field("wear.lifetime.even_host_bytes")
+GB = 1 << 30
+_YEAR_S = 365.25 * 86400
+#: Share of the capacity that must be written for an estimate of the lifetime, and the maximum number of
+#: passes.
+_LIFE_SHARE = 0.01
+_MOST_PASSES = 100
+
+
+@dataclass(frozen=True)
+class Life:
+    """Lifetime of a device under a trace, measured on a used device."""
+
+    #: Write amplification in this run.
+    waf: float
+    #: Bytes that the host can write until all blocks of one kind have reached their erase limit (perfect
+    #: levelling), in GB.
+    host_gb: float
+    #: The same in years at the average rate of the trace; None if the trace has no duration.
+    years: float | None
+    #: Number of replays of the trace until 1 % of the capacity was written.
+    passes: int
+    #: Data on the device before the run.
+    precondition: str
+
+    @property
+    def text(self) -> str:
+        """The bytes that the host can write, formatted as the lifetime of a run."""
+        return lifetime_text(self.host_gb)
+
+
+def lifetime_text(host_gb: float | None) -> str:
+    """Format bytes that the host can write as the lifetime of a run; a dash if unknown.
+
+    >>> lifetime_text(5120.0), lifetime_text(None)
+    ('5.00', '–')
+    """
+    return LIFETIME.text(None if host_gb is None else host_gb * GB)
+
+
+def life_under(
+    device: Device, layers: Sequence[str], traces: Sequence[Trace], base: Result, replay: RunOptions
+) -> Life | None:
+    """Return the lifetime of a used device under traces.
+
+    None if the device has no erase limit, stops early, or nothing is written. `base` is the run of the traces
+    on the device without layers, and `replay` are the options of the run, with the state of the used device.
+    """
+    written = base.fields["requests"]["bytes_written"]
+    if not written:
+        return None
+    passes = min(
+        _MOST_PASSES, math.ceil(_LIFE_SHARE * base.fields["configuration"]["capacity_bytes"] / written)
+    )
+    aged: RunOptions = {
+        "images": replay.get("images"),
+        "images_limit": replay.get("images_limit"),
+        "precondition": replay["precondition"],
+        "seed": replay["seed"],
+        "passes": passes,
+        "layers": layers,
+        "wrap_addresses": True,
+    }
+    run = device.simulate(*traces, **aged)
+    lifetime = run.fields["wear"]["lifetime"]
+    host_bytes = lifetime and lifetime["even_host_bytes"]
+    if host_bytes is None or run.fields["run"]["stopped"]:
+        return None
+    # In the mode "as fast as possible" the rate of the replay is not that of the trace.
+    seconds = 0.0 if base.fields["run"]["mode"] == "back_to_back" else base.fields["run"]["simulated_s"]
+    years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
+    waf = run.fields["write_amplification"]["waf"]
+    return Life(waf, host_bytes / GB, years, passes, str(run.fields["options"]["precondition"]))
+
+
+def measurement_text(life: Life, base: Result) -> str:
+    """Return a sentence that explains how a lifetime was measured."""
+    times = "once" if life.passes == 1 else f"{life.passes} times"
+    rate = (
+        base.fields["requests"]["bytes_written"] / base.fields["run"]["simulated_s"] * 86400 / GB
+        if base.fields["run"]["simulated_s"]
+        else 0.0
+    )
+    left_out = f"; {text}" if (text := without_slc(base)) else ""
+    own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
+    return (
+        "Lifetime: bytes that the host can write until all blocks of one kind (of a block group, or in SLC "
+        "mode) have reached their erase limit, on a device in use "
+        f"(`--precondition {life.precondition}`, then this trace {times}){own}{left_out}."
+    )

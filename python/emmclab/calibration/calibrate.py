@@ -1,0 +1,115 @@
+"""Fits device presets to measured service times."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+
+from emmclab import _core
+from emmclab.calibration.calibration_types import Calibration
+from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.traces.reading import read
+from emmclab.traces.trace import Trace, refuse_coarse_clock
+
+#: Text by which results of fio are recognised, and the number of bytes in which it occurs.
+_FIO_MARK, _HEAD_BYTES = b'"fio version"', 1 << 16
+#: Text by which results of `emmclab probe` are recognised.
+_PROBE_MARK = b'"clustered_page_kb"'
+
+
+def calibrate(
+    source: str | PathLike[str] | Trace,
+    *,
+    name: str = "calibrated",
+    capacity_gb: int = 32,
+    seed: int = 1,
+    skip_packed: bool = False,
+) -> Calibration:
+    """Fit a device to measured service times: timing, parallelism and power, with error bars.
+
+    Args:
+        source: a trace with start (or issue) and completion, or a file of `fio --output-format=json`.
+        name: the name of the preset.
+        capacity_gb: capacity visible to the host.
+        seed: seed of the search and the error bars; the same seed results in the same preset.
+        skip_packed: exclude packed commands of a trace, whose entries a device may program one by one.
+
+    Returns:
+        `toml` (the preset, commented), `figures` (name, unit, value, low, high; None if the samples do not
+        show it), `durability` (flushes, durable writes and discards: kind, requests, median, setting),
+        `queue_depth` (and `overlapping`, the number of requests it is based on), `stalls` (requests that took
+        at least twice the time of their size: op, requests, stalls, median_us), `warnings` (what was assumed
+        because the samples do not show it), `sizes` (measured, predicted and held-out service times in us)
+        and the held-out errors in percent.
+
+    Raises:
+        EmmclabError: the source contains no service times, or too few sizes.
+        UnsupportedError: the clock of the trace is too coarse for its service times.
+
+    >>> import emmclab
+    >>> found = calibrate(emmclab.bundled()[2])
+    >>> found["toml"].startswith("# Written by `emmclab calibrate`")
+    True
+    """
+    if not isinstance(source, Trace):
+        path = Path(source)
+        if path.is_file() and is_fio(path):
+            if skip_packed:
+                raise ConfigError(
+                    f"{path}: results of fio hold no packed commands to skip",
+                    kind="config",
+                    field="skip_packed",
+                    file=str(path),
+                    hint="leave out --skip-packed",
+                )
+            text = path.read_text(errors="replace")
+            return _result(_core.calibrate_fio(path, text, name, path.name, capacity_gb, seed))
+        refuse_probe(path)
+        source = read(path)
+    if source.is_synthetic:
+        raise UnsupportedError(
+            "a synthesised trace has no measured service times",
+            kind="unsupported",
+            hint="give a recorded trace",
+        )
+    described = source.header["source"] or source.name
+    if not source.is_pipe:
+        first = source.stored()
+        first.next()
+        refuse_coarse_clock(source.name, first.header(), "its service times, and which requests overlapped")
+    return _result(_core.calibrate_trace(source.stored(), name, described, capacity_gb, seed, skip_packed))
+
+
+def is_fio(path: Path) -> bool:
+    """Return whether a file contains JSON results of fio."""
+    return _begins_with(path, _FIO_MARK)
+
+
+def refuse_probe(path: Path) -> None:
+    """Reject the result of a probe.
+
+    A point of its curves is the mean time of all requests of a size, in which some requests wait for garbage
+    collection and large writes overlap; a preset fitted to them misses such writes by more than half.
+
+    Raises:
+        UnsupportedError: the file is the result of a probe.
+    """
+    if path.is_file() and _begins_with(path, _PROBE_MARK):
+        raise UnsupportedError(
+            f"{path}: the result of a probe has mean bandwidths, not the service times of single requests",
+            kind="unsupported",
+            file=str(path),
+            hint="record the requests (`emmclab record`), or measure single ones with a job for each size: "
+            "`fio --iodepth=1 --direct=1 --output-format=json`",
+        )
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        return mark in file.read(_HEAD_BYTES)
+
+
+def _result(text: str) -> Calibration:
+    found: Calibration = json.loads(text)
+    return found

@@ -1,0 +1,104 @@
+"""The sources to which devices were fitted, and whether devices may be ranked by durable writes."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
+
+#: Settings with the cost of a flush or a durable write beyond the flash operations, in us.
+_COSTS = (("cache", "flush_us"), ("controller", "reliable_write_us"), ("interface", "fua_us"))
+
+
+class Fitted(NamedTuple):
+    """The sources to which a device was fitted, and the cost of its flushes and durable writes."""
+
+    #: Names of the sources to which the device was fitted.
+    sources: Sequence[str]
+    #: Settings with the cost of a flush, a reliable write and a FUA write, in us.
+    costs_us: Sequence[float]
+
+    @staticmethod
+    def of(settings: Mapping[str, Any]) -> Fitted:
+        """Read it from the settings of a device, given as nested tables."""
+        costs = [(settings.get(group) or {}).get(key) or 0.0 for group, key in _COSTS]
+        return Fitted(list(settings.get("fitted_to") or ()), costs)
+
+    @staticmethod
+    def device(device: Device) -> Fitted:
+        """Read it from a device.
+
+        >>> Fitted.device(Device.preset("ufs31"))
+        Fitted(sources=['samsung20_eufs', 'ufs_fua_times'], costs_us=[535.0, 0.0, 610.0])
+        """
+        return Fitted.of(tomllib.loads(device.to_toml()))
+
+
+def fitted_note(result: Result) -> str:
+    """Return a note that a device was fitted to the trace of the run; empty if it was not.
+
+    >>> import emmclab
+    >>> fitted_note(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    ''
+    """
+    made = result.fields.get("provenance")
+    devices = made.get("devices", ()) if made else ()
+    if not any(result.fields["trace"] in Fitted.of(device["settings"]).sources for device in devices[:1]):
+        return ""
+    return (
+        f"{result.fields['device']} was fitted to this trace, so an "
+        "agreement of the means says nothing about the accuracy of the preset"
+    )
+
+
+def order_note(devices: Mapping[str, Fitted]) -> str:
+    """Return a note that devices must not be ranked by flushes and durable writes; empty if they may be.
+
+    Two devices without a common source were fitted to figures of two test benches. No note is needed if both
+    were fitted to nothing, or if neither has such a cost, as in the designs of a paper.
+
+    >>> one, other = Fitted(["x", "y"], [28.0]), Fitted(["z"], [535.0])
+    >>> order_note({"a": one, "b": one}), order_note({"a": Fitted([], [1.0]), "b": Fitted([], [2.0])})
+    ('', '')
+    >>> order_note({"a": one, "b": other}).partition("; ")[0]
+    'a is fitted to x and y, b to z, and no source measured both'
+    """
+    if not any(itertools.starmap(_apart, itertools.combinations(devices.values(), 2))):
+        return ""
+    parts = [f"{name} to {' and '.join(one.sources) or 'no measurement'}" for name, one in devices.items()]
+    first = parts[0].replace(" to ", " is fitted to ", 1)
+    every = "both" if len(devices) == 2 else "all of them"
+    return (
+        f"{', '.join([first, *parts[1:]])}, and no source measured {every}; their order in flushes and "
+        "durable writes is therefore not known to be that of the real devices "
+        "(`emmclab devices --check NAME` measures a device that was fitted to published figures beside them)"
+    )
+
+
+def _apart(one: Fitted, other: Fitted) -> bool:
+    """Return whether two devices were fitted without a common source, and have costs of durable writes."""
+    fitted, priced = one.sources or other.sources, any((*one.costs_us, *other.costs_us))
+    return bool(fitted) and priced and not {*one.sources} & {*other.sources}
+
+
+def runs_note(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return `order_note` of the devices of runs whose workload has flushes or durable writes."""
+    made = [one.get("provenance") or {} for one in results if is_durable(one)]
+    # The simulated device comes first; a second device only serves a layer.
+    devices = [whence["devices"][0] for whence in made if whence.get("devices")]
+    return order_note({device["name"]: Fitted.of(device["settings"]) for device in devices})
+
+
+def pair_note(first: Device, second: Device) -> str:
+    """Return `order_note` for two devices whose costs of flushes or durable writes differ."""
+    one, other = Fitted.device(first), Fitted.device(second)
+    return "" if one.costs_us == other.costs_us else order_note({first.name: one, second.name: other})
+
+
+def is_durable(result: Mapping[str, Any]) -> bool:
+    """Return whether a run had flushes, or writes with a guarantee of durability or order."""
+    return bool(Result(dict(result)).shown("durable.requests"))

@@ -1,0 +1,227 @@
+"""Finds files that contain registers: a single file, a folder of sysfs, or an archive of it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emmclab import _core
+from emmclab.errors import ConfigError, FormatError, InputError
+from emmclab.traces.reading import read
+from emmclab.traces.recorded_registers import recorded_devices
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+#: Maximum size of a single file, in bytes; logs with a dump are smaller.
+_MOST_BYTES = 4 << 20
+#: Maximum size of a file in a folder, in bytes; files of sysfs have at most one page.
+_MOST_BYTES_IN_TREE = 64 << 10
+#: Maximum number of files in a folder; the sysfs folder of a UFS has some thousands.
+_MOST_FILES = 100_000
+#: Maximum size of the content of an archive, in bytes; all of /sys has some tens of megabytes.
+_MOST_BYTES_UNPACKED = 256 << 20
+#: Number of bytes at the start of a file in which registers are recognised.
+_HEAD_BYTES = 1 << 16
+_HINT = (
+    "name the file ext_csd of debugfs, the output of `mmc extcsd read`, or the folder of a UFS in sysfs "
+    "(/sys/devices/platform/*/*.ufshc)"
+)
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+
+#: The first bytes of a Parquet file, the format of recordings.
+_PARQUET = b"PAR1"
+
+#: The path of a file, for messages, and its content.
+RegisterFile = tuple[str, bytes]
+
+
+def is_recording(source: Path) -> bool:
+    """Return whether a file has the format of a recording."""
+    if not source.is_file():
+        return False
+    with source.open("rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
+
+
+def register_files(source: Path) -> list[RegisterFile]:
+    """Read all files with registers: the file itself, or those of a folder, an archive or a recording.
+
+    `-` is stdin.
+
+    Raises:
+        InputError: the operating system refuses, or a file is too large.
+        FormatError: an archive is damaged, or a folder or a recording contains no registers.
+        ConfigError: a recording contains those of several devices.
+    """
+    if str(source) == "-":
+        return [("-", _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), source))]
+    held = _files_in(source)
+    if held is None:
+        try:
+            with source.open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+        except OSError as error:
+            raise InputError.of(error, source) from error
+        if content.startswith(_PARQUET):
+            return _of_recording(source)
+        return [(str(source), _bounded(content, source))]
+    files = list(held)
+    if not files:
+        raise FormatError(
+            f"{source}: it holds no EXT_CSD register and no descriptor of a UFS",
+            kind="unknownformat",
+            file=str(source),
+            hint=_HINT,
+        )
+    return files
+
+
+def holds_registers(source: Path) -> bool:
+    """Return whether a file begins with registers, or a folder or an archive contains some."""
+    try:
+        if not (source.is_dir() or source.is_file()):
+            return False
+        if (held := _files_in(source)) is not None:
+            return next(held, None) is not None
+        with source.open("rb") as file:
+            return _core.are_registers(file.read(_HEAD_BYTES))
+    except (OSError, FormatError, ConfigError):
+        return False
+
+
+def _of_recording(source: Path) -> list[RegisterFile]:
+    """Return the register files of the device of a recording."""
+    devices = recorded_devices(read(source).header, str(source))
+    if not devices:
+        raise FormatError(
+            f"{source}: the trace has no registers of a device: it is no recording of `emmclab record`, its "
+            "disk is no eMMC or UFS, or it is older than their recording",
+            kind="unknownformat",
+            file=str(source),
+            hint="record the device again, or name its registers with --ext-csd or --ufs",
+        )
+    if len(devices) > 1:
+        names = "; ".join(device.name for device in devices)
+        raise ConfigError(
+            f"{source}: the recording has the registers of several devices ({names})",
+            kind="config",
+            file=str(source),
+            hint="record one of them, with `emmclab record --device`",
+        )
+    (device,) = devices
+    if not device.files:
+        raise FormatError(
+            f"{source}: {device.line()}",
+            kind="unknownformat",
+            file=str(source),
+            hint="make the registers readable, and record again",
+        )
+    return device.files
+
+
+def _bounded(content: bytes, source: Path) -> bytes:
+    if len(content) > _MOST_BYTES:
+        raise InputError(
+            f"{source}: it is larger than {_MOST_BYTES >> 20} MB, which no dump of a register is",
+            kind="io",
+            file=str(source),
+            hint=_HINT,
+        )
+    return content
+
+
+def _files_in(source: Path) -> Iterator[RegisterFile] | None:
+    """Return the register files of a folder or an archive; None for any other file."""
+    if os.path.isdir(source):  # noqa: PTH112 - `Path.is_dir` fails for a name that is too long
+        return _of_folder(source)
+    return _of_archive(source) if _is_archive(source) else None
+
+
+def _is_archive(source: Path) -> bool:
+    return source.name.lower().endswith(_ARCHIVES)
+
+
+def _of_folder(folder: Path) -> Iterator[RegisterFile]:
+    """Yield the register files of a folder in order, except files that the kernel refuses to read."""
+    # A path without a final name, such as `.`, may be a folder of descriptors.
+    root = folder.resolve() if folder.name in ("", "..") else folder
+    looked_at = 0
+    for parent, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            looked_at += 1
+            if looked_at > _MOST_FILES:
+                raise _too_many(folder)
+            path = Path(parent) / name
+            if not _core.is_register_file(path) or not path.is_file():
+                continue
+            try:
+                with path.open("rb") as file:
+                    content = file.read(_MOST_BYTES_IN_TREE)
+            except OSError:
+                # The kernel returns an error for descriptors that a device does not have.
+                continue
+            yield str(path), content
+
+
+class _Content(io.RawIOBase):
+    """The content of an archive, decompressed; `tarfile` reads it."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._unpacked = _core.Unpacked(source)
+        self._left = _MOST_BYTES_UNPACKED
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        self._left -= len(view)
+        if self._left < 0:
+            raise InputError(
+                f"{self._source}: it unpacks to more than {_MOST_BYTES_UNPACKED >> 20} MB, which no folder "
+                "of registers has",
+                kind="io",
+                file=str(self._source),
+                hint="unpack it yourself, and name the folder with the registers in it",
+            )
+        content = self._unpacked.read(len(view))
+        view[: len(content)] = content
+        return len(content)
+
+
+def _of_archive(source: Path) -> Iterator[RegisterFile]:
+    try:
+        with tarfile.open(fileobj=_Content(source), mode="r|") as archive:
+            for looked_at, member in enumerate(archive):
+                if looked_at > _MOST_FILES:
+                    raise _too_many(source)
+                if not member.isfile() or not _core.is_register_file(member.name):
+                    continue
+                file = archive.extractfile(member)
+                if file is not None:
+                    yield f"{source}/{member.name}", file.read(_MOST_BYTES_IN_TREE)
+    except (tarfile.TarError, EOFError) as error:
+        raise _damaged(source, error) from error
+
+
+def _damaged(source: Path, error: Exception) -> FormatError:
+    return FormatError(
+        f"{source}: the archive is damaged: {error}",
+        kind="syntax",
+        file=str(source),
+        hint="pack the folder again, for example `tar -cf ufs.tar --ignore-failed-read -C FOLDER .`",
+    )
+
+
+def _too_many(source: Path) -> ConfigError:
+    return ConfigError(
+        f"{source}: it holds more than {_MOST_FILES:,} files",
+        kind="config",
+        file=str(source),
+        hint=_HINT,
+    )

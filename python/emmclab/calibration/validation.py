@@ -1,0 +1,389 @@
+"""Compares the response times of simulated devices with those of a recording.
+
+A recording is cut in two: a device is calibrated on the first half, and the second half is replayed. The
+calibration does not use the second half, so that the comparison tests the model.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+from emmclab.calibration.calibrate import calibrate
+from emmclab.calibration.calibration_types import Calibration
+from emmclab.calibration.fit_sources import Fitted
+from emmclab.calibration.validation_groups import Judgement, JudgementFields, Recording, Spread
+from emmclab.errors import EmmclabError, UnsupportedError
+from emmclab.runtime.files import folder_aside, written_files
+from emmclab.runtime.parquet import database
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_text import durability_unknown, is_buffered, mode_line
+from emmclab.simulation.run_options import RunOptions, SimulationProgress
+from emmclab.traces.reading import read
+from emmclab.traces.trace import Ledger, Trace
+
+#: Minimum number of completed requests of a recording: each half then has 50, enough for a median.
+LEAST_REQUESTS = 100
+#: Minimum number of completed requests of the second half, if the cut is moved as far as possible.
+_LEAST_JUDGED = 40
+#: Name of the temporary copy of a recording, of which each half is read separately.
+_WHOLE = "whole.parquet"
+#: Minimum capacity of the calibrated device, and the maximum that `calibrate` allows, in GB.
+_USUAL_GB, _MOST_GB = 32, 1024
+#: Name of the model that is calibrated on the first half.
+CALIBRATED = "calibrated"
+#: Name of the prediction without a device: the median of the first half by operation and size.
+LOOKUP = "table of medians"
+#: Text in the note of a trace with zone commands.
+_ZONES = "commands to zones"
+
+#: Called before each step with a description of it.
+Steps = Callable[[str], None]
+
+
+class Cut(NamedTuple):
+    """The point at which a recording is cut in two."""
+
+    first: int
+    """Requests before the cut: the device is calibrated on them."""
+    second: int
+    """Requests from the cut on: they are replayed."""
+    after_s: float
+    """Time from the first arrival of the recording to the cut, s."""
+    is_idle: bool
+    """Whether the device had no pending request at the cut."""
+    first_by_operation: dict[str, int]
+    """Requests with completions of each operation before the cut, the most frequent one first."""
+    second_by_operation: dict[str, int]
+    """The same from the cut on."""
+
+
+class ModelFields(JudgementFields):
+    """The JSON form of a `Model`."""
+
+    name: str
+    kind: str
+    note: str | None
+    mode: str | None
+
+
+class HalvesFields(TypedDict):
+    """Recorded response times of each half, with the fields of `Spread`."""
+
+    first_half: dict[str, object]
+    second_half: dict[str, object]
+
+
+class ValidationFields(TypedDict):
+    """The JSON form of a `Validation`; `cut` has the fields of `Cut`."""
+
+    trace: str
+    ledger: Ledger
+    cut: dict[str, object]
+    recorded: HalvesFields
+    models: list[ModelFields]
+    refused: dict[str, str]
+    calibration: Calibration | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that predicted the second half, and the quality of its prediction.
+
+    Attributes:
+        name: name of the device.
+        kind: `calibrated`, `device` (given by name), or `table` (no device: medians of the first half).
+        note: reasons not to trust the comparison; empty if there are none.
+        mode: mode of the replay with its reason, in words; empty without a replay.
+        judgement: comparison of simulated with recorded times.
+    """
+
+    name: str
+    kind: str
+    note: str
+    mode: str
+    judgement: Judgement
+
+    def to_dict(self) -> ModelFields:
+        """Return all fields as JSON values."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "note": self.note or None,
+            "mode": self.mode or None,
+            **self.judgement.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A recording, and the predictions of models for its second half.
+
+    Attributes:
+        trace: name of the recording.
+        ledger: what was kept and changed when it was read.
+        cut: where it is cut in two.
+        first: recorded response times of the first half.
+        second: recorded response times of the second half.
+        calibration: what `calibrate` returned for the first half; None if it does not determine a device.
+        models: the models that predicted the second half, the calibrated device first.
+        refused: reasons by the name of each model that could not be tried.
+    """
+
+    trace: str
+    ledger: Ledger
+    cut: Cut
+    first: Spread
+    second: Spread
+    calibration: Calibration | None
+    models: Sequence[Model]
+    refused: Mapping[str, str]
+
+    @property
+    def main(self) -> Model:
+        """The model for the headline: the calibrated one, or the first device if there is none."""
+        return self.models[0]
+
+    @property
+    def simulated(self) -> list[Model]:
+        """The models that are simulated devices."""
+        return [model for model in self.models if model.kind != "table"]
+
+    def to_dict(self) -> ValidationFields:
+        """Return all fields as JSON values.
+
+        >>> import emmclab
+        >>> found = validate(emmclab.read(emmclab.bundled()[2])).to_dict()
+        >>> [group["group"] for group in found["models"][0]["by"]["operation"]]
+        ['write', 'durable write', 'flush']
+        """
+        return {
+            "trace": self.trace,
+            "ledger": self.ledger,
+            "cut": self.cut._asdict(),
+            "recorded": {"first_half": self.first._asdict(), "second_half": self.second._asdict()},
+            "models": [model.to_dict() for model in self.models],
+            "refused": dict(self.refused),
+            "calibration": None if self.calibration is None else self.calibration.copy(),
+        }
+
+
+def validate(
+    trace: Trace,
+    devices: Sequence[Device] = (),
+    *,
+    mode: str = "auto",
+    precondition: str = "none",
+    wrap_addresses: bool = False,
+    seed: int = 1,
+    step: Steps = lambda _what: None,
+    progress: SimulationProgress | None = None,
+) -> Validation:
+    """Calibrate a device on the first half of a recording, replay the second half, and compare the times.
+
+    Args:
+        trace: a recording with completions.
+        devices: further devices that are judged without calibration.
+        mode: mode of the replay of the second half, as for `Device.simulate`.
+        precondition: data on the devices before, as for `Device.simulate`.
+        wrap_addresses: as for `Device.simulate`; the calibrated device is made large enough.
+        seed: seed of the calibration and of the replay.
+        step: called before each step with its description.
+        progress: called after each batch of a replay.
+
+    Raises:
+        UnsupportedError: the recording cannot be judged: it has no completions, too few of them, or zones.
+        EmmclabError: the trace cannot be read, or no model could be tried.
+
+    >>> import emmclab
+    >>> found = validate(emmclab.read(emmclab.bundled()[2]))
+    >>> found.cut.first, found.cut.second, [model.name for model in found.models]
+    (1997, 1997, ['calibrated', 'table of medians'])
+    """
+    if trace.is_synthetic:
+        raise UnsupportedError(
+            f"{_trace_name(trace)}: a synthesised trace has no measured times",
+            kind="unsupported",
+            hint=_RECORD,
+        )
+    with folder_aside(Path(tempfile.gettempdir())) as aside, database(aside) as asked:
+        step(f"read {trace.name}")
+        trace.write(aside / _WHOLE)
+        written_files.pop()  # A temporary file is not an output of the command.
+        recording = Recording(asked, aside / _WHOLE)
+        _refuse(trace, recording)
+        cut = _cut(trace, recording)
+        replay = _Replay(recording, trace, cut, aside, step)
+        calibration = replay.calibrated(seed)
+        usual: RunOptions = {"mode": mode, "precondition": precondition, "seed": seed, "progress": progress}
+        usual["wrap_addresses"] = wrap_addresses
+        if calibration is not None:
+            device = Device.from_toml(calibration["toml"])
+            # The device is as large as the addresses of the recording, up to the maximum of a calibration.
+            replay.run(device, "calibrated", {**usual, "wrap_addresses": True})
+        for device in devices:
+            replay.run(device, "device", usual)
+        if not replay.models:
+            raise _no_model(trace, replay.refused)
+        table = Model(LOOKUP, "table", "", "", recording.judged_by_table(cut.first))
+        return Validation(
+            trace.name,
+            trace.ledger,
+            cut,
+            recording.spread(before=cut.first),
+            recording.spread(since=cut.first),
+            calibration,
+            [*replay.models, table],
+            replay.refused,
+        )
+
+
+class _Replay:
+    """The second half of a recording, replayed on devices one by one."""
+
+    def __init__(self, recording: Recording, trace: Trace, cut: Cut, aside: Path, step: Steps) -> None:
+        at = f"{round(cut.after_s * 1e9)}ns"
+        self._first, self._second = (read(aside / _WHOLE, only={side: at}) for side in ("to", "from"))
+        self._recording, self._trace, self._cut = recording, trace, cut
+        self._rows, self._step = aside / "run.parquet", step
+        self.models: list[Model] = []
+        self.refused: dict[str, str] = {}
+
+    def calibrated(self, seed: int) -> Calibration | None:
+        """Return the calibration on the first half; None if the first half does not determine a device."""
+        self._step(f"calibrate on the first half of {self._trace.name}")
+        capacity = min(_MOST_GB, max(_USUAL_GB, self._recording.facts.span_gb))
+        whole = self._trace.header["source"] or self._trace.name
+        self._first.header["source"] = f"the first half of {whole}"
+        try:
+            return calibrate(self._first, name=CALIBRATED, capacity_gb=capacity, seed=seed)
+        except EmmclabError as error:
+            self._refuse(CALIBRATED, error)
+            return None
+
+    def run(self, device: Device, kind: str, options: RunOptions) -> None:
+        """Replay on a device and judge it; if that is not possible, record the reason."""
+        name = CALIBRATED if kind == "calibrated" else self._apart(device.name)
+        self._step(f"replay the second half of {self._trace.name} on {name}")
+        try:
+            given: RunOptions = {**options, "events": self._rows, "provenance": False}
+            result = device.simulate(self._second, **given)
+        except EmmclabError as error:
+            self._refuse(name, error)
+            return
+        written_files.pop()
+        judgement = self._recording.judged_by_run(self._cut.first, self._rows)
+        note = _note(result, device, self._trace)
+        self.models.append(Model(name, kind, note, mode_line(result), judgement))
+
+    def _refuse(self, name: str, error: EmmclabError) -> None:
+        """Record the reason why a device could not be tried; errors of the operating system are raised."""
+        if error.errno is not None:
+            raise error
+        reason = _under_its_name(error, self._recording, self._trace)
+        self.refused[name] = f"{reason} ({error.hint})" if error.hint else reason
+
+    def _apart(self, name: str) -> str:
+        """Append a number to the name of a device if another model has it, such as `calibrated`."""
+        taken = {CALIBRATED, LOOKUP, *self.refused, *(model.name for model in self.models)}
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        return name if name not in taken else next(one for one in numbered if one not in taken)
+
+
+_RECORD = "give a recording of a device, with completions; `emmclab record` makes one"
+
+
+def _trace_name(trace: Trace) -> str:
+    """Return the file of a trace, or its name if it has no file."""
+    return trace.path or trace.name
+
+
+def _refuse(trace: Trace, recording: Recording) -> None:
+    """Reject a recording that cannot be judged."""
+    name, facts = _trace_name(trace), recording.facts
+    if len(trace.devices) > 1:
+        try:
+            recording.refuse_several_devices()
+        except EmmclabError as error:
+            raise UnsupportedError(
+                _under_its_name(error, recording, trace), kind=error.kind, field=error.field, hint=error.hint
+            ) from None
+    if facts.appends or _ZONES in (trace.header["note"] or ""):
+        raise UnsupportedError(
+            f"{name}: this is a device with zones, for which no device is calibrated",
+            kind="unsupported",
+            hint="give a recording of a device without zones",
+        )
+    if not facts.completed:
+        raise UnsupportedError(
+            f"{name}: none of its requests has a completion after its arrival ({facts.requests:,} in all)",
+            kind="unsupported",
+            hint=_RECORD,
+        )
+    if facts.completed < LEAST_REQUESTS:
+        raise UnsupportedError(
+            f"{name}: too few requests have a completion: {facts.completed:,}, and at least {LEAST_REQUESTS} "
+            "are needed, because one half is calibrated on and the other judged",
+            kind="unsupported",
+            hint="give a longer recording",
+        )
+
+
+def _cut(trace: Trace, recording: Recording) -> Cut:
+    """Cut a recording in the middle of its requests, at the next moment when the device is idle."""
+    cut = recording.cut()
+    if cut is None:
+        raise UnsupportedError(
+            f"{_trace_name(trace)}: all its requests arrive at the same time, so it has no halves",
+            kind="unsupported",
+            hint="give a recording with arrival times",
+        )
+    row, after_ns, is_idle = cut
+    if (judged := recording.spread(since=row).requests) < _LEAST_JUDGED:
+        raise UnsupportedError(
+            f"{_trace_name(trace)}: too few requests of the second half have a completion and ended without "
+            f"an error: {judged:,}, and at least {_LEAST_JUDGED} are needed",
+            kind="unsupported",
+            hint="give a recording with completions to its end, or cut it with `--only to=TIME`",
+        )
+    return Cut(
+        row,
+        recording.facts.requests - row,
+        after_ns / 1e9,
+        is_idle,
+        recording.kinds(before=row),
+        recording.kinds(since=row),
+    )
+
+
+def _under_its_name(error: EmmclabError, recording: Recording, trace: Trace) -> str:
+    """Return the message of an error with the path of the recording instead of that of its temporary copy."""
+    return str(error).replace(str(recording.path), _trace_name(trace))
+
+
+def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+    return UnsupportedError(
+        f"{_trace_name(trace)}: no device could be tried: {reasons}",
+        kind="unsupported",
+        hint="if the first half does not determine a device, name one with `--device`",
+    )
+
+
+def _note(result: Result, device: Device, trace: Trace) -> str:
+    """Return the reasons not to trust a comparison with a device; empty if there are none."""
+    notes = []
+    if stopped := result.fields["run"]["stopped"]:
+        notes.append(f"stopped before the end: {stopped}")
+    if trace.name in Fitted.device(device).sources:
+        notes.append("was fitted to all of this recording, including the second half")
+    if wrapped := result.fields["requests"]["wrapped_pct"]:
+        notes.append(f"{wrapped:.1f} % of the requests lie beyond the device and were wrapped")
+    if is_buffered(result) and (free := durability_unknown(result, "")):
+        notes.append(free)
+    return "; ".join(notes)

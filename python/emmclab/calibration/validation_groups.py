@@ -1,0 +1,446 @@
+"""Compares recorded with predicted times of requests: over all requests and by groups, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf, log
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+import duckdb
+
+from emmclab.runtime.parquet import quoted
+from emmclab.traces.reading import read
+
+#: A cut is moved to the next moment at which the device is idle, by at most one part in this many of the
+#: requests.
+_PUT_OFF = 10
+#: Bits of the flags field of a trace.
+_DURABLE, _FAILED, _APPEND = 1 << 1 | 1 << 2, 1 << 10, 1 << 11
+#: Percentiles of the curves.
+_CURVE = (*(part / 2 for part in range(1, 199)), *(99 + part / 10 for part in range(1, 11)))
+
+#: Keys by which requests are grouped: SQL of a number that sorts the groups; NULL means no group.
+_KEYS = {
+    "operation": "kind",
+    "size": "case when sectors > 0 then greatest(0, ceil(round(log2(sectors / 8.0), 9)))::int end",
+    "idle": "case when idle_ns is null then null when depth > 0 or idle_ns < 0 then 0 "
+    "when idle_ns <= 1e6 then 1 when idle_ns <= 1e7 then 2 when idle_ns <= 1e8 then 3 "
+    "when idle_ns <= 1e9 then 4 else 5 end",
+    "queue": "case when depth <= 2 then depth else 1 + ceil(round(log2(depth), 9))::int end",
+}
+
+
+class Facts(NamedTuple):
+    """Facts about a recording."""
+
+    requests: int
+    completed: int
+    """Requests with a completion after their arrival."""
+    apart: int
+    """Requests whose service time differs from their response time."""
+    appends: int
+    span_gb: int
+    """Capacity that its addresses need, GB, rounded up."""
+
+
+class Recording:
+    """A recording in a database, with the state of the device at each arrival."""
+
+    def __init__(self, asked: duckdb.DuckDBPyConnection, path: Path) -> None:
+        """Read a Parquet file of a trace; requests that ended with an error are not judged."""
+        self._asked, self.path = asked, path
+        # Service times are defined as in profiles: from the driver's events if recorded, else from the start.
+        asked.execute(
+            f"""create table raw as select file_row_number as row, arrival_ns, sector, sectors, op, flags,
+            case when complete_ns > arrival_ns then complete_ns end as complete_ns,
+            greatest(complete_ns, arrival_ns) as end_ns,
+            coalesce(served_ns - issue_ns, complete_ns - start_ns) as service_ns
+            from read_parquet('{quoted(path)}', file_row_number = true)"""  # noqa: S608
+        )
+        asked.execute(
+            f"""create table recorded as
+            with ended as (select end_ns as at_ns, sum(count(*)) over (order by end_ns) as count
+                           from raw group by end_ns)
+            select row, arrival_ns, op, sectors, complete_ns - arrival_ns as response_ns, service_ns,
+            arrival_ns - max(end_ns) over (order by row rows between unbounded preceding and 1 preceding)
+                as idle_ns,
+            greatest(0, row - coalesce(ended.count, 0))::int as depth,
+            case when op = 'write' and flags & {_DURABLE} > 0 then 'durable write' else op end as kind,
+            complete_ns is not null and flags & {_FAILED} = 0 as is_judged
+            from raw asof left join ended on arrival_ns >= at_ns"""  # noqa: S608
+        )
+        *counts, sectors = self._one(
+            f"""select count(*), count(complete_ns),
+            count(*) filter (where service_ns <> complete_ns - arrival_ns),
+            count(*) filter (where flags & {_APPEND} > 0), coalesce(max(sector + sectors), 0) from raw"""  # noqa: S608
+        )
+        self.facts = Facts._make([*counts, ceil(sectors / (1 << 21))])
+
+    def _one(self, sql: str, values: Sequence[int] = ()) -> tuple[Any, ...]:
+        """Return the only row of a query's result."""
+        (row,) = self._asked.execute(sql, list(values)).fetchall()
+        return row
+
+    def refuse_several_devices(self) -> None:
+        """Raise the error that a replay raises for a trace of several devices."""
+        for _ in read(self.path).batches(one_device=True):
+            pass
+
+    def cut(self) -> tuple[int, int, bool] | None:
+        """Return the row of the cut, its time from the first arrival in ns, and whether the device was idle.
+
+        None if all requests arrive at the same time.
+        """
+        middle = self.facts.requests // 2
+        last = middle + self.facts.requests // _PUT_OFF
+        # Requests with the same arrival stay together, because a cut is a point in time.
+        found = self._asked.execute(
+            """with begins as (select row, arrival_ns, depth, idle_ns,
+                   arrival_ns - min(arrival_ns) over () as after_ns,
+                   arrival_ns > lag(arrival_ns) over (order by row) as is_later from recorded)
+               select row, after_ns, depth = 0 and idle_ns >= 0 as is_idle from begins
+               where is_later and (row between $middle and $last or row > $last)
+               order by row > $last, not is_idle, row limit 1""",
+            {"middle": middle, "last": last},
+        ).fetchone()
+        if found is None:
+            return None
+        row, after_ns, is_idle = found
+        return int(row), int(after_ns), bool(is_idle)
+
+    def spread(self, *, since: int = 0, before: int | None = None) -> Spread:
+        """Return the recorded response times of a range of rows."""
+        end = self.facts.requests if before is None else before
+        row = self._one(
+            f"""select count(*), {_spread("response_ns")} from recorded
+            where is_judged and row >= ? and row < ?""",  # noqa: S608
+            [since, end],
+        )
+        return Spread(*row)
+
+    def kinds(self, *, since: int = 0, before: int | None = None) -> dict[str, int]:
+        """Return the number of judged requests of each operation in a range of rows, most frequent first."""
+        end = self.facts.requests if before is None else before
+        rows = self._asked.execute(
+            """select kind, count(*) as count from recorded where is_judged and row >= ? and row < ?
+            group by kind order by count desc, kind""",
+            [since, end],
+        ).fetchall()
+        return dict(rows)
+
+    def judged_by_run(self, since: int, rows: Path) -> Judgement:
+        """Judge the requests from `since` on by the rows of a simulated run, which are in the same order."""
+        self._asked.execute(
+            f"""create or replace table run as select *, file_row_number + ? as row
+            from read_parquet('{quoted(rows)}', file_row_number = true)""",  # noqa: S608
+            [since],
+        )
+        (others,) = self._one(
+            """select count(*) from recorded join run using (row)
+            where recorded.op <> run.op::varchar
+            or recorded.op in ('read', 'write') and recorded.sectors <> run.sectors"""
+        )
+        if others:
+            raise RuntimeError("the rows of a run are not in the order of its trace")
+        self._asked.execute(
+            """create or replace table judged as
+            select recorded.*, run.complete_ns - run.arrival_ns as predicted_response_ns,
+            run.complete_ns - run.start_ns as predicted_service_ns
+            from recorded join run using (row) where is_judged"""
+        )
+        return self._judged(with_service=self.facts.apart > 0)
+
+    def judged_by_table(self, since: int) -> Judgement:
+        """Judge the medians of the rows before `since`, by kind and size, as predictions for the later rows.
+
+        If a size did not occur before, the prediction is the median of its kind; if a kind did not, that of
+        all requests.
+        """
+        self._asked.execute(
+            """create or replace table judged as
+            with known as (select * from recorded where is_judged and row < $since),
+            by_size as (select kind, sectors, quantile_disc(response_ns, 0.5) as ns
+                        from known group by kind, sectors),
+            by_kind as (select kind, quantile_disc(response_ns, 0.5) as ns from known group by kind),
+            by_all as (select quantile_disc(response_ns, 0.5) as ns from known)
+            select recorded.*, coalesce(by_size.ns, by_kind.ns, by_all.ns) as predicted_response_ns
+            from recorded left join by_size using (kind, sectors) left join by_kind using (kind), by_all
+            where is_judged and row >= $since""",
+            {"since": since},
+        )
+        return self._judged(with_service=False)
+
+    def _judged(self, *, with_service: bool) -> Judgement:
+        keys = {name: f"{sql} as {name}_key" for name, sql in _KEYS.items()}
+        self._asked.execute(
+            f"create or replace view grouped as select *, {', '.join(keys.values())} from judged"  # noqa: S608
+        )
+        groups = {name: self._groups([name]) for name in _KEYS}
+        (response,) = self._groups([]) or [nothing("all")]
+        service = self._groups([], "service")[0] if with_service else None
+        together = self._groups(["operation", "size", "idle"])
+        return Judgement(response, service, groups, together, self._curve())
+
+    def _groups(self, names: Sequence[str], measure: str = "response") -> list[Group]:
+        """Return the groups by some keys, in order; without keys, one group of all requests."""
+        keys = [f"{name}_key" for name in names]
+        recorded, predicted = f"{measure}_ns", f"predicted_{measure}_ns"
+        off = f"abs({predicted} - {recorded})"
+        within = ", ".join(
+            f"100.0 * count(*) filter (where {off} <= {limit / 100} * {recorded}) / count(*)"
+            for limit in WITHIN_PCT
+        )
+        # Flushes have no size; a NULL in another key means that the property is not known.
+        wanted = [f"{key} is not null" for key in keys if names == [key.removesuffix("_key")]]
+        found = self._asked.execute(
+            f"""select {"".join(f"{key}, " for key in keys)} count(*), {_spread(recorded)},
+            {_spread(predicted)}, {within},
+            100.0 * sum({off}) / nullif((select sum({off}) from judged), 0)
+            from grouped where {" and ".join([f"{recorded} is not null", *wanted])}
+            {"group by " + ", ".join(keys) if keys else ""}"""  # noqa: S608
+        ).fetchall()
+        groups = []
+        for row in sorted(found, key=lambda row: place(row[: len(keys)])):
+            values, (count, *figures) = row[: len(keys)], row[len(keys) :]
+            if not count:
+                continue
+            spreads = Spread(count, *figures[:4]), Spread(count, *figures[4:8])
+            shares = tuple(figures[8 : 8 + len(WITHIN_PCT)])
+            name = label(dict(zip(names, values, strict=True)))
+            groups.append(Group(name, *spreads, shares, figures[-1] or 0.0))
+        return groups
+
+    def _curve(self) -> list[tuple[float, float, float]]:
+        shares = [percentile / 100 for percentile in _CURVE]
+        found = self._one(
+            f"""select quantile_disc(response_ns, {shares}), quantile_disc(predicted_response_ns, {shares})
+            from judged"""  # noqa: S608
+        )
+        if found[0] is None:
+            return []
+        return [(share, one / 1e6, other / 1e6) for share, one, other in zip(_CURVE, *found, strict=True)]
+
+
+def _spread(column: str) -> str:
+    """Return the SQL for the figures of a spread, in ms."""
+    quantiles = (f"quantile_disc({column}, {share}) / 1e6" for share in (0.5, 0.9, 0.99))
+    return f"avg({column}) / 1e6, {', '.join(quantiles)}"
+
+
+#: Minimum requests of a group; groups below it are marked, as too few requests are above a 90th percentile.
+ENOUGH = 20
+#: Errors in percent; the share of requests within each is reported.
+WITHIN_PCT = (10, 25, 50)
+#: Units of sizes, in KB.
+_UNITS = (("GB", 1 << 20), ("MB", 1 << 10), ("KB", 1))
+#: Operations in the order of the output; durable writes are those with FUA or a preflush.
+_KINDS = ("read", "write", "durable write", "flush", "discard", "secure_erase")
+#: Names of ranges of time for which the device was idle before a request.
+_IDLE = ("busy", "<= 1 ms", "1 - 10 ms", "10 - 100 ms", "0.1 - 1 s", "> 1 s")
+#: The same names as they follow an operation in a sentence.
+_AFTER = ("that find the device busy", *(f"after idle {text.replace('<=', 'up to')}" for text in _IDLE[1:-1]))
+_AFTER += ("after idle > 1 s",)
+
+
+class Spread(NamedTuple):
+    """Times of a set of requests, ms; None if there are none."""
+
+    requests: int
+    mean_ms: float | None
+    median_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+
+
+class Error(NamedTuple):
+    """Predicted against recorded, in percent; None if nothing was recorded."""
+
+    mean_pct: float | None
+    median_pct: float | None
+    p90_pct: float | None
+    p99_pct: float | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Recorded and predicted times of some requests.
+
+    Attributes:
+        label: what they have in common.
+        recorded: their recorded times.
+        predicted: their predicted times.
+        within_pct: for each error of `WITHIN_PCT`, the share of requests within it, in percent.
+        share_of_error_pct: share of the sum of all absolute errors.
+    """
+
+    label: str
+    recorded: Spread
+    predicted: Spread
+    within_pct: tuple[float, ...]
+    share_of_error_pct: float
+
+    @property
+    def is_few(self) -> bool:
+        """Whether the group has too few requests for a reliable median."""
+        return self.recorded.requests < ENOUGH
+
+    @property
+    def error(self) -> Error:
+        """Error of the predicted against the recorded times."""
+        return Error(*map(_error_pct, self.predicted[1:], self.recorded[1:]))
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted over recorded median; None if one of them is 0, as for operations a model ignores."""
+        times = (self.predicted.median_ms, self.recorded.median_ms)
+        return times[0] / times[1] if times[0] and times[1] else None
+
+    @property
+    def factor(self) -> float:
+        """Distance of the medians: 0 if they are equal, and the same for half as for twice."""
+        return inf if self.ratio is None else abs(log(self.ratio))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields as JSON values."""
+        names = (f"within_{limit}_pct" for limit in WITHIN_PCT)
+        return {
+            "group": self.label,
+            "requests": self.recorded.requests,
+            "few": self.is_few,
+            "recorded": self.recorded._asdict(),
+            "predicted": self.predicted._asdict(),
+            "error": self.error._asdict(),
+            **dict(zip(names, self.within_pct, strict=True)),
+            "share_of_error_pct": self.share_of_error_pct,
+        }
+
+
+class CurvePoint(TypedDict):
+    """A percentile of the recorded and of the predicted response times, ms."""
+
+    percentile: float
+    recorded_ms: float
+    predicted_ms: float
+
+
+class JudgementFields(TypedDict):
+    """The JSON form of a `Judgement`; groups have the fields of `Group.to_dict`."""
+
+    response: dict[str, object]
+    service: dict[str, object] | None
+    worst: dict[str, object] | None
+    largest_share: dict[str, object] | None
+    by: dict[str, list[dict[str, object]]]
+    together: list[dict[str, object]]
+    curve: list[CurvePoint]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Comparison of predicted with recorded times.
+
+    Attributes:
+        response: from arrival to completion, over all requests.
+        service: of the device; None if the recording has no service times that differ from the response
+            times.
+        groups: response times by operation, size, idle time before, and requests unfinished at arrival.
+        together: response times by operation, size and idle time at once.
+        curve: percentile, recorded and predicted response time in ms.
+    """
+
+    response: Group
+    service: Group | None
+    groups: Mapping[str, Sequence[Group]]
+    together: Sequence[Group]
+    curve: Sequence[tuple[float, float, float]]
+
+    @property
+    def worst(self) -> Group | None:
+        """The group by operation, size and idle time with the largest median error; None if all are small."""
+        enough = [group for group in self.together if not group.is_few]
+        return max(enough, key=lambda group: group.factor, default=None)
+
+    @property
+    def heaviest(self) -> Group | None:
+        """The group by operation, size and idle time with the largest share of the total error."""
+        enough = [group for group in self.together if not group.is_few]
+        return max(enough, key=lambda group: group.share_of_error_pct, default=None)
+
+    def to_dict(self) -> JudgementFields:
+        """Return all fields as JSON values."""
+        return {
+            "response": self.response.to_dict(),
+            "service": None if self.service is None else self.service.to_dict(),
+            "worst": None if self.worst is None else self.worst.to_dict(),
+            "largest_share": None if self.heaviest is None else self.heaviest.to_dict(),
+            "by": {name: [one.to_dict() for one in groups] for name, groups in self.groups.items()},
+            "together": [group.to_dict() for group in self.together],
+            "curve": [
+                {"percentile": percentile, "recorded_ms": recorded, "predicted_ms": predicted}
+                for percentile, recorded, predicted in self.curve
+            ],
+        }
+
+
+def _error_pct(predicted: float | None, recorded: float | None) -> float | None:
+    return 100 * (predicted / recorded - 1) if predicted is not None and recorded else None
+
+
+def place(keys: Sequence[Any]) -> tuple[int, ...]:
+    """Return the sort key of a group; operations are in the order of `_KINDS`."""
+    return tuple(_KINDS.index(key) if key in _KINDS else -1 if key is None else int(key) for key in keys)
+
+
+def label(keys: Mapping[str, Any]) -> str:
+    """Return the name of a group."""
+    if len(keys) == 1:
+        ((name, key),) = keys.items()
+        if name == "size":
+            return _sizes(int(key))
+        if name == "idle":
+            return _IDLE[key]
+        return str(key) if name == "operation" or key <= 2 else _doubling_of_whole(int(key))
+    if not keys:
+        return "all"
+    kind, size = several(keys["operation"]), keys["size"]
+    of = "" if size is None else f" of {_sizes(int(size))}"
+    after = "" if keys["idle"] is None else f" {_AFTER[keys['idle']]}"
+    return kind + of + after
+
+
+def several(kind: str, count: int = 2) -> str:
+    """Return the plural name of requests of an operation.
+
+    >>> several("durable write"), several("flush"), several("secure_erase", 1)
+    ('durable writes', 'flushes', 'secure erase')
+    """
+    ending = "" if count == 1 else "es" if kind == "flush" else "s"
+    return kind.replace("_", " ") + ending
+
+
+def _sizes(key: int) -> str:
+    """Return a range of sizes whose bounds are powers of two, starting at 4 KB.
+
+    >>> _sizes(0), _sizes(2), _sizes(8), _sizes(9)
+    ('<= 4 KB', '8 - 16 KB', '0.5 - 1 MB', '1 - 2 MB')
+    """
+    low, high = ((4 << key) * share for share in (0.5, 1))
+    unit, divisor = next((name, kb) for name, kb in _UNITS if high >= kb)
+    return f"<= {high:g} KB" if key == 0 else f"{low / divisor:g} - {high / divisor:g} {unit}"
+
+
+def _doubling_of_whole(key: int) -> str:
+    """Return a range of whole numbers whose bounds are powers of two.
+
+    >>> _doubling_of_whole(3), _doubling_of_whole(4)
+    ('3 - 4', '5 - 8')
+    """
+    return f"{(1 << key - 2) + 1} - {1 << key - 1}"
+
+
+def nothing(label: str) -> Group:
+    """Return a group without requests."""
+    none = Spread(0, None, None, None, None)
+    return Group(label, none, none, (0.0,) * len(WITHIN_PCT), 0.0)

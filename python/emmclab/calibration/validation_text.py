@@ -1,0 +1,197 @@
+"""Findings of a validation in words and tables, for the terminal and for pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emmclab.calibration.validation import Model, Validation
+from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
+from emmclab.runtime.number_format import duration, signed
+from emmclab.runtime.text_table import TextTable
+
+#: The headline states the share of requests within this error, percent.
+SAID_PCT = 25
+#: Minimum error of a median for a group to be called the worst, percent.
+_CLOSE_PCT = 5.0
+#: Below this number of requests, fewer than ten lie above the 99th percentile.
+_FEW_FOR_P99 = 1_000
+_NONE = "–"
+#: Titles and first column headers of the groups.
+GROUPS = {
+    "operation": ("By operation", "Operation"),
+    "size": ("By size", "Size"),
+    "idle": ("By idle time before the request", "Idle before"),
+    "queue": ("By requests that are unfinished at arrival", "Unfinished"),
+}
+#: Number of groups by operation, size and idle time that are shown, by their share of the error.
+_SHOWN = 10
+
+
+def headline(found: Validation) -> str:
+    """Return the result in one sentence: the share of requests predicted well, and the largest error."""
+    model, answer = found.main, found.main.judgement.response
+    who = "the calibrated model" if model.kind == "calibrated" else model.name
+    share = answer.within_pct[WITHIN_PCT.index(SAID_PCT)]
+    worst = model.judgement.worst
+    off = "" if worst is None else f"; {_off(worst)}"
+    return (
+        f"{found.trace}: {who} is within {SAID_PCT} % of the recorded response time for {share:.0f} % of "
+        f"{answer.recorded.requests:,} requests{off}"
+    )
+
+
+def _off(group: Group) -> str:
+    """Name the group with the largest error, or state that no group has a large one."""
+    error = group.error.median_pct or 0.0
+    if abs(error) < _CLOSE_PCT:
+        return (
+            f"no group of {ENOUGH} requests or more is off by over {max(abs(error), 0.1):.1f} % in the median"
+        )
+    # Avoids rounding to -100 %.
+    digits = 1 if error < -99 else 0
+    requests = f"{group.recorded.requests:,} requests"
+    return f"worst: {group.label}, {signed(error, digits)} % in the median ({requests})"
+
+
+def method(found: Validation) -> str:
+    """Return a description of the comparison."""
+    cut = found.cut
+    where = "" if cut.is_idle else ", while the device was at work"
+    kinds = ", ".join(f"{count:,} {several(kind, count)}" for kind, count in cut.first_by_operation.items())
+    if found.calibration is None:
+        done = f"not calibrated; the first {cut.first:,} requests left out"
+    else:
+        done = f"calibrated on the first {cut.first:,} requests ({kinds})"
+    modes = ", ".join(dict.fromkeys(model.mode for model in found.simulated))
+    return (
+        f"{done}, judged on the {cut.second:,} after {duration(cut.after_s)}{where}; "
+        f"response is from arrival to completion; replayed in {modes}"
+    )
+
+
+def notes(found: Validation) -> list[str]:
+    """Return the limits of the judgement."""
+    said = [f"{model.name}: {model.note}" for model in found.models if model.note]
+    if found.calibration is not None:
+        said += [f"calibrated: {warning}" for warning in found.calibration["warnings"]]
+        unknown = {
+            kind: count
+            for kind, count in found.cut.second_by_operation.items()
+            if kind not in found.cut.first_by_operation
+        }
+        said += [
+            f"calibrated: the first half has no {several(kind)}; the times of the {count:,} of the second "
+            "half are not fitted"
+            for kind, count in unknown.items()
+        ]
+    said += [f"not tried: {name}: {reason}" for name, reason in found.refused.items()]
+    if (judged := found.main.judgement.response.recorded.requests) < _FEW_FOR_P99:
+        said.append(f"p99: fewer than 10 of {judged:,} requests lie above it")
+    return said
+
+
+def overview(every: Sequence[Validation]) -> TextTable:
+    """Return the table of recordings by models: errors of the figures, and the share of good predictions."""
+    headings = ["Recording: model", "Requests", "Mean %", "Median %", "p90 %", "p99 %"]
+    headings += [f"Within\n{limit} %" for limit in WITHIN_PCT]
+    rows = []
+    for found in every:
+        for model in found.models:
+            response = model.judgement.response
+            rows.append(
+                [
+                    f"{found.trace}: {model.name}",
+                    f"{response.recorded.requests:,}",
+                    *map(_signed, response.error),
+                    *(f"{share:.1f}" for share in response.within_pct),
+                ]
+            )
+        rows.append(
+            [f"{found.trace}: {FIRST_HALF}", f"{found.first.requests:,}", *drift(found), *[_NONE] * 3]
+        )
+    return TextTable("Error of the response time, second half of each recording", headings, rows, 1)
+
+
+#: Name of the row with the difference between the halves of a recording.
+FIRST_HALF = "recorded first half"
+
+
+def drift(found: Validation) -> list[str]:
+    """Return the difference between the recorded halves, which no model fitted to the first can predict."""
+    return [_signed(_error(*pair)) for pair in zip(found.first[1:], found.second[1:], strict=True)]
+
+
+def _error(first: float | None, second: float | None) -> float | None:
+    return 100 * (first / second - 1) if first is not None and second else None
+
+
+def times(found: Validation) -> TextTable:
+    """Return the figures of recorded and predicted times."""
+    rows = [["recorded response", *_times(found.second)], [FIRST_HALF, *_times(found.first)]]
+    for model in found.models:
+        rows.append([f"{model.name}, response", *_times(model.judgement.response.predicted)])
+    for number, model in enumerate(found.simulated):
+        service = model.judgement.service
+        if service is not None and not number:
+            rows.append(["recorded service", *_times(service.recorded)])
+        if service is not None:
+            rows.append([f"{model.name}, service", *_times(service.predicted)])
+    headings = ["Times", "Requests", "Mean ms", "Median ms", "p90 ms", "p99 ms"]
+    return TextTable(f"Response and service times of {found.trace}", headings, rows, 1)
+
+
+def _times(spread: Spread) -> list[str]:
+    return [f"{spread.requests:,}", *map(_ms, spread[1:])]
+
+
+def groups(model: Model) -> list[TextTable]:
+    """Return the tables of the groups of requests, which show where a model is right or wrong."""
+    judgement = model.judgement
+    tables = [
+        _table(f"{title}: {model.name}, ms", heading, judgement.groups[name])
+        for name, (title, heading) in GROUPS.items()
+    ]
+    heaviest = sorted(judgement.together, key=lambda group: -group.share_of_error_pct)
+    most = [group for group in heaviest if not group.is_few][:_SHOWN]
+    return [
+        *tables,
+        _table(f"Largest shares of the error: {model.name}, ms", "Operation, size and idle time", most),
+    ]
+
+
+def few_note(judgement: Judgement) -> str:
+    """Return a note that explains the mark of small groups; empty if none is small."""
+    few = [group for every in judgement.groups.values() for group in every if group.is_few]
+    return f"* fewer than {ENOUGH} requests, which are too few for a judgement" if few else ""
+
+
+def _table(title: str, heading: str, found: Sequence[Group]) -> TextTable:
+    headings = [heading, "Requests", "Median\nrecorded", "Median\npredicted", "Error\n%"]
+    headings += ["p90\nrecorded", "p90\npredicted", "Error\n%", f"Within\n{SAID_PCT} %", "Share of\nerror, %"]
+    rows = []
+    for group in found:
+        recorded, predicted, error = group.recorded, group.predicted, group.error
+        rows.append(
+            [
+                group.label,
+                f"{recorded.requests:,}{'*' if group.is_few else ''}",
+                _ms(recorded.median_ms),
+                _ms(predicted.median_ms),
+                _signed(error.median_pct),
+                _ms(recorded.p90_ms),
+                _ms(predicted.p90_ms),
+                _signed(error.p90_pct),
+                f"{group.within_pct[WITHIN_PCT.index(SAID_PCT)]:.1f}",
+                f"{group.share_of_error_pct:.1f}",
+            ]
+        )
+    return TextTable(title, headings, rows, 1)
+
+
+def _ms(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.3f}"
+
+
+def _signed(value: float | None) -> str:
+    # Adding 0 removes the minus of a rounded -0.04.
+    return _NONE if value is None else signed(value)

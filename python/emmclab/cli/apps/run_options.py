@@ -1,0 +1,280 @@
+"""Options and output of the commands that run applications."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import typer
+
+from emmclab.apps.closed_loop import (
+    LIMIT_S,
+    PRECONDITION,
+    AppResult,
+    host_for,
+    order_note_of,
+    run_application,
+)
+from emmclab.cli.console import print_json, print_note, print_stderr, stdout
+from emmclab.cli.name_completion import application_names, host_names, network_names, several
+from emmclab.cli.options import option, split_names
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Working
+from emmclab.cli.simulation_options import DEVICE_OPTION, Images, configured, device_names
+from emmclab.cli.used_device import Used, preconditioned
+from emmclab.errors import ConfigError
+from emmclab.simulation.layers import Setting
+from emmclab.traces.provenance_types import ProvenanceFields
+
+if TYPE_CHECKING:
+    from emmclab.apps.solutions import Solution
+    from emmclab.simulation.device import Device
+
+RUN = "Run"
+#: The names of the option for one or several networks.
+_NETWORK_OPTION = ("--network", "--networks")
+
+Application = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|FILE",
+        help="An application: a preset (`emmclab apps`) or a TOML file.",
+        autocompletion=application_names,
+    ),
+]
+Devices = Annotated[
+    str,
+    option(
+        "The devices, with commas: presets (`emmclab devices`) or TOML files.",
+        "Device",
+        *DEVICE_OPTION,
+        metavar="DEVICE,...",
+        autocompletion=several(device_names),
+    ),
+]
+Network = Annotated[
+    str,
+    option(
+        "A network of the host.",
+        RUN,
+        *_NETWORK_OPTION,
+        metavar="NAME",
+        autocompletion=network_names,
+    ),
+]
+Networks = Annotated[
+    str,
+    option(
+        "Networks of the host, with commas.",
+        RUN,
+        *_NETWORK_OPTION,
+        metavar="NAME,...",
+        autocompletion=several(network_names),
+    ),
+]
+Filesystems = Annotated[
+    list[str],
+    option(
+        "A file system instead of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
+        "yaffs2, lfs. Repeated.",
+        RUN,
+        "--filesystem",
+        metavar="[PARTITION=]NAME",
+    ),
+]
+Syncs = Annotated[
+    str | None,
+    option(
+        "Only syncs of files of these classes are carried out, those of others return at once: database, "
+        "database_journal, cache, other, with commas; or none.",
+        RUN,
+        metavar="CLASS,...",
+    ),
+]
+Beside = Annotated[
+    list[str],
+    option(
+        "Another application that starts at the same time and shares cores, page cache, memory and device; "
+        "it ends with the first. Repeated.",
+        RUN,
+        "--beside",
+        metavar="NAME|FILE",
+        autocompletion=application_names,
+    ),
+]
+_HOST = "The host: a preset (`emmclab apps hosts`) or a TOML file."
+Host = Annotated[
+    str | None,
+    option(
+        f"{_HOST} Default: phone-2020 if a device has a volatile cache, which its kernel flushes, "
+        "else nexusone.",
+        RUN,
+        metavar="HOST",
+        autocompletion=host_names,
+    ),
+]
+LiveHost = Annotated[str, option(_HOST, RUN, metavar="HOST", autocompletion=host_names)]
+Page = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page: time lines and tables."),
+]
+
+
+@dataclass(frozen=True)
+class Running:
+    """How applications are run, as given on the command line."""
+
+    seed: Annotated[int, option("Seed of all random draws.", RUN, metavar="N", min=0)] = 1
+    precondition: Annotated[
+        str,
+        option(
+            "Data on the device before: none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE.",
+            RUN,
+            metavar="WHAT",
+        ),
+    ] = PRECONDITION
+    used: Used = None
+    images: Images = None
+    limit_s: Annotated[
+        int, option("Simulated seconds after which a run is an error.", RUN, metavar="S", min=1)
+    ] = LIMIT_S
+    check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, "--check")] = False
+
+    def precondition_text(self) -> str:
+        """Return the preconditioning of the device, as text."""
+        return preconditioned(self.precondition, self.used)
+
+    def run(
+        self, name: str, device: Device, network: str, *, solution: Solution | None = None, **more: Any
+    ) -> AppResult:
+        """Run an application with progress lines; `more` are options of `run_application`."""
+        run = run_application if solution is None else solution.run
+        under = "" if solution is None else f", {solution.name}"
+        # Neither preconditioning nor the run of a program reports progress.
+        with Working(f"{name} on {device.name} over {network}{under}"):
+            return run(
+                name,
+                device,
+                network=network,
+                seed=self.seed,
+                precondition=self.precondition_text(),
+                images=self.images,
+                limit_s=self.limit_s,
+                check=self.check,
+                **more,
+            )
+
+
+class Software(TypedDict):
+    """The options of a run for the host, the layers above the device, and other applications.
+
+    Applications in `beside` run at the same time.
+    """
+
+    host: str
+    layers: Sequence[str]
+    layer_settings: Mapping[str, Setting]
+    second: Device | None
+    beside: Sequence[str]
+
+
+class Files(TypedDict):
+    """The options of a run in the model for file systems, and for the classes of files with syncs."""
+
+    filesystems: Sequence[str]
+    sync: list[str] | None
+
+
+class SoftwareAndFiles(Software, Files):
+    """All options of a run in the model for its software."""
+
+
+def software(
+    host: str | None,
+    devices: Sequence[Device],
+    layers: Sequence[str],
+    layer_settings: Mapping[str, Setting],
+    second: str | None,
+    beside: Sequence[str],
+) -> Software:
+    """Return the options of runs for host, layers, and other applications at the same time."""
+    return {
+        "host": host or host_for(devices),
+        "layers": layers,
+        "layer_settings": layer_settings,
+        "second": None if second is None else configured(second, []),
+        "beside": beside,
+    }
+
+
+def files(filesystems: Sequence[str], sync: str | None) -> Files:
+    """Return the options of a run in the model for file systems and syncs."""
+    return {"filesystems": filesystems, "sync": None if sync is None else _classes(sync)}
+
+
+def _classes(text: str) -> list[str]:
+    return split_names(text, "class of files", "--sync", "database,cache")
+
+
+def devices_of(text: str, settings: Sequence[str], capacity: str | None) -> list[Device]:
+    """Return the devices that --device names."""
+    return [
+        configured(one, settings, capacity)
+        for one in split_names(text, "device", "--device", "nexus5,sdcard")
+    ]
+
+
+def networks_of(text: str) -> list[str]:
+    """Return the networks that --network names."""
+    return split_names(text, "network", "--network", "wifi,usb")
+
+
+def require_single(command: str, device: str, network: str) -> None:
+    """Reject several devices or networks, which only `emmclab apps compare` accepts."""
+    if "," in device or "," in network:
+        raise ConfigError(
+            f"`{command}` runs one application on one device with one network",
+            kind="config",
+            field="--device" if "," in device else "--network",
+            hint="use `emmclab apps compare` for several",
+        )
+
+
+def write_page(
+    results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, made: ProvenanceFields
+) -> None:
+    """Write the page of runs, if requested."""
+    if html is not None:
+        from emmclab.pages.applications import write_apps_report
+
+        write_apps_report(results, faster, html, made)
+        print_stderr(f"report: {html}")
+
+
+def show_results(
+    results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, made: ProvenanceFields
+) -> None:
+    """Print runs, and the same run with faster parts of the storage."""
+    if as_json:
+        runs = [result.to_dict() for result in results]
+        found: Any = runs[0] if len(runs) == 1 else {"runs": runs}
+        if faster:
+            found["what_if"] = [
+                {"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster
+            ]
+        for text in dict.fromkeys(text for result in (*results, *faster) for text in result.warnings):
+            print_stderr(f"warning: {text}")
+        print_json(found | {"provenance": made})
+        print_note(order_note_of(results, made), aside=True)
+        return
+    from emmclab.cli.apps.show_applications import show_run, show_runs, show_what_if
+
+    if len(results) == 1:
+        show_run(stdout(), results[0])
+    else:
+        show_runs(stdout(), results)
+        print_note(order_note_of(results, made), aside=False)
+    if faster:
+        show_what_if(stdout(), results[0], faster)

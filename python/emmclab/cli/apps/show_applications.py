@@ -1,0 +1,307 @@
+"""Applications and their runs on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.apps.closed_loop import (
+    STATES,
+    AppResult,
+    LearnedProgram,
+    dominating,
+    durability_line,
+    requests_line,
+)
+from emmclab.apps.result_types import Agreement, LearnedTime, Spent, Thread
+from emmclab.cli.show_profile import framed
+from emmclab.cli.unicode_bars import bar
+from emmclab.runtime.number_format import signed
+
+_BAR = 32
+#: Minimum part of the user's time that is reported, ns.
+_LEAST_TOLD_NS = 10_000_000
+#: Maximum number of parts of the time that are listed; the JSON has all.
+_PARTS = 8
+
+
+def show_applications(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
+    """Print the applications."""
+    table = framed("Applications")
+    table.add_column("Name")
+    table.add_column("Activity of the user")
+    for row in rows:
+        table.add_row(row["name"], Text(row["about"]))
+    console.print(table)
+    console.print(Text("emmclab apps show NAME prints one with its sources", "dim"))
+
+
+def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the hosts."""
+    for row in rows:
+        console.print(Text.assemble((row["name"], "bold"), f"  {row['about']}"))
+        cores = "1 core" if row["cores"] == 1 else f"{row['cores']} cores"
+        table = framed(f"{cores}, CPU factor {row['cpu_factor']:g}, {row['era']}")
+        for heading in ("Partition", "Size", "File system"):
+            table.add_column(heading, justify="right" if heading == "Size" else "left")
+        for partition in row["partition"]:
+            table.add_row(
+                partition["name"], partition["size"] or "the rest", partition["filesystem"] or "not mounted"
+            )
+        console.print(table)
+        for network in row["network"]:
+            line = f"{network['name']}: {network['rate_mbit_s']:g} Mbit/s, {network['round_trip_ms']:g} ms"
+            console.print(Text(f"network {line} round trip"))
+        console.print()
+
+
+def show_app_warnings(console: Console, results: Sequence[AppResult]) -> None:
+    """Print warnings about runs, each once."""
+    for text in dict.fromkeys(text for result in results for text in result.warnings):
+        console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
+
+
+def _host_line(result: AppResult) -> str:
+    """Return the host of a run, and what it found on the device."""
+    app = result.app
+    return (
+        f"host {app['host']} ({app['era']}), seed {app['seed']}, data on the device before: "
+        f"{result.options.precondition}"
+    )
+
+
+def show_run(console: Console, result: AppResult) -> None:
+    """Print one run: summary, parts of the runtime, threads, requests."""
+    app = result.app
+    runtime = app["runtime_ns"]
+    show_app_warnings(console, [result])
+    words, share = dominating(result)
+    answer = f"{app['program']} on {result.run_name}: {result.runtime_s:,.2f} s"
+    console.print(Text(f"{answer}; {share:.0f} % of it is {words}", "bold"), soft_wrap=True)
+    console.print(
+        Text(
+            f"{_host_line(result)}; storage {result.storage_s:,.2f} s",
+            "dim",
+        ),
+        soft_wrap=True,
+    )
+    table = framed(f"Time that the user waited for `{app['user_waits_for']}`, by part")
+    for heading in ("", "", "s", "%"):
+        table.add_column(heading, justify="right" if heading else "left")
+    most = max(app["states"].values(), default=0)
+    for state, label in STATES.items():
+        if nanoseconds := app["states"][state]:
+            table.add_row(
+                label, Text(bar(nanoseconds, most, _BAR), "cyan"), *_time_and_share(nanoseconds, runtime)
+            )
+    console.print()
+    console.print(table)
+    storage = [part for part in app["spent"] if part["wait"]]
+    if storage:
+        console.print()
+        _show_storage(console, storage, runtime)
+    console.print()
+    _show_threads(console, app["threads"])
+    console.print()
+    console.print(Text(f"durability: {durability_line(result)}"), soft_wrap=True)
+    console.print(Text(f"requests: {requests_line(result)}"), soft_wrap=True)
+    for name, counts in (app["requests"] or {"classes": {}})["classes"].items():
+        groups = [(op, counts[op]) for op in ("read", "write") if counts[op]["requests"]]
+        parts = [f"{group['requests']:,} {op}s, {group['bytes'] / 2**20:,.2f} MB" for op, group in groups]
+        console.print(Text(f"  {name.replace('_', ' ')}: {'; '.join(parts)}", "dim"), soft_wrap=True)
+    cpu = f"{app['cpu_ns'] / 1e9:,.2f} s on cores"
+    if app["kernel_cpu_ns"] is not None:
+        cpu += f", {app['kernel_cpu_ns'] / 1e9:,.2f} s of kernel threads"
+    network = f"{app['network_bytes'] / 2**20:,.1f} MB over the network"
+    console.print(
+        Text(f"processor: {cpu}; {network}; {app['file_operations']:,} file operations"), soft_wrap=True
+    )
+    console.print(Text(f"energy of the device: {_energy(result)}"), soft_wrap=True)
+
+
+def _energy(result: AppResult) -> str:
+    """Return the energy of the device as text; a dash if the device has no figures of power."""
+    total = (result.device.get("energy") or {}).get("total_mj")
+    return "–, because its power is not known" if total is None else f"{total:,.1f} mJ"
+
+
+def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
+    return f"{nanoseconds / 1e9:,.3f}", f"{100 * nanoseconds / max(runtime, 1):.1f}"
+
+
+def _show_storage(console: Console, parts: Sequence[Spent], runtime: int) -> None:
+    table = framed("Storage, by file and partition")
+    for heading in ("Waited for", "Files", "Partition", "s", "%"):
+        table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
+    for part in parts[:_PARTS]:
+        table.add_row(
+            (part["wait"] or "").replace("_", " "),
+            (part["class"] or "all").replace("_", " "),
+            part["partition"] or "all",
+            *_time_and_share(part["ns"], runtime),
+        )
+    if rest := parts[_PARTS:]:
+        table.add_row(
+            f"{len(rest)} more", "", "", *_time_and_share(sum(part["ns"] for part in rest), runtime)
+        )
+    console.print(table)
+
+
+def _show_threads(console: Console, threads: Sequence[Thread]) -> None:
+    table = framed("Threads, each with its own time, s")
+    table.add_column("Thread", no_wrap=True)
+    used = [state for state in STATES if any(thread["states"][state] for thread in threads)]
+    for state in used:
+        table.add_column(STATES[state], justify="right")
+    for thread in threads:
+        times = (thread["states"][state] for state in used)
+        table.add_row(Text(thread["name"]), *(f"{time / 1e9:,.2f}" if time else "–" for time in times))
+    console.print(table)
+
+
+def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_factor: float) -> None:
+    """Print the learned program and the limits of the recording."""
+    known = found.known
+    if found.only_calls:
+        names = ", ".join(found.only_calls)
+        text = f"the recording holds these calls only, and the program lacks all others: {names}"
+        console.print(Text(text, "yellow"), soft_wrap=True)
+    console.print(
+        Text(
+            f"{output}: {known['file_operations']:,} file operations of {found.threads:,} threads on "
+            f"{found.files:,} files, {known['read_bytes'] / 2**20:,.1f} MB read, "
+            f"{known['written_bytes'] / 2**20:,.1f} MB written",
+            "bold",
+        ),
+        soft_wrap=True,
+    )
+    table = framed(f"Time of the recording ({found.length_ns / 1e9:,.3f} s) over all threads, by part")
+    for heading in ("", "s", "In the program"):
+        table.add_column(heading, justify="right" if heading == "s" else "left")
+    for words, key, place in (
+        (
+            "between calls, and in calls that do not wait",
+            "work_ns",
+            f"work on a core of CPU factor {cpu_factor:g} (or a wait for one)",
+        ),
+        (
+            "in calls that wait for an unknown cause",
+            "pause_ns",
+            "pauses as long, whatever they waited for",
+        ),
+        ("asleep: sleeps, timeouts, stops by a signal", "asleep_ns", "pauses as long"),
+        ("waiting for other threads and processes", "awaited_ns", "waits for the same"),
+        ("waiting for the network", "network_ns", "the network of the host"),
+        ("in calls on files", "storage_ns", "the model of host and device"),
+    ):
+        table.add_row(words, f"{known[key] / 1e9:,.3f}", place)
+    console.print(table)
+    _show_user_time(console, found.user)
+    unseen = (
+        ("mapped_files", "files mapped into memory, whose reads and writes are not recorded"),
+        ("unseen_requests", "requests of io_uring or asynchronous I/O, which are not recorded"),
+        ("unknown_descriptors", "calls on files whose opening is not in the recording"),
+    )
+    for key, words in unseen:
+        if known[key]:
+            console.print(Text(f"{known[key]:,} {words}", "yellow"), soft_wrap=True)
+    if known["untimed_calls"]:
+        text = (
+            f"{known['untimed_calls']:,} calls have no duration (strace -T): waits and calls that reach "
+            "files last until their thread's next call"
+        )
+        console.print(Text(text, "yellow"), soft_wrap=True)
+    if found.dropped:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.dropped.items()))
+        console.print(Text(f"left out of the program: {kinds}"), soft_wrap=True)
+    if found.unreadable_lines:
+        text = f"{found.unreadable_lines:,} of {found.lines:,} lines are not calls and were left out"
+        console.print(Text(text, "yellow"), soft_wrap=True)
+    console.print(
+        Text(f"Next: emmclab apps run {output} --device nexus5 --host phone-2020", "dim"), soft_wrap=True
+    )
+
+
+def _show_user_time(console: Console, user: LearnedTime) -> None:
+    """Print how much of the user's time no device can change, and what the program leaves out."""
+    name = f"{user['thread']} ({user['runs']})" if user["runs"] else user["thread"]
+    parts = (
+        (user["asleep_ns"], "asleep"),
+        (user["unexplained_ns"], "in waits for unknown causes"),
+    )
+    said = [f"{ns / 1e9:,.3f} s {what}" for ns, what in parts if ns >= _LEAST_TOLD_NS]
+    if said:
+        text = (
+            f"of {user['lasted_ns'] / 1e9:,.3f} s of {name}, for which the user waits, {' and '.join(said)}: "
+        )
+        console.print(Text(f"{text}as long on every device", "yellow"), soft_wrap=True)
+    if user["behind_ns"] >= _LEAST_TOLD_NS:
+        text = f"other threads work for {user['behind_ns'] / 1e9:,.3f} s after the end of {name}; "
+        console.print(Text(f"{text}the program leaves this out", "yellow"), soft_wrap=True)
+
+
+def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
+    """Print a live run next to that of the model."""
+    console.print()
+    table = framed("Live and in the model")
+    for heading in ("", "Live", "Model", "Model - live, %"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        digits = 2 if row["unit"] else 0
+        values = (f"{value:,.{digits}f}" for value in (row["live"], row["model"]))
+        difference = "–" if row["difference_pct"] is None else signed(row["difference_pct"])
+        label = f"{row['name']}, {row['unit']}" if row["unit"] else row["name"]
+        table.add_row(label, *values, difference)
+    console.print(table)
+
+
+def show_runs(console: Console, results: Sequence[AppResult]) -> None:
+    """Print a comparison of applications, devices and networks."""
+    show_app_warnings(console, results)
+    console.print(Text(_host_line(results[0]), "dim"), soft_wrap=True)
+    for name in dict.fromkeys(result.app["program"] for result in results):
+        runs = [result for result in results if result.app["program"] == name]
+        slowest = max(runs, key=lambda run: run.runtime_s)
+        fastest = min(runs, key=lambda run: run.runtime_s)
+        ratio = slowest.runtime_s / fastest.runtime_s if fastest.runtime_s else 1.0
+        line = f"{name}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
+        if len(runs) > 1:
+            line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {signed(100 * (ratio - 1), 0)} %"
+        console.print(Text(line, "bold"), soft_wrap=True)
+        table = framed("Runtime, and its parts along the critical path, s")
+        networked = any(run.app["network_bytes"] for run in runs)
+        table.add_column("Device and network" if networked else "Device")
+        for heading in ("Runtime", "Syncs", "Mean\nsync, ms"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        used = [state for state in STATES if any(run.app["states"][state] for run in runs)]
+        for state in used:
+            table.add_column(STATES[state].replace(" ", "\n"), justify="right", no_wrap=True)
+        for run in runs:
+            times = (run.app["states"][state] / 1e9 for state in used)
+            sync = "–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}"
+            figures = (f"{run.runtime_s:,.2f}", f"{run.app['file_syncs']:,}", sync)
+            table.add_row(run.run_name, *figures, *(f"{time:,.2f}" for time in times))
+        console.print(table)
+        console.print()
+
+
+def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult]) -> None:
+    """Print the runtimes with infinitely fast parts of the storage, by descending gain."""
+    table = framed("With a part of the storage infinitely fast")
+    for heading in ("Part", "Runtime, s", "Gain, s", "%"):
+        table.add_column(heading, justify="left" if heading == "Part" else "right")
+    for run in sorted(faster, key=lambda run: run.runtime_s):
+        gain = result.runtime_s - run.runtime_s
+        share = 100 * gain / result.runtime_s if result.runtime_s else 0.0
+        table.add_row(run.app["what_if"][0], f"{run.runtime_s:,.2f}", signed(gain, 2), f"{share:.1f}")
+    console.print()
+    console.print(table)
+    best: dict[str, AppResult] = {}
+    for run in sorted(faster, key=lambda run: run.runtime_s):
+        best.setdefault(run.app["what_if"][0].partition("=")[0], run)
+    gains = [f"{run.app['what_if'][0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best.values()]
+    console.print(Text(f"dominates: {', '.join(gains)}", "bold"), soft_wrap=True)

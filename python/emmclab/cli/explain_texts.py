@@ -1,0 +1,312 @@
+"""The texts of `emmclab explain` about settings, about two devices side by side, and about a result."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from rich.console import Console
+from rich.text import Text
+
+from emmclab.cli.console import print_json, stdout
+from emmclab.cli.show_profile import framed, show_explained
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.layers import layers as layer_kinds
+from emmclab.simulation.result_fields import result_fields
+from emmclab.simulation.result_text import completion
+from emmclab.simulation.run_options import RUN_OPTIONS
+from emmclab.simulation.setting_types import ExplainedSetting
+from emmclab.simulation.setting_words import choices
+from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult
+from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
+
+#: The index of a list entry in a key: `.0` of `geometry.block_groups.0.blocks`.
+_NUMBER = re.compile(r"\.\d+(?=\.|$)")
+#: The kind of a row that describes a setting of a device.
+_OF_A_DEVICE = "setting of a device"
+#: The kind of a row that describes an option of runs.
+_OPTION = "option of a run"
+#: Prefix of the settings of devices that differ from their presets, in the fields of a result.
+_SETTINGS = "provenance.settings."
+#: Settings that name or describe a device and do not affect its behaviour.
+_NAMES = ("name", "about")
+
+
+def _plain(key: str) -> str:
+    """Return a key without indices of lists, in lower case.
+
+    >>> _plain("geometry.block_groups.0.Blocks")
+    'geometry.block_groups.blocks'
+    """
+    return _NUMBER.sub("", key).casefold()
+
+
+def keys() -> list[str]:
+    """Return the names that `find_meanings` finds: settings, options of runs, and fields of results."""
+    devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
+    layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
+    fields = [*(field.path for field in result_fields()), *(field.name for field in _profile_fields())]
+    return [*devices, *layers, *RUN_OPTIONS, *fields]
+
+
+class Meaning(TypedDict):
+    """The meaning of a name; `presets` are the values of a setting by the presets that set it."""
+
+    kind: str
+    key: str
+    unit: str
+    allowed: str
+    meaning: str
+    default: str | None
+    presets: dict[str, list[str]]
+
+
+def find_meanings(name: str) -> list[Meaning]:
+    """Return the meaning of a name: a setting, all of a group (`gc`), an option of runs, or a field.
+
+    Each has `kind`, `key`, `unit`, `meaning`, `allowed`, and of settings `default` and the values of the
+    `presets` that name one.
+    """
+    wanted = _plain(name.strip("."))
+    found: dict[str, Meaning] = {}
+    for preset in presets():
+        for row in Device.preset(preset).explain():
+            key = _plain(row["key"])
+            if key not in _NAMES and _belongs(key, wanted):
+                one = found.setdefault(key, _setting(key, row))
+                if row["origin"] == "default":
+                    one["default"] = row["value"]
+                else:
+                    values = one["presets"].setdefault(preset, [])
+                    values.append(row["value"])
+    rows = list(found.values())
+    for kind in layer_kinds():
+        for own in kind["settings"]:
+            key = f"{kind['name']}.{own['name']}"
+            if _belongs(key, wanted):
+                # A default of None follows from other settings.
+                default = None if own["default"] is None else json.dumps(own["default"])
+                rows.append(_meaning("setting of a layer", key, "", own["unit"], own["about"], default))
+    if option := RUN_OPTIONS.get(wanted.removeprefix("--").replace("-", "_")):
+        default = json.dumps(option.default)
+        rows.append(_meaning(_OPTION, option.name, "", option.range, option.about, default))
+    for field in result_fields():
+        if _belongs(field.path, wanted):
+            rows.append(_meaning("field of a result", field.path, field.unit, "", field.about))
+    for of_profile in _profile_fields():
+        if of_profile.name == wanted:
+            rows.append(_meaning("field of a profile", wanted, of_profile.unit, "", of_profile.about))
+    return rows
+
+
+def _profile_fields() -> list[Field]:
+    fields = [*KEY_FIELDS, *(field for _, table in TABLES for field in table)]
+    return list({field.name: field for field in fields}.values())
+
+
+def _belongs(key: str, wanted: str) -> bool:
+    return key == wanted or key.startswith(f"{wanted}.")
+
+
+def _setting(key: str, row: ExplainedSetting) -> Meaning:
+    return _meaning(_OF_A_DEVICE, key, row["unit"], row["allowed"], row["doc"])
+
+
+def _meaning(
+    kind: str, key: str, unit: str, allowed: str, meaning: str, default: str | None = None
+) -> Meaning:
+    return {
+        "kind": kind,
+        "key": key,
+        "unit": unit,
+        "allowed": allowed,
+        "meaning": meaning,
+        "default": default,
+        "presets": {},
+    }
+
+
+class OptionMeaning(TypedDict):
+    """What an option of the command line means, and the commands that have it with this meaning."""
+
+    option: str
+    meaning: str
+    commands: list[str]
+
+
+def option_meanings(option: str) -> list[OptionMeaning]:
+    """Return what an option of the command line means: each meaning once, with the commands that have it."""
+    from emmclab.cli import application
+    from emmclab.cli.command_groups import walk_commands
+
+    found: dict[str, list[str]] = {}
+    for words, command in walk_commands(application()):
+        for parameter in command.params:
+            if option in (*parameter.opts, *parameter.secondary_opts):
+                found.setdefault(str(getattr(parameter, "help", None) or ""), []).append(words)
+    return [{"option": option, "meaning": text, "commands": commands} for text, commands in found.items()]
+
+
+def explain_option(rows: Sequence[OptionMeaning], as_json: bool) -> None:
+    """Print what an option means, and which commands have it."""
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        commands = ", ".join(row["commands"])
+        text = Text.assemble((row["option"], "bold"), f" (option of {commands}): {row['meaning']}")
+        stdout().print(text)
+
+
+def print_meanings(rows: Sequence[Meaning], as_json: bool) -> None:
+    """Print settings and fields: a single one in full, several as a table."""
+    if as_json:
+        print_json(rows)
+        return
+    console = stdout()
+    if len(rows) > 1:
+        table = framed()
+        for heading in ("Name", "Default", "Unit"):
+            table.add_column(heading, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(row[part] or "") for part in ("key", "default", "unit")))
+        show_explained(console, table, [Text(row["meaning"], "dim") for row in rows])
+        return
+    (row,) = rows
+    unit = f", {row['unit']}" if row["unit"] else ""
+    console.print(Text.assemble((row["key"], "bold"), f" ({row['kind']}{unit}): {row['meaning']}"))
+    if row["allowed"]:
+        console.print(Text(f"allowed: {row['allowed']}"))
+    for word, meaning in choices(row["key"]) if row["kind"] == _OF_A_DEVICE else ():
+        console.print(Text.assemble(f"  {word}: ", (meaning, "dim")))
+    if row["default"] is not None:
+        console.print(Text(f"default: {row['default']}"))
+    others = {name: found for name, found in row["presets"].items() if {*found} != {row["default"]}}
+    for preset, values in others.items():
+        console.print(Text(f"  {preset}: {', '.join(values)}", "dim"))
+    if row["kind"].startswith("setting"):
+        console.print(Text(f"Change it with --set {row['key']}=VALUE", "dim"))
+    if row["kind"] == _OPTION:
+        # Studies take long to import.
+        from emmclab.studies.grid import AXES
+
+        option = RUN_OPTIONS[row["key"]]
+        places = [f"In Python {option.name}="]
+        if option.command_line:
+            places.append(f"on the command line {option.command_line}")
+        if option.name in AXES:
+            places.append("in a study a key of a grid, or an axis of it")
+        console.print(Text("; ".join(places), "dim"))
+
+
+def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:
+    """Return the settings in which two devices differ: key, both values (None: no such), unit, meaning."""
+    rows = [{row["key"]: row for row in device.explain()} for device in (first, second)]
+    found = []
+    for key in dict.fromkeys([*rows[0], *rows[1]]):
+        pair = [part.get(key) for part in rows]
+        values = [None if row is None else row["value"] for row in pair]
+        if values[0] != values[1] and key.partition(".")[0] not in NAMING_SETTINGS:
+            about = next(row for row in pair if row is not None)
+            words = {"key": key, "first": values[0], "second": values[1]}
+            found.append({**words, "unit": about["unit"], "meaning": about["doc"]})
+    return found
+
+
+def explain_difference(first: Device, second: Device, as_json: bool) -> None:
+    """Print only the settings in which two devices differ."""
+    rows = difference_of(first, second)
+    if as_json:
+        print_json({"first": first.name, "second": second.name, "differences": rows})
+        return
+    console = stdout()
+    if not rows:
+        console.print(Text(f"{first.name} and {second.name} have the same settings"))
+        return
+    table = framed(f"Settings that differ: {len(rows)} of {len(first.explain())}")
+    for heading in ("Setting", first.name, second.name, "Unit"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        cells = (row["key"], row["first"] or "–", row["second"] or "–", row["unit"])
+        table.add_row(*(Text(cell or "") for cell in cells))
+    show_explained(console, table, [Text(row["meaning"] or "", "dim") for row in rows])
+
+
+def explain_results(results: Sequence[StoredResult], as_json: bool) -> None:
+    """Print how results were made, as far as they record it."""
+    found = [_result_provenance(one) for one in results]
+    if as_json:
+        print_json(found)
+        return
+    console = stdout()
+    for result in results:
+        console.print(Text(result.name, "bold"))
+        show_provenance(console, result.fields)
+
+
+def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return in short how a result was made: of devices only the settings that differ from their presets."""
+    whence = dict(made.get("provenance") or {})
+    whence.pop("devices", None)
+    for group in ("inputs", "aged_by"):
+        inputs = whence.pop(group, ())
+        for number, one in enumerate(inputs, 1):
+            reading = "".join(f", {key}={value}" for key, value in (one.get("reading") or {}).items())
+            place = group if len(inputs) == 1 else f"{group}.{number}"
+            name, digest = one.get("path") or one.get("name"), one.get("sha256") or "–"
+            whence[place] = f"{name} (SHA-256 {digest}{reading})"
+    return {**made, **({"provenance": whence} if whence else {})}
+
+
+def provenance_groups(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the groups of a result that describe how it was made."""
+    parts = ["provenance", "options", "configuration", "setting_changes"]
+    if "application" in fields:
+        parts = ["application", "device", "network", "seed", "limit_s", "what_if", *parts]
+    return {name: fields[name] for name in parts if name in fields}
+
+
+def show_provenance(console: Console, fields: Mapping[str, Any]) -> None:
+    """Print how a result was made."""
+    made = provenance_groups(fields)
+    configuration, cache = made.get("configuration"), fields.get("cache")
+    if (
+        isinstance(configuration, dict)
+        and "write_complete" in configuration
+        and isinstance(cache, dict | None)
+    ):
+        # The setting with its meaning for a device with or without write buffer, as in the output of the run.
+        made["configuration"] = {**configuration, "write_complete": completion(fields)}
+    table = framed()
+    table.add_column("Setting")
+    table.add_column("Value", overflow="fold")
+    for key, value in _flat(_brief(made)):
+        table.add_row(key, Text(value))
+    console.print(table)
+
+
+class _ResultProvenance(TypedDict):
+    """The trace and device of a stored result, and how it was made."""
+
+    trace: str | None
+    device: str | None
+    made: dict[str, Any]
+
+
+def _result_provenance(result: StoredResult) -> _ResultProvenance:
+    made = provenance_groups(result.fields)
+    return {"trace": result.fields.get("trace"), "device": result.fields.get("device"), "made": made}
+
+
+def _flat(made: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in made.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{path}.")
+        elif value == {} and prefix == _SETTINGS:
+            yield path, f"as in the preset (`emmclab explain {name}`)"
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield path, "–" if value in (None, {}, []) else text

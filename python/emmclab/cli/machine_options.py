@@ -1,0 +1,103 @@
+"""The options that name the machine to record, and for how long."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from emmclab import _core
+from emmclab.cli.signals import ended_by_signals
+from emmclab.errors import ConfigError
+
+_UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+Device = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="Disk, partition, mapped device or mount point; may be repeated.",
+    ),
+]
+Duration = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help=("Stop after this time, for example 60s, 10m or 2h; default: at Ctrl-C.")
+    ),
+]
+Ssh = Annotated[
+    str | None, typer.Option(metavar="USER@HOST", help="Record that machine; nothing is written there.")
+]
+SshOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="WORD", help="An argument for the ssh client, as -p; may be repeated."),
+]
+Adb = Annotated[bool, typer.Option("--adb", help="Record the phone on adb; needs root there.")]
+Serial = Annotated[
+    str | None, typer.Option(metavar="SERIAL", help="Serial number of the phone, if adb knows several.")
+]
+BufferKb = Annotated[
+    int | None,
+    typer.Option(
+        metavar="KB", help="Ring buffer of each CPU, 1 to 1048576 KB; a larger one loses fewer events."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine to record, as given on the command line."""
+
+    device: Device = None
+    ssh: Ssh = None
+    ssh_option: SshOption = None
+    adb: Adb = False
+    serial: Serial = None
+    buffer_kb: BufferKb = None
+
+    def record(self) -> _core.Recorder:
+        """Start recording it."""
+        if self.buffer_kb is not None and not 1 <= self.buffer_kb <= 1 << 20:
+            raise ConfigError(
+                f"a buffer of {self.buffer_kb} KB is impossible",
+                kind="config",
+                field="--buffer-kb",
+                hint="give 1 to 1048576 KB",
+            )
+        remote = bool(self.ssh or self.adb or self.serial)
+
+        def start() -> _core.Recorder:
+            return _core.Recorder(
+                [name if remote else _mount_point(name) for name in self.device or []],
+                ssh=(self.ssh, list(self.ssh_option or [])) if self.ssh else None,
+                adb=(self.serial or "") if self.adb or self.serial else None,
+                buffer_kb=self.buffer_kb,
+            )
+
+        return ended_by_signals(start) if remote else start()
+
+
+def _mount_point(name: str) -> str:
+    """Return the real path of a mount point, as the kernel lists it; other names are unchanged."""
+    return os.path.realpath(name) if os.path.ismount(name) else name
+
+
+def parse_duration(text: str, option: str = "--duration") -> float:
+    """Parse a duration such as `60s`, `1.5h`, `10m` or `500ms`, in s; a bare number is seconds.
+
+    >>> parse_duration("60s"), parse_duration("1.5m"), parse_duration("2")
+    (60.0, 90.0, 2.0)
+    """
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    try:
+        seconds = float(number) * _UNITS[text[len(number) :] or "s"]
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if not 0 < seconds < 10**9:
+        raise ConfigError(
+            f"`{text}` is not a duration", kind="config", field=option, hint="write it as 60s, 10m or 2h"
+        )
+    return seconds

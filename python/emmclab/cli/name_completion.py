@@ -1,0 +1,157 @@
+"""Shell completion of the values of options to names that come with emmclab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+#: Returns the possible words for the beginning of a value.
+Completer = Callable[[str], list[str]]
+
+
+def complete_words(*words: str) -> Completer:
+    """Complete to one of these words.
+
+    >>> complete_words("ext4", "xfs")("e")
+    ['ext4']
+    """
+    return names_of(lambda: words)
+
+
+def names_of(give: Callable[[], Iterable[str]]) -> Completer:
+    """Complete to one of the words that `give` returns, which is called only for a completion."""
+
+    def matching(incomplete: str) -> list[str]:
+        return [word for word in give() if word.startswith(incomplete)]
+
+    return matching
+
+
+def several(names: Completer) -> Completer:
+    """Complete the last name of a comma-separated list.
+
+    >>> several(complete_words("ext4", "xfs"))("xfs,e")
+    ['xfs,ext4']
+    """
+
+    def matching(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names(last)]
+
+    return matching
+
+
+def _formats() -> list[str]:
+    from emmclab import _core
+
+    return [entry["name"] for entry in _core.formats()]
+
+
+def _writable_formats() -> list[str]:
+    from emmclab import _core
+
+    return [entry["name"] for entry in _core.formats() if entry["writes"]]
+
+
+def _workloads() -> list[str]:
+    from emmclab.traces.workload import workloads
+
+    return workloads()
+
+
+def _layers() -> list[str]:
+    from emmclab.simulation.layers import layers
+
+    return [layer["name"] for layer in layers()]
+
+
+def _settings() -> list[str]:
+    from emmclab.simulation.device import Device, presets
+    from emmclab.simulation.layers import layers
+
+    rows = (row for name in presets() for row in Device.preset(name).explain())
+    keys = {row["key"]: None for row in rows if "." in row["key"] and ".0" not in row["key"]}
+    of_layers = [f"{layer['name']}.{one['name']}" for layer in layers() for one in layer["settings"]]
+    return [f"{key}=" for key in (*sorted(keys), *of_layers)]
+
+
+def _applications() -> list[str]:
+    from emmclab.apps.closed_loop import applications
+
+    return [one["name"] for one in applications()]
+
+
+def _hosts() -> list[str]:
+    from emmclab.apps.closed_loop import hosts
+
+    return [host["name"] for host in hosts()]
+
+
+def _networks() -> list[str]:
+    from emmclab.apps.closed_loop import hosts
+
+    return sorted({network["name"] for host in hosts() for network in host["network"]})
+
+
+def _solutions() -> list[str]:
+    from emmclab.apps.solutions import SOLUTIONS
+
+    return [one.name for one in SOLUTIONS]
+
+
+def _studies() -> list[str]:
+    from emmclab.studies.bundled import bundled
+
+    return bundled()
+
+
+def _papers() -> list[str]:
+    from emmclab.papers.registry import papers
+
+    return list(papers())
+
+
+def _studies_of_papers() -> list[str]:
+    from emmclab.papers.findings import NAME as FINDINGS
+    from emmclab.papers.registry import studies
+
+    return [*studies(), FINDINGS]
+
+
+def _explained() -> list[str]:
+    from emmclab.cli.explain_texts import keys
+    from emmclab.cli.glossary import words
+    from emmclab.simulation.device import presets
+
+    return [*presets(), *keys(), *(word for word in words() if " " not in word)]
+
+
+def _control_commands() -> tuple[str, ...]:
+    from emmclab.live.control import COMMANDS
+
+    return COMMANDS
+
+
+def _crash_workloads() -> list[str]:
+    from emmclab.crash import known_bugs
+    from emmclab.crash.workloads import ABOUT, MODES
+
+    made = ("ace:1", "ace:2", "ace:3", "random:200", known_bugs.ALL, *known_bugs.names())
+    return [*(name for name in ABOUT if name.islower()), *(f"sqlite-{mode}" for mode in MODES), *made]
+
+
+format_names = names_of(_formats)
+writable_format_names = names_of(_writable_formats)
+workload_names = names_of(_workloads)
+filesystem_names = complete_words("ext4", "xfs", "btrfs", "f2fs", "vfat")
+layer_names = names_of(_layers)
+setting_names = names_of(_settings)
+application_names = names_of(_applications)
+host_names = names_of(_hosts)
+network_names = names_of(_networks)
+solution_names = names_of(_solutions)
+study_names = names_of(_studies)
+paper_names = names_of(_papers)
+paper_study_names = names_of(_studies_of_papers)
+explained_words = names_of(_explained)
+control_commands = names_of(_control_commands)
+crash_workload_names = names_of(_crash_workloads)

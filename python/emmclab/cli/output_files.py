@@ -1,0 +1,116 @@
+"""Outputs of commands: a file, whose ending selects format and compression, or `-` for stdout."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from emmclab.cli.console import print_stderr, print_stdout
+from emmclab.cli.name_completion import writable_format_names
+from emmclab.errors import ConfigError, InputError
+from emmclab.runtime.files import write_atomically
+
+#: The name that means stdout.
+STDOUT = Path("-")
+
+
+TraceOutput = Annotated[
+    Path,
+    typer.Argument(
+        metavar="OUT",
+        help="Output file; its ending selects the format; .gz, .zst or .xz after it compress text. "
+        "`-` for stdout, with --to.",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="NAME",
+        help="Format of the output, whatever its ending, as csv or csv.gz.",
+        autocompletion=writable_format_names,
+    ),
+]
+
+
+def in_a_folder(path: Path | None) -> Path | None:
+    """Return the path of an output file; reject it before any work is done if its folder is missing.
+
+    Raises:
+        ConfigError: it is `-`; this output does not go to stdout.
+        InputError: the folder is missing.
+    """
+    if path == STDOUT:
+        raise ConfigError(
+            "this output cannot go to stdout (`-`)",
+            kind="config",
+            hint="name a file",
+        )
+    return in_a_folder_or_stdout(path)
+
+
+def in_a_folder_or_stdout(path: Path | None) -> Path | None:
+    """Return the path of an output, which may be `-`; reject it if its folder is missing.
+
+    Raises:
+        InputError: the folder is missing.
+    """
+    if path is not None and not path.absolute().parent.is_dir():
+        raise InputError.of(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)))
+    return path
+
+
+def output_option(
+    help_: str, *, metavar: str = "FILE", callback: Callable[[Path | None], Path | None] | None = in_a_folder
+) -> Any:
+    """Make the option `--output` for the output file of a command."""
+    return typer.Option("--output", "-o", metavar=metavar, callback=callback, help=help_)
+
+
+#: The options for the output file of a device preset, and for its name.
+PresetFile = Annotated[Path | None, output_option("Output file: the preset; default: stdout.")]
+PresetName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
+]
+
+
+def to_stdout(output: Path, as_json: bool = False) -> None:
+    """Reject stdout as an output if it is closed, or if the report in JSON goes there, too."""
+    if output != STDOUT:
+        return
+    if as_json:
+        raise ConfigError(
+            "the trace and the report in JSON would both go to stdout",
+            kind="config",
+            field="--json",
+            hint="name an output file, or leave out --json",
+        )
+    # The replacement of a closed stdout has no `buffer`.
+    if not hasattr(sys.stdout, "buffer"):
+        raise InputError("the standard output is closed", kind="io", file="-", hint="name an output file")
+
+
+def note_picture(output: Path, to: str | None = None) -> None:
+    """Print a note if the output is a picture for Perfetto, which cannot be read as a trace."""
+    named = {".pftrace", ".perfetto-trace"} & {suffix.lower() for suffix in output.suffixes[-2:]}
+    if to.partition(".")[0] == "perfetto" if to else named:
+        print_stderr("note: this is a picture for ui.perfetto.dev, which cannot be read as a trace")
+
+
+def report(output: Path, text: str) -> None:
+    """Print a summary of the output: on stdout, or on stderr if the output itself went to stdout."""
+    (print_stderr if output == STDOUT else print_stdout)(text)
+
+
+def write_text(output: Path | None, text: str) -> None:
+    """Write a text atomically to a file, or to stdout for `-` or None."""
+    if output is None or output == STDOUT:
+        print_stdout(text.removesuffix("\n"))
+    else:
+        write_atomically(output, text)

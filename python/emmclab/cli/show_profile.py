@@ -1,0 +1,495 @@
+"""Profiles on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.columns import Columns
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from emmclab.cli.console import one_line
+from emmclab.cli.table_fitting import explained
+from emmclab.cli.unicode_bars import bar, spark
+from emmclab.runtime.table_row import Row
+from emmclab.runtime.text_table import TextTable
+from emmclab.traces.fsync_text import Fsync
+from emmclab.traces.journal import Journal
+from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile import Profile
+from emmclab.traces.profile_fields import (
+    DEVICE_FIELDS,
+    JUMP_FIELDS,
+    KEY_FIELDS,
+    REISSUE_FIELDS,
+    SIZE_FIELDS,
+    TABLES,
+    Field,
+    jump_cells,
+)
+from emmclab.traces.profile_notes import doubts, notes, recording_note
+from emmclab.traces.profile_options import percentile_label, size_text
+from emmclab.traces.profile_types import JudgedFinding
+from emmclab.traces.published import published_row
+
+#: Figures shown on the terminal: field, title, count.
+_DISTRIBUTIONS = (
+    ("size_distribution", "Request sizes"),
+    ("response_distribution", "Response times"),
+    ("inter_arrival_distribution", "Inter-arrival times"),
+)
+#: Maximum number of jumps per trace on the terminal; the page and the JSON have all.
+_JUMPS = 10
+_MARKS = {"yes": Text("yes", "green"), "no": Text("no", "yellow"), "unknown": Text("?", "dim")}
+
+
+#: Processes in the table.
+_PROCESSES = 12
+
+
+def show_each(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print the tables for all traces, then each trace by itself."""
+    _provenance(console, profiles)
+    _tables(console, profiles)
+    _devices(console, profiles)
+    _clock(console, profiles)
+    _reissues(console, profiles)
+    for profile in profiles:
+        console.print()
+        console.print(Text(profile.name, "bold"))
+        _operations(console, profile)
+        shown = [_distribution(profile, *figure) for figure in _DISTRIBUTIONS]
+        console.print(Columns([table for table in shown if table is not None], padding=(0, 3)))
+        _processes(console, profile)
+        _caches(console, profile)
+        if profile.journal is not None:
+            console.print()
+            show_journal(console, profile.journal)
+        _notes(console, profile)
+        _findings(console, profile)
+
+
+def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print the comparison: tables, distributions, and the findings of each trace."""
+    _provenance(console, profiles)
+    _tables(console, profiles)
+    _devices(console, profiles)
+    _clock(console, profiles)
+    _reissues(console, profiles)
+    console.print()
+    _sparks(console, profiles)
+    console.print()
+    table = framed("Findings: does the trace show it?")
+    table.add_column("Application")
+    for finding in profiles[0].findings:
+        table.add_column(_short(finding))
+    for profile in profiles:
+        table.add_row(Text(profile.name), *(_MARKS[finding["shown"]] for finding in profile.findings))
+    console.print(table)
+    console.print()
+    for finding in profiles[0].findings:
+        console.print(Text.assemble((f"{_short(finding)}  ", "bold"), _title(finding)))
+
+
+def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
+    for profile in profiles:
+        header = profile["header"]
+        origin = ", ".join(filter(None, (header["source"], header["format"])))
+        console.print(Text.assemble((profile.name, "bold"), f"  {origin}"))
+        console.print(Text(f"  ledger: {ledger_line(profile['ledger'])}"), soft_wrap=True)
+        if note := recording_note(header):
+            console.print(Text(f"  note: {note}"), soft_wrap=True)
+        for doubt in doubts(profile["ledger"]):
+            console.print(Text(f"  warning: {doubt}", "yellow"), soft_wrap=True)
+
+
+def _tables(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print Tables III and IV; fields become rows if they do not fit as columns."""
+    for title, fields in TABLES:
+        table = framed(title)
+        table.add_column("Application")
+        for field in fields:
+            table.add_column(
+                field.label.replace(" ", "\n", 1) + (f"\n{field.unit}" if field.unit else ""), justify="right"
+            )
+        rows = [row for profile in profiles for row in _rows_of(profile, fields)]
+        for name, cells, style in rows:
+            table.add_row(Text(name), *cells, style=style)
+        tables = [table] if _fits(console, table) else list(_turned(console, title, fields, rows))
+        if fields is SIZE_FIELDS and len(rows) > len(profiles):
+            tables[-1].caption = "published means are rounded down to a multiple of 0.5 KB"
+            tables[-1].caption_justify = "left"
+        for one in tables:
+            console.print()
+            console.print(one)
+
+
+#: A row of a table: its name, its cells and their style.
+_Row = tuple[str, list[str], str | None]
+
+
+def _rows_of(profile: Profile, fields: Sequence[Field]) -> Iterator[_Row]:
+    """Return the figures of a profile, then the published ones."""
+    yield profile.name, [field.text(profile[field.name]) for field in fields], None
+    if published := published_row(profile.name):
+        yield "  published", [as_printed(field, published[field.name]) for field in fields], "dim"
+
+
+def _fits(console: Console, table: Table) -> bool:
+    """Whether a table needs no more columns than the console has."""
+    return Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width
+
+
+def _turned(console: Console, title: str, fields: Sequence[Field], rows: Sequence[_Row]) -> Iterator[Table]:
+    """Return the same figures with one row per field, and as many columns as fit."""
+    start = 0
+    while start < len(rows):
+        best = None
+        for end in range(start + 1, len(rows) + 1):
+            table = framed(title)
+            table.add_column("")
+            for name, _, style in rows[start:end]:
+                table.add_column(Text(name.strip()), justify="right", style=style or "")
+            for number, field in enumerate(fields):
+                table.add_row(field.heading, *(cells[number] for _, cells, _ in rows[start:end]))
+            if best is not None and not _fits(console, table):
+                break
+            best, following = table, end
+        assert best is not None  # noqa: S101 - a table of one column is always taken
+        yield best
+        start = following
+
+
+def _clock(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print clock jumps and the figures that they distort, if there are any."""
+    jumping = [profile for profile in profiles if profile.clock_jumps]
+    if not jumping:
+        return
+    table = framed("Clock jumps or pauses of the recording")
+    table.add_column("Application")
+    for field in JUMP_FIELDS:
+        left = field.name in ("direction", "mended")
+        table.add_column(field.heading.replace(", ", "\n"), justify="left" if left else "right")
+    for profile in jumping:
+        jumps = profile.clock_jumps
+        for jump in jumps[:_JUMPS]:
+            table.add_row(Text(profile.name), *jump_cells(jump))
+        if len(jumps) > _JUMPS:
+            table.add_row(Text(profile.name), f"and {len(jumps) - _JUMPS} more", style="dim")
+    console.print()
+    console.print(table)
+    table = framed("Key figures with and without the jumps")
+    table.add_column("Application")
+    for field in KEY_FIELDS:
+        table.add_column(field.heading.replace(", ", "\n"), justify="right")
+    for profile in jumping:
+        if (without := profile["key_figures_without_jumps"]) is not None:
+            figures = profile["key_figures"]
+            table.add_row(Text(profile.name), *(field.text(figures[field.name]) for field in KEY_FIELDS))
+            cells = (field.text(without[field.name]) for field in KEY_FIELDS)
+            table.add_row(Text("  without the jumps"), *cells)
+    _captioned(console, table, "`--mend-clock` removes the jumps from all figures")
+
+
+def _captioned(console: Console, table: Table, caption: str) -> None:
+    """Print a table with a caption below it; nothing if it has no rows."""
+    if table.row_count:
+        table.caption = caption
+        table.caption_justify = "left"
+        console.print()
+        console.print(table)
+
+
+def _devices(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print the devices of traces with several devices, which have separate address spaces."""
+    table = framed("Devices of the trace")
+    for heading in ("Application", "Device"):
+        table.add_column(heading)
+    for field in DEVICE_FIELDS:
+        table.add_column(field.heading.replace(", ", "\n"), justify="right")
+    for profile in profiles:
+        if len(profile.devices) > 1:
+            for row in profile.devices:
+                cells = (field.text(row[field.name]) for field in DEVICE_FIELDS)
+                table.add_row(Text(profile.name), Text(row["device"]), *cells)
+    _captioned(console, table, "Figures are for all devices together; `--only device=NAME` selects one")
+
+
+def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print the figures with and without re-issues, if there are any."""
+    table = framed("Figures with and without suspected re-issues")
+    table.add_column("Application")
+    for field in REISSUE_FIELDS:
+        table.add_column(field.heading.replace(", ", "\n"), justify="right")
+    for profile in profiles:
+        if (found := profile.reissues) and (without := found["figures_without"]):
+            for name, figures in ((profile.name, found["figures"]), ("  without re-issues", without)):
+                table.add_row(Text(name), *(field.text(figures[field.name]) for field in REISSUE_FIELDS))
+    _captioned(console, table, "`--drop-reissued` removes them from all figures")
+
+
+def as_printed(field: Field, value: float) -> str:
+    """Format a published figure without digits that the paper does not have."""
+    return f"{value:,.{field.digits}f}".rstrip("0").rstrip(".") if field.digits else field.text(value)
+
+
+def _operations(console: Console, profile: Profile) -> None:
+    rows = profile["by_operation"]
+    chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
+    table = framed("By operation")
+    for heading in ("Operation", "Requests", "Data\nKB", "Mean\nKB"):
+        table.add_column(heading, justify="left" if heading == "Operation" else "right")
+    timed = any(row["response_ms"] for row in rows)
+    if timed:
+        for heading in _time_headings(chosen):
+            table.add_column(f"{heading}\nms", justify="right")
+    for row in rows:
+        mean = "–" if row["mean_kb"] is None else f"{row['mean_kb']:,.1f}"
+        cells = _time_cells(row, "response_ms", chosen) if timed else []
+        table.add_row(row["op"], f"{row['requests']:,}", f"{row['data_kb']:,.0f}", mean, *cells)
+    if timed:
+        table.caption = (
+            "mean and percentiles of the response time (complete - arrival); all: reads and writes"
+        )
+        table.caption_justify = "left"
+    console.print(table)
+    if chosen and any(row["service_ms"] for row in rows):
+        table = framed("Service time (complete - start)")
+        table.add_column("Operation")
+        for heading in _time_headings(chosen):
+            table.add_column(f"{heading}\nms", justify="right")
+        for row in rows:
+            table.add_row(row["op"], *_time_cells(row, "service_ms", chosen))
+        console.print()
+        console.print(table)
+
+
+_POINTS = ("mean", "p50", "p90", "p99", "p999", "p9999", "max")
+
+
+def _time_headings(chosen: Sequence[float]) -> list[str]:
+    """Return the headings of the columns of times: the usual percentiles, or the requested ones."""
+    if not chosen:
+        return [_percentile(point) for point in _POINTS]
+    return ["mean", *(percentile_label(percent) for percent in chosen), "max"]
+
+
+def _time_cells(row: Mapping[str, Any], field: str, chosen: Sequence[float]) -> list[str]:
+    """Return the table cells for the times of an operation, in the order of the headings."""
+    times = row[field] or {}
+    values = [times.get(point) for point in _POINTS]
+    if chosen:
+        values = [times.get("mean"), *(one[field] for one in row["percentiles"]), times.get("max")]
+    return ["–" if value is None else f"{value:,.2f}" for value in values]
+
+
+def _percentile(point: str) -> str:
+    """Write `p9999` as `p99.99`."""
+    return f"{point[:3]}.{point[3:]}" if len(point) > 3 and point.startswith("p") else point
+
+
+def _distribution(profile: Profile, figure: str, title: str) -> Table | None:
+    rows = _rows_of_all(profile, figure)
+    if not rows:
+        return None
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False
+    )
+    table.add_column(justify="right")
+    table.add_column(width=12)
+    table.add_column(justify="right")
+    longest = max(row["pct"] for row in rows)
+    for row in rows:
+        table.add_row(Text(row["bin"]), Text(bar(row["pct"], longest, 12), "cyan"), f"{row['pct']:.1f} %")
+    return table
+
+
+def _processes(console: Console, profile: Profile) -> None:
+    """Print the most active processes, if processes are recorded."""
+    rows = profile.figure("process_share")
+    if not rows:
+        return
+    table = framed("By process")
+    for heading in ("Process", "Pid", "Reads", "Writes", "Read\nKB", "Written\nKB", "Data\n%"):
+        table.add_column(heading, justify="left" if heading == "Process" else "right")
+    chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
+    for heading in ("mean", *([percentile_label(percent) for percent in chosen] or ("p50", "p99"))):
+        table.add_column(f"{heading}\nms", justify="right")
+    for row in rows[:_PROCESSES]:
+        own = [one["response_ms"] for one in row.get("percentiles", ())]
+        times = (row["response_mean_ms"], *(own or (row["response_p50_ms"], row["response_p99_ms"])))
+        table.add_row(
+            Text(row["process"]),
+            "–" if row["pid"] is None else str(row["pid"]),
+            f"{row['reads']:,}",
+            f"{row['writes']:,}",
+            f"{row['read_kb']:,.0f}",
+            f"{row['write_kb']:,.0f}",
+            f"{row['data_pct']:.1f}",
+            *("–" if time is None else f"{time:,.2f}" for time in times),
+        )
+    if len(rows) > _PROCESSES:
+        table.caption = f"the {_PROCESSES} with the most requests of {len(rows)}; `--json` has more"
+        table.caption_justify = "left"
+    console.print()
+    console.print(table)
+
+
+def _caches(console: Console, profile: Profile) -> None:
+    """Print the miss ratios of the caches that were simulated."""
+    rows = profile.figure("miss_ratio")
+    if not rows:
+        return
+    requests = {"all": "reads and writes", "read": "reads", "write": "writes"}[rows[0]["op"]]
+    policies = list(dict.fromkeys(row["policy"] for row in rows))
+    table = framed(f"Miss ratio by size of a cache for {requests}, % of touches of 4 KB pages")
+    table.add_column("Size", justify="right")
+    for policy in policies:
+        table.add_column(policy, justify="right")
+    sizes = list(dict.fromkeys(row["cache_kb"] for row in rows))
+    last = {row["policy"]: row["miss_pct"] for row in rows}
+    enough = next(
+        number
+        for number, size in enumerate(sizes)
+        if all(row["miss_pct"] == last[row["policy"]] for row in rows if row["cache_kb"] >= size)
+    )
+    if enough + 1 < len(sizes):
+        table.caption = f"up to {size_text(sizes[-1])} the same as at {size_text(sizes[enough])}"
+        table.caption_justify = "left"
+    for size in sizes[: enough + 1]:
+        own = {row["policy"]: row for row in rows if row["cache_kb"] == size}
+        table.add_row(size_text(size), *(_miss_ratio(own[policy]) for policy in policies))
+    console.print()
+    console.print(table)
+    if sampled := {row["policy"]: row["sampling"] for row in rows if row["sampling"] > 1}:
+        names = ", ".join(f"{policy} 1 in {sampling}" for policy, sampling in sampled.items())
+        note = f"±: 95 % interval of an estimate from a sample of the pages ({names}; --cache-exact: all)"
+        console.print(Text(note, "dim"), soft_wrap=True)
+
+
+def _miss_ratio(row: Row) -> str:
+    """Return a miss ratio, with its error if pages are sampled."""
+    return f"{row['miss_pct']:.1f}" + (f" ±{row['error_pct']:.1f}" if row["sampling"] > 1 else "")
+
+
+def _sparks(console: Console, profiles: Sequence[Profile]) -> None:
+    table = framed("Distributions, share of requests from small to large")
+    table.add_column("Application")
+    for _, title in _DISTRIBUTIONS:
+        table.add_column(title)
+    for profile in profiles:
+        shares = [[row["pct"] for row in _rows_of_all(profile, figure)] for figure, _ in _DISTRIBUTIONS]
+        table.add_row(Text(profile.name), *(Text(spark(share) or "–", "cyan") for share in shares))
+    ranges = []
+    for figure, title in _DISTRIBUTIONS:
+        rows = next((rows for profile in profiles if (rows := _rows_of_all(profile, figure))), [])
+        if rows:
+            ranges.append(f"{title.lower()}: {rows[0]['bin']} to {rows[-1]['bin']}")
+    table.caption, table.caption_justify = "; ".join(ranges), "left"
+    console.print(table)
+
+
+def _rows_of_all(profile: Profile, figure: str) -> list[Row]:
+    """Return the rows for reads and writes together."""
+    return [row for row in profile.figure(figure) if row.get("op", "all") == "all"]
+
+
+def _notes(console: Console, profile: Profile) -> None:
+    """Print statistics beyond the tables of the paper, one line each."""
+    console.print()
+    for name, text in notes(profile):
+        if name == "Recording" and recording_note(profile["header"]):
+            # Left out here, because it is printed with the provenance.
+            continue
+        console.print(Text.assemble((f"{name}: ", "bold"), text))
+
+
+def _findings(console: Console, profile: Profile) -> None:
+    console.print()
+    console.print(Text("Findings: does the trace show what the paper found?", "bold"))
+    for finding in profile.findings:
+        value = "" if finding["measured"] is None else f" ({finding['measured']:,.2f} {finding['unit']})"
+        kind = f"{finding['kind'].capitalize()} {finding['number']}"
+        claim = Text(f'  {kind}, "{finding["title"]}"{value}', "dim")
+        console.print(Text.assemble(_MARKS[finding["shown"]], claim))
+        console.print(Padding(Text(finding["meaning"]), (0, 0, 0, 5)))
+
+
+def _short(finding: JudgedFinding) -> str:
+    return f"{finding['kind'][0].upper()}{finding['number']}"
+
+
+def _title(finding: JudgedFinding) -> str:
+    return f"{finding['kind'].capitalize()} {finding['number']}: {finding['title']}"
+
+
+def show_table(console: Console, part: TextTable) -> None:
+    """Print an empty line and a table of texts."""
+    table = framed(escape(part.title))
+    for place, heading in enumerate(part.headings):
+        table.add_column(heading, justify="left" if place < part.words else "right")
+    for cells in part.rows:
+        table.add_row(*map(Text, cells))
+    console.print()
+    console.print(table)
+
+
+def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print where the time of waits for durability goes in each trace."""
+    _provenance(console, profiles)
+    for profile in profiles:
+        if profile.fsync is not None:
+            console.print()
+            show_journal(console, profile.fsync)
+
+
+def show_journal(console: Console, found: Journal | Fsync) -> None:
+    """Print the cost of journaling, or of waits for durability, beginning with the answer."""
+    console.print(Text(found.headline, "bold"), soft_wrap=True)
+    for part in found.tables():
+        show_table(console, part)
+    for text in found.remarks():
+        console.print(Text(text, "dim"), soft_wrap=True)
+
+
+def show_explained(console: Console, table: Table, meanings: Sequence[Text]) -> None:
+    """Print a table, with the meaning of each row in a line below the row."""
+    for line in explained(console, table, meanings):
+        console.print(line, soft_wrap=True)
+
+
+class _Framed(Table):
+    """A table in which each cell is one line, even if a name contains line breaks."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(
+            *(_cell(cell) if isinstance(cell, (str, Text)) else cell for cell in cells), **options
+        )
+
+
+def _cell(cell: str | Text) -> str | Text:
+    """Return a cell without line breaks; its spans of bold or coloured text are unchanged."""
+    if isinstance(cell, str):
+        return one_line(cell)
+    made = cell.copy()
+    made.plain = one_line(cell.plain)
+    return made
+
+
+def framed(title: str = "", *, tall: bool = False) -> Table:
+    """Make an empty table in the style of all commands; cells of a `tall` one may have several lines."""
+    return (Table if tall else _Framed)(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )

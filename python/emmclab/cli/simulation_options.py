@@ -1,0 +1,254 @@
+"""The options that simulating commands share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self, TypedDict
+
+import typer
+
+from emmclab.cli.command import COMPARE_DEVICES
+from emmclab.cli.console import print_stderr
+from emmclab.cli.declared_options import Percentiles, declared
+from emmclab.cli.failures import EARLY_END
+from emmclab.cli.glossary import NOT_MODELLED, define
+from emmclab.cli.name_completion import layer_names, names_of, setting_names
+from emmclab.cli.options import Bin, OverTime, note_over_time
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Meter, Preparing
+from emmclab.cli.used_device import Used, preconditioned
+from emmclab.errors import ConfigError
+from emmclab.runtime.files import refuse_other_endings
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.layers import Setting
+from emmclab.simulation.over_time import check_target
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_text import notes_by_text, warnings_by_text
+from emmclab.simulation.run_options import DEFAULTS
+from emmclab.traces.trace import Trace
+
+#: Completes the name of a device.
+device_names = names_of(presets)
+
+
+#: The names of the option for one or several devices, in every command.
+DEVICE_OPTION = ("--device", "--devices")
+
+DeviceName = Annotated[
+    str,
+    typer.Option(
+        *DEVICE_OPTION,
+        metavar="PRESET|FILE",
+        help="The device: a preset (`emmclab devices`) or a TOML file.",
+        autocompletion=device_names,
+        rich_help_panel="Device",
+    ),
+]
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        autocompletion=setting_names,
+        help="Change a setting, for example `timing.parallelism=both`; `emmclab explain DEVICE` lists them.",
+        rich_help_panel="Device",
+    ),
+]
+Capacity = Annotated[
+    str | None,
+    typer.Option(
+        "--capacity",
+        metavar="SIZE",
+        help="Scale the device to this capacity, for example 128GB: blocks in proportion; 1 GB is 1,024 MB.",
+        rich_help_panel="Device",
+    ),
+]
+Mode = Annotated[str, declared("mode")]
+Precondition = Annotated[str, declared("precondition")]
+Rate = Annotated[float, declared("rate")]
+Passes = Annotated[int, declared("passes")]
+FlushEvery = Annotated[int, declared("flush_every")]
+Wrap = Annotated[bool, declared("wrap_addresses")]
+Seed = Annotated[int, declared("seed")]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Run with N seeds, from --seed on, and show mean and range.",
+        rich_help_panel="Replay",
+    ),
+]
+
+
+def _parquet(path: Path | None) -> Path | None:
+    """Return the path of a Parquet file if its folder is there; reject a name with another ending."""
+    if path is not None:
+        refuse_other_endings(path, ("", ".parquet"), "--events")
+    return in_a_folder(path)
+
+
+PreconditionSeed = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
+]
+Check = Annotated[bool, declared("check")]
+Images = Annotated[Path | None, declared("images")]
+Layers = Annotated[list[str], declared("layers", autocompletion=layer_names)]
+Second = Annotated[str | None, declared("second", autocompletion=device_names)]
+Drain = Annotated[bool, declared("drain")]
+Events = Annotated[Path | None, declared("events", callback=_parquet)]
+
+
+class AboveDevice(TypedDict, total=False):
+    """The options of a run for the layers above the device."""
+
+    layers: Sequence[str]
+    layer_settings: Mapping[str, Setting]
+    second: Device | None
+    drain: bool
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How to replay, as given on the command line."""
+
+    mode: Mode = DEFAULTS["mode"]
+    precondition: Precondition = DEFAULTS["precondition"]
+    used: Used = None
+    rate: Rate = DEFAULTS["rate"]
+    passes: Passes = DEFAULTS["passes"]
+    flush_every: FlushEvery = DEFAULTS["flush_every"]
+    wrap_addresses: Wrap = DEFAULTS["wrap_addresses"]
+    seed: Seed = DEFAULTS["seed"]
+    check: Check = DEFAULTS["check"]
+    images: Images = DEFAULTS["images"]
+    percentiles: Percentiles = DEFAULTS["percentiles"]
+    over_time: OverTime = None
+    bin: Bin = None
+
+    def preflight(self) -> None:
+        """Reject outputs that cannot be written, before any run."""
+        if self.over_time is not None:
+            check_target(self.over_time)
+
+    def precondition_text(self, traces: Sequence[Trace]) -> str:
+        """Return the preconditioning of the device for these traces, as text."""
+        return preconditioned(self.precondition, self.used, traces)
+
+    def write(self, results: Sequence[Result]) -> None:
+        """Write the requested outputs of all runs."""
+        if self.over_time is not None:
+            note_over_time(results, self.over_time, self.bin)
+
+    def run(
+        self,
+        device: Device,
+        traces: Sequence[Trace],
+        events: Path | None = None,
+        *,
+        pictures: bool = False,
+        **software: Any,
+    ) -> Result:
+        """Simulate with a progress meter; `pictures` adds the data for figures of a report page."""
+        names = ", ".join(trace.name for trace in traces)
+        precondition = self.precondition_text(traces)
+        preparing = Preparing(device, precondition, self.images)
+        with _SimulationMeter(f"simulate {names} on {device.name}") as meter, preparing as working:
+
+            def note(done: int, total: int | None, requests: int, simulated_s: float) -> None:
+                working.stop()
+                meter.note(done, total, requests, simulated_s)
+
+            options = asdict(self) | {"precondition": precondition}
+            del options["used"]
+            width = options.pop("bin")
+            options["over_time"] = (width or True) if pictures or self.over_time is not None else False
+            options["distribution"] = pictures
+            return device.simulate(*traces, events=events, progress=note, **options, **software)
+
+
+def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
+    """Reject outputs of a single run, given with their options, if there are several seeds."""
+    for option, output in outputs:
+        if output is not None:
+            raise ConfigError(
+                f"several runs have no single output for `{option}`",
+                kind="config",
+                field=option,
+                hint="leave out --seeds",
+            )
+
+
+def end(results: Sequence[Result]) -> None:
+    """Exit with status 3 if any run ended early."""
+    if any(result.fields["run"]["stopped"] for result in results):
+        raise typer.Exit(EARLY_END)
+
+
+def warn(results: Sequence[Result]) -> None:
+    """Print warnings and notes about results to stderr."""
+    for runs, text in warnings_by_text(results):
+        print_stderr(f"warning: {runs}: {text}")
+    for text in notes_by_text(results):
+        print_stderr(f"note: {text}")
+
+
+class _SimulationMeter(Meter):
+    """A meter that also prints the simulated time, from the first requests on."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def note(self, done: int, total: int | None, requests: int, simulated_s: float) -> None:
+        self.begin()
+        base = self.what.partition(",")[0]
+        self.what = f"{base}, {simulated_s:,.0f} s simulated" if not sys.stderr.isatty() else base
+        self(done, total, requests)
+
+
+def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Separate settings of the device from those of layers, which begin with the name of a layer."""
+    kinds = [layer.partition(":")[0] for layer in layers]
+    own = [text for text in settings if text.partition(".")[0].strip() in kinds]
+    values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in own)}
+    return [text for text in settings if text not in own], values
+
+
+def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:
+    """Load a device by name or path, apply settings, check them together, and scale the device."""
+    if "," in name and not Path(name).exists():
+        raise ConfigError(
+            f"`{name}` is a list, and this command takes one device",
+            kind="config",
+            field="--device",
+            hint=COMPARE_DEVICES.format(name),
+        )
+    values: dict[str, str | float | bool] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(
+                f"`{setting}` is not KEY=VALUE",
+                kind="config",
+                field="--set",
+                hint="write it as `--set timing.parallelism=both`",
+            )
+        values[key.strip()] = value.strip()
+    device = Device.named(name)
+    if values:
+        try:
+            device = device.set(values)
+        except ConfigError as error:
+            if meaning := next(filter(None, map(_not_modelled, values)), None):
+                raise ConfigError(str(error), kind="config", field=error.field, hint=meaning) from error
+            raise
+    return device if capacity is None else device.with_capacity(capacity)
+
+
+def _not_modelled(key: str) -> str | None:
+    """Return what the glossary says of a setting for something that the model does not have; else None."""
+    found = (define(part) for part in key.split("."))
+    return next((f"{one.term}: {one.text}" for one in found if one and one.topic == NOT_MODELLED), None)

@@ -1,0 +1,301 @@
+"""The options that commands on studies share, and the progress of a study."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from emmclab.cli.console import print_stderr
+from emmclab.cli.failures import complete_files
+from emmclab.cli.name_completion import complete_words, study_names
+from emmclab.cli.options import Reading
+from emmclab.cli.progress import StudyMeter
+from emmclab.errors import ConfigError, EmmclabError, InputError
+
+if TYPE_CHECKING:
+    from emmclab.papers.registry import Paper
+    from emmclab.runtime.result_storage import Place
+    from emmclab.studies import Executor, Results, Study
+    from emmclab.studies.cell import Cell
+    from emmclab.studies.recordings import Recordings
+    from emmclab.studies.store import Finished
+
+#: Default results folder.
+RESULTS = Path("emmclab-results")
+
+StudyName = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study that comes with emmclab (iiswc15), or a TOML file.",
+        autocompletion=study_names,
+    ),
+]
+Jobs = Annotated[
+    int,
+    typer.Option(min=0, metavar="N", help="Processes; 0 for one per processor.", rich_help_panel="Running"),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh/--resume",
+        help="Run every cell again, or only cells that are missing or of another build.",
+        rich_help_panel="Running",
+    ),
+]
+ResultsFolder = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="Results folder; each study has its own in it.")
+]
+ResultsPlace = Annotated[
+    str,
+    typer.Option(
+        "--results",
+        metavar="DIR|URL",
+        help="Results folder, or a bucket as s3://BUCKET/PREFIX; each study has its own in it.",
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="ENGINE",
+        autocompletion=complete_words("local", "ray", "auto"),
+        help="local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: a running one.",
+        rich_help_panel="Running",
+    ),
+]
+ImagesSpace = Annotated[
+    float,
+    typer.Option(
+        "--images-gb",
+        min=0,
+        metavar="GB",
+        help="Space for preconditioned devices in the results folder, which cells share; 0 stores none.",
+        rich_help_panel="Running",
+    ),
+]
+TraceInputs = Annotated[
+    list[Path],
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="A recorded trace of your own beside the workloads; may be repeated.",
+    ),
+]
+PaperTraces = Annotated[
+    Path | None,
+    typer.Option(
+        "--traces",
+        metavar="DIR",
+        help="A folder with the original traces of a paper. IISWC 2015: they replace the workloads "
+        "(WorkSpace_nexus5/Trace_files of the archive at SNIA IOTTA). SYSTOR 2024: the study is of them "
+        "(the public repository acsl-technion/MobileBlockIOTraces).",
+    ),
+]
+
+
+def executor(jobs: int, on: str = "local") -> Executor:
+    """Return the engine: one process or several, or a Ray cluster.
+
+    Raises:
+        ConfigError: there is no such engine, or no such cluster.
+        UnsupportedError: Ray is not installed.
+    """
+    from emmclab.studies import Pool, Serial
+
+    if on == "local":
+        count = jobs or os.cpu_count() or 1
+        return Serial() if count == 1 else Pool(count)
+    if on not in ("ray", "auto") and not on.startswith("ray://"):
+        raise ConfigError(
+            f"`{on}` is not an engine",
+            kind="config",
+            field="--on",
+            hint="use local, ray (starts a cluster on this machine), auto or ray://HOST:PORT (joins one)",
+        )
+    from emmclab.studies.cluster import RayCluster
+
+    if jobs and on != "ray":
+        raise ConfigError(
+            "a cluster that runs already has its own number of processes",
+            kind="config",
+            field="--jobs",
+            hint="leave out --jobs",
+        )
+    cluster = RayCluster(None if on == "ray" else on, jobs)
+    if cluster.dashboard:
+        print_stderr(f"Ray's dashboard: http://{cluster.dashboard.removeprefix('http://')}")
+    return cluster
+
+
+@contextlib.contextmanager
+def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterator[None]:
+    """On interruption or failure, print how many of `cells` are stored."""
+    from emmclab.studies.store import Store
+
+    def kept_cells() -> str:
+        have = Store(place).keys()
+        if cells is None:
+            return f"{len(have):,} cells are stored in {place}"
+        count = sum(cell.key in have for cell in cells)
+        return f"{count:,} of {len(cells):,} cells are stored in {place}"
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        complete_files.append(f"{study.name}: {kept_cells()}; the same command runs the rest")
+        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        hint = f"{kept_cells()}; free some space, and the same command runs the rest"
+        raise InputError.of(error, getattr(error, "file", None), hint=hint) from error
+
+
+def finish_with_meter(
+    study: Study,
+    place: Place,
+    engine: Executor,
+    *,
+    cells: Sequence[Cell] | None = None,
+    without: Collection[str] = (),
+    fresh: bool = False,
+    images_limit: int | None = None,
+) -> Finished:
+    """Run a study, except for the grids `without`; print progress and the remaining time on stderr.
+
+    Raises:
+        EmmclabError: the study cannot be run.
+    """
+    from emmclab.studies.run import run_cells
+    from emmclab.studies.store import IMAGES_BYTES
+
+    limit = IMAGES_BYTES if images_limit is None else images_limit
+    cells = study.cells() if cells is None else cells
+    wanted = [cell for cell in cells if cell.grid not in without]
+    with contextlib.closing(engine), keeping(study, wanted, place), StudyMeter(study.name) as meter:
+        return run_cells(
+            study,
+            place,
+            engine,
+            fresh=fresh,
+            images_limit=limit,
+            cells=cells,
+            without=without,
+            progress=meter,
+            note=print_stderr,
+        )
+
+
+def run_with_meter(
+    study: Study, folder: Path, jobs: int, fresh: bool = False, without: Collection[str] = ()
+) -> Results:
+    """Run a study in which no cell may fail, except for the grids `without`, with its progress on stderr.
+
+    Raises:
+        EmmclabError: the study cannot be run, or a cell failed.
+    """
+    from emmclab.runtime.result_storage import Folder
+    from emmclab.studies import Results
+
+    place = Folder(folder)
+    found = finish_with_meter(study, place, executor(jobs), without=without, fresh=fresh)
+    if found.failures:
+        first = found.failures[0]
+        raise EmmclabError(f"{study.name}: {first['input']}: {first['message']}", hint=first["hint"])
+    return Results.load(place)
+
+
+def rerun_command(study: str, results: str | Path) -> str:
+    """Return the command that runs a study again in its results folder."""
+    elsewhere = "" if str(results) == str(RESULTS) else f" --results {shlex.quote(str(results))}"
+    return f"emmclab run {shlex.quote(study)}{elsewhere}"
+
+
+def warn_of_changes(place: Path, study: str | None = None) -> None:
+    """Print a warning if results were made from other versions of files, or by another build.
+
+    `place` is the folder of the results of a study, or a file of `emmclab collect`.
+    """
+    from emmclab.studies.kinds import TABLES
+    from emmclab.studies.staleness import changes, study_of
+
+    # All tables of a run contain the same information, so one suffices.
+    tables = [place / f"{name}.parquet" for name in TABLES] if place.is_dir() else [place]
+    table = next(filter(Path.is_file, tables), None)
+    found = [] if table is None else changes(table)
+    if table is None or not found:
+        return
+    reasons = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    again = rerun_command(study or study_of(table), place.parent if place.is_dir() else RESULTS)
+    collected = "" if place.is_dir() else ", then `emmclab collect`,"
+    print_stderr(
+        f"warning: the results in {place} are out of date: {reasons}; `{again}`{collected} renews them"
+    )
+
+
+def incomplete(missing: int, cells: int) -> str:
+    """Return a sentence on the missing cells of a study.
+
+    >>> incomplete(1, 72)
+    'incomplete: 1 of 72 cells has no result (1.4 %)'
+    """
+    have = "has" if missing == 1 else "have"
+    return f"incomplete: {missing:,} of {cells:,} cells {have} no result ({100 * missing / cells:.1f} %)"
+
+
+def note_reading(reading: Reading, recorded: Sequence[str], recordings: Recordings | None) -> None:
+    """Print a note if reading options have no effect because no trace is recorded."""
+    if reading.changed_options() and not recorded and recordings is None:
+        print_stderr(
+            "note: no recorded trace is read (--trace, --traces): options for reading have no effect"
+        )
+
+
+def recorded_traces(paths: list[Path]) -> list[str]:
+    """Return recorded traces as inputs."""
+    for path in paths:
+        if not path.is_file():
+            raise ConfigError(
+                f"{path}: file not found", kind="config", field="--trace", hint="check the path"
+            )
+    return [str(path) for path in paths]
+
+
+def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading) -> Recordings | None:
+    """Identify the original traces of a paper in a folder, and print which file is what.
+
+    Raises:
+        ConfigError: none of the papers accepts them, or what `identified` refuses.
+    """
+    if folder is None:
+        return None
+    if not any(paper.takes_traces for paper in papers):
+        from emmclab.papers.registry import studies
+        from emmclab.studies import Study
+
+        takes = [name for name, paper in studies().items() if paper.takes_traces]
+        of_folder = [name for name in studies() if Study.named(name).traces is not None]
+        raise ConfigError(
+            f"{', '.join(paper.name for paper in papers) or 'findings'}: no original traces can take the "
+            "place of workloads",
+            kind="config",
+            field="--traces",
+            hint=f"--traces is for {' and '.join(takes)}, and in `emmclab reproduce` for "
+            f"{' and '.join(of_folder)}; add a trace of your own with --trace FILE",
+        )
+    from emmclab.papers.iiswc15.recorded_workload import identified
+
+    found = identified(folder, reading.changed_options())
+    for one in found.used:
+        print_stderr(f"{one.workload}: {one.file}, {one.how}")
+    for file, why in found.left_out:
+        print_stderr(f"left out: {file}, {why}")
+    return found

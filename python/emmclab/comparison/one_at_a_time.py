@@ -1,0 +1,303 @@
+"""Finds the differences that changed a result: simulates each one alone, from the first configuration on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any, NamedTuple
+
+from emmclab.comparison.result_difference import Difference, figure, value_text
+from emmclab.errors import ConfigError
+from emmclab.simulation.rerun import Recipe, recipe_of, with_settings
+from emmclab.simulation.result_fields import shown_fields
+from emmclab.simulation.stored_result import StoredResult
+
+#: The figures that are compared.
+MAIN = shown_fields(
+    (
+        "response.mean_response_ms",
+        "response.p99_ms",
+        "response.read.mean_ms",
+        "response.write.mean_ms",
+        "durable.mean_ms",
+        "durable.p99_ms",
+        "write_amplification.waf",
+        "run.simulated_s",
+    )
+)
+#: The setting that determines which others of its group exist.
+_DECIDES = ("policy", "scheme")
+
+#: The groups of settings that an error message names.
+_GROUP = re.compile(r"`([a-z_]+)\.[a-z_.0-9]+`")
+
+#: Called before each run with its number from 1, the number of runs, and the change.
+RunProgress = Callable[[int, int, str], None]
+
+
+class Change(NamedTuple):
+    """A difference, and how to apply it to the first configuration."""
+
+    kind: str
+    label: str
+    first: str
+    second: str
+    apply: Callable[[Recipe], Recipe]
+    #: The settings of the device that the change sets.
+    values: Mapping[str, Any] = {}
+
+
+class Moved(NamedTuple):
+    """Effect of one change alone."""
+
+    kind: str
+    label: str
+    first: str
+    second: str
+    #: The main figures with only this change, by path; empty if the change is impossible alone.
+    figures: dict[str, float | None]
+    #: Movement of each figure from the first towards the second, in percent; None if they are equal.
+    share_pct: dict[str, float | None]
+    #: Why the change is impossible alone.
+    reason: str = ""
+
+
+class OneAtATime(NamedTuple):
+    """Figures of both configurations, simulated again, and of the first with each change alone."""
+
+    first: dict[str, float | None]
+    second: dict[str, float | None]
+    moved: list[Moved]
+    #: By path: the part of the difference, in percent, that the sum of the single changes does not explain.
+    together_pct: dict[str, float | None]
+    #: Figures in which a stored result differs from its new run.
+    not_repeated: list[str]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields as JSON values."""
+        return {**self._asdict(), "moved": [one._asdict() for one in self.moved]}
+
+
+def one_at_a_time(
+    first: StoredResult,
+    second: StoredResult,
+    found: Sequence[Difference],
+    *,
+    images: str | PathLike[str] | None = None,
+    progress: RunProgress | None = None,
+) -> OneAtATime:
+    """Simulate two results again, and the first one with each difference from the second alone.
+
+    Raises:
+        ConfigError: a result does not contain what a run needs.
+        InputError: a trace no longer exists or has changed.
+    """
+    recipes = recipe_of(first), recipe_of(second)
+    changes = list(_changes(found, *recipes))
+    total = 2 + len(changes)
+
+    def run(number: int, words: str, recipe: Recipe) -> dict[str, float | None]:
+        if progress is not None:
+            progress(number, total, words)
+        result = recipe.run(images=images)
+        return {field.path: _main(result, field.path) for field in MAIN}
+
+    ends = run(1, first.name, recipes[0]), run(2, second.name, recipes[1])
+
+    def move(number: int, change: Change) -> Moved:
+        figures: dict[str, float | None] = {}
+        reason = ""
+        try:
+            figures = run(number, change.label, change.apply(recipes[0]))
+        except ConfigError as error:
+            reason = str(error)
+        shares = {path: _share(ends[0][path], ends[1][path], value) for path, value in figures.items()}
+        return Moved(*change[:4], figures, shares, reason)
+
+    moved = [move(number, change) for number, change in enumerate(changes, 3)]
+    moved = _with_groups(changes, moved, lambda change: move(total, change))
+    together: dict[str, float | None] = {}
+    for path in (field.path for field in MAIN):
+        if _share(ends[0][path], ends[1][path], ends[1][path]) is None:
+            together[path] = None
+        else:
+            rest = 100.0 - sum(one.share_pct.get(path) or 0.0 for one in moved)
+            # A smaller remainder is due to rounding.
+            together[path] = 0.0 if abs(rest) < 1e-9 else rest
+    return OneAtATime(*ends, moved, together, _not_repeated((first, second), ends))
+
+
+def _with_groups(
+    changes: Sequence[Change], moved: list[Moved], move: Callable[[Change], Moved]
+) -> list[Moved]:
+    """Apply settings together if some of them are impossible alone.
+
+    First the settings of one group (such as `cache`) are combined. If that is impossible, those of all
+    rejected groups and of the groups that the errors name are combined, and at last all settings.
+    """
+
+    def group_of(label: str) -> str:
+        return label.partition(".")[0]
+
+    def refused(*, with_named: bool = False) -> list[str]:
+        rows = [one for one in moved if one.reason and one.kind == "setting"]
+        named = [group for one in rows for group in _GROUP.findall(one.reason)] if with_named else []
+        return list(dict.fromkeys([*(group_of(one.label) for one in rows), *named]))
+
+    def attempt(groups: Sequence[str], moved: list[Moved]) -> list[Moved]:
+        members = [one for one in changes if one.kind == "setting" and group_of(one.label) in groups]
+        if len(members) < 2:
+            return moved
+        one = move(_together(members))
+        if one.reason:
+            return moved
+        others = [row for row in moved if row.kind != "setting" or group_of(row.label) not in groups]
+        return [*others, one]
+
+    for group in refused():
+        moved = attempt([group], moved)
+    named = refused(with_named=True)
+    if named:
+        moved = attempt(named, moved)
+    if refused():
+        moved = attempt([group_of(one.label) for one in changes], moved)
+    return moved
+
+
+def _together(changes: Sequence[Change]) -> Change:
+    """Combine several settings into one change."""
+
+    def apply(recipe: Recipe) -> Recipe:
+        values = {key: value for change in changes for key, value in change.values.items()}
+        return replace(recipe, device=with_settings(recipe.device, values))
+
+    groups = dict.fromkeys(f"{change.label.partition('.')[0]}.*" for change in changes)
+    return Change("setting", f"{', '.join(groups)} ({len(changes)} settings)", "A", "B", apply)
+
+
+def _main(fields: Mapping[str, Any], path: str) -> float | None:
+    """Return a main figure; None if no request of its kind was served."""
+    parts = path.split(".")
+    if parts[0] == "response" and len(parts) == 3 and not figure(fields, f"requests.{parts[1]}"):
+        return None
+    if parts[0] == "durable" and not figure(fields, "durable.requests"):
+        return None
+    return figure(fields, path)
+
+
+def _share(first: float | None, second: float | None, value: float | None) -> float | None:
+    if first is None or second is None or value is None or first == second:
+        return None
+    # Avoids -0.
+    return 100 * (value - first) / (second - first) + 0.0
+
+
+def _not_repeated(stored: Sequence[StoredResult], again: Sequence[Mapping[str, float | None]]) -> list[str]:
+    found = []
+    for result, figures in zip(stored, again, strict=True):
+        if result.kind != "simulation":
+            continue
+        for field in MAIN:
+            before, now = _main(result.fields, field.path), figures[field.path]
+            if before != now:
+                version = result.provenance.get("version")
+                name = field.name
+                found.append(
+                    f"{result.place} (version {version}) has {name} {_number(before)}, this version gives "
+                    f"{_number(now)}"
+                )
+    return found
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.6g}"
+
+
+def _changes(found: Sequence[Difference], first: Recipe, second: Recipe) -> Iterator[Change]:
+    """Yield the changes that can be made alone; settings that only exist under a policy change with it."""
+    kinds = {one.kind for one in found}
+    if "input" in kinds or "reading" in kinds:
+        (one, *_) = [one for one in found if one.kind in ("input", "reading")]
+        rest = [one.key for one in found if one.kind == "reading"]
+        label = "traces" if one.kind == "input" else f"reading: {', '.join(rest)}"
+        yield Change(
+            one.kind,
+            label,
+            value_text(one.first),
+            value_text(one.second),
+            lambda recipe: replace(recipe, traces=second.traces, aged_by=second.aged_by),
+        )
+    for one in found:
+        if one.kind == "option":
+            yield _option(one, second)
+    yield from _layers([one for one in found if one.kind == "layers"], second)
+    if any(one.kind == "second device" for one in found):
+        names = [recipe.second.name if recipe.second else "none" for recipe in (first, second)]
+        yield Change(
+            "second device",
+            "second device",
+            names[0],
+            names[1],
+            lambda recipe: replace(recipe, second=second.second),
+        )
+    yield from _settings([one for one in found if one.kind == "setting"])
+
+
+def _option(one: Difference, second: Recipe) -> Change:
+    def apply(recipe: Recipe) -> Recipe:
+        aged_by = second.aged_by if one.key == "precondition" else recipe.aged_by
+        return replace(recipe, options={**recipe.options, one.key: one.second}, aged_by=aged_by)
+
+    return Change("option", one.key, value_text(one.first), value_text(one.second), apply)
+
+
+def _layers(found: Sequence[Difference], second: Recipe) -> Iterator[Change]:
+    """Yield the change to another stack of layers, or one change for each setting of the same stack."""
+    stack = next((one for one in found if one.key == "layers"), None)
+    if stack is not None:
+        options = {name: second.options.get(name) for name in ("layers", "layer_settings")}
+        names = ["+".join(one or ["none"]) for one in (stack.first, stack.second)]
+        yield Change(
+            "layers",
+            "layers",
+            names[0],
+            names[1],
+            lambda recipe: replace(
+                recipe, options={**recipe.options, **options}, second=recipe.second or second.second
+            ),
+        )
+        return
+    for one in found:
+
+        def apply(recipe: Recipe, one: Difference = one) -> Recipe:
+            settings = {**(recipe.options.get("layer_settings") or {}), one.key: one.second}
+            kept = {key: value for key, value in settings.items() if value is not None}
+            return replace(recipe, options={**recipe.options, "layer_settings": kept})
+
+        yield Change("layers", one.key, value_text(one.first), value_text(one.second), apply)
+
+
+def _settings(found: Sequence[Difference]) -> Iterator[Change]:
+    for one in found:
+        group, _, name = one.key.rpartition(".")
+        decided = any(other.key in {f"{group}.{word}" for word in _DECIDES} for other in found)
+        if decided and (one.first is None or one.second is None):
+            continue
+        values = {one.key: one.second} if one.second is not None else {}
+        if name in _DECIDES:
+            values |= {
+                other.key: other.second
+                for other in found
+                if other.key.startswith(f"{group}.") and other.first is None
+            }
+
+        def apply(recipe: Recipe, one: Difference = one, values: Mapping[str, Any] = values) -> Recipe:
+            if not values:
+                raise ConfigError(
+                    f"`{one.key}` exists only with another setting of the first result", kind="config"
+                )
+            return replace(recipe, device=with_settings(recipe.device, values))
+
+        yield Change("setting", one.key, value_text(one.first), value_text(one.second), apply, values)

@@ -1,0 +1,129 @@
+"""Rows that compare recorded with simulated figures, of one run or of runs that differ only by their seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypedDict
+
+from emmclab.calibration.fit_sources import fitted_note
+from emmclab.comparison.seed_statistics import spread
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import ResultField, result_field
+
+#: Below this number of reads or writes, a note says that the 99th percentile is based on few.
+_FEW = 1_000
+
+
+class ComparedFigure(NamedTuple):
+    """A row of the table that compares recorded with simulated figures: its label and its figure."""
+
+    label: str
+    field: ResultField
+    group: str
+    op: str
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the figure is a share, whose error is in percentage points."""
+        return self.field.unit == "%"
+
+    def text(self, value: float | None) -> str:
+        """Format a value with its unit; a dash if it is not known."""
+        return "–" if value is None else f"{self.field.text(value)} {self.field.unit}"
+
+    def error_text(self, value: float | None) -> str:
+        """Format the error of a simulated value: in percent, or in percentage points for a share."""
+        return "–" if value is None else f"{signed(value)} {'points' if self.is_share else '%'}"
+
+    def of(self, result: Result) -> tuple[float | None, float | None, float | None]:
+        """Return the recorded and the simulated value, and the error."""
+        values = result[f"recorded.{self.group}.{self.op}"]
+        kind, error = ("pct", "error_points") if self.is_share else ("ms", "error_pct")
+        return values[f"recorded_{kind}"], values[f"simulated_{kind}"], values[error]
+
+    def error_of(self, simulated: float, recorded: float) -> float:
+        """Return the error of a simulated value: in percent, or in percentage points for a share."""
+        return simulated - recorded if self.is_share else 100 * (simulated / recorded - 1)
+
+
+def _compared_figures() -> Iterator[ComparedFigure]:
+    for group, path in (
+        ("response", "response.mean_response_ms"),
+        ("response_p99", "response.p99_ms"),
+        ("service", "service.mean_service_ms"),
+        ("no_wait", "requests.no_wait_pct"),
+    ):
+        field = result_field(path)
+        for op, which in (("all", ""), ("read", " of reads"), ("write", " of writes")):
+            yield ComparedFigure(f"{field.label}{which}", field, group, op)
+
+
+#: Rows of the table that compares recorded with simulated figures.
+COMPARED_FIGURES = tuple(_compared_figures())
+
+
+class ComparedSpread(TypedDict):
+    """A recorded figure, mean and range of the simulated figure over the seeds, and the error of the mean."""
+
+    recorded: float | None
+    mean: float | None
+    low: float | None
+    high: float | None
+    error: float | None
+
+
+def comparison_spread(results: Sequence[Result]) -> dict[str, dict[str, ComparedSpread]]:
+    """Compare each recorded figure with the mean and range of the simulated one, by group and operation.
+
+    `error` is that of the mean: in percent for times, in percentage points for shares; None without a
+    recorded figure.
+    """
+    found: dict[str, dict[str, ComparedSpread]] = {}
+    for row in COMPARED_FIGURES:
+        values = [row.of(result) for result in results]
+        was, _, first_error = values[0]
+        over = spread([simulated for _, simulated, _ in values])
+        error = None
+        if over is not None and was is not None and first_error is not None:
+            error = row.error_of(over.mean, was)
+        mean, low, high = over or (None, None, None)
+        found.setdefault(row.group, {})[row.op] = ComparedSpread(
+            recorded=was, mean=mean, low=low, high=high, error=error
+        )
+    return found
+
+
+def comparison_rows(result: Result) -> list[tuple[str, ...]]:
+    """Return label, recorded, simulated and error of each figure, as text; a dash for unknown values.
+
+    >>> import emmclab
+    >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+    >>> [row[0] for row in comparison_rows(result)][:2]
+    ['Mean response', 'Mean response of reads']
+    """
+    rows: list[tuple[str, ...]] = []
+    for row in COMPARED_FIGURES:
+        recorded, simulated, error = row.of(result)
+        rows.append((row.label, row.text(recorded), row.text(simulated), row.error_text(error)))
+    return rows
+
+
+def comparison_notes(results: Sequence[Result]) -> list[str]:
+    """Return notes on the limits of a comparison of recorded with simulated times.
+
+    `results` are runs of one trace on one device with different seeds.
+
+    >>> import emmclab
+    >>> comparison_notes([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[1]))])[1]
+    'p99 response of writes: 1 of 26 writes reach it'
+    """
+    first = results[0]
+    notes = []
+    for op in ("read", "write"):
+        count = first.fields["requests"][op]
+        if 0 < count < _FEW:
+            reach = count - math.ceil(0.99 * count) + 1
+            notes.append(f"p99 response of {op}s: {reach:,} of {count:,} {op}s reach it")
+    return [text for text in (fitted_note(first), *notes) if text]

@@ -1,0 +1,201 @@
+"""Compares two stored results: how they were made, and their figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.result import WALL_GROUP, at
+from emmclab.simulation.result_fields import result_fields
+from emmclab.simulation.stored_result import (
+    NAMING_SETTINGS,
+    DeviceSettings,
+    StoredResult,
+    device_of,
+    second_of,
+)
+from emmclab.simulation.toml_text import toml_text
+
+#: Options of a run that concern its layers.
+OF_LAYERS = ("layers", "layer_settings")
+
+#: Relative difference that may result from adding in another order.
+_ROUNDING = 1e-12
+
+
+class Difference(NamedTuple):
+    """A difference in how two results were made; a value is None if the result does not have it."""
+
+    #: `version`, `input`, `reading`, `option`, `layers`, `setting` or `second device`.
+    kind: str
+    key: str
+    first: Any
+    second: Any
+    unit: str = ""
+    meaning: str = ""
+
+
+class FigureDifference(NamedTuple):
+    """A figure in which two results differ."""
+
+    path: str
+    label: str
+    unit: str
+    first: float | None
+    second: float | None
+    #: Of the second relative to the first; None if the first is 0 or missing, and for shares.
+    difference_pct: float | None
+    #: The difference of shares, in percentage points.
+    difference_points: float | None
+
+
+def differences(first: StoredResult, second: StoredResult) -> list[Difference]:
+    """Return every difference in how two results were made, as far as both results record it."""
+    pair = (first, second)
+    found = list(_plain("version", "emmclab", [one.provenance.get("version") for one in pair]))
+    found += _inputs("inputs", pair)
+    found += _inputs("aged_by", pair)
+    options = [one.fields.get("options") or {} for one in pair]
+    for key in dict.fromkeys([*options[0], *options[1]]):
+        if key not in (*OF_LAYERS, "second"):
+            found += _plain("option", key, [part.get(key) for part in options])
+    found += _plain("layers", "layers", [part.get("layers") or [] for part in options])
+    settings = [part.get("layer_settings") or {} for part in options]
+    for key in dict.fromkeys([*settings[0], *settings[1]]):
+        found += _plain("layers", key, [part.get(key) for part in settings])
+    devices = [device_of(one) for one in pair]
+    if devices[0] and devices[1]:
+        found += setting_differences("setting", devices[0], devices[1])
+    else:
+        found += _plain("setting", "device", [one.fields.get("device") for one in pair])
+    beside = [second_of(one) for one in pair]
+    if beside[0] and beside[1]:
+        found += setting_differences("second device", beside[0], beside[1])
+    else:
+        found += _plain("second device", "device", [one.name if one else None for one in beside])
+    return found
+
+
+def setting_differences(kind: str, first: DeviceSettings, second: DeviceSettings) -> Iterator[Difference]:
+    """Yield the settings in which two devices differ.
+
+    A list of tables, such as the block groups, counts as one setting if its length differs.
+    """
+    lists = [dict(_lists(part.table)) for part in (first, second)]
+    counts = [{key: len(value) for key, value in part.items()} for part in lists]
+    whole = {key for key in (*counts[0], *counts[1]) if counts[0].get(key, 0) != counts[1].get(key, 0)}
+    flat = [dict(_flat(part.table, whole=whole)) for part in (first, second)]
+    about = _meanings() if flat[0] != flat[1] else {}
+    for key in dict.fromkeys([*flat[0], *flat[1]]):
+        if key.partition(".")[0] not in NAMING_SETTINGS:
+            unit, meaning = about.get(key, ("", ""))
+            yield from _plain(kind, key, [part.get(key) for part in flat], unit, meaning)
+
+
+def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[FigureDifference]:
+    """Return the figures in which two results differ, in the order of the JSON output."""
+    found = []
+    for field in result_fields():
+        group = field.path.partition(".")[0]
+        if group in (WALL_GROUP, "provenance", "options", "configuration"):
+            continue
+        pair = [figure(fields, field.path) for fields in (first, second)]
+        before, after = pair
+        if before == after or (before and after and math.isclose(before, after, rel_tol=_ROUNDING)):
+            continue
+        change = points = None
+        if before is not None and after is not None:
+            if field.unit == "%":
+                points = after - before
+            elif before:
+                change = 100 * (after / before - 1)
+        found.append(FigureDifference(field.path, field.about, field.unit, before, after, change, points))
+    return found
+
+
+def figure(fields: Mapping[str, Any], path: str) -> float | None:
+    """Return a figure by its path; None if the result does not have it, or if it is not a number.
+
+    >>> figure({"run": {"drain_s": 1.5}}, "run.drain_s"), figure({}, "run.drain_s")
+    (1.5, None)
+    """
+    try:
+        value = at(fields, path)
+    except (KeyError, TypeError):
+        return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def value_text(value: Any) -> str:
+    """Format a value for people.
+
+    >>> [value_text(value) for value in ("fifo", None, [], 512, [{"us": 1}, {"us": 2}])]
+    ['fifo', '–', 'none', '512', '2 entries']
+    """
+    if _is_list(value):
+        return f"{len(value)} entr{'y' if len(value) == 1 else 'ies'}"
+    if value is None:
+        return "–"
+    if value == []:
+        return "none"
+    return value if isinstance(value, str) else toml_text(value)
+
+
+def _plain(
+    kind: str, key: str, pair: Sequence[Any], unit: str = "", meaning: str = ""
+) -> Iterator[Difference]:
+    if pair[0] != pair[1]:
+        yield Difference(kind, key, pair[0], pair[1], unit, meaning)
+
+
+def _inputs(group: str, pair: Sequence[StoredResult]) -> Iterator[Difference]:
+    """Yield the traces whose bytes differ, and the options of reading that differ."""
+    inputs = [one.provenance.get(group) or [] for one in pair]
+    digests = [[one.get("sha256") for one in part] for part in inputs]
+    word = "trace" if group == "inputs" else "preconditioning trace"
+    # Traces without files are compared by their names, which is all that is known of them.
+    if digests[0] != digests[1] or None in digests[0]:
+        yield from _plain("input", word, [_input_names(part) for part in inputs])
+    reading = [[one.get("reading") or {} for one in part] for part in inputs]
+    if len(reading[0]) == len(reading[1]):
+        for number, parts in enumerate(zip(*reading, strict=True), 1):
+            for key in dict.fromkeys([*parts[0], *parts[1]]):
+                place = f" of {word} {number}" if len(reading[0]) > 1 else ""
+                yield from _plain("reading", f"{key}{place}", [part.get(key) for part in parts])
+
+
+def _input_names(inputs: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{one.get('name')} ({one.get('sha256') or 'no file'})" for one in inputs) or "none"
+
+
+def _flat(table: Any, prefix: str = "", whole: Set[str] = frozenset()) -> Iterator[tuple[str, Any]]:
+    """Yield each value of nested tables with its dotted key; a table list in `whole` is one value."""
+    parts = enumerate(table) if isinstance(table, list) else table.items()
+    for name, value in parts:
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) or (_is_list(value) and path not in whole):
+            yield from _flat(value, f"{path}.", whole)
+        else:
+            yield path, value
+
+
+def _lists(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists of tables, and the empty lists."""
+    for name, value in table.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from _lists(value, f"{path}.")
+        elif value == [] or _is_list(value):
+            yield path, value
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _meanings() -> dict[str, tuple[str, str]]:
+    """Return the unit and the meaning of each setting that any preset has."""
+    rows = [row for name in presets() for row in Device.preset(name).explain()]
+    return {row["key"]: (row["unit"], row["doc"]) for row in rows}

@@ -1,0 +1,297 @@
+"""Statistics over seeds: the share of chance in a result, and confidence intervals."""
+
+from __future__ import annotations
+
+import functools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from emmclab.errors import ConfigError
+from emmclab.simulation.device import Device
+from emmclab.simulation.preconditioning import parse_precondition
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import shown_fields
+
+#: With one seed, values that differ by no more than this are not distinguished.
+CLOSE_PCT = 5.0
+
+#: Figures of runs with several seeds, in addition to those that a recording has, too.
+SPREAD_FIGURES = shown_fields(
+    (
+        *("durable.mean_ms", "durable.p99_ms", "write_amplification.waf"),
+        *("flash.block_erases", "run.simulated_s"),
+    )
+)
+
+#: How a study requests several seeds.
+MORE_SEEDS = "`seeds = [1, 2, 3, 4, 5]` in the study"
+
+
+class Spread(NamedTuple):
+    """Mean and range of a figure over several runs, in its unit."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Order(NamedTuple):
+    """The best of several candidates by a figure, and those that cannot be distinguished from it."""
+
+    #: Index of the best.
+    best: int
+    #: Indices of the candidates that cannot be distinguished from the best, in order; equal ones always
+    #: belong to them.
+    indistinguishable: tuple[int, ...]
+    #: Number of seeds with which all candidates were run.
+    seeds: int
+    #: Whether close values can be distinguished: there are several seeds, or nothing is random.
+    is_tested: bool
+
+
+def order_of(
+    by_seed: Sequence[Mapping[int, float]],
+    *,
+    highest_is_best: bool = False,
+    is_ratio: bool = True,
+    is_random: bool = True,
+) -> Order:
+    """Find the best candidate by a figure; each candidate has a value for each seed.
+
+    With several seeds, a candidate differs from the best if the confidence interval of their difference,
+    paired by seed, does not contain 0. The confidence holds for all candidates together. With one seed it
+    differs from the best if the values differ by more than 5 %, which is a rule of thumb, not a test. If
+    nothing is random, only equal values count as equal.
+
+    >>> order_of([{1: 1.0}, {1: 1.04}, {1: 2.0}])
+    Order(best=0, indistinguishable=(1,), seeds=1, is_tested=False)
+    >>> order_of([{1: 1.0, 2: 1.1, 3: 0.9}, {1: 1.04, 2: 1.15, 3: 0.94}, {1: 0.5, 2: 3.0, 3: 1.5}])
+    Order(best=0, indistinguishable=(2,), seeds=3, is_tested=True)
+    >>> order_of([{1: 1.0}, {1: 1.04}], is_random=False)
+    Order(best=0, indistinguishable=(), seeds=1, is_tested=True)
+    """
+    means = [sum(values.values()) / len(values) for values in by_seed]
+    order = sorted(range(len(means)), key=means.__getitem__, reverse=highest_is_best)
+    best = order[0]
+    seeds = len({seed for seed in by_seed[best] if all(seed in values for values in by_seed)})
+
+    alike = tuple(
+        other
+        for other in order[1:]
+        if not is_distinguished(
+            by_seed[best], by_seed[other], len(order) - 1, is_ratio=is_ratio, is_random=is_random
+        )
+    )
+    return Order(best, alike, seeds, seeds > 1 or not is_random)
+
+
+def is_distinguished(
+    first: Mapping[int, float],
+    second: Mapping[int, float],
+    comparisons: int = 1,
+    *,
+    is_ratio: bool = True,
+    is_random: bool = True,
+) -> bool:
+    """Return whether two candidates differ by more than chance, by the rule of `order_of`.
+
+    >>> is_distinguished({1: 1.0}, {1: 1.04}), is_distinguished({1: 1.0}, {1: 1.06})
+    (False, True)
+    """
+    means = [sum(values.values()) / len(values) for values in (first, second)]
+    if means[0] == means[1] or not is_random:
+        return means[0] != means[1]
+    interval = difference_interval(first, second, comparisons, ratio=is_ratio)
+    if interval is None:
+        return abs(means[1] - means[0]) > CLOSE_PCT / 100 * abs(means[0])
+    return interval.excludes_zero
+
+
+def untested(cure: str) -> str:
+    """Return a note that only one seed was run, its consequence, and how to repeat the runs.
+
+    >>> untested("--seeds 5")
+    'one seed was run, so the order of close values (within 5 %) is not tested: repeat with --seeds 5'
+    """
+    return (
+        f"one seed was run, so the order of close values (within {CLOSE_PCT:g} %) is not tested: "
+        f"repeat with {cure}"
+    )
+
+
+def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
+    """Return whether a run on a device has any randomness; the settings are in nested tables.
+
+    >>> import tomllib
+    >>> tables = [tomllib.loads(Device.preset(name).to_toml()) for name in ("nexus5", "small-1gb")]
+    >>> [is_random(table, "none") for table in tables], is_random(tables[1], "steady:1")
+    ([True, False], True)
+    """
+    found = parse_precondition(precondition)
+    if not isinstance(found, Path) and found.is_random:
+        return True
+    wakes = settings.get("power", {}).get("wake_quantiles")
+    controller = settings.get("controller", {})
+    stalls = controller.get("read_stalls") or controller.get("write_stalls")
+    return bool(wakes or stalls) or "seed" in settings.get("gc", {})
+
+
+def is_random_run(result: Result) -> bool:
+    """Return whether other seeds may result in other figures; True if the result does not contain this."""
+    devices = (result.get("provenance") or {}).get("devices")
+    if not devices:
+        return True
+    precondition = str(result.fields["options"]["precondition"])
+    return any(is_random(one["settings"], precondition) for one in devices)
+
+
+def check_random(devices: Sequence[Device], precondition: str) -> None:
+    """Reject several seeds for a run without randomness.
+
+    Raises:
+        ConfigError: neither preconditioning nor the devices use random numbers, so that every run is the
+            same.
+
+    >>> check_random([Device.preset("nexus5")], "none")
+    >>> check_random([Device.preset("small-1gb")], "steady:1")
+    """
+    if not any(is_random(tomllib.loads(device.to_toml()), precondition) for device in devices):
+        names = " and ".join(device.name for device in devices)
+        raise ConfigError(
+            f"nothing is random in a run on {names} with --precondition {precondition}, so that every seed "
+            "gives the same run",
+            kind="config",
+            field="--seeds",
+            hint="precondition at random (random:PCT, steady or used:AGE), or take a device with "
+            "power.wake_quantiles, such as nexus5",
+        )
+
+
+def spread(values: Sequence[float | None]) -> Spread | None:
+    """Summarise a figure of several runs; None if no run has it.
+
+    >>> spread([1.0, 3.0, None])
+    Spread(mean=2.0, low=1.0, high=3.0)
+    """
+    known = [value for value in values if value is not None]
+    return Spread(sum(known) / len(known), min(known), max(known)) if known else None
+
+
+def figures_spread(results: Sequence[Result]) -> dict[str, Spread | None]:
+    """Return the spread of the figures that have no recorded counterpart, by path."""
+    return {field.path: spread([one.shown(field.path) for one in results]) for field in SPREAD_FIGURES}
+
+
+#: Confidence of every interval.
+CONFIDENCE = 0.95
+#: The confidence as text.
+CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
+#: Number of bisection steps in the search for a quantile.
+_HALVINGS = 200
+
+
+class Interval(NamedTuple):
+    """The bounds of an interval."""
+
+    low: float
+    high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether both bounds are on the same side of 0."""
+        return self.low > 0 or self.high < 0
+
+
+def within(t: float, degrees: int) -> float:
+    """Return the probability of Student's t distribution between -t and t.
+
+    It is computed by the sums of Abramowitz and Stegun, 26.7.3 for odd and 26.7.4 for even degrees of
+    freedom.
+
+    >>> round(within(12.706, 1), 4), round(within(2.571, 5), 4), round(within(2.228, 10), 4)
+    (0.95, 0.95, 0.95)
+    """
+    angle = math.atan(t / math.sqrt(degrees))
+    sine, squared = math.sin(angle), math.cos(angle) ** 2
+    odd = degrees % 2
+    if degrees == 1:
+        return 2 * angle / math.pi
+    term = math.cos(angle) if odd else 1.0
+    total = term
+    for number in range(2 + odd, degrees - 1, 2):
+        term *= squared * (number - 1) / number
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+@functools.cache
+def t_quantile(confidence: float, degrees: int) -> float:
+    """Return the two-sided quantile: the t for which `within` is `confidence`.
+
+    >>> [round(t_quantile(0.95, degrees), 3) for degrees in (1, 2, 4, 30)]
+    [12.706, 4.303, 2.776, 2.042]
+    """
+    low, high = 0.0, 1e12
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if within(middle, degrees) < confidence else (low, middle)
+    return high
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
+    """Return the confidence interval of a mean; None for a single value.
+
+    >>> low, high = mean_interval([1.0, 2.0, 3.0])
+    >>> round(low, 3), round(high, 3)
+    (-0.484, 4.484)
+    >>> mean_interval([1.0]) is None
+    True
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    mean = math.fsum(values) / count
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    half = t_quantile(confidence, count - 1) * math.sqrt(squares / (count - 1) / count)
+    return Interval(mean - half, mean + half)
+
+
+def positive_interval(values: Sequence[float]) -> Interval | None:
+    """Return the confidence interval of a mean, computed on logarithms if every value is above 0.
+
+    The bounds of times and ratios are then above 0, too.
+
+    >>> low, high = positive_interval([1.0, 1.0])
+    >>> low, high
+    (1.0, 1.0)
+    """
+    if min(values) <= 0:
+        return mean_interval(values)
+    found = mean_interval([math.log(value) for value in values])
+    return found and Interval(math.exp(found.low), math.exp(found.high))
+
+
+def difference_interval(
+    first: Mapping[int, float], second: Mapping[int, float], comparisons: int, *, ratio: bool
+) -> Interval | None:
+    """Return the confidence interval of the difference of two settings, paired by seed.
+
+    Both have the same inputs for a seed, so that the interval is that of the differences per seed: of
+    logarithms if `ratio` is set and every value is above 0. The confidence holds for `comparisons`
+    comparisons together (Bonferroni). None if they have fewer than two seeds in common.
+
+    >>> apart = difference_interval({1: 1.0, 2: 1.1, 3: 0.9}, {1: 2.0, 2: 2.2, 3: 1.8}, 1, ratio=True)
+    >>> round(math.exp(apart.low), 6), round(math.exp(apart.high), 6), apart.excludes_zero
+    (2.0, 2.0, True)
+    >>> difference_interval({1: 1.0}, {1: 2.0}, 1, ratio=True) is None
+    True
+    """
+    pairs = [(first[seed], second[seed]) for seed in first if seed in second]
+    if ratio and all(min(pair) > 0 for pair in pairs):
+        differences = [math.log(after / before) for before, after in pairs]
+    else:
+        differences = [after - before for before, after in pairs]
+    return mean_interval(differences, 1 - (1 - CONFIDENCE) / max(comparisons, 1))

@@ -1,0 +1,318 @@
+"""A model of files and folders: the state after a sequence of operations, and the versions of each file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from emmclab.crash.programs import HERE, Operation
+
+#: The inode number of the top folder.
+TOP = 0
+#: A function from old to new contents.
+Change = Callable[[bytes], bytes]
+
+
+class RefusedError(Exception):
+    """An operation is not possible in a state; `missing` is a missing path, if that is the reason."""
+
+    def __init__(self, missing: str = "") -> None:
+        """Set the missing path."""
+        super().__init__(missing or "the operation is not possible here")
+        self.missing = missing
+
+
+@dataclass(frozen=True)
+class Version:
+    """Contents of a file after the operation with this index."""
+
+    index: int
+    data: bytes
+
+
+@dataclass
+class Shift:
+    """A move of bytes within a file, and the contents on the disk until it is durable.
+
+    A file system that overwrites in place may write data to moved blocks before it commits the move
+    (ext4(5), `data=ordered`: data is written before the metadata is committed). If the power is cut between
+    them, the file contains this data at the old place of the blocks.
+
+    Attributes:
+        index: the operation that moved them.
+        offset: offset of the first moved byte, before the operation.
+        by: distance in bytes; negative towards the beginning.
+        versions: contents of the file without the move.
+    """
+
+    index: int
+    offset: int
+    by: int
+    versions: list[Version]
+
+    def write(self, index: int, pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Write pieces, given by offset, at their places before the move; return them with these offsets."""
+        stays, first = self.offset + min(self.by, 0), self.offset + self.by
+        stay = [(at, data[: max(0, stays - at)]) for at, data in pieces]
+        moved = [(max(at, first) - self.by, data[max(0, first - at) :]) for at, data in pieces]
+        before = [(at, data) for at, data in stay + moved if data]
+        contents = self.versions[-1].data
+        for at, data in before:
+            contents = contents[:at] + data[: max(0, len(contents) - at)] + contents[at + len(data) :]
+        self.versions.append(Version(index, contents))
+        return before
+
+
+@dataclass
+class Inode:
+    """A file, folder or link.
+
+    Attributes:
+        kind: `file`, `folder` or `link`.
+        names: entries of a folder.
+        target: target of a link.
+        versions: all contents of a file so far, the first one empty.
+        shifts: operations that moved bytes of a file.
+        attributes: extended attributes by name, without `user.`.
+        changed: the last operation that changed the inode or a name of it.
+        replaced: the last operation that renamed it over another file; -1 if there is none.
+    """
+
+    kind: str
+    names: dict[str, int] = field(default_factory=dict)
+    target: str = ""
+    versions: list[Version] = field(default_factory=list)
+    shifts: list[Shift] = field(default_factory=list)
+    attributes: dict[str, bytes] = field(default_factory=dict)
+    changed: int = -1
+    replaced: int = -1
+
+
+@dataclass(frozen=True)
+class PathTarget:
+    """Target of a path in a state: inode, kind, target of a link, and extended attributes."""
+
+    inode: int
+    kind: str
+    target: str
+    attributes: Mapping[str, bytes]
+    #: Number of names (hard links) of the file.
+    links: int
+    #: Index of the operation that renamed it over another file; -1 without one.
+    replaced: int
+
+
+class Tree:
+    """Files and folders below a folder; an operation changes them in place or is refused."""
+
+    def __init__(self) -> None:
+        """Start with an empty folder."""
+        self.inodes: dict[int, Inode] = {TOP: Inode("folder")}
+        self._next = TOP + 1
+
+    def find(self, path: str) -> int | None:
+        """Return the inode at a path; `None` if there is none."""
+        at = TOP
+        for name in path.split("/"):
+            if name in ("", HERE):
+                continue
+            inside = self.inodes[at]
+            if inside.kind != "folder" or name not in inside.names:
+                return None
+            at = inside.names[name]
+        return at
+
+    def names(self) -> dict[str, PathTarget]:
+        """Return every path with its target."""
+        links: dict[int, int] = {}
+        found: list[tuple[str, int]] = []
+        left = [("", TOP)]
+        while left:
+            path, number = left.pop()
+            for name, inner in self.inodes[number].names.items():
+                inside = f"{path}/{name}" if path else name
+                found.append((inside, inner))
+                links[inner] = links.get(inner, 0) + 1
+                if self.inodes[inner].kind == "folder":
+                    left.append((inside, inner))
+        named: dict[str, PathTarget] = {}
+        for path, number in found:
+            one = self.inodes[number]
+            named[path] = PathTarget(
+                number, one.kind, one.target, dict(one.attributes), links[number], one.replaced
+            )
+        return named
+
+    def apply(self, index: int, one: Operation, data: bytes) -> None:
+        """Execute an operation; `data` is what it writes.
+
+        Raises:
+            RefusedError: it is not possible.
+        """
+        given = [str(value) for value in one.arguments]
+        numbers = [value for value in one.arguments if isinstance(value, int)]
+        match one.verb:
+            case "create":
+                self._add(index, given[0], Inode("file", versions=[Version(index, b"")]))
+            case "mkdir":
+                self._add(index, given[0], Inode("folder"))
+            case "symlink":
+                self._add(index, given[1], Inode("link", target=given[0]))
+            case "link":
+                self._link(index, given[0], given[1])
+            case "rename":
+                self._rename(index, given[0], given[1])
+            case "exchange":
+                self._exchange(index, given[0], given[1])
+            case "unlink" | "rmdir":
+                self._remove(index, given[0], folder=one.verb == "rmdir")
+            case "setxattr" | "removexattr":
+                self._attribute(index, given, data if one.verb == "setxattr" else None)
+            case "write" | "dwrite" | "mmapwrite":
+                self._write(index, given[0], numbers[0], data, grows=one.verb != "mmapwrite")
+            case "append":
+                self._write(index, given[0], None, data, grows=True)
+            case "truncate":
+                self._change(index, given[0], lambda old: old[: numbers[0]].ljust(numbers[0], b"\0"))
+            case "fallocate":
+                self._allocate(index, given[0], given[1], *numbers)
+            case "fsync" | "fdatasync" | "msync":
+                # For a link, the kernel syncs its target, which the model does not follow.
+                if self.inodes[self._existing(given[0])].kind == "link":
+                    raise RefusedError
+
+    def _existing(self, path: str) -> int:
+        found = self.find(path)
+        if found is None:
+            raise RefusedError(path)
+        return found
+
+    def _parent(self, path: str) -> tuple[Inode, str]:
+        folder, _, name = path.rpartition("/")
+        found = self._existing(folder) if folder else TOP
+        if self.inodes[found].kind != "folder" or name in ("", HERE):
+            raise RefusedError
+        return self.inodes[found], name
+
+    def _file(self, path: str) -> Inode:
+        inode = self.inodes[self._existing(path)]
+        if inode.kind != "file":
+            raise RefusedError
+        return inode
+
+    def _add(self, index: int, path: str, inode: Inode) -> None:
+        folder, name = self._parent(path)
+        if name in folder.names:
+            raise RefusedError
+        inode.changed = folder.changed = index
+        self.inodes[self._next] = inode
+        folder.names[name] = self._next
+        self._next += 1
+
+    def _link(self, index: int, path: str, new: str) -> None:
+        found = self._existing(path)
+        folder, name = self._parent(new)
+        if self.inodes[found].kind == "folder" or name in folder.names:
+            raise RefusedError
+        folder.names[name] = found
+        self.inodes[found].changed = folder.changed = index
+
+    def _rename(self, index: int, path: str, new: str) -> None:
+        moved = self._existing(path)
+        (old_folder, old_name), (folder, name) = self._parent(path), self._parent(new)
+        there = folder.names.get(name)
+        one = self.inodes[moved]
+        if one.kind == "folder" and (f"{new}/").startswith(f"{path}/") and new != path:
+            raise RefusedError
+        if there is not None:
+            if there == moved:
+                return
+            other = self.inodes[there]
+            if (other.kind == "folder") != (one.kind == "folder") or other.names:
+                raise RefusedError
+            other.changed = index
+            if one.kind == "file":
+                one.replaced = index
+        del old_folder.names[old_name]
+        folder.names[name] = moved
+        one.changed = old_folder.changed = folder.changed = index
+
+    def _exchange(self, index: int, path: str, other: str) -> None:
+        one, two = self._existing(path), self._existing(other)
+        if path == other:
+            return
+        if f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/"):
+            raise RefusedError
+        (folder, name), (other_folder, other_name) = self._parent(path), self._parent(other)
+        folder.names[name], other_folder.names[other_name] = two, one
+        for inode in (folder, other_folder, self.inodes[one], self.inodes[two]):
+            inode.changed = index
+
+    def _remove(self, index: int, path: str, *, folder: bool) -> None:
+        found = self._existing(path)
+        inside, name = self._parent(path)
+        one = self.inodes[found]
+        if (one.kind == "folder") != folder or one.names:
+            raise RefusedError
+        del inside.names[name]
+        one.changed = inside.changed = index
+
+    def _attribute(self, index: int, given: list[str], value: bytes | None) -> None:
+        inode = self.inodes[self._existing(given[0])]
+        if inode.kind == "link" or (value is None and given[1] not in inode.attributes):
+            raise RefusedError
+        inode.attributes = {name: old for name, old in inode.attributes.items() if name != given[1]}
+        if value is not None:
+            inode.attributes[given[1]] = value
+        inode.changed = index
+
+    def _change(self, index: int, path: str, change: Change) -> None:
+        inode = self._file(path)
+        inode.versions.append(Version(index, change(inode.versions[-1].data)))
+
+    def _write(self, index: int, path: str, offset: int | None, data: bytes, *, grows: bool) -> None:
+        old = self._file(path).versions[-1].data
+        at = len(old) if offset is None else offset
+        if not grows and at + len(data) > len(old):
+            raise RefusedError
+        self._change(index, path, lambda old: old[:at].ljust(at, b"\0") + data + old[at + len(data) :])
+        pieces = [(at, data)]
+        for shift in reversed(self._file(path).shifts):
+            pieces = shift.write(index, pieces)
+
+    def _allocate(self, index: int, path: str, mode: str, offset: int, length: int) -> None:
+        old = self._file(path).versions[-1].data
+        end = offset + length
+        if mode in ("collapse_range", "insert_range") and offset + (
+            length if mode == "collapse_range" else 0
+        ) >= len(old):
+            raise RefusedError
+        zeros = bytes(max(0, min(end, len(old)) - offset))
+        made = {
+            "extend": old.ljust(end, b"\0"),
+            "keep_size": old,
+            "punch_hole": old[:offset] + zeros + old[offset + len(zeros) :],
+            "zero_range_keep_size": old[:offset] + zeros + old[offset + len(zeros) :],
+            "zero_range": old[:offset].ljust(offset, b"\0") + bytes(length) + old[end:],
+            "collapse_range": old[:offset] + old[end:],
+            "insert_range": old[:offset] + bytes(length) + old[offset:],
+        }[mode]
+        self._change(index, path, lambda _old: made)
+        if mode in ("collapse_range", "insert_range"):
+            at, by = (end, -length) if mode == "collapse_range" else (offset, length)
+            self._file(path).shifts.append(Shift(index, at, by, [Version(index, old)]))
+
+    def copy(self) -> Tree:
+        """Return an independent copy."""
+        other = Tree()
+        other._next = self._next
+        other.inodes = {
+            number: replace(
+                one,
+                names=dict(one.names),
+                versions=list(one.versions),
+                shifts=[replace(shift, versions=list(shift.versions)) for shift in one.shifts],
+            )
+            for number, one in self.inodes.items()
+        }
+        return other

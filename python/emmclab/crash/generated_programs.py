@@ -1,0 +1,285 @@
+"""Generated programs: all short sequences of operations on a few files, and long random ones.
+
+The bounds are those of ACE (Mohan et al., OSDI 2018): few operations, a small set of nested files and
+folders, and a sync after an operation. Files and folders that an operation needs are made first and synced.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from emmclab.crash import known_bugs
+from emmclab.crash.file_tree import RefusedError, Tree
+from emmclab.crash.programs import HERE, Operation, Program, ProgramError, operation, parse, written_bytes
+from emmclab.errors import ConfigError
+
+#: Names of generated workloads, with a description of each.
+ABOUT = {
+    "ace:LENGTH[:PROGRAMS]": "every sequence of 1 or 2 file-system operations with every sync, or a "
+    "sample of this many programs; of 3 operations always a sample",
+    "random:OPERATIONS": "one random program of this many operations",
+    "known[:BUG]": "programs that found bugs in file systems, or one of them",
+    "FILE.prog": "the programs of a file",
+}
+#: Name of the check of programs, and the extension of a file of them.
+CHECK, ENDING = "programs", ".prog"
+#: Default number of programs in a sample.
+_SAMPLE = 500
+_NAME = re.compile(r"(ace):([123])(?::(\d{1,6}))?|(random):(\d{1,6})")
+#: Existing files with data, and existing folders.
+_FILES, _FOLDERS = ("foo", "A/foo", "A/bar", "B/foo"), ("A", "B", "A/C")
+#: Size of an existing file in bytes, and the name of its extended attribute.
+_BYTES, _ATTRIBUTE = 16_384, "one"
+
+#: The operations in sequences.
+_OPERATIONS = (
+    *("create A/new", "create new", "mkdir D", "mkdir A/D"),
+    *(
+        "write A/foo 0 4096",
+        "write A/foo 8192 8192",
+        "write foo 1000 20000",
+        "append A/foo 4096",
+        "append foo 100",
+    ),
+    *("truncate A/foo 0", "truncate A/foo 5000", "truncate foo 40960"),
+    *(f"fallocate A/foo {mode} 8192 4096" for mode in ("keep_size", "punch_hole", "zero_range")),
+    *("fallocate A/foo collapse_range 4096 4096", "fallocate A/foo insert_range 4096 4096"),
+    *(
+        "fallocate foo extend 16384 8192",
+        "fallocate foo keep_size 16384 8192",
+        "fallocate foo zero_range 12288 8192",
+    ),
+    *("link A/foo A/linked", "link foo B/linked", "symlink A/foo soft", "symlink foo B/soft"),
+    *(
+        "rename A/foo A/moved",
+        "rename A/foo B/moved",
+        "rename A/foo A/bar",
+        "rename foo B/foo",
+        "rename A/C B/C",
+    ),
+    *("exchange A/foo A/bar", "exchange foo B/foo", "exchange A/C B/foo"),
+    *("unlink A/foo", "unlink foo", "rmdir A/C", "setxattr A/foo one 40", "setxattr foo two 3000"),
+    *("removexattr A/foo one", "mmapwrite A/foo 4096 4096", "mmapwrite foo 100 5000"),
+    *("dwrite A/foo 4096 4096", "dwrite foo 16384 8192"),
+)
+
+
+def is_known(name: str) -> bool:
+    """Return whether this is a name of generated programs."""
+    return _NAME.fullmatch(name) is not None or name == known_bugs.ALL or name in known_bugs.names()
+
+
+def programs(name: str, seed: int) -> list[Program]:
+    """Generate the programs of a workload; its name is one of those in `ABOUT`.
+
+    Raises:
+        ConfigError: the name is unknown.
+
+    >>> [str(one) for one in programs("ace:1", 1)[0].operations]
+    ['mkdir A', 'sync', 'create A/new']
+    """
+    if published := known_bugs.programs(name):
+        return published
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ConfigError(
+            f"`{name}` names no generated programs", kind="config", field="workload", hint=", ".join(ABOUT)
+        )
+    dice = random.Random(f"{name}:{seed}")  # noqa: S311 - the same seed, the same programs.
+    if found[4]:
+        return [Program(f"random-{seed}", tuple(_at_random(int(found[5]), dice)))]
+    length = int(found[2])
+    if length < 3 and found[3] is None:
+        return list(_all(length))
+    wanted = int(found[3] or _SAMPLE)
+    return list(_sample(length, wanted, dice))
+
+
+def is_programs(name: str) -> bool:
+    """Return whether a workload is generated, or a file of programs."""
+    return is_known(name) or name.endswith(ENDING)
+
+
+def load(name: str, seed: int) -> list[Program]:
+    """Return the programs of a workload: generated ones, or those in a file.
+
+    Raises:
+        ConfigError: the file cannot be read, contains no program, or a line of it is invalid.
+    """
+    if not name.endswith(ENDING):
+        return programs(name, seed)
+    path = Path(name)
+    try:
+        found = parse(path.read_text(encoding="utf-8"))
+    except ProgramError as error:
+        raise ConfigError(
+            f"{name}:{error.line}: {error.problem}",
+            kind="config",
+            file=name,
+            line=error.line,
+            hint="write one operation on each line; docs/guides/power-cuts.md describes the language",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(
+            f"{name}: cannot be read: {reason}", kind="config", file=name, hint="check the path"
+        ) from None
+    if not any(one.operations for one in found):
+        raise ConfigError(
+            f"{name}: it holds no operation", kind="config", file=name, hint="write one on each line"
+        )
+    return found
+
+
+def _sequences(length: int) -> Iterator[tuple[str, ...]]:
+    return itertools.product(_OPERATIONS, repeat=length)
+
+
+def _all(length: int) -> Iterator[Program]:
+    number = 0
+    for sequence in _sequences(length):
+        for program in _synced(sequence):
+            yield Program(f"ace-{length}-{number}", program)
+            number += 1
+
+
+def _sample(length: int, wanted: int, dice: random.Random) -> Iterator[Program]:
+    seen: set[tuple[Operation, ...]] = set()
+    for _ in range(100 * wanted):
+        if len(seen) == wanted:
+            return
+        sequence = tuple(dice.choice(_OPERATIONS) for _ in range(length))
+        possible = list(_synced(sequence))
+        if possible and (chosen := dice.choice(possible)) not in seen:
+            seen.add(chosen)
+            yield Program(f"ace-{length}-{len(seen) - 1}", chosen)
+
+
+def _synced(sequence: tuple[str, ...]) -> Iterator[tuple[Operation, ...]]:
+    """Yield the programs of a sequence: with its preparation, and each possible sync after an operation."""
+    steps = [operation(text) for text in sequence]
+    before = _needed(steps)
+    if before is None:
+        return
+    begin = (*before, operation("sync")) if before else ()
+    middle = [[None, *_syncs(step)[:1]] for step in steps[:-1]]
+    for syncs in itertools.product(*middle, [None, *_syncs(steps[-1])]):
+        program = list(begin)
+        for step, sync in zip(steps, syncs, strict=True):
+            program.append(step)
+            if sync is not None:
+                program.append(sync)
+        if _is_possible(program):
+            yield tuple(program)
+
+
+def _syncs(one: Operation) -> list[Operation]:
+    """Return the syncs that may follow an operation: of the file, of its parent folder, and of everything."""
+    path = one.paths()[-1]
+    folder = path.rpartition("/")[0] or HERE
+    found = [f"fsync {path}", f"fdatasync {path}", f"fsync {folder}", "syncfs", "sync"]
+    if one.verb in ("unlink", "rmdir"):
+        found = found[2:]
+    elif one.verb in ("symlink", "mkdir"):
+        found = found[2:] if one.verb == "symlink" else found[:1] + found[2:]
+    elif one.verb == "mmapwrite":
+        found.insert(0, f"msync {path}")
+    return [operation(text) for text in found]
+
+
+def _needed(steps: list[Operation]) -> list[Operation] | None:
+    """Return the operations that must precede these; `None` if nothing makes them possible."""
+    made: list[str] = []
+    for _ in range(12):
+        before = [operation(text) for path in _in_order(made) for text in _making(path)]
+        tree = Tree()
+        try:
+            for index, one in enumerate([*before, *steps]):
+                tree.apply(index, one, written_bytes(0, index, one))
+        except RefusedError as error:
+            if error.missing in made or error.missing not in (*_FILES, *_FOLDERS):
+                return None
+            made.append(error.missing)
+        else:
+            return before
+    return None
+
+
+def _in_order(paths: list[str]) -> list[str]:
+    """Return paths with their parent folders, in an order in which they can be made."""
+    every = {path for one in paths for path in (*_above(one), one)}
+    return sorted(every, key=lambda path: (path not in _FOLDERS, path))
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _making(path: str) -> list[str]:
+    if path in _FOLDERS:
+        return [f"mkdir {path}"]
+    return [f"create {path}", f"write {path} 0 {_BYTES}", f"setxattr {path} {_ATTRIBUTE} 20"]
+
+
+def _is_possible(program: list[Operation]) -> bool:
+    tree = Tree()
+    try:
+        for index, one in enumerate(program):
+            tree.apply(index, one, written_bytes(0, index, one))
+    except RefusedError:
+        return False
+    return True
+
+
+def _at_random(length: int, dice: random.Random) -> Iterator[Operation]:
+    """Yield random operations, each possible after the previous ones, with occasional syncs."""
+    tree = Tree()
+    for index in range(length):
+        while True:
+            one = _draw_operation(tree, dice)
+            try:
+                tree.apply(index, one, written_bytes(0, index, one))
+            except RefusedError:
+                continue
+            break
+        yield one
+
+
+def _draw_operation(tree: Tree, dice: random.Random) -> Operation:
+    named = tree.names()
+    files = [path for path, one in named.items() if one.kind == "file"] or ["f0"]
+    folders = [HERE, *(path for path, one in named.items() if one.kind == "folder" and path.count("/") < 2)]
+    some, other = dice.choice(files), dice.choice(files)
+    folder = dice.choice(folders)
+    new = f"f{dice.randrange(40)}" if folder == HERE else f"{folder}/f{dice.randrange(40)}"
+    offset, length = 512 * dice.randrange(64), dice.choice((100, 4096, 5000, 20_000))
+    block, blocks = 4096 * dice.randrange(8), 4096 * dice.randrange(1, 5)
+    path = dice.choice([*files, *folders])
+    return operation(
+        dice.choice(
+            (
+                *(f"create {new}", f"create {new}", f"mkdir {new}", f"write {some} {offset} {length}"),
+                *(f"write {some} {offset} {length}", f"append {some} {length}", f"truncate {some} {offset}"),
+                *(f"fallocate {some} {mode} {block} {blocks}" for mode in ("keep_size", "punch_hole")),
+                *(
+                    f"fallocate {some} zero_range {block} {blocks}",
+                    f"fallocate {some} extend {block} {blocks}",
+                ),
+                *(
+                    f"link {some} {new}",
+                    f"symlink {some} {new}",
+                    f"rename {some} {new}",
+                    f"rename {some} {other}",
+                ),
+                *(f"exchange {some} {other}", f"unlink {some}", f"rmdir {dice.choice(folders)}"),
+                *(f"setxattr {some} {_ATTRIBUTE} 40", f"removexattr {some} {_ATTRIBUTE}"),
+                *(f"mmapwrite {some} {offset} {length}", f"dwrite {some} {block} {blocks}"),
+                *(f"fsync {path}", f"fsync {some}", f"fdatasync {some}", "syncfs", "sync"),
+            )
+        )
+    )

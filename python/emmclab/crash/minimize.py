@@ -1,0 +1,248 @@
+"""Minimises a finding: searches the earliest cut, the fewest missing writes, and the fewest operations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emmclab import _core
+from emmclab.crash import generated_programs
+from emmclab.crash.broken_promise import COMMANDS, Finding, kind_of
+from emmclab.crash.explore import Options, explorer_of, judge_of, open_run
+from emmclab.crash.guest.states import GuestMounts
+from emmclab.crash.json_types import MinimalState, MissingWrite, State
+from emmclab.crash.judging import Judge
+from emmclab.crash.programs import Program
+from emmclab.crash.recording import MOUNTED, Workload
+from emmclab.crash.stored_log import StoredLog
+from emmclab.errors import EmmclabError
+
+#: Maximum number of states that are judged to minimise one finding.
+_MOST_TRIES = 400
+#: Number of moments before a cut that are searched for an earlier cut with the same finding.
+_BEFORE = 64
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A write that a state lacks, or that is garbled in it."""
+
+    command: int
+    at_ns: int
+    sector: int
+    sectors: int
+    garbled: bool = False
+
+    def as_json(self) -> MissingWrite:
+        """Return the write as a dictionary of JSON values."""
+        return {
+            "command": self.command,
+            "at_ns": self.at_ns,
+            "sector": self.sector,
+            "sectors": self.sectors,
+            "garbled": self.garbled,
+        }
+
+
+@dataclass(frozen=True)
+class Minimal:
+    """The smallest known state that shows a finding."""
+
+    cut: int
+    state: int
+    detail: str
+    #: Writes that were sent and are missing or garbled; empty for the state that the device itself would
+    #: leave.
+    missing: tuple[Missing, ...]
+    #: Number of missing writes in the original state.
+    before: int
+    tries: int
+    #: For a generated program, the minimal operations that show the finding in their own recording.
+    program: tuple[str, ...] = ()
+
+    def as_json(self) -> MinimalState:
+        """Return the result as a dictionary of JSON values."""
+        return {
+            "cut": self.cut,
+            "state": self.state,
+            "detail": self.detail,
+            "missing": [one.as_json() for one in self.missing],
+            "before": self.before,
+            "tries": self.tries,
+            "program": list(self.program),
+        }
+
+
+class Search:
+    """Searches states of a run that show a finding."""
+
+    def __init__(
+        self, run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None
+    ) -> None:
+        """Set the run, the options and the guest for judging its states, and the finding to search for."""
+        self._run, self._options, self._finding, self._guest = run, options, finding, guest
+
+    def explorer(self, cut: int, number: int | None) -> _core.Explorer:
+        """Return the explorer of a cut, or of one of its states."""
+        only = replace(self._options, only=(cut, number), share=(0, 1))
+        return _core.Explorer(self._run, only.core())
+
+    def judge(self, explorer: _core.Explorer) -> Judge:
+        """Return a judge of the states of an explorer."""
+        return judge_of(explorer, self._run, self._options, self._guest)
+
+    def shows(self, judge: Judge, state: State) -> str | None:
+        """Return how a state breaks the promise of the finding; `None` if it does not."""
+        lost = judge.verdict(state)
+        if lost is None:
+            return None
+        kind = kind_of(lost.level, lost.promise, lost.documented, lost.detail)
+        return lost.detail if kind == self._finding.kind else None
+
+    def first(self, explorer: _core.Explorer, most: int) -> tuple[tuple[State, str] | None, int]:
+        """Return the first state that shows the finding, and how; and the number of judged states."""
+        judged = 0
+        with self.judge(explorer) as judge:
+            while judged < most and (text := explorer.next_state()) is not None:
+                judged += 1
+                state: State = json.loads(text)
+                if (detail := self.shows(judge, state)) is not None:
+                    return (state, detail), judged
+        return None, judged
+
+
+def minimize(
+    run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None
+) -> Minimal | None:
+    """Minimise a finding; return `None` if it is one of commands, not of a state."""
+    if finding.way == COMMANDS:
+        return None
+    search = Search(run, options, finding, guest)
+    tries = 0
+    cut, number, detail = finding.cut, finding.state, finding.detail
+    low = max(run.after_mark(MOUNTED), cut - _BEFORE)
+    # A broken promise usually remains broken for some time, so bisection finds its first moment.
+    while low < cut and tries < _MOST_TRIES:
+        middle = (low + cut) // 2
+        shown, judged = search.first(search.explorer(middle, None), _MOST_TRIES - tries)
+        tries += judged
+        if shown is None:
+            low = middle + 1
+        else:
+            state, detail = shown
+            cut, number = middle, state["number"]
+    return _fewest(search, replace(finding, cut=cut, state=number, detail=detail), tries)
+
+
+def _fewest(search: Search, finding: Finding, tries: int) -> Minimal:
+    """Minimise the missing writes that show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
+    explorer = search.explorer(finding.cut, finding.state)
+    text = explorer.next_state()
+    if text is None:
+        return Minimal(finding.cut, finding.state, finding.detail, (), 0, tries)
+    state = json.loads(text)
+    every = explorer.omitted()
+    with search.judge(explorer) as judge:
+
+        def still(places: list[int]) -> bool:
+            nonlocal tries
+            tries += 1
+            explorer.keep_omitted(places)
+            return search.shows(judge, state) is not None
+
+        places = fewest(list(range(len(every))), still, lambda: tries < _MOST_TRIES) if every else []
+    missing = tuple(Missing(*every[place]) for place in places)
+    return Minimal(finding.cut, finding.state, finding.detail, missing, len(every), tries)
+
+
+def fewest(places: list[int], still: Callable[[list[int]], bool], may: Callable[[], bool]) -> list[int]:
+    """Return a minimal subset that still shows a finding; stop early if `may` is false.
+
+    >>> fewest(list(range(20)), lambda some: {3, 11} <= set(some), lambda: True)
+    [3, 11]
+    """
+    parts = 2
+    while len(places) >= 2 and may():
+        size = max(1, len(places) // parts)
+        for begin in range(0, len(places), size):
+            rest = places[:begin] + places[begin + size :]
+            if rest and may() and still(rest):
+                places, parts = rest, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(len(places), parts * 2)
+    return places
+
+
+#: Largest number of recordings for the reduction of one program.
+_MOST_RECORDINGS = 40
+#: Largest numbers of cuts and of judged states of such a recording.
+_CUTS, _STATES = 200, 2_000
+
+
+def program_of(kept: StoredLog, finding: Finding) -> Program | None:
+    """Return the generated program of a finding; `None` without one, or if a lower level is at fault.
+
+    A broken promise of a device, layer or journal does not depend on the operations.
+    """
+    workload = kept.made.get("workload")
+    if not workload or finding.level != "filesystem" or finding.way == COMMANDS:
+        return None
+    if not generated_programs.is_programs(workload["name"]):
+        return None
+    run, _ = open_run(str(kept.log), base=kept.base)
+    begun = [line for line in run.acknowledgements()[: finding.acknowledged] if line.startswith("begin ")]
+    if not begun:
+        return None
+    return generated_programs.load(workload["name"], workload["seed"])[int(begun[-1].split()[1])]
+
+
+def minimize_program(
+    program: Program,
+    finding: Finding,
+    options: Options,
+    record: Callable[[Workload], StoredLog],
+    folder: Path,
+    guest: GuestMounts | None,
+) -> Program | None:
+    """Return the smallest program that shows a finding; `None` if the program alone does not show it.
+
+    Args:
+        program: the program of the finding.
+        finding: what has to be shown: its level and promise count.
+        options: of the exploration that made the finding.
+        record: records a workload as the one of the finding was recorded.
+        folder: for the programs.
+        guest: mounts the states; `None` for this machine.
+    """
+    options = replace(options, cuts=min(options.cuts, _CUTS), share=(0, 1), only=None)
+    tries = 0
+
+    def still(places: list[int]) -> bool:
+        nonlocal tries
+        tries += 1
+        one = Program(program.name, tuple(program.operations[place] for place in places))
+        path = folder / f"reduced{generated_programs.ENDING}"
+        path.write_text(f"{one}\n", encoding="utf-8")
+        try:
+            return _shows(record(Workload(str(path))), options, finding, guest)
+        except EmmclabError:
+            # What cannot be recorded or judged shows nothing.
+            return False
+
+    every = list(range(len(program.operations)))
+    if not still(every):
+        return None
+    places = fewest(every, still, lambda: tries < _MOST_RECORDINGS)
+    return Program(program.name, tuple(program.operations[place] for place in places))
+
+
+def _shows(kept: StoredLog, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:
+    """Whether a state of a recording shows the finding."""
+    run, _ = open_run(str(kept.log), base=kept.base)
+    shown, _ = Search(run, options, finding, guest).first(explorer_of(run, options), _STATES)
+    return shown is not None

@@ -1,0 +1,119 @@
+"""Recovers states by mounting them, unless the outcome is already known.
+
+The outcome depends only on the blocks that the kernel reads. If a state equals an earlier one in every block
+that was read while the earlier one was mounted and examined, its outcome is the same, independent of its
+other blocks. Such a state is counted as pruned and is not mounted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from emmclab import _core
+from emmclab.crash.block_reads import BlockReads
+from emmclab.crash.guest.states import GuestMounts
+from emmclab.crash.mounted_files import Mounted, UnreadableError
+from emmclab.crash.mounting import KIND_BLOCKS, NotMountedError, mounted
+from emmclab.crash.recovered_files import Files, Lost, ReadFiles
+from emmclab.crash.scratch_folders import in_memory, scratch
+
+#: Timeout of a mount, seconds.
+_PATIENCE_S = 120.0
+#: Maximum size of the files that are kept from mounted states, bytes.
+_MOST_KEPT = 256 << 20
+#: Outcome of a state: files, a broken promise, or None if nothing is wrong.
+Outcome = ReadFiles | Lost | None
+
+
+class ByMount:
+    """Recovers the states of an explorer by mounting them; a context manager that removes its files."""
+
+    def __init__(self, explorer: _core.Explorer, *, prune: bool, guest: GuestMounts | None = None) -> None:
+        """Set the explorer, and the guest that mounts, if it is not this machine.
+
+        With `prune`, outcomes that follow from earlier ones are reused.
+        """
+        self._explorer, self._prune, self._guest = explorer, prune, guest
+        self._outcomes: list[Outcome] = []
+        self._bytes = 0
+        #: Number of states whose outcome followed from an earlier one.
+        self.pruned = 0
+        self._end = ExitStack()
+
+    def __enter__(self) -> ByMount:
+        self._folder = self._end.enter_context(scratch(in_memory(self._explorer.host_bytes())))
+        self._mount = self._folder / "mount"
+        self._mount.mkdir()
+        self._reads = BlockReads(self._folder)
+        if self._guest is None and self._prune:
+            self._end.enter_context(self._reads)
+        return self
+
+    def __exit__(self, *_ended: object) -> None:
+        self._end.close()
+
+    @property
+    def image(self) -> Path:
+        """Path of the image of the current state."""
+        return self._folder / "state.img" if self._guest is None else self._guest.disk
+
+    def outcome(self, asked: str, look: Callable[[Files], Outcome]) -> Outcome:
+        """Mount the current state and return the result of `look`.
+
+        Args:
+            asked: identifies everything that `look` depends on besides the files: equal texts mean equal
+                findings.
+            look: is called with the files; must not keep them.
+        """
+        known = self._explorer.known_outcome(asked) if self._tells_reads() else None
+        if known is not None:
+            self.pruned += 1
+            return self._outcomes[known]
+        problem = self._explorer.write_image(str(self.image))
+        if problem is not None:
+            return Lost(**json.loads(problem))
+        read: set[int] = set()
+        found = self.of_image(look, read)
+        if read and self._tells_reads():
+            self._learn(asked, read, found)
+        return found
+
+    def of_image(self, look: Callable[[Files], Outcome], read: set[int] | None = None) -> Outcome:
+        """Mount the image and return the result of `look`; add the blocks that were read to `read`."""
+        try:
+            with self._mounted(set() if read is None else read) as files:
+                return look(files)
+        except NotMountedError as error:
+            return Lost("mountable", "filesystem", str(error))
+        except UnreadableError as error:
+            return Lost("readable", "filesystem", str(error))
+
+    @contextmanager
+    def _mounted(self, read: set[int]) -> Iterator[Files]:
+        """Mount the image, in the guest if there is one."""
+        if self._guest is not None:
+            with self._guest.mounted(read) as files:
+                yield files
+            return
+        with (
+            self._reads.watching(read) as attached,
+            mounted(self.image, self._mount, _PATIENCE_S, attached),
+        ):
+            yield Mounted(self._mount)
+
+    def _tells_reads(self) -> bool:
+        """Return whether the blocks that a mount reads are known and used for pruning."""
+        return self._prune if self._guest is not None else self._reads.works
+
+    def _learn(self, asked: str, read: set[int], found: Outcome) -> None:
+        size = found.size if isinstance(found, ReadFiles) else 0
+        if self._bytes + size > _MOST_KEPT:
+            self._explorer.forget_reads()
+            self._outcomes, self._bytes = [], 0
+        # These blocks are read to recognise the file system, before the kernel is asked to mount it.
+        self._explorer.learn_reads(asked, [*read, *KIND_BLOCKS], len(self._outcomes))
+        self._outcomes.append(found)
+        self._bytes += size

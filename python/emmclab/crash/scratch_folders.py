@@ -1,0 +1,129 @@
+"""Private folders for mounts and images, which are removed even if this process is killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from emmclab.runtime.files import folder_aside, lock, stale_folders, sweep
+
+#: The list of mounts of this system.
+_MOUNTS = Path("/proc/self/mounts")
+#: A folder in memory, and the share of its free memory that one use may take.
+_MEMORY, _SHARE_OF_MEMORY = Path("/dev/shm"), 8  # noqa: S108 - only as a parent of private folders.
+#: Signals that request the end of a process.
+_ENDS = {signal.SIGTERM, signal.SIGHUP}
+
+
+@contextmanager
+def scratch(parent: Path | None = None) -> Iterator[Path]:
+    """Make a private folder in `parent`, by default in the system's temporary folder.
+
+    It is removed afterwards, together with mounts in it. Folders that killed processes left in `parent` are
+    removed first.
+    """
+    parent = Path(tempfile.gettempdir()) if parent is None else parent
+    remove_stale(parent)
+    # A signal between the creation of the folder and the `try` would leave the folder behind.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        with folder_aside(parent) as folder:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                yield folder
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+                unmount_below(folder)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def in_memory(size: int = 0) -> Path | None:
+    """Return a folder in memory with enough space for files of `size` bytes; `None` if there is none.
+
+    Also returns `None` if the user sets the place of temporary files by `TMPDIR`.
+    """
+    if os.environ.get("TMPDIR"):
+        return None
+    try:
+        free = os.statvfs(_MEMORY)
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    available = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
+    room = min(free.f_bavail * free.f_frsize, available)
+    if not os.access(_MEMORY, os.W_OK) or size * _SHARE_OF_MEMORY > room:
+        return None
+    return _MEMORY
+
+
+def remove_stale(parent: Path | None = None) -> None:
+    """Remove folders and mounts of killed processes in `parent`; by default where `scratch` makes them."""
+    parents = [Path(tempfile.gettempdir()), in_memory()] if parent is None else [parent]
+    for each in filter(None, parents):
+        for left in stale_folders(each):
+            _unmount_stale(left)
+        sweep(each)
+
+
+def _unmount_stale(folder: Path) -> None:
+    """Unmount everything that a killed process left in its folder; a folder in use is locked."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:  # Another process has removed it.
+        return
+    try:
+        if lock(handle, wait=False):
+            unmount_below(folder)
+    finally:
+        os.close(handle)
+
+
+def unmount_below(folder: Path) -> None:
+    """Unmount everything in a folder; a loop device that `mount` created is detached with its mount."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # On other systems than Linux, nothing is mounted here.
+        return
+    # The kernel writes a space as \\040.
+    begin = str(folder.resolve()).replace(" ", "\\040") + "/"
+    for place in reversed([line.split()[1] for line in lines if line.split()[1].startswith(begin)]):
+        path = place.replace("\\040", " ")
+        for how in ([], ["-l"]):
+            if subprocess.run(["umount", *how, path], capture_output=True, check=False).returncode == 0:
+                break
+
+
+@contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """Make SIGTERM end a worker process cleanly, so that its folders and mounts are removed.
+
+    Does nothing in the process that was started by the user, which ends in order anyway, outside of the main
+    thread, and within another use.
+    """
+    is_worker = multiprocessing.parent_process() is not None
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_worker or not is_main or signal.getsignal(signal.SIGTERM) is _end:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    except SystemExit:
+        # A worker of a pool would otherwise start its next task.
+        os._exit(128 + signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(128 + signal.SIGTERM)

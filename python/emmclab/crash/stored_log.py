@@ -1,0 +1,315 @@
+"""Stored logs: each in a folder with its identity, its provenance and its findings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+from emmclab.crash.controls import Controls
+from emmclab.crash.explore import Exploration, Options, open_run
+from emmclab.crash.json_types import Facts, Made
+from emmclab.crash.recording import Workload, record_run
+from emmclab.crash.shards import controls_of, explore_in_parallel
+from emmclab.crash.timeline import DM_WRITER
+from emmclab.crash.verdict_inputs import Grounds, command_of, contents_of, digest, grounds
+from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.runtime.checksummed import from_checked_json, to_checked_json
+from emmclab.runtime.files import folder_aside, refuse_link
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
+
+#: Length of the prefix of a log's identity that names its folder, and that `emmclab crash --again` accepts.
+_SHORT = 8
+
+
+#: Files of a log: the log itself, how it was made, and the options of explorations.
+_LOG, _RUN = "run.log", "run.json"
+_OPTIONS = "options-"
+
+
+def _deciding(options: Options) -> dict[str, object]:
+    """Return the options that determine the states of a cut and how they are judged."""
+    return {
+        name: value
+        for name, value in asdict(options).items()
+        if name not in ("cuts", "share", "only", "prune") and (name, value) != ("guest", None)
+    }
+
+
+def digest_of(options: Options) -> str:
+    """Return a short digest of the options that determine states and how they are judged."""
+    return hashlib.sha256(json.dumps(_deciding(options), sort_keys=True).encode()).hexdigest()[:6]
+
+
+@dataclass(frozen=True)
+class StoredLog:
+    """A stored log in its folder."""
+
+    folder: Path
+    log: Path
+    base: str | None
+    identity: str
+    facts: Facts
+    #: How the run was made; empty for a log from elsewhere.
+    made: Made
+
+    @property
+    def short(self) -> str:
+        """The short name of the log in the names of states."""
+        return self.identity[:_SHORT]
+
+    def keep(self, options: Options) -> None:
+        """Store the options, which determine the numbers of states; those of other explorations are kept."""
+        about = {"made": self.made, "base": self.base, "log": str(self.log)}
+        _core.write_whole(refuse_link(self.folder / _RUN), to_checked_json(about))
+        named = self.folder / f"{_OPTIONS}{digest_of(options)}.json"
+        _core.write_whole(refuse_link(named), to_checked_json(_deciding(options)))
+
+    def name_of(self, options: Options, cut: int, state: int) -> str:
+        """Return the name of a state for `--again`: log, cut, state number, and digest of the options."""
+        return f"{self.short}:{cut}:{state}:{digest_of(options)}"
+
+    def explore(
+        self, options: Options, jobs: int, told: Callable[[Exploration], None], *, reuse: bool | None = None
+    ) -> Exploration:
+        """Explore the log, or continue an interrupted exploration on the same grounds.
+
+        Args:
+            options: options of the exploration.
+            jobs: number of processes.
+            told: called with the results so far.
+            reuse: whether stored results are reused; by default, if the check is not a command, whose files
+                may have changed since.
+
+        Raises:
+            ConfigError: as `controls`, or the check cannot run.
+            EmmclabError: a tool changed during the exploration.
+        """
+        self.keep(options)
+        reuse = command_of(options.check) is None if reuse is None else reuse
+        controls = self.controls(options)
+
+        def now() -> Grounds:
+            return grounds(options.check, options.recovery, identity=self.identity, guest=options.guest)
+
+        before = now()
+        found = explore_in_parallel(
+            str(self.log),
+            options,
+            base=self.base,
+            jobs=jobs,
+            folder=self.folder,
+            grounds=digest(before),
+            fresh=not reuse,
+            told=told,
+        )
+        found.controls = controls
+        after = now()
+        changed = ", ".join(name for name, value in before.items() if value != after.get(name))
+        if changed:
+            raise EmmclabError(
+                f"{changed} changed while states were judged with it",
+                kind="failed",
+                hint="run the same command again with --fresh",
+            )
+        return found
+
+    def controls(self, options: Options) -> Controls | None:
+        """Judge the controls of an exploration of the log; `None` without a check.
+
+        Raises:
+            ConfigError: the disk is damaged before the workload, or the check and the workload do not fit.
+        """
+        is_included = not self.made.get("workload", {}).get("command")
+        return controls_of(str(self.log), options, base=self.base, is_included=is_included)
+
+
+def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
+    """Open a log with its base image; its identity is that of both together.
+
+    Raises:
+        ConfigError: a base image is given for a log of emmclab, which contains everything itself.
+        EmmclabError: the log or the image cannot be read.
+    """
+    run, facts = open_run(str(log), base=base)
+    if base is None:
+        return run, facts
+    if facts["writer"] != DM_WRITER:
+        raise ConfigError(
+            "a log of emmclab holds all that was written since the device was new, and has no base image",
+            kind="config",
+            field="base",
+            hint="leave out --base",
+        )
+    try:
+        both = f"{facts['identity']} {contents_of(Path(base))}"
+    except OSError as error:
+        raise InputError.of(error, base) from error
+    return run, {**facts, "identity": hashlib.sha256(both.encode()).hexdigest()[:16]}
+
+
+class Session:
+    """A folder of stored logs."""
+
+    def __init__(self, folder: Path) -> None:
+        """Set the folder, which is made on first use."""
+        self._folder = folder
+
+    def record(
+        self,
+        device: Device | str,
+        workload: Workload,
+        *,
+        layers: Sequence[str],
+        layer_settings: Mapping[str, Setting],
+        second: Device | str | None = None,
+        file_system: str,
+        mkfs_options: Sequence[str],
+        mount_options: str | None,
+        guest: str | None = None,
+        said: Callable[[str], None],
+        ready: Callable[[str], None] = lambda _path: None,
+    ) -> StoredLog:
+        """Run a workload and store its log; `ready` is as in `record_run`.
+
+        Raises:
+            ConfigError: as `record_run`.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with folder_aside(self._folder) as aside:
+            log = aside / _LOG
+            recorded = record_run(
+                device,
+                workload,
+                log,
+                layers=layers,
+                layer_settings=layer_settings,
+                second=second,
+                file_system=file_system,
+                mkfs_options=mkfs_options,
+                mount_options=mount_options,
+                guest=guest,
+                said=said,
+                ready=ready,
+            )
+            for note in recorded.notes:
+                said(f"note: {note}")
+            made: Made = {
+                "device": device if isinstance(device, str) else device.name,
+                "layers": list(layers),
+                "second": second.name if isinstance(second, Device) else second,
+                "file_system": file_system,
+                "mkfs_options": list(mkfs_options),
+                "mount_options": mount_options,
+                "guest": guest,
+                "workload": workload.as_json(),
+                "status": recorded.status,
+                "pauses": recorded.pauses,
+                "notes": list(recorded.notes),
+            }
+            _, facts = open_run(str(log))
+            folder = refuse_link(self._folder / facts["identity"][:_SHORT])
+            folder.mkdir(exist_ok=True)
+            log.replace(folder / _LOG)
+        return StoredLog(folder, folder / _LOG, None, facts["identity"], facts, made)
+
+    def take(self, log: Path, base: Path | None) -> StoredLog:
+        """Add a log from elsewhere, or find a stored one; the log file is not moved.
+
+        Raises:
+            EmmclabError: it cannot be read.
+        """
+        named = None if base is None else str(base.absolute())
+        _, facts = open_log(log, named)
+        folder = refuse_link(self._folder / facts["identity"][:_SHORT])
+        folder.mkdir(parents=True, exist_ok=True)
+        made: Made = {}
+        if (folder / _RUN).exists() and (folder / _LOG).exists():
+            # Without this file, the log is treated as one from elsewhere.
+            made = (_read_description(folder / _RUN) or {"made": made})["made"]
+        return StoredLog(folder, log.absolute(), named, facts["identity"], facts, made)
+
+    def find_state(self, state: str) -> tuple[StoredLog, Options]:
+        """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`.
+
+        Raises:
+            ConfigError: the name is invalid; or there is no such log, or several; or the log was explored
+                with several sets of options, and the name does not select one.
+        """
+        parts = state.split(":")
+        if len(parts) not in (3, 4) or not all(parts) or not all(part.isdecimal() for part in parts[1:3]):
+            raise _no_state(
+                f"`{state}` is not the name of a state", "write it as a finding does: c3f2:8812:17:5f0a31"
+            )
+        found = sorted(self._folder.glob(f"{parts[0]}*/{_RUN}"))
+        if len(found) != 1:
+            count = len(found)
+            raise _no_state(
+                f"{count} logs in {self._folder} have a name that begins with {parts[0]}; one is needed",
+                "name the folder with --results, or more of the log's name",
+            )
+        about = _read_description(found[0])
+        if about is None:
+            raise InputError(
+                f"{found[0]}: this file is damaged, or of an earlier version",
+                kind="io",
+                file=str(found[0]),
+                hint=f"explore the log again: `emmclab crash --log {found[0].with_name(_LOG)}`",
+            )
+        options = replace(
+            _options_of(found[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
+        )
+        _, facts = open_log(Path(about["log"]), about["base"])
+        if not facts["identity"].startswith(parts[0]):
+            both = "" if about["base"] is None else f", or its base image {about['base']},"
+            raise EmmclabError(
+                f"{about['log']}: the log{both} is not the one that was explored",
+                kind="value",
+                file=about["log"],
+                hint="explore it again, with --log" + ("" if about["base"] is None else " and --base"),
+            )
+        log = Path(about["log"])
+        return StoredLog(
+            found[0].parent, log, about["base"], facts["identity"], facts, about["made"]
+        ), options
+
+
+def _read_description(path: Path) -> dict[str, Any] | None:
+    """Read the stored description of a log; None if it is damaged or of an earlier version.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return from_checked_json(path.read_bytes())
+    except OSError as error:
+        raise InputError.of(error, path) from error
+
+
+def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
+    """Return the options of the exploration that a name selects; without a digest, those of the only one."""
+    files = sorted(folder.glob(f"{_OPTIONS}*.json"))
+    read = {path.stem.removeprefix(_OPTIONS): _read_description(path) for path in files}
+    kept = {name: options for name, options in read.items() if options is not None}
+    fitting = [digest for digest in kept if digest.startswith(named)]
+    if len(fitting) == 1:
+        return Options(**kept[fitting[0]])
+    ways = ", or ".join(
+        f"{':'.join([*state, digest])} ({', '.join(f'{key} {value}' for key, value in options.items())})"
+        for digest, options in kept.items()
+    )
+    if not fitting:
+        raise _no_state(f"the log was not explored with the options {named}", ways or "explore it with --log")
+    raise _no_state(
+        f"the log was explored with {len(fitting)} sets of options, each with another state of this name",
+        ways,
+    )
+
+
+def _no_state(problem: str, hint: str) -> ConfigError:
+    return ConfigError(problem, kind="config", field="again", hint=hint)

@@ -1,0 +1,152 @@
+"""Everything that a verdict depends on: log, base image, this build, tools and kernel.
+
+Findings are stored under a digest of these grounds, so that they are reused only if all of them are the same.
+What the command of a check reads and runs is not known: its verdicts are reused only on request.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import NotRequired, TypedDict
+
+from emmclab import _core
+from emmclab.crash import generated_programs, workloads
+from emmclab.crash.guest.kernel import Kernel
+from emmclab.crash.guest.machine import QEMU
+from emmclab.crash.tools import TOOLS_PATH
+
+#: Bytes of an image that are processed at once.
+_PIECE = 1 << 20
+
+
+def command_of(check: str | None) -> str | None:
+    """Return the shell command of a check; None if the check comes with emmclab.
+
+    >>> command_of("sqlite"), command_of("./check.sh")
+    (None, './check.sh')
+    """
+    is_named = check is None or check in ("sqlite", generated_programs.CHECK) or workloads.is_known(check)
+    return None if is_named else check
+
+
+def contents_of(image: Path) -> str:
+    """SHA-256 of the contents of a disk; a hole counts as zeros.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    with image.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        digest.update(size.to_bytes(8, "little"))
+        at = _data_from(file.fileno(), 0)
+        while at < size:
+            at -= at % _PIECE
+            file.seek(at)
+            piece = file.read(_PIECE)
+            if not piece:
+                break
+            if piece.count(0) != len(piece):
+                digest.update(at.to_bytes(8, "little") + piece)
+            at = _data_from(file.fileno(), at + len(piece))
+    return digest.hexdigest()
+
+
+def _data_from(file: int, at: int) -> int:
+    """Return the offset of the next data in a sparse file; the given one if the system finds no holes."""
+    try:
+        return os.lseek(file, at, os.SEEK_DATA)
+    except OSError as error:
+        return 1 << 62 if error.errno == errno.ENXIO else at
+
+
+def digest_of_file(path: Path) -> str:
+    """SHA-256 of a file; it is read again only if its size or times have changed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    about = path.stat()
+    return _digest(path, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
+
+
+@functools.lru_cache(maxsize=256)
+def _digest(path: Path, *_about: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.cache
+def build() -> str:
+    """Digest of the judging code: the core, and the Python code of power cuts."""
+    files = [Path(str(_core.__file__)), *sorted(Path(__file__).parent.rglob("*.py"))]
+    return hashlib.sha256("".join(digest_of_file(path) for path in files).encode()).hexdigest()
+
+
+class Grounds(TypedDict):
+    """What a verdict depends on: names, versions and digests of the judging programs."""
+
+    log: str
+    build: str
+    python: str
+    sqlite: NotRequired[str]
+    e2fsck: NotRequired[list[str]]
+    guest: NotRequired[list[str]]
+    kernel: NotRequired[list[str]]
+    mount: NotRequired[list[str]]
+    command: NotRequired[str]
+
+
+def grounds(check: str | None, recovery: str, *, identity: str, guest: str | None = None) -> Grounds:
+    """Return everything that a verdict depends on, except the options of the exploration.
+
+    Args:
+        check: as in `Options`.
+        recovery: as in `Options`.
+        identity: digest of the log and, if it has one, of its base image.
+        guest: kernel file of the guest that mounts.
+    """
+    command = command_of(check)
+    found: Grounds = {"log": identity, "build": build(), "python": platform.python_version()}
+    if command is None and check is not None:
+        found["sqlite"] = sqlite3.sqlite_version
+    if recovery == "e2fsck":
+        found["e2fsck"] = _tool("e2fsck", "-V") + _digest_if_there(Path("/etc/e2fsck.conf"))
+    if guest is not None:
+        found["guest"] = [Kernel.of(guest).version, digest_of_file(Path(guest)), *_tool(QEMU, "--version")]
+    elif recovery == "mount" or command is not None:
+        found["kernel"] = list(platform.uname())
+        found["mount"] = _tool("mount", "--version")
+    if command is not None:
+        found["command"] = command
+    return found
+
+
+def digest(found: Grounds) -> str:
+    """Return a short digest of grounds."""
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _tool(name: str, version: str) -> list[str]:
+    """Return path, contents and version of a program; the version also covers the libraries that it loads."""
+    path = shutil.which(name, path=TOOLS_PATH["PATH"])
+    if path is None:
+        return []
+    done = subprocess.run([path, version], capture_output=True, text=True, errors="replace", check=False)
+    return [path, digest_of_file(Path(path)), done.stdout + done.stderr]
+
+
+def _digest_if_there(path: Path) -> list[str]:
+    try:
+        return [digest_of_file(path)]
+    except OSError:
+        return []

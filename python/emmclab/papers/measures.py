@@ -1,0 +1,167 @@
+"""Measures of claims: functions of a study's results, with a record of what each of them reads."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from emmclab import _core
+from emmclab.errors import ConfigError
+from emmclab.runtime.lists import Names
+from emmclab.runtime.table_row import Row
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
+from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
+from emmclab.traces.profile import Profile
+from emmclab.traces.trace import Trace
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Result of a measure: a text, the values that are checked, and a note for the reader."""
+
+    text: str
+    values: dict[str, float]
+    note: str = ""
+
+
+Measure = Callable[[Results], Measurement]
+
+
+def measure(function: Measure) -> Measure:
+    """Mark a function as the measure of a claim."""
+    function.__dict__["is_measure"] = True
+    return function
+
+
+def find_measure(paper: str, name: str) -> Measure:
+    """Find `MODULE.FUNCTION` in the folder of a paper.
+
+    Raises:
+        ConfigError: there is no function of this name, or it is not marked as a measure.
+    """
+    module, _, function = name.partition(".")
+    try:
+        found = getattr(import_module(f"emmclab.papers.{paper}.{module}"), function)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{paper}: there is no measure `{name}`",
+            kind="config",
+            field="measure",
+            hint="write it as MODULE.FUNCTION of the paper's folder",
+        ) from error
+    if not getattr(found, "is_measure", False):
+        raise ConfigError(
+            f"{paper}: `{name}` is not marked as a measure",
+            kind="config",
+            field="measure",
+            hint="mark the function with `@measure`",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+@dataclass
+class Reads:
+    """What a measure read: columns of published tables, fields of profiles, and runs."""
+
+    tables: dict[str, None] = field(default_factory=dict)
+    #: Name of the trace, and name of the field or figure.
+    profiles: dict[tuple[str, str], None] = field(default_factory=dict)
+    #: Runs, by their identity.
+    runs: dict[int, Run] = field(default_factory=dict)
+    #: Device presets that the measure simulated itself.
+    devices: dict[str, None] = field(default_factory=dict)
+
+
+_reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
+
+
+def _current_reads() -> Reads:
+    """Return the record of the running measure; if none is running, a new one that is dropped."""
+    return _reads.get() or Reads()
+
+
+class _WatchedProfile(Profile):
+    """A profile that records every field and figure that is read from it, under the name of its trace."""
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(dict(profile))
+        # This is the name of the input, also if a recorded trace replaces a workload.
+        self._input = profile.name
+
+    def __getitem__(self, field: str) -> Any:
+        if field != "figures":
+            _current_reads().profiles[self._input, field] = None
+        return super().__getitem__(field)
+
+    def figure(self, name: str) -> list[Row]:
+        _current_reads().profiles[self._input, name] = None
+        return super().figure(name)
+
+
+class _Watched(Results):
+    """Results that record every run that is read from them."""
+
+    def select(self, grid: str, *, among: Names | None = None, **wanted: Any) -> Iterator[Run]:
+        for run in super().select(grid, among=among, **wanted):
+            _current_reads().runs[id(run)] = run
+            yield run
+
+
+def run_measure(function: Measure, results: Results) -> tuple[Measurement, Reads]:
+    """Run a measure; return its result and the record of what it read."""
+    reads = Reads()
+    profiles: dict[str, Profile] = {
+        name: _WatchedProfile(profile) for name, profile in results.profiles.items()
+    }
+    watched = _Watched(results.about, profiles, results.runs, results.digest, results.failures, results.cuts)
+    token = _reads.set(reads)
+    try:
+        return function(watched), reads
+    finally:
+        _reads.reset(token)
+
+
+def simulated(device: str, trace: Trace) -> Result:
+    """Simulate a measure's own trace on a device preset."""
+    _current_reads().devices[device] = None
+    return Device.preset(device).simulate(trace, mode="open")
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """Return a published table as rows."""
+    _current_reads().tables[name] = None
+    return list(csv.DictReader(io.StringIO(_core.published_csv()[name])))
+
+
+def share(profile: Profile, figure: str, above: float = 0.0, to: float | None = None) -> float:
+    """Percent of all requests (or gaps) in the bins of a figure above one limit and up to another.
+
+    The limits are those of bins: KB for sizes, ms for times.
+    """
+    unit = "kb" if figure == "size_distribution" else "ms"
+    total = 0.0
+    for row in profile.figure(figure):
+        low, high = row[f"low_{unit}"], row[f"high_{unit}"]
+        inside = low >= above and (to is None or (high is not None and high <= to))
+        if inside and row.get("op", "all") == "all":
+            total += row["pct"]
+    return total
+
+
+def rate_by_size(profiles: Iterable[Profile], op: str, size_kb: float) -> float | None:
+    """Return MB/s of requests of exactly this size, weighted equally (Figure 3); None if there are none."""
+    rates = [
+        (row["exact_requests"], row["exact_mean_mb_per_s"])
+        for profile in profiles
+        for row in profile.figure("throughput_by_size")
+        if row["op"] == op and row["high_kb"] == size_kb and row["exact_requests"]
+    ]
+    count = sum(requests for requests, _ in rates)
+    return sum(requests * rate for requests, rate in rates) / count if count else None

@@ -1,0 +1,33 @@
+"""Tests whether a real device keeps acknowledged data when its power is cut: records, a log, a verdict."""
+
+from __future__ import annotations
+
+from emmclab.real_devices.durability.log import Log, Run, Session, line, read_log
+from emmclab.real_devices.durability.loss_probability import bounds, clean_cuts_needed
+from emmclab.real_devices.durability.readback import judge
+from emmclab.real_devices.durability.summary import Report, report_of
+from emmclab.real_devices.durability.targets import Closing, Target, open_target, refuse_same_disk
+from emmclab.real_devices.durability.verdict import FINDINGS, WEAKNESSES, Verdict
+from emmclab.real_devices.durability.writer import RunEnd, write
+
+__all__ = [
+    "FINDINGS",
+    "WEAKNESSES",
+    "Closing",
+    "Log",
+    "Report",
+    "Run",
+    "RunEnd",
+    "Session",
+    "Target",
+    "Verdict",
+    "bounds",
+    "clean_cuts_needed",
+    "judge",
+    "line",
+    "open_target",
+    "read_log",
+    "refuse_same_disk",
+    "report_of",
+    "write",
+]

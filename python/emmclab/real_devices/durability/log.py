@@ -1,0 +1,319 @@
+r"""The log of a durability test: what was acknowledged in each run, and the verdict on each cut.
+
+A line is a checksum and a list in JSON. Each is independent: if a log lost its end, or lines in the middle,
+the others remain valid.
+
+    begin, run, {..}        a run with its plan and its target
+    ack, run, writer, step  a sync has returned: after a flush all steps up to it are durable, else this one
+    end, run, {..}          why the writers stopped; missing if the machine lost its power
+    checked, run, {..}      the verdict
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypedDict
+
+from msgspec import ValidationError, convert
+
+from emmclab.errors import FormatError, InputError
+from emmclab.real_devices.durability.records import BLOCK
+from emmclab.real_devices.durability.target_identity import TargetIdentity
+from emmclab.real_devices.durability.verdict import Verdict
+from emmclab.real_devices.durability.write_pattern import Plan
+
+#: Version of the format of the lines, and of the steps derived from a plan; logs of other versions are
+#: rejected.
+VERSION = 1
+#: The name that means stdout or stdin.
+STREAM = Path("-")
+#: Largest log that is read, in bytes: about 10 million syncs.
+_MOST_BYTES = 1 << 30
+#: Largest number of blocks of a run: 64 GB.
+_MOST_BLOCKS = 1 << 24
+#: Number of syncs of a writer of which a log may have lost the lines, and the most steps for each sync; on
+#: average there are about 10.
+_MISSING_SYNCS, _STEPS_OF_A_SYNC = 20_000, 64
+#: Maximum number of lines that may wait for the disk of the log before the writers wait, too. At most this
+#: number may be missing at the end of a log.
+MOST_LINES = 64
+
+
+def line(*parts: Any) -> str:
+    r"""Return a line of a log.
+
+    >>> line("ack", 7, 1, 12)
+    '8dbeac52 ["ack",7,1,12]\n'
+    """
+    text = json.dumps(parts, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode()):08x} {text}\n"
+
+
+def parts_of(text: bytes) -> list[Any] | None:
+    r"""Parse a line into its parts; None if it is damaged.
+
+    >>> parts_of(b'8dbeac52 ["ack",7,1,12]'), parts_of(b'63471fb9 ["ack",7,1,1')
+    (['ack', 7, 1, 12], None)
+    """
+    checksum, _, body = text.partition(b" ")
+    try:
+        if int(checksum, 16) != zlib.crc32(body):
+            return None
+        parts = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return parts if isinstance(parts, list) else None
+
+
+class WriterEnd(TypedDict):
+    """Why the writers stopped: a keyword, and the message of the operating system."""
+
+    reason: str
+    said: str
+
+
+@dataclass
+class Run:
+    """One run in a log.
+
+    Attributes:
+        plan: the parameters that determine its steps.
+        target: what was known of the target: `name`, `bytes`, `identity`.
+        boot: the boot ID of the machine that wrote, if it has one.
+        acknowledged: for each writer, the steps whose sync has returned; 0 is the first pass over all blocks.
+        end: why it ended; None if the log does not contain it.
+        verdict: what a check found.
+        damaged: number of damaged lines between its first line and that of the next run.
+    """
+
+    plan: Plan
+    target: TargetIdentity
+    boot: str | None
+    acknowledged: list[list[int]]
+    end: WriterEnd | None = None
+    verdict: Verdict | None = None
+    damaged: int = 0
+
+    def most_steps(self, writer: int) -> int:
+        """Return the largest step of a writer that is possible after the syncs known so far.
+
+        The check repeats all steps, so a forged step could keep it busy for ever.
+        """
+        return (len(self.acknowledged[writer]) + _MISSING_SYNCS) * _STEPS_OF_A_SYNC
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log contains every acknowledged sync of the run."""
+        return self.end is not None and not self.damaged
+
+    @property
+    def was_filled(self) -> bool:
+        """Whether the first pass over all blocks was flushed; before that, nothing is promised."""
+        return all(self.acknowledged)
+
+
+@dataclass
+class Session:
+    """The content of a log.
+
+    Attributes:
+        runs: its runs, in their order.
+        damaged: number of lines that are damaged.
+    """
+
+    runs: list[Run] = field(default_factory=list)
+    damaged: int = 0
+
+
+def read_log(path: Path, text: bytes | None = None) -> Session:
+    """Read a log, whose end may be missing; `text` is its content if it is not a file.
+
+    Raises:
+        InputError: it cannot be read.
+        FormatError: it is not a log, or contains no run.
+    """
+    if text is None:
+        try:
+            with path.open("rb") as file:
+                text = file.read(_MOST_BYTES)
+        except OSError as error:
+            raise InputError.of(error, path, "name the log that `--write --log FILE` has written") from error
+    lines = [one for one in text.split(b"\n") if one]
+    session, runs = Session(), dict[int, Run]()
+    for one in lines:
+        parts = parts_of(one)
+        if parts is None or not _take(parts, runs):
+            session.damaged += 1
+            if runs:
+                runs[next(reversed(runs))].damaged += 1
+    session.runs = list(runs.values())
+    if not session.runs:
+        raise _no_run(path, len(lines))
+    return session
+
+
+def _no_run(path: Path, lines: int) -> FormatError:
+    return FormatError(
+        f"{path}: the log holds no run" + (f" in {lines:,} lines" if lines else ": it is empty"),
+        kind="syntax",
+        file=str(path),
+        hint="name the log that `--write --log FILE` has written; if this is it, the power was cut before "
+        "the first line was durable: start `--write` again",
+    )
+
+
+def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
+    """Add a line to its run; return whether it is valid."""
+    try:
+        match parts:
+            case [
+                "begin",
+                int(number),
+                {"version": 1, "plan": dict(plan), "target": dict(target), "boot": str() | None as boot},
+            ]:
+                made = Plan(number, **plan)
+                known = convert(target, TargetIdentity)
+                if (
+                    [type(value) for value in made] != [int, int, int, bool, bool]
+                    or not 0 < made.writers <= made.blocks <= _MOST_BLOCKS
+                    or known["bytes"] < made.blocks * BLOCK
+                ):
+                    return False
+                runs[number] = Run(made, known, boot, [[] for _ in range(made.writers)])
+            case ["begin", _, {"version": int(version)}] if version != VERSION:
+                raise FormatError(
+                    f"the log is of version {version}, and this emmclab reads version {VERSION}",
+                    kind="version",
+                    hint="use the version of emmclab that wrote it",
+                )
+            case ["ack", int(number), int(writer), int(step)]:
+                run = runs[number]
+                # A negative writer would be counted from the last one.
+                if writer < 0 or not 0 <= step <= run.most_steps(writer):
+                    return False
+                run.acknowledged[writer].append(step)
+            case ["end", int(number), dict(end)]:
+                runs[number].end = convert(end, WriterEnd)
+            case ["checked", int(number), dict(verdict)]:
+                runs[number].verdict = convert(verdict, Verdict)
+            case _:
+                return False
+    except (KeyError, IndexError, TypeError, ValidationError):
+        return False
+    return True
+
+
+class Log:
+    """A log written by its own thread; each of its syncs makes all earlier lines durable.
+
+    Writers do not wait for it: a device could write back its cache in a pause after each flush, which would
+    hide that it ignores flushes. If this machine loses its power too, the lines of the last milliseconds are
+    missing; syncs without a line count as not promised.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a log for appending; `-` is stdout.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        self.name = "the standard output" if path == STREAM else str(path)
+        self._of_a_file = path != STREAM
+        try:
+            self._file = _appended(path) if self._of_a_file else os.dup(1)
+        except OSError as error:
+            raise InputError.of(error, path) from error
+        # An earlier log may have lost the end of its last line.
+        self._lines = ["\n"]
+        self._changed = threading.Condition()
+        self._is_over = False
+        self._fault: InputError | None = None
+        self._thread = threading.Thread(target=self._keep, name="emmclab-log", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        self._thread.join()
+        os.close(self._file)
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        return self._file
+
+    def add(self, *parts: Any, wait: bool = True) -> None:
+        """Append a line; with `wait`, return when it is durable, as far as its disk keeps its guarantees.
+
+        Raises:
+            InputError: the disk of the log, or the reader of the pipe, has failed.
+        """
+        with self._changed:
+            self._lines.append(line(*parts))
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: (
+                    self._fault is not None or not self._lines or not (wait or len(self._lines) > MOST_LINES)
+                )
+            )
+            if self._fault is not None:
+                raise self._fault
+
+    def _keep(self) -> None:
+        """Write lines as they arrive, until the log is closed."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines or self._is_over)
+                ready = list(self._lines)
+            if not ready:
+                return
+            try:
+                self._put("".join(ready).encode())
+            except OSError as error:
+                hint = "keep the log on another disk, or read it elsewhere"
+                self._fault = InputError.of(error, self.name, hint)
+            with self._changed:
+                del self._lines[: len(ready)]
+                self._changed.notify_all()
+            if self._fault is not None:
+                return
+
+    def _put(self, text: bytes) -> None:
+        while text:
+            text = text[os.write(self._file, text) :]
+        if self._of_a_file:
+            os.fdatasync(self._file)
+
+
+def _appended(path: Path) -> int:
+    """Open a file for appending, and make its directory entry durable."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    folder = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return file
+
+
+def begin(log: Log, plan: Plan, target: TargetIdentity) -> None:
+    """Append the first line of a run."""
+    settings = plan._asdict()
+    number = settings.pop("run")
+    log.add("begin", number, {"version": VERSION, "plan": settings, "target": target, "boot": boot()})
+
+
+def boot() -> str | None:
+    """Return the boot ID of this machine, or None."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,264 @@
+"""Reads a target after a cut, and compares its content with the acknowledged writes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from emmclab.errors import ConfigError
+from emmclab.real_devices.durability.log import MOST_LINES, Run, boot
+from emmclab.real_devices.durability.records import BLOCK, GARBAGE, SECTORS, ZERO, Content, Stamp, contents
+from emmclab.real_devices.durability.targets import LONGEST, Target, lost_io
+from emmclab.real_devices.durability.verdict import Verdict
+from emmclab.real_devices.durability.write_pattern import Kind, Step, steps
+
+#: Maximum syncs that a writer may have begun after the last known one. In a whole log that is the sync in
+#: progress; if the end of the log is missing, also those whose lines waited for its disk or in its queue.
+_SYNCS_OF_A_WHOLE_LOG = 1
+_SYNCS_OF_A_TORN_LOG = _SYNCS_OF_A_WHOLE_LOG + MOST_LINES + 1
+#: Maximum number of examples in a verdict.
+_EXAMPLES = 5
+#: Properties by which a device is recognised.
+_NAMES = ("cid", "serial", "wwid")
+
+
+class Version(NamedTuple):
+    """The content that a step left in a block."""
+
+    number: int
+    kind: Kind
+
+
+#: The content that the first pass left.
+_FIRST = Version(0, Kind.WRITE)
+#: Possible contents of a sector other than one of the possible versions.
+_OLDER, _FOREIGN = "older", "foreign"
+
+
+@dataclass
+class _Writer:
+    """What is known of a writer: its acknowledged steps, and the newest of its steps found on the target."""
+
+    #: Acknowledged flushes in order, and acknowledged write-through writes.
+    flushes: list[int] = field(default_factory=lambda: [0])
+    through: set[int] = field(default_factory=set)
+    #: The newest step found on the target, and the newest step known to have begun.
+    newest: int = 0
+    known: int = 0
+    #: For each block written after the first pass: the promised version, then all later ones.
+    versions: dict[int, list[Version]] = field(default_factory=dict)
+
+    def promised_through(self, version: Version) -> bool:
+        """Return whether a version was promised only by a write-through write, not by a later flush."""
+        return version.number in self.through and version.number > self.flushes[-1]
+
+    def promise_of(self, version: Version) -> int:
+        """Return the step whose acknowledgement first promised a version."""
+        if version.number in self.through:
+            return version.number
+        return self.flushes[bisect_left(self.flushes, version.number)]
+
+    def take(self, step: Step) -> None:
+        """Record the version that a step may have left."""
+        made = Version(step.number, step.kind)
+        is_promised = step.number <= self.flushes[-1] or step.number in self.through
+        for block in range(step.first, step.first + step.blocks):
+            if is_promised:
+                self.versions[block] = [made]
+            else:
+                self.versions.setdefault(block, [_FIRST]).append(made)
+
+
+def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
+    """Compare the content of a target after a cut with what was acknowledged as durable.
+
+    With `same_device`, a target is accepted that is smaller, or contains nothing of the run.
+
+    Raises:
+        ConfigError: the target is not the one of the run.
+        InputError: it cannot be read.
+    """
+    _check_identity(run, target, same_device)
+    if not run.was_filled:
+        return Verdict(is_cut=False)
+    readable = min(run.plan.blocks, target.size // BLOCK)
+    held = dict(_read(target, readable))
+    # Blocks that are missing on a device that returned with a smaller capacity.
+    held |= {block: [GARBAGE] * SECTORS for block in range(readable, run.plan.blocks)}
+    _check_content(run, target, held, same_device)
+    judging = _VerdictBuilder(run, held)
+    for block, content in held.items():
+        judging.judge(block, content)
+    return judging.verdict
+
+
+def _read(target: Target, blocks: int) -> Iterator[tuple[int, list[Content]]]:
+    each = LONGEST // BLOCK
+    for first in range(0, blocks, each):
+        length = min(each, blocks - first) * BLOCK
+        try:
+            data = target.read(first * BLOCK, length)
+        except OSError as error:
+            raise lost_io(target.name, error) from error
+        for at in range(0, length, BLOCK):
+            yield first + at // BLOCK, contents(data[at : at + BLOCK])
+
+
+def _check_identity(run: Run, target: Target, same_device: bool) -> None:
+    """Reject another device, and one that is smaller than before unless it is known to be the same."""
+    before, now = run.target.get("identity", {}), target.identity()["identity"]
+    for name in _NAMES:
+        if name in before and name in now and before[name] != now[name]:
+            raise _another(target, f"its {name} is {now[name]}, that of the log {before[name]}", vouch=False)
+    is_known = any(name in before and before.get(name) == now.get(name) for name in _NAMES)
+    if target.size < run.target["bytes"] and not (is_known or same_device):
+        raise _another(target, f"it has {target.size:,} bytes, that of the log {run.target['bytes']:,}")
+
+
+def _check_content(run: Run, target: Target, held: dict[int, list[Content]], same_device: bool) -> None:
+    """Reject a target without any record of the run, unless it is known to be the same."""
+    if same_device:
+        return
+    for content in held.values():
+        if any(isinstance(sector, Stamp) and sector.run == run.plan.run for sector in content):
+            return
+    others = {sector.run for content in held.values() for sector in content if isinstance(sector, Stamp)}
+    said = "only records of other runs" if others else "no record of any run"
+    raise _another(target, f"it holds {said}")
+
+
+def _another(target: Target, said: str, *, vouch: bool = True) -> ConfigError:
+    more = "; if it is the same device and has lost everything, add --same-device" if vouch else ""
+    return ConfigError(
+        f"{target.name}: this is not the device of the log's last run: {said}",
+        kind="config",
+        file=target.name,
+        field="TARGET",
+        hint=f"name that device and that log; a run can be judged until the next one begins{more}",
+    )
+
+
+def is_cut(run: Run) -> bool:
+    """Return whether there is evidence of a power cut: the target failed, or the machine was rebooted."""
+    if run.end is not None:
+        return run.end.get("reason") in ("gone", "hung")
+    now = boot()
+    return now is None or now != run.boot
+
+
+class _VerdictBuilder:
+    """Builds the verdict on a run, block by block."""
+
+    def __init__(self, run: Run, held: dict[int, list[Content]]) -> None:
+        self.plan = run.plan
+        self.writers = [self._writer(number, run, held) for number in range(run.plan.writers)]
+        self.verdict = Verdict(
+            is_cut=is_cut(run),
+            syncs=sum(step > 0 for acknowledged in run.acknowledged for step in acknowledged),
+        )
+
+    def _writer(self, number: int, run: Run, held: dict[int, list[Content]]) -> _Writer:
+        """Replay the steps of a writer that may have begun; keep the possible versions of each block."""
+        own = range(number * self.plan.share, (number + 1) * self.plan.share)
+        most = run.most_steps(number)
+        newest = max(
+            (
+                sector.number
+                for block in own
+                for sector in held[block]
+                if isinstance(sector, Stamp)
+                and (sector.run, sector.block) == (self.plan.run, block)
+                and sector.number <= most
+            ),
+            default=0,
+        )
+        acknowledged = set(run.acknowledged[number])
+        known = max([newest, *acknowledged])
+        begun = list(_possible_steps(run, number, known))
+        writer = _Writer(newest=newest, known=known)
+        for step in begun:
+            if step.number in acknowledged and step.kind.is_flush:
+                writer.flushes.append(step.number)
+            elif step.number in acknowledged:
+                writer.through.add(step.number)
+        for step in begun:
+            writer.take(step)
+        return writer
+
+    def judge(self, block: int, content: list[Content]) -> None:
+        """Judge one block."""
+        writer, found = self.writers[self.plan.writer_of(block)], self.verdict
+        versions = writer.versions.get(block, [_FIRST])
+        found.promised += versions[0] is not _FIRST
+        if any(version.kind is Kind.TRIM for version in versions):
+            # A trim guarantees nothing about later reads.
+            if len(versions) == 1:
+                found.trimmed += 1
+                found.trimmed_old += all(isinstance(sector, Stamp) for sector in content)
+            return
+        labels = {self._label(block, sector, versions) for sector in content}
+        there = [label for label in labels if isinstance(label, int)]
+        pending = [at for at, version in enumerate(versions) if at and version.number <= writer.known]
+        found.unflushed += len(pending)
+        found.unflushed_lost += sum(at > max(there, default=0) for at in pending)
+        if _FOREIGN in labels:
+            self._note("corrupt", block, content, versions)
+        elif _OLDER in labels:
+            self._note(
+                "lost_through" if writer.promised_through(versions[0]) else "lost", block, content, versions
+            )
+            if writer.newest > writer.promise_of(versions[0]):
+                found.order += 1
+        elif GARBAGE in labels:
+            self._note("garbled" if len(versions) > 1 else "corrupt", block, content, versions)
+        elif len(there) > 1:
+            self._note("torn", block, content, versions)
+
+    def _label(self, block: int, sector: Content, versions: list[Version]) -> int | str:
+        """Return the index of the version that a sector contains, or a label for other content."""
+        if not isinstance(sector, Stamp):
+            if sector != ZERO:
+                return GARBAGE
+            zeroed = (
+                at for at, version in reversed(list(enumerate(versions))) if version.kind is Kind.ZEROES
+            )
+            return next(zeroed, _OLDER)
+        if sector.block != block:
+            return _FOREIGN
+        if sector.run != self.plan.run or sector.number < versions[0].number:
+            return _OLDER
+        own = (at for at, version in enumerate(versions) if version.number == sector.number)
+        return next(own, _FOREIGN)
+
+    def _note(self, finding: str, block: int, content: list[Content], versions: list[Version]) -> None:
+        setattr(self.verdict, finding, getattr(self.verdict, finding) + 1)
+        if len(self.verdict.examples) < _EXAMPLES:
+            held = ", ".join(dict.fromkeys(self._words(block, sector) for sector in content))
+            promised = versions[0]
+            due = self._words(block, Stamp(self.plan.run, block, promised.number))
+            self.verdict.examples.append(f"{finding}: block {block:,} holds {held}; {due} was promised")
+
+    def _words(self, block: int, sector: Content) -> str:
+        if not isinstance(sector, Stamp):
+            return "zeros" if sector == ZERO else "neither zeros nor a record"
+        if sector.block != block:
+            return f"a record of block {sector.block:,}"
+        if sector.run != self.plan.run:
+            return "a record of an earlier run"
+        return f"data of step {sector.number:,}" if sector.number else "data of the first pass"
+
+
+def _possible_steps(run: Run, writer: int, known: int) -> Iterator[Step]:
+    """Yield the steps of a writer that may have begun: the known steps, and all up to the syncs in progress.
+
+    Steps that are missing in the log matter if they wrote zeros: a sector of zeros does not identify its
+    step.
+    """
+    left = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
+    for step in steps(run.plan, writer):
+        yield step
+        left -= step.number > known and step.kind.is_sync
+        if not left:
+            return

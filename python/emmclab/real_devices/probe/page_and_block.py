@@ -1,0 +1,257 @@
+"""Determines the clustered page and the clustered block from bandwidths.
+
+After J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid state
+disks (SSDs)", MASCOTS 2009: a small request that crosses the border of a clustered page costs two page
+operations, one that does not costs one. So the period of the slow offsets is the clustered page. Random
+writes become as fast as sequential ones at the size at which they replace whole clustered blocks, because no
+data has to be copied.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+from emmclab.real_devices.probe.targets import LONGEST_KB, Target, check_size
+
+#: Called with the kilobytes moved so far, the total, and the requests so far.
+ProbeProgress = Callable[[int, int, int], None]
+
+#: Step of the offsets, and size of the request that is issued at each offset, KB.
+_STEP_KB = 4
+_PROBE_KB = 8
+#: Offsets in a window, number of windows, alignment of windows in KB.
+_STEPS = 64
+_WINDOWS = 24
+_WINDOW_KB = 512
+#: Candidate sizes of the clustered page, KB.
+_PAGES_KB = (8, 16, 32, 64, 128)
+#: Factor on the time above which an offset counts as a border.
+_DEARER = 1.03
+#: Share of the sequential bandwidth above which random writes count as equally fast.
+_AS_FAST = 0.97
+#: Sizes of the bandwidth curves, KB; from the last of the small sizes on, the whole span is written.
+_SIZES_KB = tuple(4 << power for power in range(13))
+_WHOLE_FROM_KB = 128
+#: Requests of a point that does not write the whole span, and the maximum KB that it transfers.
+_FEWEST, _MOST, _MOST_KB = 4, 512, 8 * 1024
+#: Requests between two checks of progress and Ctrl-C.
+_SLICE = 64
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a bandwidth curve."""
+
+    op: str
+    order: str
+    size_kb: int
+    mb_per_s: float
+
+
+@dataclass(frozen=True)
+class Place:
+    """The median time of a small request at an offset."""
+
+    op: str
+    offset_kb: int
+    time_ms: float
+
+
+@dataclass
+class Probe:
+    """Result of a probe; sizes are None if the measurements do not show them."""
+
+    target: str
+    wrote: bool
+    span_mb: int
+    clustered_page_kb: int | None = None
+    clustered_page_by: str = ""
+    clustered_block_kb: int | None = None
+    findings: list[str] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields as plain values."""
+        return asdict(self)
+
+
+def probe(
+    target: Target, *, write: bool, span_kb: int, seed: int = 1, progress: ProbeProgress | None = None
+) -> Probe:
+    """Find clustered page and clustered block of a target.
+
+    Args:
+        target: device or file to probe; its first `span_kb` are overwritten if `write` is true.
+        write: whether the target may be overwritten; reads alone never show the clustered block.
+        span_kb: size of the part that is used.
+        seed: seed of the random orders.
+        progress: called regularly with the progress.
+
+    Raises:
+        ConfigError: the span is impossible.
+        InputError: the target fails.
+    """
+    check_size(target, span_kb)
+    span_kb -= span_kb % LONGEST_KB
+    run = _Run(target, span_kb, random.Random(seed), progress, write)  # noqa: S311 (places, not secrets)
+    found = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
+    if write:
+        # This comes first, while all earlier writes were as large as possible: small writes leave blocks half
+        # filled.
+        run.whole("sequential", LONGEST_KB)
+        found.points += _write_curves(run)
+        found.clustered_block_kb = block_size(found.points)
+    for op in ("write", "read") if write else ("read",):
+        found.places += run.places(op)
+        page_kb = page_size([place.time_ms for place in found.places if place.op == op])
+        if page_kb is not None and found.clustered_page_kb is None:
+            found.clustered_page_kb, found.clustered_page_by = page_kb, op
+    for size_kb in _SIZES_KB:
+        for order in ("sequential", "random"):
+            found.points.append(Point("read", order, size_kb, run.some("read", order, size_kb)))
+    found.findings = _findings(found)
+    return found
+
+
+def _write_curves(run: _Run) -> list[Point]:
+    """Measure writes; sequential and large ones first, because fragments of a size slow the next one."""
+    whole = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
+    speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(whole)}
+    speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(whole)}
+    run.whole("sequential", LONGEST_KB)
+    for order in ("sequential", "random"):
+        small = [size for size in _SIZES_KB if size < _WHOLE_FROM_KB]
+        speeds |= {(order, size_kb): run.some("write", order, size_kb) for size_kb in reversed(small)}
+    return [
+        Point("write", order, size_kb, speed)
+        for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)
+    ]
+
+
+def _by_size(item: tuple[tuple[str, int], float]) -> tuple[int, str]:
+    (order, size_kb), _ = item
+    return size_kb, order
+
+
+def page_size(times_ms: Sequence[float]) -> int | None:
+    """Find the clustered page in KB from the times of 8 KB requests at offsets of 0, 4, 8 KB and so on.
+
+    >>> page_size([2.0 if i % 4 == 3 else 1.0 for i in range(64)])
+    16
+    >>> page_size([1.0] * 64) is None
+    True
+    """
+    for page_kb in _PAGES_KB:
+        period = page_kb // _STEP_KB
+        border = sorted(time for i, time in enumerate(times_ms) if (i + 1) % period == 0)
+        inside = sorted(time for i, time in enumerate(times_ms) if (i + 1) % period)
+        if border[len(border) // 10] > _DEARER * inside[len(inside) * 9 // 10]:
+            return page_kb
+    return None
+
+
+def block_size(points: Sequence[Point]) -> int | None:
+    """Find the clustered block in KB: the size from which random writes are as fast as sequential ones."""
+    speeds = {(point.order, point.size_kb): point.mb_per_s for point in points if point.op == "write"}
+    sizes = [size for order, size in speeds if order == "random" and size >= _WHOLE_FROM_KB]
+    as_fast = [speeds["random", size] >= _AS_FAST * speeds["sequential", size] for size in sizes]
+    if all(as_fast) or not as_fast[-1]:
+        return None
+    return sizes[len(as_fast) - as_fast[::-1].index(False)]
+
+
+def _findings(found: Probe) -> list[str]:
+    """Describe the result in words."""
+    words = []
+    if found.clustered_page_kb is None:
+        words.append("clustered page: the time of a small request does not depend on its position")
+    else:
+        borders = f"requests that cross a multiple of {found.clustered_page_kb} KB take longer"
+        words.append(f"clustered page: {found.clustered_page_kb} KB; {found.clustered_page_by} {borders}")
+    if found.clustered_block_kb is not None:
+        words.append(
+            f"clustered block: {found.clustered_block_kb / 1024:g} MB; from there on random writes are as "
+            "fast as sequential ones"
+        )
+    elif found.wrote:
+        words.append(
+            "clustered block: not found; random writes are as fast as sequential ones at all sizes or at none"
+        )
+    else:
+        words.append("clustered block: only writes can show it")
+    return words
+
+
+class _Run:
+    """The transfers of a probe, with progress."""
+
+    def __init__(
+        self, target: Target, span_kb: int, draw: random.Random, progress: ProbeProgress | None, write: bool
+    ) -> None:
+        self._target = target
+        self._span_kb = span_kb
+        self._draw = draw
+        self._progress = progress
+        self._moved_kb = 0
+        self._requests = 0
+        self._total_kb = self._expected_kb(write)
+
+    def _expected_kb(self, write: bool) -> int:
+        small = sum(self._count(size) * size for size in _SIZES_KB)
+        places = _WINDOWS * _STEPS * _PROBE_KB
+        reads = 2 * small + places
+        if not write:
+            return reads
+        few = sum(self._count(size) * size for size in _SIZES_KB if size < _WHOLE_FROM_KB)
+        whole = sum(1 for size in _SIZES_KB if size >= _WHOLE_FROM_KB)
+        return reads + places + 2 * few + self._span_kb * (2 + 2 * whole)
+
+    def _count(self, size_kb: int) -> int:
+        return min(max(_FEWEST, min(_MOST, _MOST_KB // size_kb)), self._span_kb // size_kb)
+
+    def _times(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> Iterator[float]:
+        step = max(1, min(_SLICE, LONGEST_KB // length_kb))
+        for at in range(0, len(offsets_kb), step):
+            part = offsets_kb[at : at + step]
+            yield from self._target.transfer(write, part, length_kb)
+            self._moved_kb += len(part) * length_kb
+            self._requests += len(part)
+            if self._progress is not None:
+                self._progress(self._moved_kb, self._total_kb, self._requests)
+
+    def places(self, op: str) -> list[Place]:
+        """Measure a small request at every offset of some windows, in random order; return the medians."""
+        windows = self._draw.sample(
+            range(self._span_kb // _WINDOW_KB), min(_WINDOWS, self._span_kb // _WINDOW_KB)
+        )
+        tries = [(window * _WINDOW_KB, step) for window in windows for step in range(_STEPS)]
+        self._draw.shuffle(tries)
+        offsets = [window + step * _STEP_KB for window, step in tries]
+        by_step: list[list[float]] = [[] for _ in range(_STEPS)]
+        for (_, step), time_ms in zip(tries, self._times(op == "write", offsets, _PROBE_KB), strict=True):
+            by_step[step].append(time_ms)
+        return [Place(op, step * _STEP_KB, statistics.median(times)) for step, times in enumerate(by_step)]
+
+    def some(self, op: str, order: str, size_kb: int) -> float:
+        """Measure a number of requests of one size; return MB/s."""
+        places = self._span_kb // size_kb
+        count = self._count(size_kb)
+        first = self._draw.randrange(places - count + 1)
+        numbers = (
+            range(first, first + count) if order == "sequential" else self._draw.sample(range(places), count)
+        )
+        times = list(self._times(op == "write", [number * size_kb for number in numbers], size_kb))
+        return count * size_kb / 1024 / (sum(times) / 1e3)
+
+    def whole(self, order: str, size_kb: int) -> float:
+        """Write the whole span once; return MB/s of its second half, when no free space is left."""
+        numbers = list(range(self._span_kb // size_kb))
+        if order == "random":
+            self._draw.shuffle(numbers)
+        times = list(self._times(True, [number * size_kb for number in numbers], size_kb))
+        late = times[len(times) // 2 :]
+        return len(late) * size_kb / 1024 / (sum(late) / 1e3)

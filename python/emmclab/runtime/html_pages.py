@@ -1,0 +1,21 @@
+"""The writers of HTML pages, by kind of result: results below the room `pages` write their pages by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+#: Writes the page of a result as a file.
+PageWriter = Callable[[Any, str | Path], None]
+_writers: dict[str, PageWriter] = {}
+
+
+def register_page(kind: str, writer: PageWriter) -> None:
+    """Set the writer of the pages of one kind of results."""
+    _writers[kind] = writer
+
+
+def write_page(kind: str, result: object, path: str | Path) -> None:
+    """Write the page of a result: one file that needs no network."""
+    _writers[kind](result, path)

@@ -1,0 +1,65 @@
+"""Formats numbers for people: durations and sizes with three significant digits, and changes with a sign."""
+
+from __future__ import annotations
+
+from math import floor, log10
+
+#: Units of time with their length in seconds, and the minimum value for which each is used.
+_TIMES = (("d", 86_400.0, 2.0), ("h", 3_600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 1.0))
+_SHORT = (("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+#: Units of size in bytes; 1 KB is 1,024 bytes, as in the papers.
+_SIZES = (("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+
+
+def duration(seconds: float | None) -> str:
+    """Format a duration with its unit; a dash if it is unknown.
+
+    >>> [duration(value) for value in (0, 3.5e-8, 0.00042, 0.653, 12.5, 589, 9000, 259200, None)]
+    ['0 s', '35 ns', '420 us', '653 ms', '12.5 s', '9.82 min', '2.5 h', '3 d', '–']
+    """
+    if seconds is None:
+        return "–"
+    long = (
+        f"{significant(seconds / unit)} {name}"
+        for name, unit, least in _TIMES
+        if abs(seconds) >= least * unit
+    )
+    short = (f"{significant(seconds / unit)} {name}" for name, unit in _SHORT if abs(seconds) >= unit)
+    least = f"{significant(seconds / 1e-9)} ns" if seconds else "0 s"
+    return next(long, None) or next(short, least)
+
+
+def size(amount: float | None) -> str:
+    """Format a number of bytes with its unit; a dash if it is unknown.
+
+    >>> [size(value) for value in (0, 512, 4096, 63668 * 1024, 3 << 30, None)]
+    ['0 B', '512 B', '4 KB', '62.2 MB', '3 GB', '–']
+    """
+    if amount is None:
+        return "–"
+    larger = (f"{significant(amount / unit)} {name}" for name, unit in _SIZES if abs(amount) >= unit)
+    return next(larger, f"{significant(amount)} B")
+
+
+def significant(value: float, digits: int = 3, least: int = 0) -> str:
+    """Format a number with `digits` significant digits and at least `least` decimals.
+
+    >>> significant(0.012345), significant(1234.5), significant(0.5, least=2)
+    ('0.0123', '1,234', '0.50')
+    """
+    if not value:
+        return f"{0:.{least}f}"
+    places = max(least, digits - 1 - floor(log10(abs(value))))
+    text = f"{value:,.{max(0, places)}f}"
+    whole, point, decimals = text.partition(".")
+    decimals = decimals.rstrip("0").ljust(least, "0")
+    return whole + point + decimals if decimals else whole
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """Format a change with its sign; one that rounds to zero has a plus.
+
+    >>> signed(-0.04), signed(21612.04), signed(-0.5, 2)
+    ('+0.0', '+21,612.0', '-0.50')
+    """
+    return f"{round(value, digits) + 0.0:+,.{digits}f}"

@@ -1,0 +1,199 @@
+"""The storage of the results of a study: a folder, or a bucket of an object store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from emmclab.errors import ConfigError, InputError
+from emmclab.runtime.files import (
+    folder_aside,
+    folder_for_reading,
+    lock,
+    move_into_place,
+    open_own,
+    refuse_link,
+    sweep,
+    write_atomically,
+)
+
+#: Ending of the name of a damaged file that was set aside.
+DAMAGED = ".damaged"
+#: The file that runs lock in a folder.
+_LOCK = ".running"
+
+
+class Place(Protocol):
+    """Stores files by name, atomically."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The local folder; None for a bucket."""
+        ...
+
+    def names(self, below: str) -> list[str]:
+        """Return the names of the files below one of its folders, in order."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            InputError: there is no such file, or it cannot be reached.
+        """
+        ...
+
+    def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
+        """Store a file: these bytes, or a file in `aside`, which may be moved.
+
+        It is synced, unless it `is_derived` from other files and can be made again.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+        ...
+
+    def set_aside(self, name: str) -> str:
+        """Rename a damaged file, so that it is not read again; return its new name."""
+        ...
+
+    def aside(self) -> contextlib.AbstractContextManager[Path]:
+        """Return a local temporary folder for files that are made, or that DuckDB reads."""
+        ...
+
+    def reading(self) -> contextlib.AbstractContextManager[Path]:
+        """Return such a folder for reading only; it works even if the storage is not writable."""
+        ...
+
+    def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
+        """Return local paths of files; those of a bucket are copied to `aside`."""
+        ...
+
+    def lock(self, shard: str) -> contextlib.AbstractContextManager[None]:
+        """Exclude other runs: all without a shard, else those of the same shard and those of all cells.
+
+        Raises:
+            ConfigError: another run holds the lock.
+        """
+        ...
+
+
+def place_of(results: str | Path, study: str) -> Place:
+    """Return the storage of a study below a results folder, or a bucket such as `s3://BUCKET/PREFIX`."""
+    if "://" in str(results):
+        from emmclab.runtime.bucket import Bucket
+
+        return Bucket(f"{str(results).rstrip('/')}/{study}")
+    return Folder(Path(results) / study)
+
+
+def refused(place: object, by: str) -> ConfigError:
+    """Return the error that another run is in progress."""
+    return ConfigError(
+        f"{place}: another run is writing its results here{by}",
+        kind="config",
+        field="--results",
+        hint="wait for it, give this one another --results, or share the cells: --shard 1/2 and --shard 2/2",
+    )
+
+
+class Folder:
+    """A local folder, or one that several machines share."""
+
+    def __init__(self, folder: Path) -> None:
+        """Set the folder, which is made with its first file."""
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def names(self, below: str) -> list[str]:
+        """Return the names of the files below one of its folders."""
+        found = refuse_link(self.folder / below).glob("[!.]*")
+        return sorted(str(PurePosixPath(below, path.name)) for path in found if path.is_file())
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
+        try:
+            return self.folder.joinpath(name).read_bytes()
+        except OSError as error:
+            raise InputError.of(error, self.folder / name) from error
+
+    def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
+        """Store a file."""
+        path = refuse_link(self.folder / name)
+        refuse_link(path.parent).mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            write_atomically(path, content)
+            return
+        if not is_derived:
+            with content.open("rb") as file:
+                os.fsync(file.fileno())
+        move_into_place(content, path)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self.folder.joinpath(name).unlink(missing_ok=True)
+
+    def set_aside(self, name: str) -> str:
+        """Rename a file."""
+        path = self.folder / name
+        path.replace(path.with_name(f"{path.name}{DAMAGED}"))
+        return name + DAMAGED
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[Path]:
+        """Provide a temporary folder on the same disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with folder_aside(self.folder.absolute()) as aside:
+            yield aside
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Path]:
+        """Provide a temporary folder on the same disk, or in the system's one if the disk is read-only."""
+        with folder_for_reading(self.folder.absolute()) as aside:
+            yield aside
+
+    def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
+        """Return the files where they are."""
+        del aside
+        return [self.folder / name for name in names]
+
+    @contextlib.contextmanager
+    def lock(self, shard: str) -> Iterator[None]:
+        """Lock a file, which the kernel unlocks if the process is killed; shards share the lock."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._locked(_LOCK, shared=bool(shard)))
+            if shard:
+                held.enter_context(self._locked(f"{_LOCK}-{shard}", shared=False))
+            sweep(self.folder)
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self, name: str, *, shared: bool) -> Iterator[None]:
+        path = self.folder / name
+        while True:
+            with open_own(path) as file:
+                if not lock(file, wait=False, shared=shared):
+                    file.seek(0)
+                    raise refused(self, f" ({said})" if (said := file.read(200)) else "")
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                        if not shared:
+                            file.truncate(0)
+                            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+                            file.flush()
+                        try:
+                            yield
+                        finally:
+                            # A process that waits for the lock finds that the file is gone, and makes a new
+                            # one.
+                            if not shared:
+                                path.unlink(missing_ok=True)
+                        return

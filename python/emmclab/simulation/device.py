@@ -1,0 +1,464 @@
+"""Simulated devices: settings, runs, results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from emmclab import _core
+from emmclab.errors import ConfigError, FormatError
+from emmclab.runtime.files import note_written_files
+from emmclab.runtime.lists import Names
+from emmclab.simulation.layers import Setting, refuse_lines, settings_of, stack, stacks
+from emmclab.simulation.preconditioning import parse_precondition
+from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_options import ResultOptions
+from emmclab.simulation.run_options import (
+    OptionsOfAnyLayers,
+    RunOptions,
+    SimulationProgress,
+    complete_options,
+)
+from emmclab.simulation.setting_types import Capabilities, ExplainedSetting, FittedFigure
+from emmclab.traces.profile_options import bin_ns, percentiles_of
+from emmclab.traces.reading import combine, read
+from emmclab.traces.trace import Ledger, Trace
+
+#: Settings that are seeds of a device.
+_SEEDS = ("power.seed", "gc.seed")
+#: Options of a run that the core implements, in the order of the results.
+_OF_THE_CORE = (
+    *("mode", "rate", "start_offset_ns", "seed", "check", "first_writes", "drain", "precondition"),
+    *("wrap_addresses", "flush_every"),
+)
+
+
+class Device:
+    """The settings of a simulated device; immutable.
+
+    >>> device = Device.preset("iiswc15-hps").set({"timing.parallelism": "both"})
+    >>> device.name
+    'iiswc15-hps'
+    """
+
+    def __init__(self, config: _core.DeviceConfig) -> None:
+        """Wrap settings of the core; use `preset`, `file` or `named` to make a device."""
+        self._config = config
+
+    @staticmethod
+    def preset(name: str, capacity: str | None = None) -> Device:
+        """Return a device that comes with emmclab, scaled to a capacity such as `128GB` if one is given.
+
+        >>> len(presets()) >= 7
+        True
+        >>> Device.preset("nexus5", capacity="64GB").name
+        'nexus5-64GB'
+        """
+        device = Device(_core.DeviceConfig.preset(name))
+        return device if capacity is None else device.with_capacity(capacity)
+
+    @staticmethod
+    def file(path: str | PathLike[str]) -> Device:
+        """Read a device from a TOML file; omitted settings have their defaults.
+
+        >>> Device.file("no-such-device.toml")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.InputError: no-such-device.toml: file not found
+
+        Raises:
+            ConfigError: lists every unknown key, wrong type and impossible value.
+        """
+        return Device(_core.DeviceConfig.file(path))
+
+    @staticmethod
+    def from_toml(text: str) -> Device:
+        """Read a device from TOML text; omitted settings have their defaults.
+
+        >>> device = Device.preset("nexus5")
+        >>> Device.from_toml(device.to_toml()).digest == device.digest
+        True
+
+        Raises:
+            ConfigError: lists every unknown key, wrong type and impossible value.
+        """
+        return Device(_core.DeviceConfig.from_toml(text))
+
+    @staticmethod
+    def named(name: str) -> Device:
+        """Return a preset by its name, or read a file by its path (with a slash or ending in `.toml`).
+
+        Raises:
+            ConfigError: there is no such preset, or the file does not describe a device.
+            InputError: the file cannot be read.
+
+        >>> Device.named("nexus5").name
+        'nexus5'
+        """
+        if "/" in name or name.endswith(".toml"):
+            return Device.file(name)
+        try:
+            return Device.preset(name)
+        except ConfigError as error:
+            if not Path(name).exists():
+                raise
+            what = "a folder" if Path(name).is_dir() else "not a TOML file"
+            raise ConfigError(
+                f"{name} is {what}, so it describes no device", kind="config", file=name, hint=error.hint
+            ) from None
+
+    def with_capacity(self, capacity: str | int) -> Device:
+        """Scale the device to a capacity: change the blocks of each group in a plane, in proportion.
+
+        Nothing else changes. The capacity, such as `128GB` (1 GB is 1,024 MB) or a number of bytes, becomes a
+        part of the name.
+
+        Raises:
+            ConfigError: it is not a size, or no number of blocks results in a device of this capacity.
+
+        >>> 64 <= Device.preset("nexus5").with_capacity("64GB").capacity_bytes / 2**30 < 65
+        True
+        """
+        return Device(self._config.with_capacity(str(capacity).strip()))
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The capacity visible to the host, in bytes.
+
+        >>> Device.preset("iiswc15-hps").capacity_bytes == 32 * 2**30
+        True
+        """
+        return self._config.capacity
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return the capabilities of the device as its EXT_CSD register reports them (JESD84-B51, 7.4).
+
+        `values` has `interface`, `sectors`, `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`,
+        `packed_writes`, `packed_reads` and `queue_depth`; `ext_csd` the fields of the register: `name`,
+        lowest `byte`, number of `bytes`, `value`.
+
+        >>> Device.preset("emmc50-cache").capabilities["values"]["barrier"]
+        False
+        """
+        capabilities: Capabilities = json.loads(self._config.capabilities())
+        return capabilities
+
+    def fitted_figures(self) -> list[FittedFigure]:
+        """Measure the published figures to which a preset was fitted, and compare them with the device's own.
+
+        Returns rows of `source` (a table of `emmclab.traces.published`), `figure`, `unit`, `published`,
+        `here`, `deviation_pct`, and the range `least` to `most` that agrees with the published figure: 10 %
+        to either side, or all values that round to the printed figure.
+
+        Raises:
+            ConfigError: no published figures are known of this device.
+
+        >>> Device.preset("small-1gb").fitted_figures()
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: `small-1gb` was not fitted to published figures...
+        """
+        rows: list[FittedFigure] = json.loads(_core.fitted_figures(self._config))
+        return rows
+
+    def set(self, values: Mapping[str, str | float | bool]) -> Device:
+        """Set values by dotted key, such as `{"timing.parallelism": "both"}`; all are validated together.
+
+        >>> Device.preset("small-1gb").set({"gc.polcy": "fifo"})
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: there is no setting `gc.polcy`...
+        """
+        refuse_lines(values)
+        pairs = [
+            (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
+        ]
+        return Device(self._config.with_values(pairs))
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name!r}>"
+
+    @property
+    def core(self) -> _core.DeviceConfig:
+        """The settings of the core."""
+        return self._config
+
+    @property
+    def name(self) -> str:
+        """The name of the device in results."""
+        return self._config.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all settings, first 16 digits."""
+        import hashlib  # Imported here because it loads OpenSSL, for which a run should not wait.
+
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        """Return all settings as TOML; the same settings result in the same text.
+
+        >>> Device.preset("nexus5").to_toml().splitlines()[0]
+        'name = "nexus5"'
+        """
+        return self._config.to_toml()
+
+    def explain(self) -> list[ExplainedSetting]:
+        """Return every setting with its value, default, unit, origin, meaning, and allowed values.
+
+        `default` is None for entries of lists, which have none.
+
+        >>> sorted(Device.preset("nexus5").explain()[0])
+        ['allowed', 'default', 'doc', 'key', 'origin', 'unit', 'value']
+        """
+        rows: list[ExplainedSetting] = json.loads(self._config.explain())
+        return rows
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """Return the settings that differ from the preset, by key, as TOML; for a device file, all it sets.
+
+        >>> Device.preset("nexus5").set({"gc.policy": "fifo"}).changes
+        {'gc.policy': '"fifo"'}
+        """
+        return {
+            row["key"]: row["value"]
+            for row in self.explain()
+            if row["origin"] != "default" and not row["origin"].startswith("preset ")
+        }
+
+    def bandwidths(self, units_kb: Sequence[int]) -> list[dict[str, float]]:
+        """Measure sequential and random bandwidth of the device full of data (Kim & Kim, Table II).
+
+        Returns for each transfer size `unit_kb`, and `seq_read_mb_s`, `seq_write_mb_s`, `random_read_mb_s`
+        and `random_write_mb_s` in MB/s of 1,048,576 bytes.
+
+        >>> [row["unit_kb"] for row in Device.preset("small-1gb").bandwidths([2048])]
+        [2048]
+        """
+        rows: list[dict[str, float]] = json.loads(_core.bandwidths(self._config, list(units_kb)))
+        return rows
+
+    def seeded(self, seed: int) -> Device:
+        """Return the device with seeds derived from the seed of a run: its own seeds plus `seed` - 1.
+
+        The seeds are those of the wake-up times (`power.seed`) and of random choices in garbage collection
+        (`gc.seed`).
+
+        >>> rows = Device.preset("nexus5").seeded(3).explain()
+        >>> [row["value"] for row in rows if row["key"] == "power.seed"]
+        ['2']
+        """
+        if seed == 1:
+            return self
+        own = {row["key"]: int(row["value"]) for row in self.explain() if row["key"] in _SEEDS}
+        # Seeds are non-negative integers of 63 bits.
+        return self.set({key: (value + seed - 1) % 2**63 for key, value in own.items()})
+
+    def precondition(
+        self,
+        images: str | PathLike[str],
+        what: str,
+        *,
+        seed: int = 1,
+        images_limit: int | None = None,
+    ) -> bool:
+        """Precondition the device for later runs, and store it in the folder `images` unless it is there.
+
+        `what`, `seed` and `images_limit` are as in `simulate`. Returns False if another process is
+        preconditioning the same device.
+
+        >>> import tempfile
+        >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     device.precondition(folder, "random:50"), len(list(Path(folder).iterdir()))
+        (True, 1)
+        """
+        aging = parse_precondition(what)
+        return _core.precondition(
+            self.seeded(seed)._config,
+            {"precondition": "none" if isinstance(aging, Path) else aging.text, "seed": seed},
+            images,
+            images_limit=images_limit,
+            aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
+        )
+
+    def simulate(self, *traces: Trace, **options: Unpack[RunOptions]) -> Result:
+        """Replay traces on the device (several traces share one clock and start together).
+
+        Args:
+            traces: the workload.
+            options: options of the run, by name; `emmclab.simulation.run_options.RunOptions` describes each.
+
+        Raises:
+            ConfigError: a setting or option is impossible, the trace does not fit the device or is of several
+                devices (`read(..., only="device=NAME")` selects one), or `victim` returns anything but a full
+                block of its view.
+            EmmclabError: reading the trace fails.
+            Exception: any exception of `victim` ends the run.
+
+        >>> import emmclab
+        >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+        >>> result["requests"]["total"] > 0 and result["response"]["mean_response_ms"] > 0
+        True
+        >>> run = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]), percentiles=[99.9])
+        >>> [(row["op"], row["percentile"]) for row in run["percentiles"]][0]
+        ('all', 99.9)
+
+        The fewest valid units, the oldest block among equals:
+
+        >>> def fewest(view):
+        ...     return min(view.full_blocks, key=view.valid, default=None)
+        >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+        >>> trace = emmclab.read(emmclab.bundled()[0])
+        >>> run = {"precondition": "steady:1", "wrap_addresses": True}
+        >>> device.simulate(trace, victim=fewest, **run)["options.victim"]
+        'fewest'
+        """
+        if not traces:
+            raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
+        given = complete_options(options)
+        aging = parse_precondition(given["precondition"])
+        if not isinstance(aging, Path):
+            given["precondition"] = aging.text
+        replay = {name: given[name] for name in _OF_THE_CORE}
+        if isinstance(aging, Path):
+            # The core receives the trace separately.
+            replay["precondition"] = "none"
+        # Options that only select results do not change the run.
+        asked = {
+            "percentiles": percentiles_of(given["percentiles"]),
+            "distribution": given["distribution"],
+        }
+        source = traces[0] if len(traces) == 1 else combine(traces)
+        stream = (source.repeated(given["passes"]) if given["passes"] > 1 else source).open(one_device=True)
+        paced = dict(replay)
+        if isinstance(stream, _core.Reader):
+            chosen = json.loads(_core.check_traces(self._config, replay, [stream]))
+            paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
+        second = Device.named(given["second"]) if isinstance(given["second"], str) else given["second"]
+        aged_by = [read(aging)] if isinstance(aging, Path) else []
+        devices = [self] if second is None else [self, second]
+        made = Provenance(devices, traces, aged_by) if given["provenance"] else None
+        run = _core.Simulation(
+            self.seeded(given["seed"])._config,
+            paced | asked,
+            images=_path(given["images"]),
+            images_limit=given["images_limit"],
+            rows=_path(given["events"]),
+            aged_by=[one.open() for one in aged_by] or None,
+            layers=stack(given["layers"], given["layer_settings"] or {}),
+            second=None if second is None else second.seeded(given["seed"])._config,
+            victim=given["victim"],
+            over_time=_bin_ns(given["over_time"]),
+            perfetto=_path(given["perfetto"]),
+        )
+        try:
+            ledger = _drive(run, stream, given["progress"])
+        except FormatError as error:
+            # The device rejects a request without knowing its place in the trace.
+            raise error.in_file(str(source.path or source.name)) from None
+        said = _recorded_options(given, second)
+        whence = {} if made is None else {"provenance": made.to_dict()}
+        about = {"trace": source.name, "device": self.name, **whence, "options": said}
+        with note_written_files(given["events"], given["perfetto"]):
+            result = json.loads(run.finish(ledger, stream.header(), json.dumps(about)))
+        return Result({"trace": source.name, **result, **whence, "options": said})
+
+
+def _recorded_options(given: Mapping[str, Any], second: Device | None) -> ResultOptions:
+    """Return the options of a run as its result repeats them."""
+    kept = {name.removesuffix("_ns"): given[name] for name in (*_OF_THE_CORE, "passes")}
+    if not kept["flush_every"]:
+        del kept["flush_every"]
+    said = cast("ResultOptions", kept)
+    if given["layers"]:
+        said["layers"] = given["layers"]
+        said["layer_settings"] = dict(given["layer_settings"] or {})
+        said["second"] = None if second is None else second.name
+    if (victim := given["victim"]) is not None:
+        said["victim"] = getattr(victim, "__name__", type(victim).__name__)
+    return said
+
+
+def _path(given: str | PathLike[str] | None) -> str | None:
+    return None if given is None else fspath(given)
+
+
+def _bin_ns(over_time: bool | str | float) -> int | None:
+    """Return the width of the time bins in ns, 0 for automatic bins; None if none were requested."""
+    return None if over_time is False else bin_ns(None if over_time is True else over_time)
+
+
+def presets() -> list[str]:
+    """List the devices that come with emmclab.
+
+    >>> "nexus5" in presets()
+    True
+    """
+    return list(_core.device_presets())
+
+
+def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProgress | None) -> Ledger:
+    """Feed the trace until it ends or the device stops; return the ledger of the reader."""
+    requests = 0
+    while (batch := stream.next()) is not None and run.feed(batch):
+        requests += len(batch)
+        if progress is not None:
+            progress(*stream.progress(), requests, run.simulated_ns() / 1e9)
+    return stream.ledger()
+
+
+def compare(
+    traces: Sequence[Trace],
+    devices: Sequence[Device],
+    *,
+    layers: Names = ("none",),
+    layer_settings: Mapping[str, Setting] | None = None,
+    **options: Unpack[OptionsOfAnyLayers],
+) -> list[Result]:
+    """Simulate every trace on every device under every stack of layers; traces first, then devices.
+
+    Args:
+        traces: the workloads.
+        devices: the devices.
+        layers: stacks, each as text: `none`, or names with `+` between them, the first on top; or one text
+            with commas between stacks.
+        layer_settings: settings of layers; a stack gets those of its layers.
+        options: those of `Device.simulate`.
+
+    Raises:
+        ConfigError: a stack or option is impossible, or a setting belongs to no layer of any stack.
+
+    >>> import emmclab
+    >>> trace = emmclab.read(emmclab.bundled()[0])
+    >>> devices = [Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
+    >>> [result["device"] for result in compare([trace], devices)]
+    ['iiswc15-4ps', 'iiswc15-hps']
+    >>> [result.run_name for result in compare([trace], devices[:1], layers=["none", "pass-through"])]
+    ['iiswc15-4ps', 'iiswc15-4ps under pass-through']
+    """
+    chosen, settings = stacks(layers), dict(layer_settings or {})
+    # Every name and setting is checked before the first run.
+    stack([name for names in chosen for name in names], settings)
+    return [
+        device.simulate(trace, layers=names, layer_settings=settings_of(names, settings), **options)
+        for trace in traces
+        for device in devices
+        for names in chosen
+    ]
+
+
+def lie_of(device: Device) -> str:
+    """Return the guarantee that a device breaks on purpose (`cache.lies`); `none` if it keeps all.
+
+    >>> lie_of(Device.preset("small-1gb"))
+    'none'
+    """
+    settings: dict[str, str] = {row["key"]: row["value"] for row in device.explain()}
+    return settings.get("cache.lies", "none").strip('"')

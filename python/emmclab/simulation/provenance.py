@@ -1,0 +1,50 @@
+"""The provenance of a result: version, command, inputs and settings."""
+
+from __future__ import annotations
+
+import threading
+import tomllib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from emmclab.traces.inputs import inputs_of, provenance_here
+from emmclab.traces.provenance_types import ProvenanceFields
+
+if TYPE_CHECKING:
+    from emmclab.simulation.device import Device
+    from emmclab.traces.trace import Trace
+
+
+#: ID of the element of a page that contains the provenance for programs.
+RECORD = "made"
+
+
+class Provenance:
+    """The provenance of a result; the files of the traces are hashed in a thread during the run."""
+
+    def __init__(
+        self, devices: Sequence[Device], traces: Sequence[Trace] = (), aged_by: Sequence[Trace] = ()
+    ) -> None:
+        """Start to hash the files of the traces; `aged_by` are those that were replayed before the run."""
+        self._devices, self._traces, self._aged_by = devices, traces, aged_by
+        every = [*traces, *aged_by]
+        self._hashing = threading.Thread(target=lambda: [trace.digest for trace in every], daemon=True)
+        self._hashing.start()
+
+    def to_dict(self) -> ProvenanceFields:
+        """Return the group `provenance` of a result.
+
+        It has `version`, `command` (if a command made it), `inputs`, `aged_by` (the trace that preconditioned
+        the device, if one did), `settings` and `devices`. The digest of an input is None if it is no file, or
+        cannot be read again. `settings` contains for each device the settings that differ from its preset.
+        `devices` contains all settings of each device, the simulated one first.
+        """
+        self._hashing.join()
+        return {
+            **provenance_here(inputs_of(self._traces)),
+            "aged_by": inputs_of(self._aged_by),
+            "settings": {device.name: device.changes for device in self._devices},
+            "devices": [
+                {"name": device.name, "settings": tomllib.loads(device.to_toml())} for device in self._devices
+            ],
+        }

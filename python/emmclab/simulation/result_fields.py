@@ -1,0 +1,217 @@
+"""The fields of a result: path, unit, meaning, SQL column, and how figures are displayed."""
+
+from __future__ import annotations
+
+import functools
+import math
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+from emmclab.runtime.number_format import significant
+
+_FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
+#: Display units for bytes.
+_BYTES = {"MB": 1 << 20, "TB": 1 << 40}
+#: Units that are displayed as others, or not at all because the label already names what is counted.
+_SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
+#: Suffixes of the names of a layer's counts, with the unit and the decimals of such figures.
+_COUNTS = {"_bytes": ("byte", 1), "_ms": ("ms", 3), "_pct": ("%", 0)}
+#: Significant digits of a figure in a sentence.
+_IN_WORDS = 2
+#: Least number of significant digits of figures that a sentence compares, and the most that are added.
+_SIGNIFICANT, _MOST_DIGITS = 3, 9
+
+
+class ResultField(NamedTuple):
+    """A field; `path` names its groups, for example `response.read.p99_ms`."""
+
+    path: str
+    unit: str
+    about: str
+    #: The column of the SQL table `runs`.
+    column: str = ""
+    #: Label of the figure wherever it is displayed, and in the header of a narrow column.
+    label: str = ""
+    short: str = ""
+    #: Decimals of the figure wherever it is displayed.
+    digits: int = 0
+    #: `lower` or `higher`; empty if neither is better.
+    better: str = ""
+    #: Display unit of the figure, if it differs from that of other figures with the same unit.
+    shown_in: str = ""
+
+    @property
+    def display_unit(self) -> str:
+        """The display unit of the figure: MB for bytes; empty if the label names what is counted."""
+        return self.shown_in or _SHOWN_AS.get(self.unit, self.unit)
+
+    @property
+    def name(self) -> str:
+        """The label for use inside a sentence.
+
+        >>> result_field("response.mean_response_ms").name, result_field("response.p99_ms").name
+        ('mean response', 'p99 response')
+        """
+        return self.label[:1].lower() + self.label[1:]
+
+    @property
+    def head(self) -> str:
+        r"""The header of a narrow column: the short label above the unit, in two lines.
+
+        >>> result_field("response.mean_response_ms").head, result_field("space.space_utilisation").head
+        ('Mean\nms', 'Space\nutil.')
+        """
+        label = self.short or self.label
+        if self.display_unit:
+            return f"{label}\n{self.display_unit}"
+        return label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
+
+    @property
+    def axis(self) -> str:
+        """The title of an axis: the label and the unit.
+
+        >>> result_field("response.mean_response_ms").axis, result_field("write_amplification.waf").axis
+        ('mean response, ms', 'write amplification')
+        """
+        return f"{self.name}, {self.display_unit}" if self.display_unit else self.name
+
+    def text(self, value: float | None) -> str:
+        """Format the figure with its decimals; a dash if it is unknown.
+
+        >>> result_field("response.p99_ms").text(1234.5), result_field("response.p99_ms").text(None)
+        ('1,234.500', '–')
+        >>> [result_field("wear.lifetime.even_host_bytes").text(value) for value in (5e12, 1.77e9, 0)]
+        ['4.55', '0.002', '0.00']
+        """
+        return "–" if value is None else self._number(value, self.digits)
+
+    def in_words(self, value: float) -> str:
+        """Format a figure for a sentence: with its unit, and times rounded; tables have all digits.
+
+        >>> result_field("response.p99_ms").in_words(1234.5678)
+        '1,234.57 ms'
+        >>> result_field("write_amplification.waf").in_words(1.2345)
+        '1.234'
+        """
+        return f"{self.rounded(value)} {self.display_unit}".strip()
+
+    def compared_texts(self, *values: float) -> list[str]:
+        """Format figures that a sentence compares, as `in_words`: with three significant digits at least.
+
+        Figures that differ have as many digits as show this.
+
+        >>> result_field("response.p99_ms").compared_texts(0.0661, 0.0684)
+        ['0.0661 ms', '0.0684 ms']
+        >>> [result_field("response.p99_ms").compared_texts(*pair) for pair in ((26.0, 0.2652), (1, 1))]
+        [['26.00 ms', '0.265 ms'], ['1.00 ms', '1.00 ms']]
+        """
+        shown = [value / _BYTES[self.display_unit] if self.unit == "byte" else value for value in values]
+        for more in range(_MOST_DIGITS):
+            texts = [f"{value:,.{_decimals(value) + more}f}" for value in shown]
+            if len({*texts}) == len({*shown}):
+                break
+        return [f"{text} {self.display_unit}".strip() for text in texts]
+
+    def rounded(self, value: float) -> str:
+        """Format a figure for a sentence, without its unit.
+
+        >>> result_field("response.p99_ms").rounded(1234.5678)
+        '1,234.57'
+        """
+        return self._number(value, min(self.digits, _IN_WORDS) if self.display_unit else self.digits)
+
+    def _number(self, value: float, digits: int) -> str:
+        """Format a number in the display unit; with more decimals if these would show 0 for another value."""
+        number = value / _BYTES[self.display_unit] if self.unit == "byte" else value
+        text = f"{number:,.{digits}f}"
+        return text if not number or float(text.replace(",", "")) else significant(number, 1)
+
+
+def _decimals(value: float) -> int:
+    """Return the number of decimals that a figure has in a comparison: two, or more for three digits."""
+    return max(_IN_WORDS, _SIGNIFICANT - 1 - math.floor(math.log10(abs(value)))) if value else _IN_WORDS
+
+
+class ResultGroup(NamedTuple):
+    """A group of fields."""
+
+    name: str
+    about: str
+    fields: tuple[ResultField, ...]
+
+
+@functools.cache
+def result_groups() -> tuple[ResultGroup, ...]:
+    """Return all fields by group, in the order of the JSON output.
+
+    >>> [group.name for group in result_groups()][2:5]
+    ['run', 'requests', 'response']
+    """
+    table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return tuple(
+        ResultGroup(
+            group["name"],
+            group["about"],
+            tuple(ResultField(**{"column": one["path"].replace(".", "_"), **one}) for one in group["fields"]),
+        )
+        for group in table["group"]
+    )
+
+
+def result_fields() -> list[ResultField]:
+    """Return the fields of all groups, in the order of the JSON output."""
+    return [field for group in result_groups() for field in group.fields]
+
+
+@functools.cache
+def _by_path() -> dict[str, ResultField]:
+    return {field.path: field for field in result_fields()}
+
+
+@functools.cache
+def _by_column() -> dict[str, ResultField]:
+    return {field.column: field for field in result_fields() if field.label}
+
+
+def result_field(path: str) -> ResultField:
+    """Return a field by its path.
+
+    Raises:
+        KeyError: there is no such field.
+    """
+    return _by_path()[path]
+
+
+def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
+    """Return displayed figures by their paths, in order.
+
+    Raises:
+        KeyError: there is no such field, or it is not a displayed figure.
+    """
+    found = tuple(map(result_field, paths))
+    if bare := [field.path for field in found if not field.label]:
+        raise KeyError(f"no label is declared of {', '.join(bare)}")
+    return found
+
+
+def layer_field(name: str) -> ResultField:
+    """Return the display of a layer's count, derived from its name, which ends with the unit.
+
+    >>> field = layer_field("logged_bytes")
+    >>> field.label, field.text(3 << 20), field.display_unit
+    ('Logged', '3.0', 'MB')
+    """
+    end = next((end for end in _COUNTS if name.endswith(end)), "")
+    unit, digits = _COUNTS.get(end, ("", 0))
+    words = name.removesuffix(end).replace("_", " ")
+    return ResultField(f"layers.{name}", unit, "", label=words.capitalize(), digits=digits)
+
+
+def field_of_column(column: str) -> ResultField | None:
+    """Return the figure in a column of the SQL table `runs`; None if it is not a displayed figure.
+
+    >>> field_of_column("waf").label
+    'Write amplification'
+    """
+    return _by_column().get(column)

@@ -1,0 +1,412 @@
+"""The result of simulated runs in one sentence, and the reasons not to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from emmclab.runtime.lists import joined
+from emmclab.runtime.number_format import duration, signed
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import result_field
+from emmclab.simulation.result_types import Refusal, SettingChange
+
+#: The figures that the sentence on a result names.
+_MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
+
+#: Above this share of recorded requests within 1 ms of the device becoming idle, open loop misleads.
+DEPENDENT_PCT = 25.0
+#: Above this share of requests wrapped into a smaller device, the warning comes first.
+_MUCH_WRAPPED_PCT = 5.0
+#: Share of its capability at which a device should be loaded, for the proposed rate of an overloaded run.
+_COMFORTABLE = 0.8
+#: Backlogs up to this share of the arrival time count as bursts, as in the core.
+_BURST_SHARE = 0.1
+#: The same limit in seconds; the smaller of the two applies.
+_BURST_S = 10.0
+#: Above this median lateness of completions, as a share of the mean response, the warning comes first.
+_MUCH_LATE = 0.25
+
+
+def headline(result: Result) -> str:
+    """Return the mean response of a run, compared with the recorded one if there is one.
+
+    >>> import emmclab
+    >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
+    >>> headline(result).startswith("mean response ") and ", recorded " in headline(result)
+    True
+    """
+    if not result.fields["requests"]["total"]:
+        return "no request was served"
+    if not result.timed():
+        return "no read or write was served"
+    mean, beside = result.fields["response"]["mean_response_ms"], result.fields["recorded"]["response"]["all"]
+    if beside["recorded_ms"] is None:
+        p99 = f"{_P99.short} {_P99.in_words(result.fields['response']['p99_ms'])}"
+        # The requests of other software have only the times of the device.
+        unknown = "" if result.get("live") else "; no response times are recorded"
+        return f"{mean_text(mean)}, {p99}{unknown}"
+    return recorded_mean_text(mean, beside["recorded_ms"], beside["error_pct"])
+
+
+def recorded_mean_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
+    """Return a simulated mean response, compared with the recorded one.
+
+    >>> recorded_mean_text(1.9, 1.883, 0.9)
+    'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
+    """
+    error = "" if error_pct is None else f" ({signed(error_pct)} %)"
+    return f"{mean_text(simulated_ms)}, recorded {_MEAN.in_words(recorded_ms)}{error}"
+
+
+def without_slc(result: Result) -> str:
+    """Return a note that a lifetime excludes SLC blocks, whose limit is not set; empty if not needed.
+
+    >>> import emmclab
+    >>> without_slc(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    ''
+    """
+    made = result.fields.get("provenance")
+    devices = made.get("devices", ()) if made else ()
+    slc = devices[0]["settings"]["slc"] if devices else {}
+    is_unknown = slc.get("mode", "off") != "off" and not slc.get("erase_limit")
+    return "without the SLC blocks, whose slc.erase_limit is not set" if is_unknown else ""
+
+
+def trusted(result: Result) -> bool:
+    """Return whether a run served its trace to the end, and kept up with the arriving requests."""
+    return not result.fields["run"]["stopped"] and not result.fields["run"]["load"]["overloaded"]
+
+
+#: What a trace may lack, by the names in `run.unrecorded`, if it makes writes durable.
+_DURABLE = {"flush": "flushes", "preflush": "preflushes", "fua": "FUA"}
+#: Above this share of the bytes read, a note says that nothing had written them.
+_MUCH_UNWRITTEN_PCT = 5.0
+
+
+def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8") -> str:
+    """Return why a workload asks no device for durability, with the remedy if there is one; empty if it does.
+
+    >>> durability_unknown({"run": {"unrecorded": "discard fua"}, "options": {}}).partition(",")[0]
+    'the trace does not record FUA'
+    >>> durability_unknown({"run": {"unrecorded": "fua"}, "options": {"flush_every": 8}})
+    ''
+    """
+    unrecorded = (result["run"].get("unrecorded") or "").split()
+    missing = [words for name, words in _DURABLE.items() if name in unrecorded]
+    if not missing or result["options"].get("flush_every"):
+        return ""
+    adds = f"; {remedy} adds a flush after every 8 writes" if remedy else ""
+    return (
+        f"the trace does not record {joined(missing)}, so that durability is free with a volatile cache{adds}"
+    )
+
+
+def _free_durability(result: Result) -> str:
+    """Return a warning that nothing asked a device with a volatile cache for durability; empty if not so."""
+    return durability_unknown(result) if is_buffered(result) else ""
+
+
+def _coarse_clock(result: Result) -> str:
+    """Return a warning that arrivals or think times are those of a coarse clock; empty if not so."""
+    run = result.fields["run"]
+    what = {"open": "arrivals", "closed": "think times"}.get(run["mode"])
+    if run.get("coarse_clock") is None or what is None:
+        return ""
+    return (
+        f"the {what} are coarse: the clock of the trace has steps of {run['coarse_clock']}, longer than a "
+        "usual response, so that queues and waits in this run are not those of the application; "
+        "use --mode back_to_back to measure the device"
+    )
+
+
+def trace_warnings(result: Result) -> list[str]:
+    """List what a trace does not tell and a run therefore cannot show, which is the same for every seed."""
+    return [text for text in (_free_durability(result), _coarse_clock(result)) if text]
+
+
+def unwritten_note(result: Result) -> str:
+    """Return a note on reads of data that nothing had written, and on their cost; empty if they are few."""
+    if (share := result.fields["map"].get("unwritten_read_pct") or 0.0) <= _MUCH_UNWRITTEN_PCT:
+        return ""
+    return (
+        f"{share:.0f} % of the bytes read had been written neither by the trace nor before the run; "
+        "the model reads them as set by mapping.unwritten_read (flash: as if written in order of address); "
+        "--precondition sequential:100 writes them first"
+    )
+
+
+def ended_early(result: Result) -> str:
+    """Return a warning that a run ended early; empty if it did not."""
+    if not (reason := result.fields["run"]["stopped"]):
+        return ""
+    return f"ended early, after {result.fields['requests']['total']:,} requests: {reason}"
+
+
+def much_wrapped(result: Result) -> str:
+    """Return a warning that many requests were wrapped into a smaller device; empty if few were."""
+    if (wrapped := result.fields["requests"]["wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
+        return ""
+    return (
+        f"{wrapped:.1f} % of the requests lie beyond the {result.fields['device']} device and "
+        "were wrapped into it: "
+        "distant addresses share pages, which changes overwrites and write amplification; "
+        "take a larger device"
+    )
+
+
+def warnings(result: Result) -> list[str]:
+    """List the reasons not to trust the figures of a run, most severe first.
+
+    >>> import emmclab
+    >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    []
+    """
+    live = result.get("live") or {}
+    found = []
+    if refused := live.get("refused"):
+        failed = f"{live['failed']:,} request{'s' if live['failed'] != 1 else ''} failed"
+        found.append(f"{failed}; zones do not allow {refusals_text(refused)}")
+    if text := _much_late(result):
+        found.append(text)
+    if text := ended_early(result):
+        found.append(text)
+    if (lie := result.fields["configuration"]["lies"]) != "none":
+        found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
+    if changes := result.fields.get("setting_changes"):
+        found.append(f"settings changed during the run: {changes_line(changes)}")
+    load, recorded = result.fields["run"]["load"], result.fields["recorded"]
+    completions = recorded["response"]["all"]["recorded_ms"] is not None
+    closed = "--mode closed" if completions and not result.fields["run"].get("coarse_clock") else ""
+    if load["overloaded"]:
+        found.append(_overload(result, closed))
+    if wrapped := much_wrapped(result):
+        found.append(wrapped)
+    found += trace_warnings(result)
+    dependent = recorded["dependent_pct"]
+    if result.fields["run"]["mode"] == "open" and dependent is not None and dependent > DEPENDENT_PCT:
+        found.append(
+            f"open loop, but {dependent:.0f} % of the recorded requests come within 1 ms of the device "
+            "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
+        )
+    return found
+
+
+def warnings_by_text(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """Return each warning about runs, with the names of the runs that it is about.
+
+    >>> import emmclab
+    >>> warnings_by_text([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))])
+    []
+    """
+    return by_text(results, warnings)
+
+
+def notes_by_text(results: Sequence[Result]) -> list[str]:
+    """Return the notes on runs, each with the names of its runs if there are several runs."""
+    notes = by_text(results, lambda result: [unwritten_note(result)])
+    return [f"{runs}: {text}" if len(results) > 1 else text for runs, text in notes if text]
+
+
+def by_text(results: Sequence[Result], texts: Callable[[Result], Iterable[str]]) -> list[tuple[str, str]]:
+    """Return each text about runs, with the names of the runs that it is about."""
+    runs: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for text in texts(result):
+            names = runs.setdefault((result.fields["trace"], text), [])
+            names += [] if result.run_name in names else [result.run_name]
+    return [(f"{trace} on {', '.join(names)}", text) for (trace, text), names in runs.items()]
+
+
+def refusals_text(refused: Sequence[Refusal]) -> str:
+    """Return how many requests a served device refused, by the rule that they violate.
+
+    >>> refusals_text([{"requests": 2, "first": "zone 7 is full"}, {"requests": 1, "first": "too long"}])
+    '2 (the first: zone 7 is full), 1 (too long)'
+    """
+    return ", ".join(
+        f"{one['requests']:,} ({'the first: ' if one['requests'] > 1 else ''}{one['first']})"
+        for one in refused
+    )
+
+
+def lateness(result: Result) -> str:
+    """Return how late a served device sent completions; empty if it does not follow the host's clock."""
+    live = result.get("live") or {}
+    if live.get("late_p50_us") is None:
+        return ""
+    return (
+        f"completions were sent {duration(live['late_p50_us'] / 1e6)} late in the median "
+        f"(p99 {duration(live['late_p99_us'] / 1e6)})"
+    )
+
+
+def _much_late(result: Result) -> str:
+    """Return a warning that software saw other response times than the device had; empty if similar."""
+    live, mean_ms = result.get("live") or {}, result.fields["response"]["mean_response_ms"]
+    late = lateness(result) if result.timed() else ""
+    if not late or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
+        return ""
+    return (
+        f"this host did not keep up with the clock `{live['clock']}`: {late}, beside a mean response of "
+        f"{duration(mean_ms / 1e3)} of the device alone; software was slower than on such a device; "
+        "repeat on an idle host, or with --clock x10 (ten times as slow) or --clock free"
+    )
+
+
+def offered(result: Result) -> str:
+    """Return the load offered by an overloaded run: on the whole, or else while the queue grew."""
+    offered_pct = _offered_pct(result)
+    if offered_pct > 100:
+        return f"{offered_pct:,.0f} % of what"
+    return f"at times more (on average {offered_pct:,.0f} %) than"
+
+
+def _offered_pct(result: Result) -> float:
+    """Return the load offered to an overloaded run, in percent; only runs without overload lack it."""
+    return result.fields["run"]["load"]["offered_pct"] or 0.0
+
+
+def _overload(result: Result, closed: str) -> str:
+    """Return a sentence with the offered load, the length of the queue, and the remedies."""
+    load = result.fields["run"]["load"]
+    if _offered_pct(result) > 100:
+        left = (
+            f"{load['backlog_s']:,.1f} s of work is left at the last arrival, so that response times grow "
+            "with the length of the trace"
+        )
+    else:
+        left = (
+            f"up to {load['peak_backlog_s']:,.1f} s of work is left when a request arrives, because requests "
+            "come in bursts or collection holds them up"
+        )
+    cures = ", ".join(filter(None, (closed, f"--rate {_lighter(result):.2g} or less")))
+    return (
+        f"overloaded: the requests offer {offered(result)} {result.fields['device']} can serve, and {left}; "
+        f"use {cures} or a faster device"
+    )
+
+
+def _lighter(result: Result) -> float:
+    """Return a rate with which the device keeps up."""
+    load = result.fields["run"]["load"]
+    span_s = result.fields["run"]["simulated_s"] - load["backlog_s"]
+    # Either the queue does not grow, or it stays far shorter than the trace.
+    short_s = min(_BURST_S, _BURST_SHARE * span_s)
+    rates = [_COMFORTABLE * short_s / max(load["peak_backlog_s"], load["backlog_s"])]
+    if load["peak_offered_pct"] is not None:
+        rates.append(_COMFORTABLE * 100 / load["peak_offered_pct"])
+    rate = max(rates)
+    if (offered_pct := _offered_pct(result)) > 100:
+        rate = min(rate, _COMFORTABLE * 100 / offered_pct)
+    return rate * float(result.fields["options"]["rate"])
+
+
+def changes_line(changes: Sequence[SettingChange]) -> str:
+    """Return the settings that changed while a device was served, each with its simulated time.
+
+    >>> changes_line([{"at_s": 1.5, "key": "cache.lies", "from": '"none"', "to": '"flush"'}])
+    'cache.lies from none to flush at 1.500 s'
+    """
+    return ", ".join(
+        f"{change['key']} from {_bare(change['from'])} to {_bare(change['to'])} at {change['at_s']:.3f} s"
+        for change in changes
+    )
+
+
+def _bare(value: str) -> str:
+    """Return a TOML value without quotes."""
+    return value.strip('"')
+
+
+def mode_line(result: Result) -> str:
+    """Return the mode of a run, and the reason if it was chosen automatically.
+
+    >>> import emmclab
+    >>> mode_line(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    'closed loop (completions are recorded)'
+    """
+    name = mode_name(result.fields["run"]["mode"])
+    line = f"{name} ({reason})" if (reason := result.fields["run"]["mode_reason"]) else name
+    if clock := (result.get("live") or {}).get("clock"):
+        # When idle, a device writes back its cache, so that flushes find less dirty data.
+        idle = (
+            "no idle time" if clock == "free" and not result.fields["options"].get("think") else "idle time"
+        )
+        line += f", clock {clock} ({idle} between requests)"
+    return line
+
+
+def mode_name(mode: str) -> str:
+    """Return the name of a mode for people.
+
+    >>> mode_name("closed"), mode_name("back_to_back")
+    ('closed loop', 'back to back')
+    """
+    return mode.replace("_", " ") if mode == "back_to_back" else f"{mode} loop"
+
+
+def device_before(result: Result) -> str:
+    """Describe the data on the device before a run.
+
+    >>> import emmclab
+    >>> device_before(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
+    'device: new (empty)'
+    """
+    return f"device: {state_text(str(result.fields['options']['precondition']))}"
+
+
+def state_text(precondition: str) -> str:
+    """Describe data on a device in words.
+
+    >>> state_text("none"), state_text("used:365d,trim=yes"), state_text("sequential:80")
+    ('new (empty)', 'used by a phone (365d, trim=yes)', 'preconditioned, sequential:80')
+    """
+    if precondition == "none":
+        return "new (empty)"
+    word, _, amount = precondition.partition(":")
+    if word == "steady":
+        times = f"at most {amount or '4'} times its capacity"
+        return f"full, then overwritten at random until write amplification is flat ({times})"
+    if word == "used":
+        return f"used by a phone ({amount.replace(',', ', ')})"
+    return f"preconditioned, {precondition}"
+
+
+def completion(result: Mapping[str, Any]) -> str:
+    """Describe when a write completes: in the write buffer if the device has one, else in the flash.
+
+    >>> completion({"configuration": {"write_complete": "programmed", "write_buffer_kb": 512}})
+    'in the write buffer, durable ones when programmed'
+    """
+    return completion_of(result["configuration"]["write_complete"], is_buffered(result))
+
+
+def is_buffered(result: Mapping[str, Any]) -> bool:
+    """Return whether writes complete in a volatile cache of the device.
+
+    >>> is_buffered({"configuration": {"write_buffer_kb": 512}}), is_buffered({"cache": None})
+    (True, False)
+    """
+    # A result of an earlier version does not state the size of the buffer, but the use of one.
+    used = (result.get("cache") or {}).get("units_written")
+    return bool((result.get("configuration") or {}).get("write_buffer_kb", used))
+
+
+def completion_of(write_complete: str, buffered: bool) -> str:
+    """Describe what a value of `timing.write_complete` means for a device with or without a write buffer.
+
+    >>> completion_of("programmed", buffered=False), completion_of("programmed", buffered=True)
+    ('when programmed', 'in the write buffer, durable ones when programmed')
+    """
+    when = f"when {write_complete}"
+    return f"in the write buffer, durable ones {when}" if buffered else when
+
+
+def mean_text(value: float) -> str:
+    """Return a mean response in words.
+
+    >>> mean_text(1.9)
+    'mean response 1.90 ms'
+    """
+    return f"{_MEAN.name} {_MEAN.in_words(value)}"

@@ -1,0 +1,299 @@
+"""Schedules cells: in tasks of about a second; cells that crash their process are set aside."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from emmclab.runtime.executors import Crash, Executor
+from emmclab.runtime.local_copies import scratch
+from emmclab.studies.cell import Cell
+from emmclab.studies.kinds.kind import Images
+from emmclab.studies.result_rows import StoredCell
+from emmclab.studies.store import image_folders
+from emmclab.studies.stored_types import Entry
+from emmclab.studies.tables import lines_of
+
+#: Target length of a task, seconds, and the maximum number of its cells.
+_TASK_S, _TOGETHER = 1.0, 256
+#: Number of results whose rows are made together; they are in memory until then.
+_FLATTENED = 64
+#: Number of cells of each grid in a sample.
+_SAMPLE = 4
+#: Number of times that a cell may crash its process.
+CRASHES = 3
+
+
+class Task(NamedTuple):
+    """Cells that a worker gets together; with `wait`, for a device that another process preconditions."""
+
+    cells: tuple[Cell, ...]
+    wait: bool = False
+
+
+class Outcome(NamedTuple):
+    """Outcome of a cell: its result to store, or None if another process is preconditioning its device."""
+
+    results: StoredCell | None
+    took_s: float = 0.0
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a study."""
+
+    #: Numbers of cells: finished, in all, finished before this run, and without a result.
+    done: int
+    total: int
+    before: int
+    failed: int
+    quarantined: int
+    #: Sum of the times of the cells of this run, seconds.
+    cells_s: float
+    #: Estimated time for the rest, seconds, by the mean time of each grid; None before the first result.
+    left_s: float | None
+    jobs: int
+
+
+def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outcome]:
+    """Run the cells of a task; without `images`, this machine stores those that its processes share."""
+    if images is None:
+        images = image_folders(scratch(), images_limit)
+    found: list[Outcome] = []
+    for begin in range(0, len(task.cells), _FLATTENED):
+        done = [_done(cell, images, task) for cell in task.cells[begin : begin + _FLATTENED]]
+        # Rows are made for many results at once: a simulation evicts this code from the processor's caches.
+        found += [Outcome(None) if one is None else one.outcome() for one in done]
+    return found
+
+
+class _Done(NamedTuple):
+    """A finished cell: its result, the result as JSON, and the time needed."""
+
+    key: str
+    entry: Entry
+    text: str
+    took_s: float
+
+    def outcome(self) -> Outcome:
+        kept = StoredCell.of(self.key, self.text, lines_of(self.entry))
+        return Outcome(kept, self.took_s, "failed" in self.entry)
+
+
+def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
+    """Run a cell; return None if another process is preconditioning its device and the task does not wait."""
+    started = time.monotonic()
+    if not task.wait and not cell.prepare(images):
+        return None
+    entry = cell.outcome(images)
+    text = json.dumps(entry, ensure_ascii=False, allow_nan=False)
+    return _Done(cell.key, entry, text, time.monotonic() - started)
+
+
+class _Queue:
+    """Waiting cells, grouped by what has to be prepared for them: a preconditioned device, else an input.
+
+    A process keeps its last preconditioned device and input in memory. So a worker continues with its group,
+    and then starts one that no other worker has started, if there is any.
+    """
+
+    def __init__(self) -> None:
+        """Make an empty queue."""
+        self._count = 0
+        self._fresh: dict[tuple[object, ...], deque[Cell]] = {}
+        self._begun: dict[tuple[object, ...], deque[Cell]] = {}
+
+    def __len__(self) -> int:
+        """Count the cells."""
+        return self._count
+
+    def extend(self, cells: Sequence[Cell]) -> None:
+        """Add cells; one group of each grid comes first, so that the time of each grid is known early."""
+        self._count += len(cells)
+        for cell in cells:
+            groups = self._begun if cell.preparation_key in self._begun else self._fresh
+            groups.setdefault(cell.preparation_key, deque()).append(cell)
+        early = {waiting[0].grid: prepared for prepared, waiting in reversed(self._fresh.items())}
+        self._fresh = {prepared: self._fresh[prepared] for prepared in [*early.values(), *self._fresh]}
+
+    def following(self, last: Cell | None) -> Cell:
+        """Return the next cell for a worker after `last`, but do not remove it; some must be left."""
+        return self._group_for(last)[0]
+
+    def take(self, last: Cell | None) -> Cell:
+        """Remove and return the next cell for a worker after `last`."""
+        group = self._group_for(last)
+        cell = group.popleft()
+        self._count -= 1
+        self._fresh.pop(cell.preparation_key, None)
+        self._begun[cell.preparation_key] = group
+        if not group:
+            del self._begun[cell.preparation_key]
+        return cell
+
+    def _group_for(self, last: Cell | None) -> deque[Cell]:
+        if last is not None and last.preparation_key in self._begun:
+            return self._begun[last.preparation_key]
+        if self._fresh:
+            return next(iter(self._fresh.values()))
+        # All remaining groups are in progress elsewhere: help with the largest.
+        return max(self._begun.values(), key=len)
+
+
+class Sweep:
+    """Distributes cells over workers, and tracks them."""
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        total: int,
+        *,
+        is_sample: bool = False,
+        more: Callable[[], Sequence[Cell]] = tuple,
+    ) -> None:
+        """Set the cells of a study to run; of a sample, only a few of each grid are run.
+
+        `more` returns further cells when all earlier ones are finished; an empty list ends the sweep.
+        """
+        self._more = more
+        self.total, self._before = total, total - len(cells)
+        self._queue = _Queue()
+        self._queue.extend(_sampled(cells, _SAMPLE) if is_sample else cells)
+        self._alone: deque[Cell] = deque()
+        self._waiting: deque[Cell] = deque()
+        self._crashes: Counter[str] = Counter()
+        #: Reasons for cells without a result, by key.
+        self.quarantined: dict[str, str] = {}
+        self._open = 0
+        self._left = Counter(cell.grid for cell in cells)
+        self._took: defaultdict[str, float] = defaultdict(float)
+        self._measured: Counter[str] = Counter()
+        self._done = self._failed = 0
+        self._jobs = 1
+
+    def run(self, executor: Executor, images: Images, files: Sequence[str]) -> Generator[list[StoredCell]]:
+        """Run all cells; yield results as they arrive."""
+        self._jobs = executor.jobs
+        shared = images if executor.is_local else None
+        work = functools.partial(run_task, images.limit, shared)
+        with contextlib.closing(executor.run(work, self._next_task, files)) as outcomes:
+            for task, outcome in outcomes:
+                yield self._taken(executor, task, outcome)
+
+    def _taken(self, executor: Executor, task: Task, outcome: list[Outcome] | Crash) -> list[StoredCell]:
+        """Record the outcome of a task; return the results to store."""
+        self._jobs = executor.jobs
+        self._open -= 1
+        if isinstance(outcome, Crash):
+            self._crashed(task, outcome)
+            return []
+        finished = []
+        for cell, one in zip(task.cells, outcome, strict=True):
+            if one.results is None:
+                self._waiting.append(cell)
+                continue
+            self._took[cell.grid] += one.took_s
+            self._measured[cell.grid] += 1
+            self._left[cell.grid] -= 1
+            self._done += 1
+            self._failed += one.failed
+            finished.append(one.results)
+        return finished
+
+    @property
+    def progress(self) -> Progress:
+        """Return the progress."""
+        return Progress(
+            done=self._before + self._done,
+            total=self.total,
+            before=self._before,
+            failed=self._failed,
+            quarantined=len(self.quarantined),
+            cells_s=sum(self._took.values()),
+            left_s=self._left_s(),
+            jobs=self._jobs,
+        )
+
+    def _left_s(self) -> float | None:
+        if not self._done:
+            return None
+        usual = sum(self._took.values()) / self._done
+        each = {grid: self._mean(grid) or usual for grid, left in self._left.items() if left}
+        return sum(self._left[grid] * mean for grid, mean in each.items()) / self._jobs
+
+    def _mean(self, grid: str) -> float | None:
+        return self._took[grid] / self._measured[grid] if self._measured[grid] else None
+
+    def add(self, cells: Sequence[Cell]) -> None:
+        """Add cells to run."""
+        self.total += len(cells)
+        self._queue.extend(cells)
+        self._left.update(cell.grid for cell in cells)
+
+    def _next_task(self, previous: Task | None) -> Task | None:
+        task = self._waiting_task(previous)
+        if task is None and not self._open:
+            self.add(self._more())
+            task = self._waiting_task(previous)
+        self._open += task is not None
+        return task
+
+    def _waiting_task(self, previous: Task | None) -> Task | None:
+        if self._alone:
+            return Task((self._alone.popleft(),), wait=True)
+        if self._queue:
+            return Task(self._take(previous.cells[-1] if previous else None))
+        if not self._waiting:
+            return None
+        return Task((self._waiting.popleft(),), wait=True)
+
+    def _take(self, last: Cell | None) -> tuple[Cell, ...]:
+        """Take cells for about a second; towards the end fewer, so that all workers finish together."""
+        most = min(_TOGETHER, max(1, len(self._queue) // (2 * self._jobs)))
+        taken: list[Cell] = []
+        expected = 0.0
+        while self._queue and len(taken) < most:
+            cell = self._queue.following(last)
+            # A task ends with its group if another device would have to be prepared for few cells.
+            if taken and expected > _TASK_S / 2 and cell.preparation_key != taken[-1].preparation_key:
+                break
+            mean = self._mean(cell.grid)
+            expected += _TASK_S if mean is None else mean
+            if taken and expected > _TASK_S:
+                break
+            last = self._queue.take(last)
+            taken.append(last)
+        return tuple(taken)
+
+    def _crashed(self, task: Task, crash: Crash) -> None:
+        """Run the cells of a task again, each alone; a cell that crashes repeatedly is set aside."""
+        if len(task.cells) > 1:
+            self._alone.extend(task.cells)
+            return
+        (cell,) = task.cells
+        self._crashes[cell.key] += 1
+        if self._crashes[cell.key] < CRASHES:
+            self._alone.append(cell)
+            return
+        self.quarantined[cell.key] = f"it crashed its process {CRASHES} times: {crash.reason}"
+        self._left[cell.grid] -= 1
+
+
+def _sampled(cells: Sequence[Cell], each: int) -> list[Cell]:
+    """Return `each` cells of each grid, evenly spaced, in order."""
+    grids: dict[str, list[int]] = {}
+    for number, cell in enumerate(cells):
+        grids.setdefault(cell.grid, []).append(number)
+    chosen = {
+        places[len(places) * step // each]
+        for places in grids.values()
+        for step in range(min(each, len(places)))
+    }
+    return [cells[number] for number in sorted(chosen)]

@@ -1,0 +1,120 @@
+"""Flattens results into rows: groups become columns, and settings get their own columns."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from emmclab.runtime.table_row import Row
+from emmclab.simulation.result_fields import result_fields
+from emmclab.studies.stored_types import CellFields
+from emmclab.traces.profile_options import percentile_label
+
+#: Groups of settings, which become JSON; and groups that not every run has.
+_SETTINGS = ("settings", "options.layer_settings")
+_OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
+#: Groups of applications that become their own tables: requests by class, and bins of time.
+_LEFT_OUT = ("app.requests", "app.over_time")
+
+
+def with_settings(row: Row, cell: CellFields) -> Row:
+    """Return a column for each setting of a cell, its device and its layers: `gc.policy` is `gc_policy`.
+
+    If a field of the result has the same name, the column is `set_gc_policy`.
+    """
+    settings = {**cell.get("settings", {}), **cell.get("options", {}).get("layer_settings", {})}
+    columns = [key.replace(".", "_") for key in settings]
+    taken = {column for column in columns if column in row or column in _columns()}
+    for column, value in zip(columns, settings.values(), strict=True):
+        row[f"set_{column}" if column in taken else column] = value
+    return row
+
+
+@functools.cache
+def _columns() -> frozenset[str]:
+    return frozenset(field.column for field in result_fields())
+
+
+def percentile_columns(chosen: Iterable[Row]) -> Row:
+    """Return a column for each chosen percentile of each operation, named like those that every run has.
+
+    >>> percentile_columns([{"op": "all", "percentile": 99.9, "response_ms": 7.5}])
+    {'response_p99_9_ms': 7.5}
+    >>> percentile_columns([{"op": "read", "percentile": 50.0, "response_ms": 1.5, "service_ms": 1.0}])
+    {'response_read_p50_ms': 1.5, 'service_read_p50_ms': 1.0}
+    """
+    found: Row = {}
+    for row in chosen:
+        label = percentile_label(row["percentile"]).replace(".", "_")
+        name = label if row["op"] == "all" else f"{row['op']}_{label}"
+        found[f"response_{name}_ms"] = row["response_ms"]
+        if "service_ms" in row:
+            found[f"service_{name}_ms"] = row["service_ms"]
+    return found
+
+
+@functools.cache
+def run_columns() -> dict[str, str]:
+    """Return the column name of each field of a result, by path."""
+    return {field.path: field.column for field in result_fields()}
+
+
+def flat(row: Mapping[str, Any], *, is_run: bool = False) -> Row:
+    """Flatten groups into columns, named by path with `_` for `.`; lists are left out, settings are JSON."""
+    columns: Row = {}
+    _flatten(row, _Group.top(is_run=is_run), columns)
+    return columns
+
+
+class _Group(dict[str, "_Field"]):
+    """The fields of a group by name, cached on first use because most groups are alike."""
+
+    def __init__(self, prefix: str, columns: Mapping[str, str]) -> None:
+        """Set the prefix of the paths, and the columns of the paths that have their own."""
+        super().__init__()
+        self._prefix, self._columns = prefix, columns
+
+    @staticmethod
+    @functools.cache
+    def top(*, is_run: bool) -> _Group:
+        """Return the group of a whole row."""
+        return _Group("", run_columns() if is_run else {})
+
+    def __missing__(self, name: str) -> _Field:
+        path = self._prefix + name
+        column = path.replace(".", "_")
+        field = _Field(
+            column if path in _SETTINGS else self._columns.get(path, column),
+            path in _SETTINGS,
+            path in _OPTIONAL_GROUPS,
+            None if path in _LEFT_OUT else _Group(f"{path}.", self._columns),
+        )
+        self[name] = field
+        return field
+
+
+class _Field(NamedTuple):
+    """A field of a group: its column, and the handling of a value that is a group or None."""
+
+    column: str
+    is_settings: bool
+    is_optional: bool
+    #: None if the group is left out.
+    group: _Group | None
+
+
+def _flatten(row: Mapping[str, Any], group: _Group, flat: Row) -> None:
+    for name, value in row.items():
+        kind = type(value)
+        if kind is list:
+            continue
+        column, is_settings, is_optional, inner = group[name]
+        if kind is dict:
+            if is_settings:
+                flat[column] = json.dumps(value, sort_keys=True)
+            elif inner is not None:
+                _flatten(value, inner, flat)
+        elif value is not None or not is_optional:
+            flat[column] = value

@@ -1,0 +1,223 @@
+"""Cells that cut power: a run is recorded and explored, and the result is one verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+import msgspec
+
+from emmclab.crash import workloads
+from emmclab.crash.broken_promise import COMMANDS, LEVELS, Finding
+from emmclab.crash.explore import Exploration, Options
+from emmclab.crash.recording import Workload
+from emmclab.crash.scratch_folders import exit_on_sigterm, scratch
+from emmclab.crash.shards import explore_in_parallel
+from emmclab.crash.stored_log import Session, StoredLog
+from emmclab.crash.summary import finding_fields
+from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
+from emmclab.live.serve import require_loop, require_tools
+from emmclab.runtime.table_row import Row
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
+from emmclab.studies.cell_options import CellOptions, Software
+from emmclab.studies.flatten import flat, with_settings
+from emmclab.studies.grid import Grid, shared_fields
+from emmclab.studies.input import Input, Sources
+from emmclab.studies.kinds.kind import Common, GridKind, Work
+from emmclab.studies.power_cut_cell import (
+    DOCUMENTED,
+    KEPT,
+    LOST,
+    RULE,
+    CutOptions,
+    CutResult,
+    FirstLoss,
+)
+from emmclab.studies.power_cut_settings import Cuts, host, workload_digest
+from emmclab.studies.stored_types import CellFields
+
+#: Names of the folder of a run, and of its disk.
+_OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-[\w-]+/mount(?=\W)")
+#: Options of layers that `run_cuts` accepts.
+_SOFTWARE: tuple[Literal["layers", "layer_settings", "second"], ...] = ("layers", "layer_settings", "second")
+
+
+class PowerCuts(GridKind):
+    """Power cuts under workloads."""
+
+    modes = ("cuts",)
+    tables = ("cuts",)
+    is_of_machine = True
+
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:
+        """Read a grid."""
+        grid = Grid(
+            **shared_fields(read),
+            inputs=read.many("inputs", str),
+            file_systems=read.many("file_systems", str),
+            share=read.value("share", (int, float), 1.0),
+        )
+        known = () if cuts is None else tuple(cuts.file_systems)
+        for name in grid.file_systems:
+            if name not in known:
+                hint = (
+                    f"choose one of: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
+                )
+                raise read.fault("file_systems", f"there is no file system `{name}`", hint)
+        for name in grid.inputs:
+            if not workloads.is_known(name):
+                raise read.fault(
+                    "inputs",
+                    f"there is no workload `{name}`",
+                    f"choose one of: {', '.join(workloads.ABOUT)}",
+                )
+        read.done()
+        return grid
+
+    def variants(self, grid: Grid) -> tuple[str, ...]:
+        """Return the file systems."""
+        return grid.file_systems
+
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
+        """Find a workload."""
+        return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
+
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:
+        """Return how the file system is made and recovered, and the number of power cuts."""
+        if common.cuts is None:
+            return super().variant_options(grid, variant, common)
+        options: CellOptions = msgspec.to_builtins(common.cuts.options(variant, grid.share))
+        return options
+
+    def run(self, work: Work) -> Mapping[str, object]:
+        """Record a run and explore it."""
+        logs = None if work.images is None else work.images.logs
+        chosen = msgspec.convert(work.options, CutOptions)
+        software = cast("Software", {name: work.options[name] for name in _SOFTWARE if name in work.options})
+        with exit_on_sigterm():
+            found = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
+        result: Mapping[str, object] = msgspec.to_builtins(found)
+        return result
+
+    def require(self, inputs: Sequence[Input]) -> None:  # noqa: ARG002
+        """Require what is needed to serve a device, and the tools of ext4."""
+        require_loop()
+        require_tools({"mkfs.ext4": "e2fsprogs"})
+
+    def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
+        """Yield the row with the verdict."""
+        yield "cuts", with_settings(flat({**result, **cell}), cell)
+
+
+def run_cuts(
+    workload: str,
+    device: Device,
+    options: CutOptions,
+    seed: int,
+    logs: Path | None,
+    *,
+    layers: Sequence[str] = (),
+    layer_settings: Mapping[str, Setting] | None = None,
+    second: str | Device | None = None,
+) -> CutResult:
+    """Record a run on a device under layers and explore it.
+
+    The log is stored in `logs` if that is given, for `emmclab crash --again`.
+
+    Raises:
+        EmmclabError: the workload failed, or the states cannot be recovered as requested.
+    """
+    if logs is None:
+        with scratch() as folder:
+            return run_cuts(
+                *(workload, device, options, seed, folder),
+                layers=layers,
+                layer_settings=layer_settings,
+                second=second,
+            )
+    try:
+        kept = Session(logs).record(
+            device,
+            Workload(workload, operations=options.operations, seed=seed),
+            layers=layers,
+            layer_settings=layer_settings or {},
+            second=second,
+            file_system="ext4",
+            mkfs_options=options.mkfs,
+            mount_options=options.mount or None,
+            said=lambda _line: None,
+        )
+    except ConfigError as error:
+        # Error messages of the tools contain the folder and the disk, on which the result of a cell must not
+        # depend.
+        said = _OF_THIS_RUN.sub("the disk", str(error))
+        raise ConfigError(said, kind="config", field=error.field, hint=error.hint) from error
+    if kept.made["status"] != 0:
+        raise EmmclabError(
+            f"{workload}: {'; '.join(kept.made['notes'])}",
+            kind="failed",
+            hint=f"run the workload by itself: `emmclab crash --workload {workload}`",
+        )
+    chosen = Options(
+        cuts=options.cuts,
+        states=options.states,
+        seed=seed,
+        recovery=options.recovery,
+        check=workload,
+        recovery_cuts=options.recovery_cuts if layers else 0,
+    )
+    kept.keep(chosen)
+    try:
+        controls = kept.controls(chosen)
+        found = explore_in_parallel(str(kept.log), chosen, jobs=1)
+    except UnsupportedError as error:
+        # A state that cannot be judged is the result of this cell; the other cells continue.
+        raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
+    if not found.findings() and controls is not None and (doubts := controls.doubts()):
+        raise EmmclabError(
+            f"{workload}: {doubts[0]}", kind="failed", hint="use another workload, or more operations"
+        )
+    return _result(workload, layers, kept, chosen, found)
+
+
+def _result(
+    workload: str, layers: Sequence[str], kept: StoredLog, chosen: Options, found: Exploration
+) -> CutResult:
+    """Return the result of a cell: counts, the verdict, and the broken promises, by level."""
+    mode, level = workloads.sqlite_setting(workload) or (None, None)
+    findings, documented = found.findings(), found.findings(documented=True)
+    in_states = [one for one in findings if one.way != COMMANDS]
+    lost = sum(tally.broken for tally in found.verdicts.values())
+    word = LOST if lost else RULE if findings else DOCUMENTED if documented else KEPT
+    first = next(iter(in_states or findings or documented), None)
+    return CutResult(
+        journal_mode=mode,
+        synchronous=level,
+        layer=", ".join(layers) or "none",
+        log=kept.short,
+        commands=kept.facts["commands"],
+        moments=kept.facts["moments"],
+        acknowledged=kept.facts["acknowledgements"],
+        lies=kept.facts["lies"],
+        cuts=found.covered["cuts"],
+        states=found.states,
+        verdict=word,
+        lost_at=first.level if first is not None and word in (LOST, RULE) else None,
+        lost_states=lost,
+        documented_states=sum(tally.documented for tally in found.verdicts.values()),
+        lost={level: any(one.level == level for one in in_states) for level in LEVELS},
+        first=_first(first),
+        findings=[finding_fields(kept, chosen, one) for one in findings],
+        documented=[finding_fields(kept, chosen, one) for one in documented],
+        host=host(),
+    )
+
+
+def _first(one: Finding | None) -> FirstLoss:
+    if one is None:
+        return FirstLoss(None, None, None)
+    return FirstLoss(one.level, one.promise, one.detail)

@@ -1,0 +1,128 @@
+"""Settings shared by all cells of a study of power cuts: file systems, and the number of cuts."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from emmclab import _core
+from emmclab.crash import workloads
+from emmclab.crash.judging import RECOVERIES
+from emmclab.errors import ConfigError
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.studies.power_cut_cell import CutOptions
+from emmclab.studies.program import package_version
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """How ext4 is made, mounted and recovered; `share` of the study's cuts are tried with this recovery."""
+
+    name: str
+    mkfs: tuple[str, ...] = ()
+    mount: str = ""
+    recovery: str = "process"
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Settings shared by all cells of a study of power cuts; `scale` multiplies the number of cuts."""
+
+    capacity: str
+    operations: int
+    cuts: int
+    states: str
+    recovery_cuts: int = 0
+    scale: float = 1.0
+    file_systems: Mapping[str, FileSystem] = field(default_factory=dict)
+
+    def scaled(self, scale: float) -> Cuts:
+        """Return a copy with the number of cuts multiplied by `scale`.
+
+        Raises:
+            ConfigError: the scale is not above 0.
+        """
+        if not scale > 0:
+            raise ConfigError(
+                f"a scale of {scale:g} is impossible",
+                kind="config",
+                field="scale",
+                hint="give a number above 0",
+            )
+        return replace(self, scale=self.scale * scale)
+
+    def options(self, file_system: str, share: float = 1.0) -> CutOptions:
+        """Return the options of a cell on a file system, with a share of the cuts."""
+        chosen = self.file_systems[file_system]
+        return CutOptions(
+            file_system=chosen.name,
+            mkfs=list(chosen.mkfs),
+            mount=chosen.mount,
+            recovery=chosen.recovery,
+            capacity=self.capacity,
+            operations=self.operations,
+            cuts=max(1, round(self.cuts * chosen.share * share * self.scale)),
+            states=self.states,
+            recovery_cuts=self.recovery_cuts,
+        )
+
+
+def read_cuts(read: TomlTable) -> Cuts | None:
+    """Read the settings shared by all cells of a study of power cuts."""
+    if not read.has("cuts"):
+        return None
+    part = read.inner("cuts")
+    named = part.inner("file_systems")
+    file_systems = {}
+    for name in named.names():
+        how = named.inner(name)
+        file_systems[name] = FileSystem(
+            name,
+            mkfs=how.every("mkfs", str, ()),
+            mount=how.text("mount", ""),
+            recovery=how.text("recovery", "process"),
+            share=how.value("share", (int, float), 1.0),
+        )
+        if file_systems[name].recovery not in RECOVERIES:
+            raise how.fault("recovery", "this is not a way of recovery", f"use {', '.join(RECOVERIES)}")
+        how.done()
+    found = Cuts(
+        capacity=part.text("capacity"),
+        operations=part.value("operations", int),
+        cuts=part.value("cuts", int),
+        states=part.text("states"),
+        recovery_cuts=part.value("recovery_cuts", int, 0),
+        file_systems=file_systems,
+    )
+    try:
+        _core.crash_ways(found.states)
+    except ConfigError as error:
+        problem = str(error).removeprefix("field `states`: ")
+        raise part.fault("states", problem, 'write it as `states = "device,omit1:64"`') from error
+    for key in ("operations", "cuts"):
+        if getattr(found, key) < 1:
+            raise part.fault(key, f"{getattr(found, key)} is too few", "give at least 1")
+    part.done()
+    return found
+
+
+@functools.cache
+def workload_digest() -> str:
+    """SHA-256, first 16 digits, of what determines the commands of a workload: program, kernel, SQLite."""
+    program = Path(workloads.__file__).read_text(encoding="utf-8")
+    return hashlib.sha256("\n".join([program, *host().values()]).encode()).hexdigest()[:16]
+
+
+def host() -> dict[str, str]:
+    """Return the versions of this machine's software that affects power cuts, by name."""
+    return {
+        "kernel": platform.release(),
+        "sqlite": sqlite3.sqlite_version,
+        "e2fsprogs": package_version("e2fsprogs"),
+    }

@@ -1,0 +1,189 @@
+"""Stores results as rows of Parquet parts, written as cells finish, and reads them in any order of cells."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+
+from emmclab.runtime import checksummed
+from emmclab.runtime.parquet import database, questions, quoted, refusing, sql_list
+from emmclab.studies.external_sort import in_ranges
+
+#: Number of results that are fetched from the database at once.
+_FETCHED = 200
+#: The column of the checksum of a row, by which intact cells of a damaged part are found.
+_CHECKSUM = "checksum"
+#: Rows that are written at once when parts are joined, and rows of a row group in the joined part.
+_JOINED, _GROUP = 500, 2_048
+
+
+class StoredCell(NamedTuple):
+    """The stored result of a cell: a row of a part."""
+
+    key: str
+    #: As JSON.
+    result: str
+    #: The SHA-256 of `result`, and the flat rows in the form of `lines_of`, one per line, made where the cell
+    #: ran.
+    rows: str
+
+    @staticmethod
+    def of(key: str, result: str, lines: str) -> StoredCell:
+        """Make it from a result and its rows."""
+        return StoredCell(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
+
+    @property
+    def checksum(self) -> str:
+        """Return the SHA-256 of the whole row, first 16 digits."""
+        return hashlib.sha256("\n".join(self).encode()).hexdigest()[:16]
+
+
+#: Option that reserves the space for the seal of a part.
+_METADATA = f"kv_metadata {{{checksummed.KEY}: '{checksummed.UNSEALED}'}}"
+
+
+def write_part(
+    results: Sequence[StoredCell], path: Path, compression: str = "zstd, compression_level 1"
+) -> None:
+    """Write results as a sealed part; `compression` is DuckDB's option of this name.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    values = {name: [one[place] for one in results] for place, name in enumerate(StoredCell._fields)}
+    values[_CHECKSUM] = [one.checksum for one in results]
+    columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in values)
+    how = f"format parquet, compression {compression}, {_METADATA}"
+    with refusing(path.parent), questions() as asked:
+        asked.execute(f"copy (select {columns}) to '{quoted(path)}' ({how})", values)
+    checksummed.seal(path)
+
+
+def write_joined(results: Iterable[StoredCell], aside: Path) -> Path | None:
+    """Write results as one part in `aside`, in batches; return None if there are none.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    pieces: list[Path] = []
+    left = iter(results)
+    while some := list(itertools.islice(left, _JOINED)):
+        pieces.append(aside / f"piece-{len(pieces)}.parquet")
+        write_part(some, pieces[-1], "snappy")
+    if not pieces:
+        return None
+    made = aside / "all.parquet"
+    with refusing(aside), questions() as asked:
+        how = f"format parquet, compression zstd, row_group_size {_GROUP}, {_METADATA}"
+        asked.execute(f"copy (from read_parquet({sql_list(pieces)})) to '{quoted(made)}' ({how})")
+    for piece in pieces:
+        piece.unlink()
+    checksummed.seal(made)
+    return made
+
+
+def undamaged(part: Path) -> Iterator[StoredCell]:
+    """Yield the results of a damaged part that are readable and have the right checksum."""
+    with questions() as asked, contextlib.suppress(duckdb.Error):
+        groups = asked.execute(
+            "select distinct row_group_id, row_group_num_rows from parquet_metadata($path) order by 1",
+            {"path": str(part)},
+        ).fetchall()
+        begin = 0
+        for _, rows in groups:
+            # Damage in one row group does not affect the others.
+            with contextlib.suppress(duckdb.Error):
+                asked.execute(
+                    f"select {', '.join([*StoredCell._fields, _CHECKSUM])} "  # noqa: S608
+                    "from read_parquet($path, file_row_number = true) "
+                    "where file_row_number >= $begin and file_row_number < $end",
+                    {"path": str(part), "begin": begin, "end": begin + rows},
+                )
+                for *values, checksum in _rows(asked):
+                    if all(isinstance(value, str) for value in values):
+                        one = StoredCell(*values)
+                        if one.checksum == checksum:
+                            yield one
+            begin += rows
+
+
+def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
+    """Return the keys of all cells in parts.
+
+    Raises:
+        InputError: a part is broken.
+    """
+    with refusing(aside), questions() as asked:
+        asked.execute(f"select key from read_parquet({sql_list(parts)})")  # noqa: S608
+        found: set[str] = set()
+        while rows := asked.fetchmany(10_000):
+            found.update(key for (key,) in rows)
+        return found
+
+
+def ask(
+    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the key and columns of cells in the order of `keys`; the columns of missing cells are None."""
+    none = tuple(None for _ in columns)
+    following = 0
+    for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
+        if number < following:  # A cell may be in two parts, if a killed run left one.
+            continue
+        yield from ((key, *none) for key in keys[following:number])
+        yield (keys[number], *values)
+        following = number + 1
+    yield from ((key, *none) for key in keys[following:])
+
+
+def _numbered(
+    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
+    """Yield the index in `keys` and the columns of cells, part by part, the part of the least index first.
+
+    Cells run roughly in the order of the study, so that parts overlap little in that order.
+    """
+    if not parts or not keys:
+        return
+    wanted = aside / "wanted.csv"
+    with wanted.open("w", newline="") as file:
+        csv.writer(file).writerows(enumerate(keys))
+    with database(aside) as asked:
+        # The join holds one side in memory: the one without results.
+        asked.execute("set disabled_optimizers = 'build_side_probe_side'")
+        asked.execute(
+            "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "
+            "columns = {number: 'BIGINT', key: 'VARCHAR'})",
+            {"path": str(wanted)},
+        )
+        asked.execute(
+            "create table places "  # noqa: S608
+            "as select part.file_index as file, part.file_row_number as line, wanted.number "
+            f"from read_parquet({sql_list(parts)}, file_row_number = true) part "
+            "join wanted on part.key = wanted.key"
+        )
+        asked.execute("drop table wanted")
+        least = asked.execute(
+            "select file, min(number) from places group by file order by min(number), file"
+        ).fetchall()
+        for file_index, first in least:
+            asked.execute(
+                f"select placed.number, {', '.join(f'part.{name}' for name in columns)} "  # noqa: S608
+                f"from read_parquet({sql_list([parts[file_index]])}, file_row_number = true) part "
+                f"join (select line, number from places where file = {file_index}) placed "
+                "on part.file_row_number = placed.line"
+            )
+            yield first, _rows(asked)
+
+
+def _rows(asked: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query, in batches."""
+    while rows := asked.fetchmany(_FETCHED):
+        yield from rows

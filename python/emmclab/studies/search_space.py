@@ -1,0 +1,204 @@
+"""The space of a search: ranges of settings, and bounds on figures; the section `[search]` of a study."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from emmclab.runtime.lists import once
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.layers import Setting
+from emmclab.studies.grid import Grid
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values of a setting: `choices`, or numbers from `low` to `high`, on a linear or log scale."""
+
+    name: str
+    low: int | float = 0
+    high: int | float = 0
+    step: int | float | None = None
+    log: bool = False
+    choices: tuple[Setting, ...] = ()
+    #: The settings that each choice represents, if it is not the value of the setting `name`.
+    means: Mapping[Setting, Mapping[str, Setting]] = field(default_factory=dict)
+
+    def settings(self, value: Setting) -> dict[str, Setting]:
+        """Return the settings that a value represents.
+
+        >>> Range("gc.policy", choices=("greedy", "fifo")).settings("fifo")
+        {'gc.policy': 'fifo'}
+        """
+        return dict(self.means[value]) if self.means else {self.name: value}
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its values are whole numbers."""
+        return isinstance(self.low, int) and isinstance(self.high, int) and not isinstance(self.step, float)
+
+    def suggest(self, trial: Any) -> Setting:
+        """Let a trial of optuna choose a value."""
+        chosen: Setting
+        if self.choices:
+            chosen = trial.suggest_categorical(self.name, list(self.choices))
+        elif self.is_integer:
+            step = 1 if self.step is None else self.step
+            chosen = trial.suggest_int(self.name, self.low, self.high, step=step, log=self.log)
+        else:
+            chosen = trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log)
+        return chosen
+
+    def levels(self, most: int) -> list[Setting]:
+        """Return at most this many values, evenly spaced; choices are always returned in full.
+
+        >>> Range("a", 1, 9).levels(3), Range("a", 1, 100, log=True).levels(3)
+        ([1, 5, 9], [1, 10, 100])
+        >>> Range("a", 0.0, 1.0, step=0.5).levels(9)
+        [0.0, 0.5, 1.0]
+        """
+        if self.choices:
+            return list(self.choices)
+        if most < 2 or self.low == self.high:
+            return [self.low]
+        shares = [number / (most - 1) for number in range(most)]
+        if self.log:
+            ratio = math.log(self.high / self.low)
+            values = [self.low * math.exp(ratio * share) for share in shares]
+        else:
+            values = [self.low + (self.high - self.low) * share for share in shares]
+        step = self.step or (1 if self.is_integer else None)
+        if step is not None:
+            values = [self.low + round((value - self.low) / step) * step for value in values]
+        within = (min(max(value, self.low), self.high) for value in values)
+        return list(dict.fromkeys(int(value) if self.is_integer else value for value in within))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The allowed range of a figure: at most, and at least."""
+
+    metric: str
+    most: float = math.inf
+    least: float = -math.inf
+
+    def excess(self, value: float) -> float:
+        """Return the distance of a value from the allowed range; 0 or less if it is inside.
+
+        >>> Bound("waf", most=2.0).excess(2.5), Bound("waf", least=1.0).excess(1.5)
+        (0.5, -0.5)
+        """
+        return max(value - self.most, self.least - value)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The searched grid, the ranges of its settings, and bounds on the figures."""
+
+    grid: str
+    ranges: tuple[Range, ...]
+    bounds: tuple[Bound, ...] = ()
+    #: The points of the grid, if they are not evenly spaced; all are tried, independent of the budget.
+    fixed: tuple[dict[str, Setting], ...] = ()
+
+    def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Return the device settings that a trial represents."""
+        return {
+            key: setting for one in self.ranges for key, setting in one.settings(values[one.name]).items()
+        }
+
+    def suggest(self, trial: Any) -> dict[str, Setting]:
+        """Let a trial of optuna choose a value of each setting."""
+        return {one.name: one.suggest(trial) for one in self.ranges}
+
+    def points(self, budget: int) -> list[dict[str, Setting]]:
+        """Return a full grid of at most this many points, with as many levels as possible, at least two.
+
+        >>> Space("g", (Range("a", 1, 9), Range("b", choices=("x", "y")))).points(7)[-1]
+        {'a': 9, 'b': 'y'}
+        """
+        if self.fixed:
+            return list(self.fixed)
+        levels = [1 if not one.choices else len(one.choices) for one in self.ranges]
+        while True:
+            more = None
+            for place, one in sorted(enumerate(self.ranges), key=lambda pair: levels[pair[0]]):
+                grown = len(one.levels(levels[place] + 1))
+                rest = math.prod(count for other, count in enumerate(levels) if other != place)
+                if grown > levels[place] and grown * rest <= budget:
+                    more = (place, grown)
+                    break
+            if more is None:
+                break
+            levels[more[0]] = more[1]
+        values = [one.levels(count) for one, count in zip(self.ranges, levels, strict=True)]
+        names = [one.name for one in self.ranges]
+        points = itertools.islice(itertools.product(*values), budget)
+        return [dict(zip(names, point, strict=True)) for point in points]
+
+
+def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
+    """Read the section `[search]`; `grids` are those of the study by name, with their axes.
+
+    Raises:
+        ConfigError: a key is unknown, missing or wrong.
+    """
+    grid = read.text("grid", next(iter(grids), ""))
+    if grid not in grids:
+        raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
+    ranges, bounds = tuple(_ranges(read)), tuple(_bounds(read))
+    # A misspelt key is the best explanation for an empty space.
+    read.done()
+    if not ranges:
+        raise read.fault(
+            "setting", "the section has no setting to choose", "add `[[search.setting]]` with a name"
+        )
+    for one in ranges:
+        if one.name in grids[grid].axes or one.name in grids[grid].set:
+            raise read.fault(
+                "setting", f"the grid `{grid}` has `{one.name}` already", "take it out of `set` and `axes`"
+            )
+        if [other.name for other in ranges].count(one.name) > 1:
+            raise read.fault("setting", f"`{one.name}` is given twice", "give each setting once")
+    return Space(grid, ranges, bounds)
+
+
+def _ranges(read: TomlTable) -> Iterator[Range]:
+    number = (int, float)
+    for part in read.tables("setting"):
+        name = part.text("name")
+        if part.has("choices"):
+            choices = once(part.value("choices", (list, tuple)))
+            if len(choices) < 2:
+                raise part.fault(
+                    "choices", "one value leaves nothing to choose", "give at least two, or put it into `set`"
+                )
+            yield Range(name, choices=tuple(choices))
+        else:
+            low, high = part.value("low", number), part.value("high", number)
+            step = part.value("step", number) if part.has("step") else None
+            log = part.value("log", bool, False)
+            if low > high:
+                raise part.fault("high", f"{high} is below low = {low}", "give the smaller one as `low`")
+            if log and (low <= 0 or step is not None):
+                raise part.fault("log", "a logarithm needs values above 0 and no step", "leave out one")
+            if step is not None and step <= 0:
+                raise part.fault("step", f"{step} is not a step", "give a number above 0")
+            yield Range(name, low, high, step, log)
+        part.done()
+
+
+def _bounds(read: TomlTable) -> Iterator[Bound]:
+    number = (int, float)
+    for part in read.tables("constraint"):
+        metric = part.text("metric")
+        bound = Bound(
+            metric, float(part.value("most", number, math.inf)), float(part.value("least", number, -math.inf))
+        )
+        if bound == Bound(metric) or bound.least > bound.most:
+            raise part.fault("most", "this is not a bound", "give `most`, `least`, or both in order")
+        yield bound
+        part.done()

@@ -1,0 +1,192 @@
+"""Describes where the time of waits for durability goes, in words; the numbers are those of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from emmclab.runtime.document import Document
+from emmclab.runtime.number_format import duration
+from emmclab.runtime.text_table import TextTable
+from emmclab.traces.profile_fields import FSYNC_FIELDS, FSYNC_PARTS, FSYNC_SHARED, Field
+
+#: Maximum number of rows by process, and of requests of a wait, in a table; JSON has more.
+_PROCESSES, _REQUESTS = 12, 16
+#: What a wait is for, by its part, after a share of its time.
+_FOR = {
+    "data": "its own requests",
+    "commit": "the commit of the journal",
+    "flush": "flushes and durable writes",
+    "queue": "requests of other processes",
+    "unexplained": "no recorded cause",
+}
+#: Why parts are unknown, and the remedy.
+_CAUSES = {
+    "lost": "events were lost, so that requests may be missing: record again with a larger `--buffer-kb`",
+    "left_out": "requests were left out of the trace: read it without `--only` and `--drop-reissued`",
+    "clock": "clock jumps were removed from the requests only: read it without `--mend-clock`",
+    "completions": "the recording has no completions of requests: record block_rq_complete, too",
+    "task": "the recording does not state which task waited: record again with this version",
+    "memory": "more than 2,097,152 requests ran during waits",
+}
+
+
+class Fsync(Document):
+    """Where the time of waits for durability (fsync) goes; the field `fsync` of `profile --fsync --json`."""
+
+    def __repr__(self) -> str:
+        return f"<Fsync: {self.headline}>"
+
+    @property
+    def headline(self) -> str:
+        """The process that waits most, and the largest part of its time, in a sentence."""
+        rows = self["by_process"]
+        if not rows:
+            return "No wait for durability ended in this recording."
+        most = rows[0]
+        calls = "1 call" if most["calls"] == 1 else f"{most['calls']:,} calls"
+        start = (
+            f"{most['process']} waits longest for durability: {duration(most['total_ms'] / 1e3)} in {calls}"
+        )
+        known = {part.name: most[f"{part.name}_pct"] for part in FSYNC_PARTS}
+        known = {name: share for name, share in known.items() if share is not None}
+        if not known:
+            return f"{start}; for what is unknown."
+        part = max(known, key=lambda name: known[name])
+        cause = _FOR[part]
+        if part == "commit" and most["file_system"] == "f2fs":
+            cause = "the checkpoint"
+        return f"{start}, {known[part]:.0f} % of it for {cause}."
+
+    def tables(self) -> list[TextTable]:
+        """Return the tables for the terminal and for pages; tables without rows are left out."""
+        tables = [self._lengths(), self._shares(), self._longest()]
+        tables += [self._requests(rank, wait) for rank, wait in enumerate(self["longest"], 1)]
+        tables.append(self._unfinished())
+        return [table for table in tables if table.rows]
+
+    def remarks(self) -> list[str]:
+        """Return the limits of the figures."""
+        found = []
+        for row in self["unknown"]:
+            calls = "1 call" if row["calls"] == 1 else f"{row['calls']:,} calls"
+            found.append(f"The parts of {calls} are unknown: {_CAUSES[row['cause']]}.")
+        if self["stored"] < self["calls"]:
+            found.append(
+                f"Of {self['calls']:,} calls, the {self['stored']:,} longest are stored and divided."
+            )
+        if devices := self["journals_without_thread"]:
+            found.append(
+                f"The thread of the journal of {', '.join(devices)} is not known, so that commits are not "
+                "explained: record jbd2_run_stats, or jbd2_start_commit and jbd2_end_commit."
+            )
+        if devices := self["journals_without_times"]:
+            found.append(
+                f"Start and end of the commits of {', '.join(devices)} were not recorded: time in which the "
+                "thread of the journal runs without a request is not explained. Record jbd2_start_commit and "
+                "jbd2_end_commit."
+            )
+        if self["unqueued"]:
+            found.append(
+                f"Of {self['unqueued']:,} requests only the issue was recorded: a thread of the kernel may "
+                "have issued them for the process that waits, whose time is then not explained. Record "
+                "block_bio_queue."
+            )
+        if len(self["by_process"]) > _PROCESSES:
+            found.append(f"{len(self['by_process']) - _PROCESSES:,} further processes: see `--json`.")
+        return found
+
+    def _lengths(self) -> TextTable:
+        rows = [
+            [row["process"], row["file_system"], *_cells(row, FSYNC_FIELDS)]
+            for row in self["by_process"][:_PROCESSES]
+        ]
+        headings = ["process", "file system", *(_heading(field) for field in FSYNC_FIELDS)]
+        return TextTable("Length of waits for durability", headings, rows, 2)
+
+    def _shares(self) -> TextTable:
+        fields = (*FSYNC_PARTS, FSYNC_SHARED)
+        rows = [
+            [
+                row["process"],
+                row["file_system"],
+                f"{row['split']:,}",
+                *(_number(row[f"{field.name}_pct"], 1) for field in fields),
+            ]
+            for row in self["by_process"][:_PROCESSES]
+        ]
+        headings = ["process", "file system", "calls", *(f"{field.label.lower()} %" for field in fields)]
+        return TextTable("Where their time goes", headings, rows, 2)
+
+    def _longest(self) -> TextTable:
+        fields = (*FSYNC_PARTS, FSYNC_SHARED)
+        rows = [
+            [
+                f"{rank}. {wait['process']}",
+                f"{wait['file_system']} {wait['device']}".rstrip(),
+                f"{wait['start_s']:,.3f}",
+                f"{wait['wait_ms']:,.3f}",
+                *(_number(wait[f"{field.name}_ms"], 3) for field in fields),
+            ]
+            for rank, wait in enumerate(self["longest"], 1)
+        ]
+        headings = ["process", "file system", "at s", "ms", *(_heading(field) for field in fields)]
+        return TextTable("The longest waits", headings, rows, 2)
+
+    def _requests(self, rank: int, wait: Mapping[str, Any]) -> TextTable:
+        shown = wait["requests"]
+        left_out = wait["requests_left_out"] + max(0, len(shown) - _REQUESTS)
+        # Those of the wait come first, the longest of them; the table is in order of time.
+        longest = sorted(shown, key=lambda row: (row["part"] == "other", row["at_ms"] - row["end_ms"]))
+        rows = [
+            [
+                f"{row['at_ms']:,.3f}",
+                row["process"],
+                row["what"],
+                row["part"],
+                str(row["sector"]),
+                f"{row['sectors']:,}",
+                _number(row["queued_ms"], 3),
+                _number(row["service_ms"], 3),
+                f"{row['end_ms']:,.3f}",
+            ]
+            for row in sorted(longest[:_REQUESTS], key=lambda row: (row["at_ms"], row["end_ms"]))
+        ]
+        headings = [
+            "at ms",
+            "process",
+            "request",
+            "part",
+            "sector",
+            "sectors",
+            "queued ms",
+            "service ms",
+            "end ms",
+        ]
+        title = f"Requests of the longest wait, of {wait['process']}"
+        if rank > 1:
+            title = f"Requests of wait {rank}, of {wait['process']}"
+        if left_out:
+            title += f" ({left_out:,} more are left out)"
+        return TextTable(title, headings, rows, 4)
+
+    def _unfinished(self) -> TextTable:
+        rows = [
+            [row["process"], f"{row['file_system']} {row['device']}", f"{row['start_s']:,.3f}"]
+            for row in self["unfinished"][:_PROCESSES]
+        ]
+        title = f"Waits that had not ended at the end of the recording: {len(self['unfinished']):,}"
+        return TextTable(title, ["process", "file system", "since s"], rows, 2)
+
+
+def _heading(field: Field) -> str:
+    """Return the heading of a column in the style of tables of text."""
+    return f"{field.label.lower()} {field.unit}".rstrip()
+
+
+def _cells(row: Mapping[str, Any], fields: Iterable[Field]) -> list[str]:
+    return [_number(row[field.name], field.digits) for field in fields]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,261 @@
+"""`emmclab crash` refuses what it cannot do, and leaves nothing however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import PATIENCE_S
+from crash_runs import DEVICE, Runs, left, nothing_left
+from emmclab.cli import main
+from emmclab.crash.explore import Options, explore, open_run
+from emmclab.errors import EmmclabError
+
+
+def ended(crash: Runs, number: int, *, worker: bool, jobs: str, group: bool = False) -> None:
+    """Start an exploration that mounts states; end it, or a worker, while each worker has one mounted.
+
+    With `group`, all its processes are ended at once.
+    """
+    log = str(crash.folder / "run.log")
+    arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
+    # Every state is mounted, so that the exploration takes long enough.
+    arguments.append("--no-prune")
+    process = crash.begin(*arguments)
+    mounts, end = Path("/proc/mounts"), time.monotonic() + PATIENCE_S
+    # Before that, another process mounts the states of the controls, one at a time.
+    while sum(str(crash.folder) in line for line in mounts.read_text().splitlines()) < int(jobs):
+        assert process.poll() is None and time.monotonic() < end
+    target = process.pid
+    if worker:
+        folder = next((crash.folder / "temporary").glob(".emmclab-*"))
+        # The oldest process: a program that the worker starts has the worker's open files for a short time.
+        target = min(
+            int(pid.name)
+            for pid in Path("/proc").glob("[0-9]*")
+            if any(_points_to(link, folder) for link in pid.glob("fd/*"))
+        )
+    (os.killpg if group else os.kill)(target, number)
+    process.communicate(timeout=PATIENCE_S)
+
+
+def ended_in_the_controls(crash: Runs, log: str, jobs: str) -> None:
+    """Kill an exploration whose check hangs on the mounted disk of a control."""
+    begun = crash.folder / "begun"
+    # The check is a program that a shell started, as that of a script is.
+    check = f"touch {begun}; sleep {2 * PATIENCE_S}; true"
+    process = crash.begin("--log", log, "--check", check, "--jobs", jobs)
+    end = time.monotonic() + PATIENCE_S
+    while not begun.exists():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    assert str(crash.folder) in Path("/proc/mounts").read_text()
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+
+
+def _points_to(link: Path, folder: Path) -> bool:
+    try:
+        return link.readlink() == folder
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("number", "worker", "jobs"),
+    [
+        (signal.SIGTERM, False, "1"),
+        (signal.SIGTERM, False, "2"),
+        (signal.SIGTERM, True, "2"),
+        (signal.SIGKILL, False, "1"),
+        (signal.SIGKILL, False, "2"),
+    ],
+    ids=["term-alone", "term-parent", "term-worker", "kill-alone", "kill-parent"],
+)
+def test_an_exploration_that_is_ended_leaves_no_mount_and_no_folder(
+    crash: Runs, number: int, worker: bool, jobs: str
+) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
+    ended(crash, number, worker=worker, jobs=jobs)
+    end = time.monotonic() + PATIENCE_S
+    # Workers of a killed parent clean up by themselves.
+    while left(crash.folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    nothing_left(crash.folder)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_command_that_is_killed_during_its_controls_leaves_no_mount_and_no_loop_device(
+    crash: Runs, jobs: str
+) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "files", "--operations", "5", "--cuts", "2", "--save-log", log)
+    ended_in_the_controls(crash, log, jobs)
+    end = time.monotonic() + PATIENCE_S
+    while left(crash.folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    nothing_left(crash.folder)
+
+
+def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
+    # The workers are killed with it, as by a lack of memory, so that none of them unmounts.
+    ended(crash, signal.SIGKILL, worker=False, jobs="1", group=True)
+    assert left(crash.folder)
+    crash("--log", log, "--check", "files", "--cuts", "2")
+    nothing_left(crash.folder)
+
+
+@pytest.mark.parametrize(
+    ("script", "said", "status"),
+    [
+        ("echo one; sleep 60", "not tested: the workload was ended after 2 s", 5),
+        ("echo one; exit 3", "not tested: the workload failed (exit status 3)", 5),
+        ("echo one; kill -9 $$", "not tested: the workload failed (signal 9)", 5),
+        ("head -c 1000000 /dev/urandom; echo", "states", 0),
+        ("touch a; sync", "printed no line", 0),
+        ("fallocate -l 215M a; dd if=/dev/urandom of=big bs=1M status=none; echo done", "states", 0),
+    ],
+    ids=["hangs", "fails", "dies", "prints-garbage", "says-nothing", "fills-the-disk"],
+)
+def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(
+    crash: Runs, script: str, said: str, status: int
+) -> None:
+    # Only hanging processes have to be ended.
+    patience_s = 2 if "sleep" in script else PATIENCE_S
+    few = ("--cuts", "5", "--states", "boundary", "--timeout", str(patience_s))
+    done = crash.run(*DEVICE, *few, "--", "sh", "-c", script)
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr + done.stdout
+    nothing_left(crash.folder)
+
+
+@pytest.mark.parametrize("words", [("--", "./own.sh"), ("--check", "own.sh", "--", "true")])
+def test_a_program_beside_the_user_is_to_be_named_by_its_whole_path(
+    crash: Runs, words: tuple[str, ...]
+) -> None:
+    own = crash.folder / "own.sh"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    done = crash.run(*DEVICE, *words)
+    assert done.returncode == 2 and f"give the whole path, as {own}" in done.stderr, done.stderr
+    own.unlink()
+    nothing_left(crash.folder)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_finding_that_cannot_be_minimised_is_told_as_it_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_given: object) -> None:
+        raise EmmclabError("the guest did not start", kind="failed")
+
+    monkeypatch.setattr("emmclab.crash.minimize.minimize", fail)
+    words = ("--set", "cache.lies=flush", "--workload", "files", "--cuts", "5", "--jobs", "1", "--json")
+    assert main(["crash", *DEVICE, *words, "--results", str(tmp_path)]) == 4
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["findings"]
+    assert "could not be minimised: the guest did not start" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--workload", "files"], "device"),
+        ([*DEVICE], "workload"),
+        ([*DEVICE, "--workload", "sqlite-none"], "sqlite-none"),
+        ([*DEVICE, "--workload", "files", "--states", "some"], "states"),
+        ([*DEVICE, "--workload", "files", "--tear", "pages"], "tear"),
+        ([*DEVICE, "--workload", "files", "--recovery", "hope"], "recovery"),
+        ([*DEVICE, "--workload", "files", "--shard", "3/2"], "shard"),
+        (["--again", "c3f2"], "is not the name of a state"),
+        (["--again", "c3f2:1:2"], "0 logs in"),
+        (["--log", "no-such.log"], "no-such.log"),
+        ([*DEVICE, "--", "/no/such/program"], "/no/such/program"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(crash: Runs, arguments: list[str], named: str) -> None:
+    done = crash.run(*arguments)
+    assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
+    nothing_left(crash.folder)
+
+
+def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(crash: Runs) -> None:
+    log = crash.folder / "run.log"
+    crash(*DEVICE, "--workload", "append-log", "--operations", "30", "--cuts", "2", "--save-log", str(log))
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-1])
+    result = crash("--log", str(log), "--check", "append-log", "--cuts", "20", status=5)
+    assert result["log"]["truncated"] and "cut short" in result["doubts"][0]
+    for check in (["--check", "append-log"], []):
+        done = crash.run("--log", str(log), "--cuts", "5", *check)
+        assert done.returncode == 5 and "cut short" in done.stdout.splitlines()[0], done.stdout
+    # Its header, its first block, before the mount.
+    for length in (40, 300, 2000):
+        log.write_bytes(whole[:length])
+        done = crash.run("--log", str(log), "--check", "append-log", "--cuts", "5")
+        assert done.returncode == 2 and f"{log}: " in done.stderr and "cut short" in done.stderr, done.stderr
+    log.write_bytes(whole[:5000] + bytes([whole[5000] ^ 255]) + whole[5001:])
+    done = crash.run("--log", str(log))
+    assert done.returncode == 2 and "damaged since it was written" in done.stderr
+    assert "truncate -s" in done.stderr and "byte " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--workload", "filse", "there is no workload `filse`"),
+        ("--states", "device,omit2", "is not a way to choose states"),
+        ("--tear", "half", "is not a way to tear"),
+        ("--recovery", "fsck", "is not a way of recovery"),
+        ("--check", "sqlte --strict", "is neither a check nor a program"),
+        ("--shard", "0/3", "is not a part"),
+    ],
+)
+def test_what_cannot_be_explored_is_refused_before_the_workload_runs(
+    crash: Runs, option: str, value: str, says: str
+) -> None:
+    workload = () if option == "--workload" else ("--workload", "files")
+    done = crash.run(*DEVICE, *workload, option, value)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    assert "running" not in done.stderr and not (crash.folder / "emmclab-results").exists()
+
+
+def kept_shares(folder: Path) -> list[Path]:
+    return list(folder.glob("emmclab-results/crash/*/share-*.json"))
+
+
+@pytest.mark.slow
+def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) -> None:
+    log = str(crash.folder / "run.log")
+    made = ("--workload", "files", "--operations", "400", "--cuts", "2", "--jobs", "1")
+    crash(*DEVICE, *made, "--save-log", log)
+    arguments = ["--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1", "--json"]
+    process = crash.begin(*arguments)
+    begun = time.monotonic()
+    # Findings are stored after 2 seconds, and all states take more than 6.
+    while len(kept_shares(crash.folder)) == 1 and time.monotonic() - begun < PATIENCE_S:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, stderr
+    assert f"continue with --log {log} --check files" in stderr
+    resumed = crash("--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1")
+    fresh = crash("--log", log, "--check", "files", "--cuts", "12000", "--jobs", "2", "--results", "other")
+    for key in ("findings", "states", "cuts", "covered"):
+        assert resumed[key] == fresh[key], key
+
+
+def test_options_that_do_not_fit_a_log_are_refused(crash: Runs) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "append-log", "--operations", "5", "--cuts", "2", "--save-log", log)
+    run, facts = open_run(log)
+    with pytest.raises(Exception, match="beyond the moments of the log, 0 to"):
+        explore(run, Options(only=(facts["moments"], 0)))
