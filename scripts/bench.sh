@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the speed tables: formats, profile, simulated device, and what users have today. On one core; stop other work.
-# Real traces given as arguments are measured beside the bundled ones.
+# Measures what README and DESIGN state about speed and memory: formats, profile, device, layers, host, power cuts, exports, and the
+# tools that people use today. On one core; stop other work. Real traces given as arguments are measured beside the bundled ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$(mktemp -d)
@@ -16,12 +16,8 @@ run emmclab-record others_speed "$folder" ||
     printf 'reading failed\n'
 printf '\n== Profile of everything, one core\n'
 run emmclab-profile profile_speed python/emmclab/data/messages-rollback.parquet "$@"
-printf '\n== Judging re-issues while Parquet is read, in instructions\n'
-.venv/bin/python benches/reissue_cost.py
 printf '\n== Miss-ratio curves, one core\n'
 run emmclab-cache cache_speed
-printf '\n== Making a workload, one core\n'
-run emmclab-synth synth_speed
 printf '\n== Memory: a profile of 100 million requests over 32 GB, as a whole process\n'
 run emmclab-trace trace_speed --make "$folder/large.parquet" 100000000
 .venv/bin/python benches/memory.py "$folder/large.parquet"
@@ -29,34 +25,17 @@ rm "$folder/large.parquet"
 printf '\n== A fleet of small recordings, whole processes\n'
 .venv/bin/python benches/fleet.py ||
     printf 'below the goal\n'
-printf '\n== A trace in parts, whole processes\n'
-.venv/bin/python benches/parts.py
-printf '\n== Sweeps beside their cells, by their number\n'
-.venv/bin/python benches/sweep_overhead.py
 printf '\n== Simulated device\n'
 for case in new trace random full; do
     run emmclab-replay device_speed "$case"
 done
-printf '\n== Pictures for Perfetto: a trace, a run, and the run alone\n'
-run emmclab-replay picture_speed convert 10000000
-run emmclab-replay picture_speed simulate 1000000
-run emmclab-replay picture_speed quiet 1000000
 printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
-printf '\n== Advil and its peers: bandwidth of writes\n'
-.venv/bin/python benches/advil_apps.py SequentialWrite RandomWrite Postmark Phone_6H WebBench
-if [ $# -gt 0 ]; then
-    .venv/bin/python benches/advil_apps.py "$@"
-    printf '\n== Traces and their synthetic twins\n'
-    .venv/bin/python benches/twins.py "$@"
-fi
 printf '\n== The host above the device: operations on files, one core\n'
 run emmclab-host host_files speed
 printf '\n== Requests of the model of the host, beside those of Linux\n'
 .venv/bin/python benches/host_against_linux.py ||
     printf 'needs root, FUSE and loop devices\n'
-printf '\n== Applications in closed loop: operations on files, one core\n'
-run emmclab-apps apps_speed
 printf '\n== Crash states of ext4: replay and lookup in memory, beside e2fsck\n'
 run emmclab-ext4 ext4_speed
 printf '\n== Power cuts: a log of 1 GB, then states judged in process, by e2fsck and by a mount\n'
@@ -65,27 +44,12 @@ run emmclab-crash crash_speed
     printf 'needs root, FUSE and loop devices\n'
 printf '\n== NBD server beside nbdkit and qemu-nbd\n'
 run emmclab-serve nbd_speed
-printf '\n== The device as a FUSE file and a loop device\n'
-run emmclab-serve fuse_speed ||
-    printf 'needs root and fio\n'
-printf '\n== A served device beside a plain file of another FUSE file system\n'
-.venv/bin/python benches/live_speed.py ||
-    printf 'needs root, fio and bindfs\n'
-printf '\n== The layer journal under ext4: live and replayed\n'
-.venv/bin/python benches/live_journal.py ||
-    printf 'needs root, FUSE and loop devices\n'
 printf '\n== Recording: what it costs, and the requests that its log adds\n'
 cargo build --release --locked --quiet -p emmclab-record --example record
 { .venv/bin/python benches/record_overhead.py && .venv/bin/python benches/tracer_overhead.py; } ||
     printf 'needs root and loop devices\n'
 printf "\n== Simulations, whole processes (EMMCLAB_SSDSIM=FOLDER: beside SSDsim)\n"
 .venv/bin/python benches/whole_process.py
-printf "\n== Presets of real devices\n"
-.venv/bin/python benches/real_presets.py
-printf "\n== Maps on the flash: speed, and memory of a device of 128 GB\n"
-.venv/bin/python benches/map_schemes.py
-printf "\n== What each option of the device costs, in instructions\n"
-.venv/bin/python benches/off_cost.py
 printf '\n== Start of the command line\n'
 .venv/bin/python benches/start_up.py
 printf '\n== Beside what users have today, whole processes\n'

@@ -290,7 +290,7 @@ def run_options() -> str:
     return (
         "# Options of a run\n\nThe same everywhere: keywords of `Device.simulate` and `compare` in Python, "
         "options of `emmclab simulate` and of other commands, and keys of the grids of a "
-        "[study](../guides/reproduce.md#a-study) (there `modes` and `seeds` are lists).\n\n"
+        "[study](../guides/studies.md#the-file-of-a-study) (there `modes` and `seeds` are lists).\n\n"
         + table(["Python", "command line", "study", "default", "allowed", "meaning"], rows)
     )
 

@@ -16,7 +16,7 @@ from conftest import emmclab as run
 from emmclab import _core
 from emmclab.crash import Workload, record_run
 from emmclab.errors import EmmclabError
-from emmclab.studies.query import query_trace
+from emmclab.studies.query import query_one_trace
 from emmclab.traces.workload import Workload as Synthetic
 
 
@@ -41,7 +41,8 @@ def profile(path: Path) -> Any:
 
 def waits(path: Path) -> Any:
     sums = "sum(wait_queue_ns), sum(wait_controller_ns), sum(wait_bus_ns), sum(wait_array_ns), sum(pid)"
-    return query_trace(emmclab.read(path), f"select {sums}, count(*) from events")
+    with query_one_trace(emmclab.read(path), f"select {sums}, count(*) from events") as answer:
+        return list(answer.rows)
 
 
 def run_of(path: Path) -> Any:

@@ -187,10 +187,10 @@ def test_the_readme_says_what_the_command_says(reproduced: Reproduced, ledger: l
     assert f"make {of_papers} claims; {len(BESIDE)} figures of four other papers" in readme
 
 
-@pytest.mark.parametrize("study", ["fast12", "phones"])
-def test_the_guide_says_how_many_simulations_a_study_is(study: str) -> None:
+@pytest.mark.parametrize(("study", "page"), [("fast12", "fast12"), ("phones", "findings")])
+def test_the_page_of_a_paper_gives_the_number_of_simulations_of_a_study(study: str, page: str) -> None:
     count = sum(cell.device != "" for cell in Study.named(study).cells())
-    assert f"{count:,} simulations" in (ROOT / "docs/guides/reproduce.md").read_text()
+    assert f"{count:,} simulations" in (ROOT / f"docs/papers/{page}.md").read_text()
 
 
 def test_the_document_of_the_implications_shows_the_figures_of_the_ledger(

@@ -61,7 +61,9 @@ def test_a_command_is_a_file_and_a_name(package: Path, trace: Path) -> None:
 @pytest.mark.slow
 def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: Path, tmp_path: Path) -> None:
     declaration, field = blocks("Add an option of a run")
-    insert(package / "simulation" / "run_options.py", "    wrap_addresses: Annotated[\n", f"{declaration}\n")
+    insert(
+        package / "simulation" / "run_options.py", "    wrap_addresses: Annotated[\n", f"    {declaration}\n"
+    )
     insert(
         package / "simulation" / "device.py",
         '        aging = parse_precondition(given["precondition"])\n',

@@ -11,6 +11,7 @@ from conftest import ROOT, emmclab, emmclab_json
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_fields
 from emmclab.simulation.setting_words import choices
+from emmclab.traces.profile_fields import LEDGER_MEANINGS
 
 
 def test_a_setting_is_explained_by_its_name() -> None:
@@ -42,6 +43,17 @@ def test_a_group_and_a_setting_of_a_layer_are_explained_by_name() -> None:
     assert {"gc.policy", "gc.blocks"} <= keys
     (row,) = emmclab_json("explain", "advil.reserved")
     assert row["kind"] == "setting of a layer" and row["default"] == '"256MB"'
+
+
+def test_the_ledger_is_explained_as_a_word_as_a_group_and_by_each_of_its_counts(trace: Path) -> None:
+    assert emmclab("explain", "ledger").stdout.startswith("ledger: ")
+    counts = emmclab_json("profile", trace)[0]["ledger"]
+    assert {f"ledger.{count}" for count in counts} < {
+        row["key"] for row in emmclab_json("explain", "ledger.")
+    }
+    for count in counts:
+        (row,) = emmclab_json("explain", f"ledger.{count}")
+        assert row["kind"] == "count of a ledger" and row["meaning"] == LEDGER_MEANINGS[count]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from emmclab.fleet import rank_test
 from emmclab.fleet.comparison import ALPHA
 from emmclab.fleet.distribution import OUTLYING, deviations, percentile
-from emmclab.fleet.rank_test import cliffs_delta, holm, least_p, mann_whitney
+from emmclab.runtime.statistics import cliffs_delta, holm, least_p, mann_whitney
 
 FEW = st.lists(st.integers(0, 6), min_size=1, max_size=5)
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
@@ -55,18 +54,6 @@ def test_p_is_a_probability_does_not_know_the_order_and_is_never_below_the_least
     assert 0 < p <= 1
     assert p == pytest.approx(mann_whitney(after, before))
     assert p >= least_p(before, after) * (1 - 1e-12)
-
-
-def test_the_normal_approximation_is_close_to_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = random.Random(7)
-    for _ in range(20):
-        before = [draw.randrange(40) for _ in range(25)]
-        after = [draw.randrange(40) + draw.randrange(12) for _ in range(30)]
-        exact = mann_whitney(before, after)
-        with monkeypatch.context() as patch:
-            patch.setattr(rank_test, "_MOST_EXACT", 0)
-            approximate = mann_whitney(before, after)
-        assert approximate == pytest.approx(exact, rel=0.1, abs=0.004)
 
 
 def test_fleets_of_one_distribution_are_called_different_as_rarely_as_it_is_said() -> None:

@@ -14,7 +14,7 @@ from pyarrow import parquet
 import annotated
 import emmclab as lab
 from conftest import ROOT, emmclab, emmclab_json
-from emmclab.studies.query import query_trace
+from emmclab.studies.query import query_one_trace
 
 GUIDE = ROOT / "docs/guides/journal.md"
 
@@ -158,8 +158,9 @@ def test_the_questions_of_the_guide_are_answered(noted: Path, requests: list[dic
     assert {row["role"]: row["kb"] for row in json.loads(done.stdout)} == {
         row["role"]: row["kb"] for row in report["by_role"]
     }
-    names, rows = query_trace(lab.read(noted), second)
-    assert names == ["home_sector", "copies", "mean_changed", "transactions"]
+    with query_one_trace(lab.read(noted), second) as answer:
+        rows = list(answer.rows)
+    assert answer.names == ["home_sector", "copies", "mean_changed", "transactions"]
     copies = Counter(note["home_sector"] for note in _notes(requests) if note["role"] == "logged")
     assert [(row[0], row[1]) for row in rows] == sorted(copies.items(), key=lambda one: (-one[1], one[0]))[
         :10

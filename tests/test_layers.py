@@ -15,6 +15,7 @@ from emmclab.papers.registry import papers
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import layers
 from emmclab.studies import Results, Serial, Study, run_study
+from emmclab.studies.bundled import bundled_text
 from emmclab.traces.workload import Workload, benchmark, benchmarks
 
 SMALL = {"advil.reserved": "16MB", "advil.second_device": True}
@@ -127,7 +128,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def small(folder: Path) -> Results:
     """The results of the study on a small device, with a small reserved area and short workloads."""
-    text = papers()["advil12"].study_text("advil12")
+    text = bundled_text("advil12")
     # WebBench is a recording, which cannot be shortened, so that a model replaces it. Programs are unchanged.
     model = Workload.preset("WebBrowsing").to_toml().replace('name = "WebBrowsing"', 'name = "WebBench"')
     (folder / "WebBench.toml").write_text(model)

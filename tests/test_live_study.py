@@ -18,13 +18,13 @@ from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.papers.advil12.live import published_rates, rates
 from emmclab.papers.claims import judge_study
 from emmclab.papers.pages import write_page
-from emmclab.papers.registry import studies
 from emmclab.studies import Pool, Results, Serial, Study, run_study
 from emmclab.studies import program as programs
+from emmclab.studies.bundled import bundled_text
 
 pytestmark = pytest.mark.slow
 
-TEXT = studies()["advil-live"].study_text("advil-live")
+TEXT = bundled_text("advil-live")
 SMALL = """
 name = "small"
 [live]

@@ -78,7 +78,15 @@ def test_every_page_fits_a_phone_and_loads_files_only(site: Path, browser: Brows
 def test_the_menu_has_every_part_and_options_keep_their_dashes(site: Path) -> None:
     start = (site / "index.html").read_text()
     menu = re.findall(r'<p class="caption"[^>]*><span class="caption-text">([^<]+)</span>', start)
-    assert menu == ["Tutorials", "How-to guides", "Concepts", "Reference", "Coming from", "The project"]
+    assert menu == [
+        "Tutorials",
+        "How-to guides",
+        "Concepts",
+        "Papers",
+        "Reference",
+        "Coming from",
+        "The project",
+    ]
     pages = {str(path.relative_to(site)): path.read_text() for path in site.rglob("*.html")}
     assert [name for name, text in pages.items() if re.search(r"(?<=[\s>])\u2013[a-z]", text)] == []
     assert "records of the input: lines of a text" in pages["reference/trace-columns.html"]

@@ -22,7 +22,7 @@ from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.device import Device
 from emmclab.studies import Results, Serial, Study, staleness
 from emmclab.studies.collect import collect, collected
-from emmclab.studies.query import query
+from emmclab.studies.query import query_studies
 from emmclab.studies.run import run_cells
 from emmclab.studies.staleness import changes
 from emmclab.studies.store import Store
@@ -65,7 +65,8 @@ def seen(folder: Path) -> tuple[object, ...]:
     """Return what a reader reads from results."""
     found = Results.load(folder)
     profiles = [profile.to_dict() for profile in found.profiles.values()]
-    return found.digest, found.runs, profiles, found.about, query([folder], QUESTION)
+    with query_studies([folder], QUESTION) as answer:
+        return found.digest, found.runs, profiles, found.about, list(answer.rows)
 
 
 def test_a_flipped_bit_of_results_is_refused_and_the_next_run_makes_them_whole(

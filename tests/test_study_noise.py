@@ -12,10 +12,10 @@ from emmclab.advice.advise import Advice, Advised
 from emmclab.advice.device_state import GIVEN, State
 from emmclab.advice.journal_modes import JournalAdvice
 from emmclab.comparison.fastest_device import comparison_headlines
-from emmclab.comparison.seed_statistics import positive_interval
 from emmclab.pages.plots.sweep import over_values
 from emmclab.pages.search import headline as search_headline
 from emmclab.pages.study import figures, headline
+from emmclab.runtime.statistics import positive_interval
 from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study
 from emmclab.studies.effects import effects_of

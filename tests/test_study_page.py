@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from conftest import emmclab, emmclab_json
-from emmclab.comparison.seed_statistics import positive_interval
+from emmclab.runtime.statistics import positive_interval
 from emmclab.studies import Results
 from emmclab.studies.effects import average
 from emmclab.studies.summary import METRICS, summaries

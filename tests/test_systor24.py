@@ -60,7 +60,7 @@ def test_verdicts_are_those_that_are_explained(run: Path) -> None:
 @pytest.mark.study
 def test_the_guide_shows_the_figures_of_the_study(run: Path) -> None:
     results = Results.load(run / "results" / "systor24")
-    guide = (Path(__file__).parents[1] / "docs" / "guides" / "reproduce.md").read_text()
+    guide = (Path(__file__).parents[1] / "docs" / "papers" / "systor24.md").read_text()
     for scheme in set(SCHEMES) - {GAMMA}:
         cells = []
         for application in APPLICATIONS:

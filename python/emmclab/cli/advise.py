@@ -20,7 +20,7 @@ from emmclab.advice.lifetime import LIFETIME, Life, lifetime_text, measurement_t
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import complete_words
-from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Counter, StudyMeter
 from emmclab.cli.show_profile import framed
@@ -57,7 +57,7 @@ _SMALL_BYTES = 8 << 30
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(epilog=examples("emmclab advise trace.txt --device nexus5 --by p99 --html advice.html"))(
-        with_groups(advise)
+        advise
     )
 
 

@@ -14,7 +14,7 @@ from emmclab.calibration.calibrate import is_fio, refuse_probe
 from emmclab.calibration.calibration_types import Calibration
 from emmclab.cli.console import print_json, print_stderr, stderr
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.progress import Working
 from emmclab.cli.show_profile import framed
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
             "emmclab calibrate trace.txt -o my-phone.toml",
             "emmclab calibrate fio.json -o card.toml --capacity-gb 64",
         )
-    )(with_groups(calibrate))
+    )(calibrate)
 
 
 def calibrate(

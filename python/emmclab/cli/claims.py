@@ -12,7 +12,7 @@ from rich.text import Text
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import paper_names
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.show_profile import framed
 from emmclab.cli.study_options import (
     RESULTS,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab claims --paper iiswc15 --json"))(with_groups(claims))
+    app.command(epilog=examples("emmclab claims --paper iiswc15 --json"))(claims)
 
 
 def claims(

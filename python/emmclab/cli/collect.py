@@ -10,7 +10,7 @@ import typer
 from emmclab.cli.console import print_json, print_stdout
 from emmclab.cli.declared_options import Percentiles
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import output_option
 from emmclab.cli.study_options import StudyName, incomplete
 from emmclab.errors import EmmclabError
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
             "emmclab collect study.toml emmclab-results -o all.parquet",
             "emmclab collect study.toml node-1 node-2 s3://bucket/sweeps -o all.parquet",
         )
-    )(with_groups(collect))
+    )(collect)
 
 
 def collect(

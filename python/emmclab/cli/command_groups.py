@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from emmclab.cli.command import Command
+from emmclab.cli.declared_options import with_groups
 from emmclab.cli.help_format import paragraphs
 
 
@@ -45,6 +46,7 @@ def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
         command.cls = Command
         if command.callback is not None:
             command.help = paragraphs(command.callback)
+            command.callback = with_groups(command.callback)
 
 
 def walk_commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:

@@ -12,8 +12,8 @@ import typer
 from emmclab.calibration.fit_sources import runs_note
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
 from emmclab.cli.help_format import examples
-from emmclab.cli.name_completion import layer_names, several
-from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names, with_groups
+from emmclab.cli.name_completion import device_names, layer_names, several
+from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation_options import (
@@ -24,7 +24,6 @@ from emmclab.cli.simulation_options import (
     Seeds,
     Settings,
     configured,
-    device_names,
     end,
     layered,
     refuse_single_outputs,
@@ -46,7 +45,7 @@ def register(app: typer.Typer) -> None:
             "emmclab compare live.parquet --devices emmc51-cache "
             "--layers none,journal:delta,journal:aware --set journal.log=8MB",
         )
-    )(with_groups(compare))
+    )(compare)
 
 
 def compare(

@@ -11,7 +11,7 @@ import typer
 from emmclab.cli.console import print_json, print_stderr
 from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import parse_duration
-from emmclab.cli.options import AsJson, Reading, one_per_recording, with_groups
+from emmclab.cli.options import AsJson, Reading, one_per_recording
 from emmclab.cli.output_files import To, note_picture, output_option, report, to_stdout
 from emmclab.cli.progress import Meter
 from emmclab.errors import ConfigError
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
             "emmclab convert trace.parquet picture.pftrace # for ui.perfetto.dev",
             "emmclab convert music.txt chat.txt -o both.parquet --offset 0s,10s # as one trace",
         )
-    )(with_groups(convert))
+    )(convert)
 
 
 def convert(

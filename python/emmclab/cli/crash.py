@@ -10,11 +10,12 @@ import typer
 from emmclab import _core
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.crash_run import CrashOptions, explored, minimized, recorded, results_folder
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
-from emmclab.cli.name_completion import complete_words, crash_workload_names, filesystem_names
-from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.name_completion import complete_words, crash_workload_names, device_names, filesystem_names
+from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
-from emmclab.cli.simulation_options import DEVICE_OPTION, Layers, Settings, device_names
+from emmclab.cli.simulation_options import DEVICE_OPTION, Layers, Settings
 from emmclab.cli.study_options import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError
 
@@ -40,7 +41,7 @@ def register(app: typer.Typer) -> None:
             "emmclab crash --device emmc51-cache --fs f2fs --guest /boot/vmlinuz --workload ace:1",
             "emmclab crash --again c3f2:8812:17:5f0a31",
         )
-    )(with_groups(crash))
+    )(crash)
 
 
 def crash(

@@ -1,15 +1,35 @@
-"""Options of the command line that are options of runs, made from the declarations in `run_options`."""
+"""Options of the command line, made from the declarations of runs and of groups of options."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import typer
+from typer.models import OptionInfo
 
-from emmclab.cli.name_completion import complete_words
+from emmclab.cli import name_completion
 from emmclab.cli.output_files import in_a_folder
+from emmclab.runtime.option import Option, declarations
 from emmclab.simulation.run_options import RUN_OPTIONS, check
+
+#: Begins the name of a flag that turns a field off.
+_OFF = "no_"
+
+
+def option(help_: str, panel: str | None = None, *names: str, advanced: bool = False, **more: Any) -> Any:
+    """Make an option in a panel of the help; its default name is that of its parameter.
+
+    Only `--help-all` shows an `advanced` one.
+    """
+    made = typer.Option(*names, help=help_, rich_help_panel=panel, **more)
+    vars(made)["advanced"] = advanced
+    return made
 
 
 def declared(name: str, **more: Any) -> Any:
@@ -22,12 +42,109 @@ def declared(name: str, **more: Any) -> Any:
 
     if one.range:
         more.setdefault("callback", in_range)
+    return _made(one, **more)
+
+
+def _made(one: Option, **more: Any) -> Any:
+    """Make the option of the command line for a declaration."""
     if not isinstance(one.default, bool):
         more.setdefault("metavar", "|".join(one.words) or one.metavar)
-    if one.words:
-        more.setdefault("autocompletion", complete_words(*one.words))
-    return typer.Option(one.command_line, help=one.about, rich_help_panel=one.panel, **more)
+    if one.writes:
+        more.setdefault("callback", in_a_folder)
+    words = one.words or one.completes
+    if isinstance(words, str):
+        more.setdefault("autocompletion", getattr(name_completion, words))
+    elif words:
+        more.setdefault("autocompletion", name_completion.complete_words(*words))
+    if one.shown_default:
+        more["show_default"] = one.shown_default
+    return option(one.about, one.panel, one.command_line, advanced=one.advanced, **more)
 
 
 Percentiles = Annotated[str | None, declared("percentiles")]
-Perfetto = Annotated[Path | None, declared("perfetto", callback=in_a_folder)]
+Perfetto = Annotated[Path | None, declared("perfetto")]
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Expand parameters that are groups of options into one option for each field that commands have.
+
+    The command has the names of its advanced options as its attribute `advanced`.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_group(hints[name]):
+            groups[name] = hints[name]
+            parameters += group_parameters(hints[name])
+        else:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(annotation=hints[name], kind=kind))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            names = [parameter.name for parameter in group_parameters(group)]
+            given[name] = group(**fields_of({one: given.pop(one) for one in names}))
+        command(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.advanced = {one.name for one in parameters if _is_advanced(one)}  # type: ignore[attr-defined]
+    return run
+
+
+def is_group(hint: Any) -> bool:
+    """Return whether a type is a group of options."""
+    return dataclasses.is_dataclass(hint) or is_typeddict(hint)
+
+
+def group_parameters(group: type) -> list[inspect.Parameter]:
+    """Return a parameter for each field of a group that commands have."""
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in _parameters(group)]
+
+
+def _parameters(group: type) -> Iterator[inspect.Parameter]:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    declared_here = declarations(group)
+    defaults = inspect.signature(group).parameters if dataclasses.is_dataclass(group) else {}
+    for name, hint in get_type_hints(group, include_extras=True).items():
+        one = declared_here.get(name)
+        if one is None:
+            if get_args(hint) and isinstance(get_args(hint)[-1], typer.models.ParameterInfo):
+                yield defaults[name].replace(annotation=hint)
+            continue
+        if one.option is None:
+            continue
+        if one.command_line.startswith("--no-"):
+            name, one = f"{_OFF}{name}", dataclasses.replace(one, default=not one.default)
+        limits = {"min": one.least, "max": one.most, "parser": one.parse}
+        made = _made(one, **{key: value for key, value in limits.items() if value is not None})
+        default = list(one.default) if isinstance(one.default, tuple) else one.default
+        annotation = Annotated[_on_command_line(get_args(hint)[0], one), made]  # type: ignore[valid-type]
+        yield inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a group by their parameters of the command."""
+    return {
+        name.removeprefix(_OFF): not value if name.startswith(_OFF) else value
+        for name, value in given.items()
+    }
+
+
+def _on_command_line(hint: Any, one: Option) -> Any:
+    """Return the type of an option on the command line; a name stands for an object."""
+    kinds = get_args(hint) or (hint,)
+    if get_origin(hint) is Sequence:
+        return list[str]
+    on_command_line: Any = str if one.parse is not None or str in kinds else kinds[0]
+    if any(kind is Path or get_origin(kind) is PathLike for kind in kinds):
+        on_command_line = Path
+    return on_command_line | None if one.default is None else on_command_line
+
+
+def _is_advanced(parameter: inspect.Parameter) -> bool:
+    return any(
+        isinstance(one, OptionInfo) and vars(one).get("advanced", False)
+        for one in get_args(parameter.annotation)
+    )

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.progress import Working
 from emmclab.cli.show_profile import framed
-from emmclab.cli.simulation_options import Capacity, device_names
+from emmclab.cli.simulation_options import Capacity
 from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device, presets

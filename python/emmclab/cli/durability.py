@@ -11,8 +11,9 @@ import typer
 
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stderr, stdout
 from emmclab.cli.crash import FOUND
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout
 from emmclab.cli.probe import confirm_overwriting
 from emmclab.cli.signals import stop_on_signals
@@ -34,7 +35,7 @@ def register(app: typer.Typer) -> None:
             "emmclab durability /dev/mmcblk1 --check cuts.log",
             "emmclab durability --check cuts.log # all cuts so far",
         )
-    )(with_groups(durability))
+    )(durability)
 
 
 def durability(

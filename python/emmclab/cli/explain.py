@@ -29,13 +29,13 @@ from emmclab.cli.explain_texts import (
 )
 from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.help_format import examples
-from emmclab.cli.name_completion import explained_words
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.name_completion import device_names, explained_words
+from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_activity import show_activity
 from emmclab.cli.show_profile import framed, show_explained
 from emmclab.cli.show_registers import explain_registers, show_recorded
-from emmclab.cli.simulation_options import Capacity, configured, device_names
+from emmclab.cli.simulation_options import Capacity, configured
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
             "emmclab explain gc.policy",
             "emmclab explain watermark",
         ),
-    )(with_groups(explain))
+    )(explain)
 
 
 def explain(

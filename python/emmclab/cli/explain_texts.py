@@ -20,7 +20,7 @@ from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.simulation.setting_types import ExplainedSetting
 from emmclab.simulation.setting_words import choices
 from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult
-from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
+from emmclab.traces.profile_fields import KEY_FIELDS, LEDGER_MEANINGS, TABLES, Field
 
 #: The index of a list entry in a key: `.0` of `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
@@ -44,11 +44,11 @@ def _plain(key: str) -> str:
 
 
 def keys() -> list[str]:
-    """Return the names that `find_meanings` finds: settings, options of runs, and fields of results."""
+    """Return the names that `find_meanings` finds: settings, options of runs, fields of results, counts."""
     devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
     layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
     fields = [*(field.path for field in result_fields()), *(field.name for field in _profile_fields())]
-    return [*devices, *layers, *RUN_OPTIONS, *fields]
+    return [*devices, *layers, *RUN_OPTIONS, *fields, *(f"ledger.{count}" for count in LEDGER_MEANINGS)]
 
 
 class Meaning(TypedDict):
@@ -64,7 +64,7 @@ class Meaning(TypedDict):
 
 
 def find_meanings(name: str) -> list[Meaning]:
-    """Return the meaning of a name: a setting, all of a group (`gc`), an option of runs, or a field.
+    """Return the meaning of a name: a setting, all of a group (`gc`), an option of runs, a field, or a count.
 
     Each has `kind`, `key`, `unit`, `meaning`, `allowed`, and of settings `default` and the values of the
     `presets` that name one.
@@ -98,6 +98,9 @@ def find_meanings(name: str) -> list[Meaning]:
     for of_profile in _profile_fields():
         if of_profile.name == wanted:
             rows.append(_meaning("field of a profile", wanted, of_profile.unit, "", of_profile.about))
+    for count, about in LEDGER_MEANINGS.items():
+        if _belongs(f"ledger.{count}", wanted):
+            rows.append(_meaning("count of a ledger", f"ledger.{count}", "", "", about))
     return rows
 
 

@@ -9,7 +9,7 @@ import typer
 
 from emmclab.cli.console import print_stderr
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import Reading, TraceFile, with_groups
+from emmclab.cli.options import Reading, TraceFile
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option, write_text
 from emmclab.cli.progress import Meter
 from emmclab.traces.workload import FITTED, fit_note
@@ -18,7 +18,7 @@ from emmclab.traces.workload import fit as fit_workload
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab fit trace.txt -o behaviour.toml"))(with_groups(fit))
+    app.command(epilog=examples("emmclab fit trace.txt -o behaviour.toml"))(fit)
 
 
 def fit(

@@ -11,7 +11,7 @@ import typer
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.failures import complete_files
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import in_a_folder, output_option
 from emmclab.cli.progress import Counter
 from emmclab.cli.study_options import Jobs, executor
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
             "emmclab fleet recordings/ --by model,build --html fleet.html",
             "emmclab fleet before/ --against s3://phones/after",
         )
-    )(with_groups(fleet))
+    )(fleet)
 
 
 def fleet(

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
+from emmclab.cli.options import AsJson, Reading, TraceFile
 from emmclab.cli.show_profile import framed
 from emmclab.traces.request_types import RequestRow
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab head trace.txt -n 20"))(with_groups(head))
+    app.command(epilog=examples("emmclab head trace.txt -n 20"))(head)
 
 
 def head(

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
+from emmclab.cli.options import AsJson, Reading, TraceFile
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Meter
 from emmclab.traces.ledger_text import ledger_line
@@ -18,7 +18,7 @@ from emmclab.traces.ledger_text import ledger_line
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab journal trace.parquet --html journal.html"))(with_groups(journal))
+    app.command(epilog=examples("emmclab journal trace.parquet --html journal.html"))(journal)
 
 
 def journal(

@@ -58,6 +58,12 @@ def _workloads() -> list[str]:
     return workloads()
 
 
+def _devices() -> list[str]:
+    from emmclab.simulation.device import presets
+
+    return presets()
+
+
 def _layers() -> list[str]:
     from emmclab.simulation.layers import layers
 
@@ -143,6 +149,7 @@ format_names = names_of(_formats)
 writable_format_names = names_of(_writable_formats)
 workload_names = names_of(_workloads)
 filesystem_names = complete_words("ext4", "xfs", "btrfs", "f2fs", "vfat")
+device_names = names_of(_devices)
 layer_names = names_of(_layers)
 setting_names = names_of(_settings)
 application_names = names_of(_applications)

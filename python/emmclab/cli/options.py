@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,11 +23,6 @@ from emmclab.traces.trace import Trace
 if TYPE_CHECKING:
     from emmclab.simulation.result import Result
     from emmclab.traces.profile import Profile
-
-
-def option(help_: str, panel: str, *names: str, **more: Any) -> Any:
-    """Make an option in a panel of the help; its default name is that of its parameter."""
-    return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
 
 
 TraceFile = Annotated[
@@ -279,35 +271,3 @@ def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | N
         if rows
         else "over time: no requests, so nothing was written"
     )
-
-
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand parameters that are dataclasses into one option for each field."""
-    hints = get_type_hints(command, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    groups: dict[str, type] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
-        if dataclasses.is_dataclass(hints[name]):
-            groups[name] = hints[name]
-            parameters += _options(hints[name])
-        else:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(parameter.replace(annotation=hints[name], kind=kind))
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{field: given.pop(field) for field in inspect.signature(group).parameters})
-        command(**given)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
-
-
-def _options(group: type) -> list[inspect.Parameter]:
-    """Return a parameter for each field of a dataclass."""
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in inspect.signature(group).parameters.items()
-    ]

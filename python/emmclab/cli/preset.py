@@ -12,10 +12,10 @@ from emmclab.calibration.register_files import is_recording
 from emmclab.calibration.registers import Registers, registers
 from emmclab.cli.console import print_json, print_stderr, stderr
 from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.show_registers import show_preset
-from emmclab.cli.simulation_options import device_names
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.files import write_atomically
 from emmclab.simulation.device import Device

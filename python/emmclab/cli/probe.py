@@ -11,11 +11,12 @@ from rich.text import Text
 
 from emmclab.cli.console import json_text, print_json, stderr, stdout
 from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder, output_option
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import framed
-from emmclab.cli.simulation_options import Capacity, Settings, configured, device_names
+from emmclab.cli.simulation_options import Capacity, Settings, configured
 from emmclab.errors import ConfigError
 from emmclab.real_devices.probe import Disk, Probe, Simulated
 from emmclab.real_devices.probe import probe as measure

@@ -24,7 +24,6 @@ from emmclab.cli.options import (
     note_over_time,
     one_per_recording,
     stands_for_several,
-    with_groups,
 )
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Counter, Meter
@@ -114,7 +113,7 @@ def register(app: typer.Typer) -> None:
             "emmclab profile phone.parquet --fsync",
             "emmclab profile trace.txt --over-time load.csv --bin 1s",
         )
-    )(with_groups(profile))
+    )(profile)
 
 
 def profile(

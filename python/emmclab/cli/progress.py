@@ -256,15 +256,18 @@ _LEAST_TASKS = 3
 _MILLION = 10**6
 
 
-class Meter(Working):
-    """Shows the progress of a pass over a trace: a bar on a terminal, plain lines elsewhere."""
+class _BarMeter(Working):
+    """Progress as a bar on a terminal and as lines elsewhere; `_status` is what was reported last."""
+
+    #: Whether the bar disappears at the end of the work.
+    _is_transient: bool
 
     def __init__(self, what: str) -> None:
         """Set the title of the work."""
         super().__init__(what)
         self._next = self._started + _SILENCE_S
         self._bar: Bar | None = None
-        #: The text that was last printed.
+        #: The latest report, as text.
         self._status = ""
 
     def __exit__(
@@ -274,21 +277,6 @@ class Meter(Working):
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, done: int, total: int | None, requests: int) -> None:
-        """Update the meter: bytes done, total bytes, and requests so far."""
-        now = time.monotonic()
-        self._status = f", {requests:,} requests"
-        if now < self._next:
-            return
-        if sys.stderr.isatty():
-            self._next = now + 0.1
-            self._update_bar(done, total, requests)
-        else:
-            self._next = now + _LINE_S
-            rate = f"{requests:,} requests, {speed(requests / (now - self._started))}"
-            share = f"{100 * done / total:.0f} %, " if total else ""
-            self.speak(f"{self.what}: {share}{rate}")
-
     def _beat(self) -> None:
         # A bar shows the time by itself. Requests that `--only` leaves out are read without progress.
         if self._bar is None:
@@ -297,18 +285,39 @@ class Meter(Working):
     def _done(self) -> str:
         return f"{super()._done()}{self._status}"
 
-    def _update_bar(self, done: int, total: int | None, requests: int) -> None:
+    def _left(self) -> float | None:
+        """Return the remaining time that the bar estimates, in seconds."""
+        return self._bar.tasks[0].time_remaining if self._bar is not None else None
+
+    def _show(self, done: int, total: int | None, parts: Sequence[Part]) -> None:
+        """Update the bar, which starts if needed."""
         if self._bar is None:
-            self._bar = live_line(self.what, transient=True)
+            self._bar = live_line(self.what, transient=self._is_transient)
             self._bar.start()
             self._bar.add_task(self.what, parts=())
-        task = self._bar.tasks[0]
-        parts = (
-            Part(f"{requests:,} requests", 4),
-            Part(speed(requests / (time.monotonic() - self._started)), 2),
-            Part(remaining(task.time_remaining), 3),
-        )
-        self._bar.update(task.id, completed=done, total=total, parts=parts)
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total, parts=parts)
+
+
+class Meter(_BarMeter):
+    """Shows the progress of a pass over a trace."""
+
+    _is_transient = True
+
+    def __call__(self, done: int, total: int | None, requests: int) -> None:
+        """Update the meter: bytes done, total bytes, and requests so far."""
+        now = time.monotonic()
+        self._status = f", {requests:,} requests"
+        if now < self._next:
+            return
+        rate = speed(requests / (now - self._started))
+        if sys.stderr.isatty():
+            self._next = now + 0.1
+            left = remaining(self._left())
+            self._show(done, total, (Part(f"{requests:,} requests", 4), Part(rate, 2), Part(left, 3)))
+        else:
+            self._next = now + _LINE_S
+            share = f"{100 * done / total:.0f} %, " if total else ""
+            self.speak(f"{self.what}: {share}{requests:,} requests, {rate}")
 
 
 def speed(per_s: float) -> str:
@@ -387,24 +396,11 @@ def remaining(left_s: float | None) -> str:
     return f"about {length(left_s)} left" if left_s else ""
 
 
-class StudyMeter(Working):
+class StudyMeter(_BarMeter):
     """Shows cells, failures and an estimate of the remaining time, once the first cells are measured."""
 
-    def __init__(self, name: str) -> None:
-        """Set the name of the study."""
-        super().__init__(name)
-        self._next = self._started + _SILENCE_S
-        self._has_printed = False
-        self._bar: Bar | None = None
-        #: The latest counts, as text.
-        self._status = ""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        if self._bar is not None:
-            self._bar.stop()
+    _is_transient = False
+    _has_printed = False
 
     def __call__(self, progress: Progress) -> None:
         """Update the progress."""
@@ -417,29 +413,13 @@ class StudyMeter(Working):
         if not self._has_printed and (progress.left_s or 0.0) > _LINE_S:
             self.speak(f"{self.what}: {estimate_text(progress)}")
         elif terminal and (self._has_printed or not is_end):
-            self._update_bar(progress)
+            self._show(progress.done, progress.total, _parts(progress))
         elif self._has_printed or not is_end:
             self.speak(f"{self.what}: {joined(_parts(progress))}")
         else:
             return
         self._has_printed = True
         self._next = now + (0.1 if terminal else _LINE_S)
-
-    def _beat(self) -> None:
-        # A bar already shows the elapsed time.
-        if self._bar is None:
-            super()._beat()
-
-    def _done(self) -> str:
-        return f"{super()._done()}{self._status}"
-
-    def _update_bar(self, progress: Progress) -> None:
-        if self._bar is None:
-            self._bar = live_line(self.what, transient=False)
-            self._bar.start()
-            self._bar.add_task(self.what, parts=())
-        task, parts = self._bar.task_ids[0], _parts(progress)
-        self._bar.update(task, completed=progress.done, total=progress.total, parts=parts)
 
 
 def _counts(progress: Progress) -> list[Part]:

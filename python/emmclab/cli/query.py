@@ -17,7 +17,7 @@ from rich.text import Text
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import study_names
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import output_option
 from emmclab.cli.progress import Working
 from emmclab.cli.show_profile import framed
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples('emmclab query "select device, avg(mean_response_ms) from runs group by all"')
-    )(with_groups(query))
+    )(query)
 
 
 def query(

@@ -16,7 +16,7 @@ from emmclab import _core
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import Duration, Machine, parse_duration
-from emmclab.cli.options import AsJson, with_groups
+from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import note_picture, output_option
 from emmclab.cli.show_activity import show_activity
 from emmclab.cli.signals import stop_on_signals
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
             "emmclab record --device /dev/sda -- make test",
         ),
         context_settings={"allow_interspersed_args": False},
-    )(with_groups(record))
+    )(record)
 
 
 def record(

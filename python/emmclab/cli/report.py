@@ -9,7 +9,7 @@ import typer
 
 from emmclab.cli.console import print_json, print_stderr
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Figures, Reading, with_groups
+from emmclab.cli.options import AsJson, Figures, Reading
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.study_options import RESULTS, StudyName, incomplete, warn_of_changes
 from emmclab.errors import InputError
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab report my-study.toml --html page.html --figures figures"))(
-        with_groups(report)
-    )
+    app.command(epilog=examples("emmclab report my-study.toml --html page.html --figures figures"))(report)
 
 
 def report(

@@ -13,7 +13,7 @@ from emmclab.cli.claims import show_claims, show_headline, show_settled
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import paper_study_names
-from emmclab.cli.options import AsJson, Figures, Reading, with_groups
+from emmclab.cli.options import AsJson, Figures, Reading
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.study_options import (
     RESULTS,
@@ -33,9 +33,7 @@ from emmclab.papers.findings import NAME as FINDINGS
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html"))(
-        with_groups(reproduce)
-    )
+    app.command(epilog=examples("emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html"))(reproduce)
 
 
 def reproduce(

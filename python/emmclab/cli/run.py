@@ -11,7 +11,7 @@ from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
 from emmclab.cli.declared_options import Percentiles
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.progress import StudyMeter, estimate_text
 from emmclab.cli.study_options import (
     RESULTS,
@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
             "emmclab run study.toml --on auto --results s3://bucket/sweeps",
             "emmclab run study.toml --shard 3/16",
         )
-    )(with_groups(run))
+    )(run)
 
 
 def run(

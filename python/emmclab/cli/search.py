@@ -12,7 +12,7 @@ import typer
 from emmclab.cli.console import print_json, print_stdout, stdout
 from emmclab.cli.declared_options import Percentiles
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import StudyMeter
 from emmclab.cli.study_options import (
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
             "emmclab search study.toml --minimize mean_response_ms --minimize waf --budget 500 "
             "--html search.html"
         )
-    )(with_groups(search))
+    )(search)
 
 
 def search(

@@ -16,9 +16,10 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_stderr, stderr
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
-from emmclab.cli.name_completion import complete_words, filesystem_names
-from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.name_completion import complete_words, device_names, filesystem_names
+from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Preparing
 from emmclab.cli.signals import Ending, stop_on_signals, terminating
@@ -32,7 +33,6 @@ from emmclab.cli.simulation_options import (
     Second,
     Settings,
     configured,
-    device_names,
     layered,
 )
 from emmclab.cli.subprocess_output import output_aside
@@ -63,7 +63,7 @@ def register(app: typer.Typer) -> None:
             "emmclab serve nexus5 --nbd /run/user/0/emmc.sock",
             "emmclab serve emmc51-tlc --mkfs ext4 --mount /mnt/x -- cp -r /etc /mnt/x",
         )
-    )(with_groups(serve))
+    )(serve)
 
 
 def serve(

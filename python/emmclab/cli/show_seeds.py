@@ -24,15 +24,9 @@ from emmclab.comparison.recorded_vs_simulated import (
     comparison_notes,
     comparison_spread,
 )
-from emmclab.comparison.seed_statistics import (
-    CONFIDENCE_TEXT,
-    SPREAD_FIGURES,
-    Spread,
-    difference_interval,
-    figures_spread,
-    spread,
-)
+from emmclab.comparison.seed_statistics import SPREAD_FIGURES, Spread, figures_spread, spread
 from emmclab.runtime.number_format import signed
+from emmclab.runtime.statistics import CONFIDENCE_TEXT, difference_interval
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field
 from emmclab.simulation.result_text import by_text, ended_early, trace_warnings, trusted

@@ -11,7 +11,7 @@ import typer
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import Perfetto
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
+from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.simulation_options import (
     AboveDevice,
@@ -35,7 +35,7 @@ from emmclab.cli.simulation_options import (
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(epilog=examples("emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both"))(
-        with_groups(simulate)
+        simulate
     )
 
 

@@ -15,24 +15,20 @@ from emmclab.cli.console import print_stderr
 from emmclab.cli.declared_options import Percentiles, declared
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.glossary import NOT_MODELLED, define
-from emmclab.cli.name_completion import layer_names, names_of, setting_names
+from emmclab.cli.name_completion import device_names, setting_names
 from emmclab.cli.options import Bin, OverTime, note_over_time
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Meter, Preparing
 from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_other_endings
-from emmclab.simulation.device import Device, presets
+from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.over_time import check_target
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import notes_by_text, warnings_by_text
 from emmclab.simulation.run_options import DEFAULTS
 from emmclab.traces.trace import Trace
-
-#: Completes the name of a device.
-device_names = names_of(presets)
-
 
 #: The names of the option for one or several devices, in every command.
 DEVICE_OPTION = ("--device", "--devices")
@@ -96,8 +92,8 @@ PreconditionSeed = Annotated[
 ]
 Check = Annotated[bool, declared("check")]
 Images = Annotated[Path | None, declared("images")]
-Layers = Annotated[list[str], declared("layers", autocompletion=layer_names)]
-Second = Annotated[str | None, declared("second", autocompletion=device_names)]
+Layers = Annotated[list[str], declared("layers")]
+Second = Annotated[str | None, declared("second")]
 Drain = Annotated[bool, declared("drain")]
 Events = Annotated[Path | None, declared("events", callback=_parquet)]
 

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import workload_names
-from emmclab.cli.options import AsJson, option
+from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import To, output_option, to_stdout
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import framed

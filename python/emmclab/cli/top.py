@@ -17,7 +17,6 @@ from emmclab import _core
 from emmclab.cli.console import ClosedPipe, one_line, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import Duration, Machine, parse_duration
-from emmclab.cli.options import with_groups
 from emmclab.cli.show_profile import framed
 from emmclab.cli.signals import Ending, stop_on_signals
 from emmclab.cli.top_types import Interval, ProcessRates, RecorderStats
@@ -33,9 +32,7 @@ _ROWS = 20
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab top --adb", "emmclab top --device /dev/sda --once --json"))(
-        with_groups(top)
-    )
+    app.command(epilog=examples("emmclab top --adb", "emmclab top --device /dev/sda --once --json"))(top)
 
 
 def top(

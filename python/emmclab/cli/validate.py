@@ -14,13 +14,13 @@ from rich.text import Text
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.failures import is_run_failure
 from emmclab.cli.help_format import examples
-from emmclab.cli.name_completion import several
-from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names, with_groups
+from emmclab.cli.name_completion import device_names, several
+from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_table
-from emmclab.cli.simulation_options import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
+from emmclab.cli.simulation_options import DEVICE_OPTION, Mode, Precondition, Seed, Wrap
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
             "emmclab validate trace.txt --html validation.html",
             "emmclab validate trace.txt --device nexus5 --json",
         )
-    )(with_groups(validate))
+    )(validate)
 
 
 def validate(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from emmclab.crash.explore import Exploration
+from emmclab.runtime.statistics import fisher_exact
 
 #: Significance level: p-values below it count as a difference.
 ALPHA = 0.01
@@ -58,33 +59,7 @@ def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> Diff
     """Compare the recordings of two runs, cut by cut."""
     cuts = _cuts(one), _cuts(other)
     losing = _losing(one), _losing(other)
-    return Difference(cuts, losing, fisher(losing, cuts), _enough(losing, cuts))
-
-
-def fisher(losing: tuple[int, int], cuts: tuple[int, int]) -> float:
-    """Return the two-sided p-value of Fisher's exact test: the sum over all tables that are no likelier.
-
-    >>> round(fisher((0, 5), (5, 5)), 6)
-    0.007937
-    >>> fisher((3, 3), (10, 10))
-    1.0
-    """
-    (first, second), lost = cuts, sum(losing)
-    least, most = max(0, lost - second), min(first, lost)
-    if least == most:
-        return 1.0
-    # The ratio of each table's probability to the first one's, as integers over a common denominator.
-    weight = 1
-    for i in range(least):
-        weight = weight * (first - i) // (i + 1)
-    for i in range(lost - least):
-        weight = weight * (second - i) // (i + 1)
-    weights = [weight]
-    for i in range(least, most):
-        weight = weight * (first - i) * (lost - i) // ((i + 1) * (second - lost + i + 1))
-        weights.append(weight)
-    own = weights[losing[0] - least]
-    return sum(one for one in weights if one <= own) / sum(weights)
+    return Difference(cuts, losing, fisher_exact(losing, cuts), _enough(losing, cuts))
 
 
 def _cuts(runs: Sequence[Exploration]) -> int:
@@ -101,7 +76,7 @@ def _enough(losing: tuple[int, int], cuts: tuple[int, int]) -> int | None:
     shares = losing[0] / cuts[0], losing[1] / cuts[1]
 
     def shows(each: int) -> bool:
-        return fisher((round(shares[0] * each), round(shares[1] * each)), (each, each)) < ALPHA
+        return fisher_exact((round(shares[0] * each), round(shares[1] * each)), (each, each)) < ALPHA
 
     most = 2
     while not shows(most):

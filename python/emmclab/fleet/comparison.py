@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TypedDict
 
 from emmclab.fleet.main_figures import COMPARED, TOTALS
-from emmclab.fleet.rank_test import (
+from emmclab.fleet.summary import Group, Summary, SummaryFields, figure_text, is_amount, summarise
+from emmclab.fleet.table import Table
+from emmclab.runtime.number_format import duration, signed
+from emmclab.runtime.statistics import (
     cliffs_delta,
     effect,
     holm,
@@ -16,9 +19,6 @@ from emmclab.fleet.rank_test import (
     recordings_needed,
     recordings_to_show,
 )
-from emmclab.fleet.summary import Group, Summary, SummaryFields, figure_text, is_amount, summarise
-from emmclab.fleet.table import Table
-from emmclab.runtime.number_format import duration, signed
 from emmclab.traces.profile_fields import Field
 
 #: Ratio of the median durations above which totals reflect the lengths of the recordings rather than

@@ -10,21 +10,14 @@ from typing import Any
 
 from emmclab import __version__
 from emmclab.calibration.fit_sources import Fitted, is_durable, order_note
-from emmclab.comparison.seed_statistics import (
-    CONFIDENCE_TEXT,
-    MORE_SEEDS,
-    Interval,
-    Spread,
-    mean_interval,
-    positive_interval,
-    untested,
-)
+from emmclab.comparison.seed_statistics import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, sweep
 from emmclab.pages.study_types import Answer, EffectRow, GridTable, InputRow
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
+from emmclab.runtime.statistics import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.result_text import durability_unknown, is_buffered, mode_name
 from emmclab.studies.bundled import bundled

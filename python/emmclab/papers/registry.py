@@ -12,9 +12,6 @@ from importlib.resources.abc import Traversable
 from emmclab.errors import ConfigError
 from emmclab.studies.bundled import studies_in
 
-WORKS = "works"
-TO_COME = "to come"
-
 
 @dataclass(frozen=True)
 class Paper:
@@ -41,10 +38,6 @@ class Paper:
         """Return the claims as TOML; empty if the paper has none."""
         claims = _folder(self.name).joinpath("claims.toml")
         return claims.read_text("utf-8") if claims.is_file() else ""
-
-    def study_text(self, study: str) -> str:
-        """Return the definition of one of its studies, as TOML."""
-        return studies_in(_folder(self.name))[study].read_text("utf-8")
 
 
 def _folder(paper: str) -> Traversable:

@@ -75,7 +75,7 @@ class TomlTable:
         table: dict[str, Any] = self.value(key, dict, {})
         for name, value in table.items():
             if not isinstance(value, kind) or value == []:
-                hint = "see docs/guides/reproduce.md"
+                hint = "see docs/guides/studies.md"
                 if key in ("set", "axes"):
                     hint = "`[grid.axes]` has a list of values to try for each key, `[grid.set]` one value"
                 raise self.fault(f"{key}.{name}", f"`{value}` is of the wrong type", hint)

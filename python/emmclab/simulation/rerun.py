@@ -131,9 +131,9 @@ def recipe_of(result: StoredResult) -> Recipe:
 def device_from(table: Mapping[str, Any]) -> Device:
     """Make a device of settings in nested tables, as results contain them.
 
-    >>> from emmclab.simulation.stored_result import settings_of_device
+    >>> import tomllib
     >>> device = Device.preset("nexus5").set({"gc.policy": "fifo"})
-    >>> device_from(settings_of_device(device).table).digest == device.digest
+    >>> device_from(tomllib.loads(device.to_toml())).digest == device.digest
     True
 
     Raises:

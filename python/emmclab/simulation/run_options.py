@@ -8,13 +8,13 @@ core declares those that it implements again in Rust (`ReplayOptions`); a test c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import Names, several
+from emmclab.runtime.option import Option, attributes, declarations
 from emmclab.simulation.layers import Setting
 
 if TYPE_CHECKING:
@@ -30,66 +30,12 @@ VictimView = _core.VictimView
 VictimPolicy = Callable[[VictimView], int | None]
 
 
-@dataclass(frozen=True)
-class RunOption:
-    """Declaration of an option, besides its name and type.
-
-    Attributes:
-        default: its value if it is not given.
-        about: one or two sentences on what it does, with its unit.
-        name: its name in Python and in studies, which `RUN_OPTIONS` adds.
-        words: the allowed values, if they are words.
-        least: the minimum value.
-        most: the maximum value.
-        bits: the size of a whole number in the core, which limits it if there is no `most`.
-        option: its name on the command line; empty for its own name, None if no command has it.
-        metavar: the placeholder of the value in the help of the command line.
-        panel: the panel of the help of commands.
-    """
-
-    default: Any
-    about: str
-    name: str = ""
-    words: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    bits: int = 64
-    option: str | None = ""
-    metavar: str | None = None
-    panel: str | None = "Replay"
-
-    @property
-    def command_line(self) -> str:
-        """Its name on the command line; empty if no command has it.
-
-        >>> RUN_OPTIONS["wrap_addresses"].command_line, RUN_OPTIONS["layers"].command_line
-        ('--wrap-addresses', '--layer')
-        """
-        if self.option is None:
-            return ""
-        return self.option or f"--{self.name.replace('_', '-')}"
-
-    @property
-    def range(self) -> str:
-        """The allowed values as text; empty if only the type limits them.
-
-        >>> RUN_OPTIONS["rate"].range, RUN_OPTIONS["passes"].range
-        ('0.000001 to 1000000', '1 or more')
-        """
-        if self.words:
-            return ", ".join(self.words)
-        if self.least is None:
-            return ""
-        least = f"{self.least:f}".rstrip("0").rstrip(".")
-        return f"{least} or more" if self.most is None else f"{least} to {self.most:.0f}"
-
-
 class OptionsOfAnyLayers(TypedDict, total=False):
     """The options of a run except its layers, which `compare` accepts in another form."""
 
     mode: Annotated[
         str | None,
-        RunOption(
+        Option(
             "auto",
             "Open loop keeps arrival times, closed loop keeps think times, back to back has no pauses; "
             "auto: closed if completions are recorded, otherwise open.",
@@ -98,7 +44,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     precondition: Annotated[
         str,
-        RunOption(
+        Option(
             "none",
             "Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, "
             "or a trace.",
@@ -107,7 +53,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     rate: Annotated[
         float,
-        RunOption(
+        Option(
             1.0,
             "Factor on the rate of arrivals, above 0; 2 halves the times between them.",
             least=1e-6,
@@ -116,14 +62,14 @@ class OptionsOfAnyLayers(TypedDict, total=False):
         ),
     ]
     start_offset_ns: Annotated[
-        int, RunOption(0, "Time of the first arrival on the simulated clock, in ns.", least=0, option=None)
+        int, Option(0, "Time of the first arrival on the simulated clock, in ns.", least=0, option=None)
     ]
     passes: Annotated[
-        int, RunOption(1, "Number of passes over the trace, 1 or more.", least=1, bits=32, metavar="N")
+        int, Option(1, "Number of passes over the trace, 1 or more.", least=1, bits=32, metavar="N")
     ]
     flush_every: Annotated[
         int,
-        RunOption(
+        Option(
             0,
             "Writes between two flushes that are added to those of the trace, for traces that record none; "
             "0 adds no flush.",
@@ -133,13 +79,13 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     wrap_addresses: Annotated[
         bool,
-        RunOption(
+        Option(
             False, "Wrap addresses beyond the device (modulo its capacity); else such a trace is refused."
         ),
     ]
     seed: Annotated[
         int,
-        RunOption(
+        Option(
             1,
             "Seed of all random choices: preconditioning, wake-up times, victims of garbage collection.",
             least=0,
@@ -147,15 +93,15 @@ class OptionsOfAnyLayers(TypedDict, total=False):
         ),
     ]
     check: Annotated[
-        bool, RunOption(False, "Check all invariants and contents against a reference model (slow).")
+        bool, Option(False, "Check all invariants and contents against a reference model (slow).")
     ]
     images: Annotated[
         str | PathLike[str] | None,
-        RunOption(None, "Folder of preconditioned devices, for reuse.", metavar="DIR"),
+        Option(None, "Folder of preconditioned devices, for reuse.", metavar="DIR"),
     ]
     images_limit: Annotated[
         int | None,
-        RunOption(
+        Option(
             None,
             "Maximum size of the folder `images` in bytes: the least recently used devices are removed.",
             least=0,
@@ -164,17 +110,18 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     second: Annotated[
         Device | str | None,
-        RunOption(
+        Option(
             None,
             "Second device, for layers with second_device=true.",
             option="--device2",
+            completes="device_names",
             metavar="PRESET|FILE",
             panel="Layers",
         ),
     ]
     first_writes: Annotated[
         int,
-        RunOption(
+        Option(
             0,
             "Number of writes to the device, from the first, that the result lists; needs layers.",
             least=0,
@@ -184,7 +131,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     drain: Annotated[
         bool,
-        RunOption(
+        Option(
             False,
             "After the last request, let the layers move all deferred data to its place, and measure this.",
             panel="Layers",
@@ -192,7 +139,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     victim: Annotated[
         VictimPolicy | None,
-        RunOption(
+        Option(
             None,
             "Function that chooses the blocks that garbage collection empties during the run, in place of "
             "`gc.policy`: it takes a `VictimView` and returns one of its full blocks, or None. It is called "
@@ -202,7 +149,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     percentiles: Annotated[
         Iterable[float] | str | None,
-        RunOption(
+        Option(
             None,
             "Percentiles of response times instead of the usual ones, above 0 "
             "to 100, for example 50,90,99,99.9; "
@@ -213,7 +160,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     distribution: Annotated[
         bool,
-        RunOption(
+        Option(
             False,
             "Add the distribution of response times to the result (`response_distribution`).",
             option=None,
@@ -221,7 +168,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     over_time: Annotated[
         bool | str | float,
-        RunOption(
+        Option(
             False,
             "Add requests, response times and the work of the device over time to the result: in at most 256 "
             "bins, or in bins of a width such as `1s` or a number of seconds.",
@@ -230,7 +177,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     events: Annotated[
         str | PathLike[str] | None,
-        RunOption(
+        Option(
             None,
             "Output file: one row per request (times, waits by cause), as Parquet.",
             metavar="FILE",
@@ -239,19 +186,20 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     perfetto: Annotated[
         str | PathLike[str] | None,
-        RunOption(
+        Option(
             None,
             "Output file: a picture of the run for ui.perfetto.dev; ends in .pftrace or .pftrace.gz.",
             metavar="FILE",
             panel=None,
+            writes=True,
         ),
     ]
     progress: Annotated[
-        SimulationProgress | None, RunOption(None, "Function that is called after each batch.", option=None)
+        SimulationProgress | None, Option(None, "Function that is called after each batch.", option=None)
     ]
     provenance: Annotated[
         bool,
-        RunOption(
+        Option(
             True,
             "Record in the result how it was made. This takes as long as some hundred requests, so "
             "studies record it once for all their runs.",
@@ -265,38 +213,29 @@ class RunOptions(OptionsOfAnyLayers, total=False):
 
     layers: Annotated[
         Names,
-        RunOption(
+        Option(
             (),
             "Host software above the device (`emmclab layers`). Repeatable: each further layer is below the "
             "one before. Settings: --set NAME.KEY=VALUE.",
             option="--layer",
+            completes="layer_names",
             metavar="NAME",
             panel="Layers",
         ),
     ]
     layer_settings: Annotated[
         Mapping[str, Setting] | None,
-        RunOption(None, "Settings of the layers, for example `advil.reserved`.", panel="Layers", option=None),
+        Option(None, "Settings of the layers, for example `advil.reserved`.", panel="Layers", option=None),
     ]
 
 
-def _declared() -> dict[str, RunOption]:
-    hints = get_type_hints(RunOptions, localns={"Device": Any}, include_extras=True)
-    return {name: replace(hint.__metadata__[0], name=name) for name, hint in hints.items()}
-
-
 #: The declaration of each option, by name.
-RUN_OPTIONS: Mapping[str, RunOption] = _declared()
+RUN_OPTIONS: Mapping[str, Option] = declarations(RunOptions, Device=Any)
 
 #: The default of each option, by name.
 DEFAULTS: Mapping[str, Any] = {name: one.default for name, one in RUN_OPTIONS.items()}
 
-RunOptions.__doc__ = "\n".join(
-    [
-        f"{RunOptions.__doc__}\n\nAttributes:",
-        *(f"    {name}: {one.about} Default: {one.default!r}." for name, one in RUN_OPTIONS.items()),
-    ]
-)
+RunOptions.__doc__ = f"{RunOptions.__doc__}\n\n{attributes(RUN_OPTIONS)}"
 
 
 def check(name: str, value: Any) -> None:

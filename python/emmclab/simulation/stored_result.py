@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from emmclab.errors import ConfigError, FormatError, InputError
 from emmclab.runtime.files import read_text
-from emmclab.simulation.device import Device
 from emmclab.simulation.provenance import RECORD
 from emmclab.traces.reading import read
 
@@ -245,11 +243,6 @@ def second_of(result: StoredResult) -> DeviceSettings | None:
     """Return the settings of the second device; None if there is none."""
     name = (result.fields.get("options") or {}).get("second")
     return next((one for one in reversed(_devices(result)) if name and one.name == name), None)
-
-
-def settings_of_device(device: Device) -> DeviceSettings:
-    """Return the settings of a device in the form that results use."""
-    return DeviceSettings(device.name, tomllib.loads(device.to_toml()))
 
 
 def _devices(result: StoredResult) -> list[DeviceSettings]:

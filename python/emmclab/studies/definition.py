@@ -97,7 +97,7 @@ class Study:
                 f"{file}: {'lists in it are nested too deeply' if deep else error}",
                 kind="config",
                 file=file,
-                hint="correct the TOML; docs/guides/reproduce.md describes a study",
+                hint="correct the TOML; docs/guides/studies.md describes a study",
             ) from error
         _refuse_large_numbers(table, file, "")
         read = TomlTable(table, file, "")

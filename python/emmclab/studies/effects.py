@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from emmclab.comparison.seed_statistics import CONFIDENCE, Interval, difference_interval
+from emmclab.runtime.statistics import CONFIDENCE, Interval, difference_interval
 
 #: Maximum exponent of a printed ratio; intervals over few seeds can exceed any number.
 _MOST_EXPONENT = 100.0

@@ -59,24 +59,6 @@ _IN_ORDER = "create or replace table fsyncs as select * from fsyncs order by sta
 _FETCHED = 1_000
 
 
-def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run a query on the tables of one or several studies, like `query_studies`, and return the whole result.
-
-    Returns the names of the columns, and the rows.
-    """
-    with query_studies(folders, sql) as answer:
-        return answer.names, list(answer.rows)
-
-
-def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run a query on a trace, like `query_one_trace`, and return the whole result.
-
-    Returns the names of the columns, and the rows.
-    """
-    with query_one_trace(trace, sql) as answer:
-        return answer.names, list(answer.rows)
-
-
 @contextlib.contextmanager
 def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
     """Run a query on the tables of one or several studies; each table is a view, with the column `study`.

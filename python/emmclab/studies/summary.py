@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
-from emmclab.comparison.seed_statistics import Interval, Spread, difference_interval, order_of
+from emmclab.comparison.seed_statistics import Spread, order_of
+from emmclab.runtime.statistics import Interval, difference_interval
 from emmclab.simulation.result import at
 from emmclab.simulation.result_fields import ResultField, result_field
 from emmclab.studies.effects import Effect, Setting, as_change, average, effects_of

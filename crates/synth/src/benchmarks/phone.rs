@@ -8,7 +8,7 @@
 //!
 //! Assumed, because nothing is published: which applications ran and in what order; sizes and places, from models of another
 //! phone; `reused_starts_pct = 20`, and that requests to an earlier address are mostly small (both determine how much logged
-//! data is overwritten before it is moved); that the writes left out are evenly spread. docs/concepts/layers.md gives the
+//! data is overwritten before it is moved); that the writes left out are evenly spread. docs/papers/advil12.md gives the
 //! effect of each.
 
 use emmclab_trace::{Nanos, Request, Result};

@@ -26,7 +26,7 @@ from emmclab.cli.apps.run_options import (
 )
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import application_names
-from emmclab.cli.options import AsJson, with_groups
+from emmclab.cli.options import AsJson
 from emmclab.cli.simulation_options import Capacity, Layers, Second, Settings, layered
 from emmclab.runtime.lists import once
 from emmclab.simulation.provenance import Provenance
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples("emmclab apps compare email maps --devices nexus5,sdcard --networks wifi,usb")
-    )(with_groups(compare))
+    )(compare)
 
 
 def compare(

@@ -22,8 +22,9 @@ from emmclab.cli.apps.run_options import (
     write_page,
 )
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import Capacity, DeviceName, Layers, Second, Settings, configured, layered
@@ -33,9 +34,7 @@ from emmclab.traces.provenance_types import ProvenanceFields
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab apps live facebook --device kingston-c4 # as root"))(
-        with_groups(live)
-    )
+    app.command(epilog=examples("emmclab apps live facebook --device kingston-c4 # as root"))(live)
 
 
 def live(

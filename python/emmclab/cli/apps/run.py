@@ -25,9 +25,9 @@ from emmclab.cli.apps.run_options import (
     write_page,
 )
 from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import Perfetto
+from emmclab.cli.declared_options import Perfetto, option
 from emmclab.cli.help_format import examples
-from emmclab.cli.options import AsJson, option, with_groups
+from emmclab.cli.options import AsJson
 from emmclab.cli.simulation_options import (
     Capacity,
     DeviceName,
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
             "emmclab apps run webbench --beside facebook --beside email",
             "emmclab apps run webbench --events webbench.parquet # its requests as a trace",
         )
-    )(with_groups(run))
+    )(run)
 
 
 def run(

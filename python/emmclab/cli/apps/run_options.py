@@ -18,11 +18,12 @@ from emmclab.apps.closed_loop import (
     run_application,
 )
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
-from emmclab.cli.name_completion import application_names, host_names, network_names, several
-from emmclab.cli.options import option, split_names
+from emmclab.cli.declared_options import option
+from emmclab.cli.name_completion import application_names, device_names, host_names, network_names, several
+from emmclab.cli.options import split_names
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
-from emmclab.cli.simulation_options import DEVICE_OPTION, Images, configured, device_names
+from emmclab.cli.simulation_options import DEVICE_OPTION, Images, configured
 from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.simulation.layers import Setting

@@ -172,7 +172,7 @@ def advil_web(results: Results) -> Measurement:
 @measure
 def advil_postmark(results: Results) -> Measurement:
     """Measure the gain for Postmark (Figure 7)."""
-    note = "With 72 to 290 log blocks it is 1.38 to 1.97 (docs/concepts/layers.md)."
+    note = "With 72 to 290 log blocks it is 1.38 to 1.97 (docs/papers/advil12.md)."
     return _over_bare(results, "Postmark", note)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from emmclab.real_devices.durability.log import Log, Run, Session, line, read_log
-from emmclab.real_devices.durability.loss_probability import bounds, clean_cuts_needed
 from emmclab.real_devices.durability.readback import judge
-from emmclab.real_devices.durability.summary import Report, report_of
+from emmclab.real_devices.durability.summary import Report, clean_cuts_needed, report_of
 from emmclab.real_devices.durability.targets import Closing, Target, open_target, refuse_same_disk
 from emmclab.real_devices.durability.verdict import FINDINGS, WEAKNESSES, Verdict
 from emmclab.real_devices.durability.writer import RunEnd, write
@@ -21,7 +20,6 @@ __all__ = [
     "Session",
     "Target",
     "Verdict",
-    "bounds",
     "clean_cuts_needed",
     "judge",
     "line",

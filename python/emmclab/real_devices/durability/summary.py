@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from emmclab.real_devices.durability.log import Session
-from emmclab.real_devices.durability.loss_probability import CONFIDENCE, bounds, clean_cuts_needed
 from emmclab.real_devices.durability.verdict import FINDINGS, Verdict
+from emmclab.runtime.statistics import binomial_interval
 
+#: Confidence of every bound.
+CONFIDENCE = 0.99
 #: Probabilities of a loss for which the needed number of clean cuts is printed.
 _GOALS = (0.1, 0.01, 0.001)
 
@@ -90,4 +93,20 @@ def report_of(session: Session) -> Report:
 def _shares(cuts: Sequence[Verdict]) -> list[Share]:
     counts = {"broken": sum(bool(verdict.broken) for verdict in cuts)}
     counts |= {name: sum(name in verdict.found for verdict in cuts) for name in FINDINGS}
-    return [Share(name, count, *bounds(count, len(cuts))) for name, count in counts.items()]
+    return [
+        Share(name, count, *binomial_interval(count, len(cuts), CONFIDENCE)) for name, count in counts.items()
+    ]
+
+
+def clean_cuts_needed(probability: float, confidence: float = CONFIDENCE) -> int:
+    """Return how many cuts without a loss show that the probability of a loss is below `probability`.
+
+    With a probability of `p` the chance of `n` clean cuts is `(1 - p)^n`; `n` is the least number for which
+    it is at most `1 - confidence`. At a confidence of 95 % this is the "rule of three", `n = 3 / p`.
+
+    >>> [clean_cuts_needed(p) for p in (0.1, 0.01, 0.001)]
+    [44, 459, 4603]
+    >>> clean_cuts_needed(0.01, confidence=0.95)
+    299
+    """
+    return math.ceil(math.log(1 - confidence) / math.log1p(-probability))
