@@ -188,7 +188,7 @@ def test_one_layer_as_a_text_is_the_list_with_it(trace: Path) -> None:
 
 def test_names_of_applications_keys_and_figures_may_be_one_text() -> None:
     from emmclab.apps.closed_loop import program_of, run_application
-    from emmclab.apps.solutions import solutions_named
+    from emmclab.apps.solutions import find_solutions
     from emmclab.crash import Workload as CrashWorkload
     from emmclab.studies.search import Objective, require_objectives
 
@@ -196,7 +196,7 @@ def test_names_of_applications_keys_and_figures_may_be_one_text() -> None:
     run = run_application("email", "nexus5", layers="pass-through", sync="database,cache")
     assert run.options.layers == ("pass-through",) and run.options.synced == ("database", "cache")
     assert run_application("email", "nexus5", sync="none").options.synced == ("none",)
-    assert [one.name for one in solutions_named("raid0")] == ["plain", "raid0"]
+    assert [one.name for one in find_solutions("raid0")] == ["plain", "raid0"]
     assert require_objectives("waf", ()) == (Objective("waf"),)
     assert CrashWorkload(command="sync").command == ("sync",)  # type: ignore[arg-type]
 
