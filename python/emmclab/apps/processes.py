@@ -45,7 +45,7 @@ def run_live(
     device: Device | str,
     *,
     network: str = NETWORK,
-    host: str = LIVE_HOST,
+    host: str | None = LIVE_HOST,
     seed: int = 1,
     beside: Sequence[str] = (),
     clock: str = "real",
@@ -87,7 +87,7 @@ def run_live(
     require_loop()
     require_tools(_TOOLS)
     chosen = Device.named(device) if isinstance(device, str) else device
-    program, setup = program_of(name, beside), setup_of(host)
+    program, setup = program_of(name, beside), setup_of(host or LIVE_HOST)
     setup.check_network(network)
     other = Device.named(second) if isinstance(second, str) else second
     said = AppOptions(
@@ -115,7 +115,7 @@ def run_live(
             second=other,
         ) as disk,
     ):
-        places = _places(setup, disk, host)
+        places = _places(setup, disk, host or LIVE_HOST)
         folders = [str(Path(folder, place["partition"])) for place in places]
         for number, place in enumerate(places, 1):
             kind, tables = _MKFS[place["filesystem"]]

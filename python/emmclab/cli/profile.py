@@ -81,6 +81,15 @@ class Caches:
     ] = False
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Further figures, as given on the command line."""
+
+    percentiles: Percentiles = None
+    over_time: OverTime = None
+    bin: Bin = None
+
+
 _Traces = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -156,9 +165,7 @@ def profile(
             "the rest, and print this only.",
         ),
     ] = False,
-    percentiles: Percentiles = None,
-    over_time: OverTime = None,
-    bin: Bin = None,
+    measured: Measured,
     jobs: Jobs = 0,
     caches: Caches,
     reading: Reading,
@@ -169,8 +176,8 @@ def profile(
     --jobs, a Parquet file of more than 4 million requests is profiled in slices of time, too; else in one
     pass. With --against, prints differences; duration and rates are compared without clock jumps.
     """
-    measures = {"percentiles": percentiles, "bin": bin, "fsync": fsync, **asdict(caches)}
-    if over_time is not None:
+    measures = {**asdict(measured), "fsync": fsync, **asdict(caches)}
+    if (over_time := measures.pop("over_time")) is not None:
         check_target(over_time)
     profiled = _profiles(_chosen(traces, demo), together, jobs, reading, against is not None, **measures)
     if against is not None:
@@ -181,7 +188,7 @@ def profile(
             reading.note_changed(found.name, found["ledger"])
     _write(profiled, html, figures)
     if over_time is not None:
-        note_over_time(profiles, over_time, bin)
+        note_over_time(profiles, over_time, measured.bin)
     if against is not None:
         _print_differences(profiles, as_json)
     elif as_json:
