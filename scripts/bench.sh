@@ -16,8 +16,6 @@ run emmclab-record others_speed "$folder" ||
     printf 'reading failed\n'
 printf '\n== Profile of everything, one core\n'
 run emmclab-profile profile_speed python/emmclab/data/messages-rollback.parquet "$@"
-printf '\n== Miss-ratio curves, one core\n'
-run emmclab-cache cache_speed
 printf '\n== Memory: a profile of 100 million requests over 32 GB, as a whole process\n'
 run emmclab-trace trace_speed --make "$folder/large.parquet" 100000000
 .venv/bin/python benches/memory.py "$folder/large.parquet"

@@ -196,7 +196,7 @@ def profile_fields() -> str:
     ]
     for title, fields in TABLES:
         parts.append(f"\n## {title}\n\n{described(fields)}")
-    profile = emmclab.read(emmclab.bundled()[0]).profile(percentiles=[99.9], cache_policies="lru")
+    profile = emmclab.read(emmclab.bundled()[0]).profile(percentiles=[99.9])
     parts.append("\n## Figures\n\nRows under `figures`; field names end in their unit.\n\n")
     rows = []
     for figure in FIGURES:

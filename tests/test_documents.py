@@ -52,12 +52,6 @@ def test_where_reading_begins_it_is_said_that_make_docs_makes_the_reference(page
     assert text.index("`make docs`") < (text.find("](reference/") % len(text))
 
 
-def test_every_crate_has_its_sentence() -> None:
-    table = (ROOT / "crates" / "README.md").read_text()
-    crates = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))
-    complain([name for name in crates if f"| {name} |" not in table], "add its row to crates/README.md")
-
-
 #: Names of our files by their ending, and paths in our folders.
 SOURCE = re.compile(r"[\w./-]+\.(?:rs|py)|(?:crates|python|presets|benches|scripts|tests|docs|fuzz)/[\w./-]*")
 #: A method of a Rust type, or a function of a Rust module.

@@ -10,7 +10,6 @@ from conftest import emmclab, emmclab_json
 from emmclab.cli.options import split_names
 from emmclab.studies import Study
 from emmclab.studies.search import Objective, require_objectives
-from emmclab.traces.profile_options import cache_policies_of, cache_sizes_kb
 
 STUDY = """
 name = "again"
@@ -63,10 +62,8 @@ def test_values_named_twice_in_a_study_make_one_cell() -> None:
     assert '"layers": ["pass-through", "pass-through"]' in cells[0].options
 
 
-def test_figures_sizes_and_policies_named_twice_are_taken_once() -> None:
+def test_an_objective_named_twice_is_taken_once() -> None:
     assert require_objectives(["waf", "waf"], []) == (Objective("waf"),)
-    assert cache_sizes_kb("512KB,512KB,1MB") == [512, 1024]
-    assert cache_policies_of("lru,LRU,arc") == ["lru", "arc"]
 
 
 @pytest.mark.parametrize("text", ["", ",", " , "])
@@ -83,8 +80,6 @@ def test_a_list_without_a_name_is_refused(text: str) -> None:
         (("apps", "compare", "facebook", "--devices", "nexus5,"), "--device"),
         (("apps", "compare", "facebook", "--networks", ",wifi"), "--network"),
         (("profile", "chat", "--percentiles", "50,"), "percentiles"),
-        (("profile", "chat", "--cache-policies", "lru,"), "cache-policies"),
-        (("profile", "chat", "--cache-policies", "lru", "--cache-sizes", "4MB,"), "cache-sizes"),
         (("convert", "chat", "chat", "-o", "two.parquet", "--offset", "0s,"), "--offset"),
         (("fleet", ".", "--by", "model,"), "--by"),
     ],

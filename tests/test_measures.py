@@ -1,12 +1,10 @@
-"""Chosen percentiles, figures over time, processes and caches, on the command line and in Python."""
+"""Chosen percentiles, figures over time, and processes, on the command line and in Python."""
 
 from __future__ import annotations
 
 import csv
-import json
 import math
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -176,55 +174,6 @@ def test_a_file_of_unknown_form_is_refused_before_any_work(
     assert "hint: name a file that ends in .csv or .parquet" in done.stderr
 
 
-def _miss(rows: list[dict[str, Any]], policy: str, cache_kb: int) -> float:
-    return next(row["miss_pct"] for row in rows if (row["policy"], row["cache_kb"]) == (policy, cache_kb))
-
-
-def test_a_loop_larger_than_the_cache_misses_always_under_lru_and_fifo(tmp_path: Path) -> None:
-    path = tmp_path / "loop.csv"
-    touches = [page for _ in range(10) for page in range(300)]
-    lines = [f"{1000 * at},write,{8 * page},8" for at, page in enumerate(touches)]
-    path.write_text("\n".join(["arrival_us,op,sector,sectors", *lines]) + "\n")
-    options = ("--cache-policies", "fifo,lru", "--cache-sizes", "1196KB,1200KB")
-    (profile,) = emmclab_json("profile", path, *options)
-    rows = profile["figures"]["miss_ratio"]
-    for policy in ("lru", "fifo"):
-        assert _miss(rows, policy, 1196) == 100 and _miss(rows, policy, 1200) == pytest.approx(10)
-    (reads,) = emmclab_json("profile", path, *options, "--cache-ops", "read")
-    assert reads["figures"]["miss_ratio"] == []
-
-
-def test_lru_misses_what_the_hit_rate_of_a_buffer_leaves(trace: Path) -> None:
-    profile = api.read(trace).profile(cache_policies="lru", cache_sizes="64KB,256KB,1MB,16MB")
-    hits = {row["high_kb"]: row["hit_pct"] for row in profile.figure("reuse_distance")}
-    compared = [row for row in profile.figure("miss_ratio") if row["cache_kb"] in hits]
-    assert len(compared) >= 2
-    for row in compared:
-        assert row["miss_pct"] == pytest.approx(100 - hits[row["cache_kb"]])
-
-
-def test_every_policy_stands_in_the_table_with_its_sizes(trace: Path) -> None:
-    done = emmclab("profile", trace, "--cache-policies", "all", "--cache-sizes", "64KB,1GB,2GB")
-    assert done.returncode == 0, done.stderr
-    table = done.stdout.partition("Miss ratio by size")[2]
-    for word in ("lru", "fifo", "clock", "arc", "s3-fifo", "64 KB", "up to 2 GB the same as at 1 GB"):
-        assert word in table
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--cache-policies", "lfu"), "`lfu` is not a cache policy"),
-        (("--cache-policies", "lru", "--cache-sizes", "3KB"), "`3KB` is not the size of a cache"),
-        (("--cache-policies", "lru", "--cache-sizes", "big"), "`big` is not the size of a cache"),
-        (("--cache-policies", "lru", "--cache-ops", "trim"), "`trim` does not name requests"),
-    ],
-)
-def test_impossible_caches_are_refused(trace: Path, options: tuple[str, ...], said: str) -> None:
-    done = emmclab("profile", trace, *options)
-    assert done.returncode == 2 and said in done.stderr and "hint: " in done.stderr
-
-
 def test_the_finding_on_a_large_buffer_says_what_it_would_hit(trace: Path) -> None:
     (profile,) = emmclab_json("profile", trace)
     finding = next(one for one in profile["findings"] if one["id"] == "implication-3")
@@ -275,10 +224,9 @@ def test_processes_beyond_64_are_one_row_and_none_is_lost(tmp_path: Path) -> Non
 
 def test_python_takes_numbers_where_the_command_line_takes_text(trace: Path) -> None:
     source = api.read(trace)
-    profile = source.profile(percentiles=(99, 50), bin=0.5, cache_policies=["arc"], cache_sizes=[1024])
+    profile = source.profile(percentiles=(99, 50), bin=0.5)
     assert [row["percentile"] for row in profile["by_operation"][-1]["percentiles"]] == [50, 99]
     assert profile.figure("io_over_time")[1]["width_s"] == 0.5
-    assert [row["cache_kb"] for row in profile.figure("miss_ratio")] == [1024]
     with pytest.raises(ConfigError, match="`0` is not a percentile"):
         source.profile(percentiles=[0])
     with pytest.raises(ConfigError, match="is not the width"):
@@ -288,9 +236,9 @@ def test_python_takes_numbers_where_the_command_line_takes_text(trace: Path) -> 
 def test_a_trace_without_requests_gives_nothing_over_time(tmp_path: Path) -> None:
     path, out = tmp_path / "empty.csv", tmp_path / "load.csv"
     path.write_text("arrival_us,op,sector,sectors\n")
-    done = emmclab("profile", path, "--over-time", out, "--cache-policies", "all", "--json")
+    done = emmclab("profile", path, "--over-time", out, "--json")
     if done.returncode == 0:
-        assert not out.exists() and json.loads(done.stdout)[0]["figures"]["miss_ratio"] == []
+        assert not out.exists()
         assert "nothing was written" in done.stderr
     else:
         assert done.returncode == 2 and "hint: " in done.stderr

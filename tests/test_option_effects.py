@@ -99,9 +99,6 @@ def test_options_that_need_or_exclude_others_are_refused_by_their_command() -> N
 #: Values of options that change what the command does with the trace.
 VALUES = {
     "--bin": "1s",
-    "--cache-ops": "read",
-    "--cache-policies": "lru",
-    "--cache-sizes": "4KB",
     "--capacity": "64GB",
     "--device2": "nexus5",
     "--events": "events.parquet",

@@ -203,22 +203,16 @@ def test_where_the_time_goes_is_drawn_in_ms_so_that_a_slower_device_has_a_longer
     assert axis["stack"] == "zero" and axis["title"] == "mean response, ms"
 
 
-def test_miss_ratios_and_loads_over_time_stand_on_the_page_of_a_trace(
-    browser: Browser, trace: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "caches.html"
-    write_report([emmclab.read(trace).profile(cache_policies="all")], path)
+def test_loads_over_time_stand_on_the_page_of_a_trace(browser: Browser, trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "loads.html"
+    write_report([emmclab.read(trace).profile()], path)
     visit = Visit(browser, path)
-    for figure in ("miss_ratio", "iops_over_time", "io_over_time", "response_over_time"):
+    for figure in ("iops_over_time", "io_over_time", "response_over_time"):
         chart = visit.page.locator(f"#{figure} .chart").first
         chart.scroll_into_view_if_needed()
         chart.locator("svg path[d]").first.wait_for(state="attached")
     assert visit.words == []
     visit.page.close()
-
-
-def test_without_caches_the_page_has_no_empty_figure_of_them(visits: Callable[[str], Visit]) -> None:
-    assert visits("one").page.locator("#miss_ratio").count() == 0
 
 
 @pytest.mark.parametrize(

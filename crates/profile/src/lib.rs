@@ -44,7 +44,6 @@ mod reuse_distance;
 mod timeline;
 mod wake_up;
 
-pub use emmclab_cache::CacheOptions;
 pub use emmclab_timeline::BinWidth;
 pub use histograms::FixedBinHistogram;
 pub use journal::JournalProfile;

@@ -2,7 +2,6 @@
 
 use std::hint::black_box;
 
-use emmclab_cache::{CacheOptions, MissRatios};
 use emmclab_trace::{
     ArrivalGaps, Batch, Error, ErrorClass, Ledger, Nanos, Op, RecordedActivity, Request, Result, TraceHeader,
 };
@@ -37,8 +36,8 @@ const AHEAD: usize = 64;
 
 /// A profile that is being computed, in one pass over the batches of a trace in order of arrival.
 ///
-/// Its size is bounded, except for [`PageStatistics`], and for [`MissRatios`] if caches are simulated; see there. Two profiles are merged as pieces
-/// of one recording or as separate recordings ([`MergeRelation`]).
+/// Its size is bounded, except for [`PageStatistics`]; see there. Two profiles are merged as pieces of one recording or as separate
+/// recordings ([`MergeRelation`]).
 #[derive(Clone, Debug)]
 pub struct Profile {
     options: ProfileOptions,
@@ -60,7 +59,6 @@ pub struct Profile {
     flags: FlagCounters,
     /// The cost of journaling, of traces with block notes.
     journal: JournalCost,
-    caches: Option<Box<MissRatios>>,
     fsync: Option<Box<FsyncProfile>>,
 }
 
@@ -86,18 +84,8 @@ impl Profile {
             reissues: ReissueCounters::default(),
             flags: FlagCounters::default(),
             journal: JournalCost::default(),
-            caches: None,
             fsync: None,
         }
-    }
-
-    /// Also simulates caches with the requests.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] for unknown policies and impossible sizes.
-    pub fn with_caches(mut self, options: &CacheOptions) -> Result<Self> {
-        self.caches = Some(Box::new(MissRatios::new(options)?));
-        Ok(self)
     }
 
     /// Also divides the waits for durability of this recording into parts. Such a profile is not merged with others.
@@ -163,9 +151,6 @@ impl Profile {
             new = self.pages.add(request, space);
             self.reuse.add(space, pages_of(request));
             self.picture.add(request);
-            if let Some(caches) = &mut self.caches {
-                caches.add(request, space);
-            }
         }
         self.reissues.add(request, space, self.pages.address_hits() > hits);
         self.timeline.add(request, found.depth, new);
@@ -215,9 +200,6 @@ impl Profile {
         self.reissues.merge(other.reissues, join, space_of);
         self.flags.merge(&other.flags);
         self.journal.merge(other.journal, join, space_of);
-        if let (Some(mine), Some(theirs)) = (&mut self.caches, other.caches) {
-            mine.merge(*theirs, join == MergeRelation::Consecutive);
-        }
         Ok(())
     }
 
@@ -361,7 +343,6 @@ impl Profile {
             working_set: over_time.working_set,
             update_interval: self.pages.interval_rows(),
             reuse_distance: self.reuse.rows(),
-            miss_ratio: self.caches.as_ref().map_or_else(Vec::new, |caches| caches.rows()),
             hot_pages: self.pages.hot_rows(),
             sequential_runs: self.sequences.rows(tables.requests),
             alignment: self.alignment.rows(),

@@ -6,8 +6,6 @@
 //! [`FOLLOWED`] unique pages (64 MB) the distances are exact. As in the paper's "SHARDS-adj", the difference between the true and the
 //! sampled number of touches is added to the shortest distance.
 
-use emmclab_cache::hash_page;
-
 use crate::bins::pct;
 use crate::merge_relation::MergeRelation;
 use crate::report::ReuseDistanceRow;
@@ -73,6 +71,16 @@ fn home(page: u64) -> usize {
 struct RepeatTouch {
     before: usize,
     distance: u64,
+}
+
+/// Hashes a page number to 64 bits (`SplitMix64`, a bijection). Without the addition, page 0 would have hash 0 and be in every
+/// sample.
+#[inline]
+fn hash_page(page: u64) -> u64 {
+    let page = page.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mixed = (page ^ (page >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
 }
 
 impl Default for ReuseDistances {

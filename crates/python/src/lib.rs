@@ -65,7 +65,7 @@ mod _core {
     #[pymodule_export]
     use crate::presets::published_csv;
     #[pymodule_export]
-    use crate::profile::{PyJournalProfiler, PyProfiler, cache_policies, published_tables};
+    use crate::profile::{PyJournalProfiler, PyProfiler, published_tables};
     #[pymodule_export]
     use crate::reader::{
         PyReader, PyUnpacked, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups,

@@ -2,9 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_profile::{
-    BinWidth, CacheOptions, JournalProfile, MergeRelation, Profile, ProfileOptions, published,
-};
+use emmclab_profile::{BinWidth, JournalProfile, MergeRelation, Profile, ProfileOptions, published};
 use emmclab_trace::{Nanos, RecordedActivity};
 use pyo3::prelude::*;
 use serde::Serialize;
@@ -12,7 +10,6 @@ use serde::Serialize;
 use crate::batch::PyBatch;
 use crate::errors::run;
 use crate::json::to_json;
-use crate::options::OptionsFromPython;
 use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
 /// A profile to which the batches of a trace are added.
@@ -33,29 +30,17 @@ pub(crate) fn bin_width(ns: i64) -> BinWidth {
 
 #[pymethods]
 impl PyProfiler {
-    /// An empty profile, with these percentiles besides the usual ones, bins of this many ns (0: automatic), simulated
-    /// caches with the options `caches`, and the waits for durability of `activity`, divided into parts.
+    /// An empty profile, with these percentiles besides the usual ones, bins of this many ns (0: automatic), and the waits for durability of `activity`, divided into parts.
     #[new]
-    #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, caches=None, activity=None))]
-    fn new(
-        py: Python<'_>,
-        name: String,
-        percentiles: Vec<f64>,
-        bin_ns: i64,
-        caches: Option<OptionsFromPython<CacheOptions>>,
-        activity: Option<&str>,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, activity=None))]
+    fn new(name: String, percentiles: Vec<f64>, bin_ns: i64, activity: Option<&str>) -> Self {
         let bin = bin_width(bin_ns);
         let mut profile =
             Profile::new(ProfileOptions { name, percentiles, bin, ..ProfileOptions::default() });
         if let Some(activity) = activity.and_then(RecordedActivity::from_json) {
             profile = profile.with_waits(activity);
         }
-        run(py, || match caches {
-            Some(caches) => profile.with_caches(&caches.0),
-            None => Ok(profile),
-        })
-        .map(|profile| Self(Mutex::new(profile)))
+        Self(Mutex::new(profile))
     }
 
     /// Adds a batch; batches must be added in order of arrival.
@@ -121,12 +106,6 @@ impl PyJournalProfiler {
 struct PublishedTables {
     rows: Vec<published::PublishedRow>,
     inconsistencies: Vec<published::Inconsistency>,
-}
-
-/// The cache policies: name and what each evicts.
-#[pyfunction]
-pub(crate) fn cache_policies() -> Vec<(&'static str, &'static str)> {
-    emmclab_cache::policies().iter().map(|kind| (kind.name, kind.about)).collect()
 }
 
 /// The published Tables III and IV, and the figures in them that contradict others of their row, as JSON.

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, Unpack, cast
 
 from emmclab import _core
 from emmclab.calibration.fit_sources import runs_note
 from emmclab.runtime.document import Document
 from emmclab.runtime.files import note_written_files
-from emmclab.runtime.lists import Names, listed_names, several
+from emmclab.runtime.lists import Names, listed_names, several, split_names
+from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, stack
 from emmclab.simulation.preconditioning import no_trace
 from emmclab.simulation.result import Result
+from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.traces.provenance_types import ProvenanceFields
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ NETWORK = "wifi"
 PRECONDITION = "sequential:100"
 #: Simulated time after which a run is an error: a day.
 LIMIT_S = 86_400
+#: The panel of the options in the help of commands.
+_PANEL = "Run"
 _OPERATIONS = ("read", "fsync", "write_back")
 
 
@@ -311,56 +315,123 @@ def learn_application(
     return LearnedProgram(**json.loads(found))
 
 
-def run_application(
-    name: str,
-    device: Device | str,
-    *,
-    network: str = NETWORK,
-    host: str | None = None,
-    seed: int = 1,
-    what_if: Names = (),
-    filesystems: Names = (),
-    sync: Names | None = None,
-    beside: Names = (),
-    precondition: str = PRECONDITION,
-    images: str | PathLike[str] | None = None,
-    images_limit: int | None = None,
-    layers: Names = (),
-    layer_settings: Mapping[str, Setting] | None = None,
-    second: Device | str | None = None,
-    limit_s: int = LIMIT_S,
-    check: bool = False,
-    perfetto: str | PathLike[str] | None = None,
-    events: str | PathLike[str] | None = None,
-) -> AppResult:
+def _classes(text: str | None) -> list[str] | None:
+    return None if text is None else split_names(text, "class of files", "--sync", "database,cache")
+
+
+class SoftwareOptions(TypedDict, total=False):
+    """The options of an application for its host, layers above the device, and applications beside it."""
+
+    host: Annotated[
+        str | None,
+        Option(
+            None,
+            "The host: a preset (`emmclab apps hosts`) or a TOML file. Default: phone-2020 if a device has a "
+            "volatile cache, which its kernel flushes, else nexusone.",
+            option=None,
+            metavar="HOST",
+            panel=_PANEL,
+            completes="host_names",
+        ),
+    ]
+    beside: Annotated[
+        Names,
+        Option(
+            (),
+            "Another application that starts at the same time and shares cores, page cache, memory and "
+            "device; it ends with the first. Repeated.",
+            metavar="NAME|FILE",
+            panel=_PANEL,
+            completes="application_names",
+        ),
+    ]
+    layers: Annotated[Names, RUN_OPTIONS["layers"]]
+    layer_settings: Annotated[Mapping[str, Setting] | None, RUN_OPTIONS["layer_settings"]]
+    second: Annotated[Device | str | None, RUN_OPTIONS["second"]]
+
+
+class FileOptions(TypedDict, total=False):
+    """The options of an application for file systems, and for the classes of files with syncs."""
+
+    filesystems: Annotated[
+        Names,
+        Option(
+            (),
+            "A file system instead of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
+            "yaffs2, lfs. Repeated.",
+            option="--filesystem",
+            metavar="[PARTITION=]NAME",
+            panel=_PANEL,
+        ),
+    ]
+    sync: Annotated[
+        Names | None,
+        Option(
+            None,
+            "Only syncs of files of these classes are carried out, those of others return at once: database, "
+            "database_journal, cache, other, with commas; or none.",
+            metavar="CLASS,...",
+            panel=_PANEL,
+            parse=_classes,
+        ),
+    ]
+
+
+class SoftwareAndFiles(SoftwareOptions, FileOptions, total=False):
+    """All options of an application for its software."""
+
+
+class ApplicationOptions(SoftwareAndFiles, total=False):
+    """The options of `run_application`; those that are not given have their defaults."""
+
+    network: Annotated[str, Option(NETWORK, "A network of the host.")]
+    seed: Annotated[int, Option(1, "Seed of all random draws.", least=0)]
+    what_if: Annotated[
+        Names,
+        Option(
+            (),
+            "Parts of the storage that are infinitely fast: `partition=NAME`, `class=CLASS` of files, or "
+            "`op=read|fsync|write_back`.",
+        ),
+    ]
+    precondition: Annotated[
+        str,
+        Option(PRECONDITION, "Data on the device before the run, as for `Device.simulate`, but not a trace."),
+    ]
+    images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
+    images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]
+    limit_s: Annotated[int, Option(LIMIT_S, "Simulated seconds after which a run is an error.", least=1)]
+    check: Annotated[bool, Option(False, "Check all invariants of the device (slow).")]
+    perfetto: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "Output file for ui.perfetto.dev (`.pftrace` or `.pftrace.gz`): the states of each thread, the "
+            "critical path, and requests and device as from `Device.simulate`.",
+        ),
+    ]
+    events: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "Parquet output file with a row per request, as from `Device.simulate`; it can be read as a "
+            "trace of the requests of the application.",
+        ),
+    ]
+
+
+#: The declaration of each option of `run_application`, by name.
+APPLICATION_OPTIONS = declarations(ApplicationOptions)
+ApplicationOptions.__doc__ = f"{ApplicationOptions.__doc__}\n\n{attributes(APPLICATION_OPTIONS)}"
+
+
+def run_application(name: str, device: Device | str, **options: Unpack[ApplicationOptions]) -> AppResult:
     """Run an application in closed loop on a device.
 
     Args:
         name: an application that comes with emmclab, or the path of a TOML file.
         device: a device, or a name for `Device.named`.
-        network: a network of the host.
-        host: a host that comes with emmclab, or the path of a TOML file; default: that of `host_for`.
-        seed: seed of all random draws.
-        what_if: parts of the storage that are infinitely fast: `partition=NAME`, `class=CLASS` of files, or
-            `op=read|fsync|write_back`.
-        filesystems: file systems in place of those of the host: `data=lfs` on one partition, `lfs` on all.
-        sync: classes of files whose syncs are carried out (`database`, `database_journal`, `cache`, `other`),
-            in a text with commas between them, or `none`; syncs of other files return at once. Default: as
-            the host specifies.
-        beside: applications (names or files) that start at the same time and share cores, page cache,
-            memory and device; they are ended when the application ends.
-        precondition: data on the device before the run, as for `Device.simulate`, but not a trace.
-        images: folder that stores preconditioned devices for later runs.
-        images_limit: maximum size of `images`, bytes, as in `Device.simulate`.
-        layers: names of layers above the device, the first on top.
-        layer_settings: their settings.
-        second: a second device, for layers that use one.
-        limit_s: simulated time, in s, after which the run is an error.
-        check: check every invariant of the device (slow).
-        perfetto: output file for ui.perfetto.dev (`.pftrace` or `.pftrace.gz`): the states of each thread,
-            the critical path, and requests and device as from `Device.simulate`.
-        events: Parquet output file with a row per request, as from `Device.simulate`; it can be read as a
-            trace of the requests of the application.
+        options: see `ApplicationOptions`.
 
     Raises:
         ConfigError: the file is wrong (with its line), the partitions do not fit the device, the program is
@@ -369,37 +440,40 @@ def run_application(
     >>> run_application("email", "nexus5").runtime_s > 0
     True
     """
+    given = complete(APPLICATION_OPTIONS, options, "an application")
+    given |= {name: several(given[name]) for name in ("what_if", "filesystems", "beside", "layers")}
+    given["sync"] = given["sync"] and listed_names(given["sync"], "sync")
     device = Device.named(device) if isinstance(device, str) else device
+    second, settings, seed = given["second"], given["layer_settings"] or {}, given["seed"]
     other = Device.named(second) if isinstance(second, str) else second
-    aging = no_trace(precondition, "a device under an application").text
-    beside, layers = several(beside), several(layers)
-    program, setup = program_of(name, beside), setup_of(host or host_for([device]))
+    aging = no_trace(given["precondition"], "a device under an application").text
+    program, setup = program_of(name, given["beside"]), setup_of(given["host"] or host_for([device]))
     said = AppOptions(
         precondition=aging,
-        layers=tuple(layers),
-        layer_settings=layer_settings or {},
+        layers=tuple(given["layers"]),
+        layer_settings=settings,
         second=None if other is None else other.name,
-        filesystems=tuple(several(filesystems)),
-        synced=None if sync is None else tuple(listed_names(sync, "sync")),
-        beside=tuple(beside),
+        filesystems=tuple(given["filesystems"]),
+        synced=None if given["sync"] is None else tuple(given["sync"]),
+        beside=tuple(given["beside"]),
     ).to_dict()
-    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": several(what_if)}
-    options |= {name: said[name] for name in ("filesystems", "synced")}
-    with note_written_files(events, perfetto):
+    asked = {name: given[name] for name in ("network", "seed", "limit_s")}
+    asked |= {"what_if": list(given["what_if"])}
+    asked |= {name: said[name] for name in ("filesystems", "synced")}
+    files = {name: given[name] and fspath(given[name]) for name in ("images", "perfetto", "events")}
+    with note_written_files(given["events"], given["perfetto"]):
         found = json.loads(
             _core.run_app(
                 program,
                 setup,
                 device.seeded(seed).core,
-                options,
-                {"precondition": aging, "seed": seed, "check": check},
-                images=None if images is None else fspath(images),
-                images_limit=images_limit,
-                layers=stack(layers, layer_settings or {}),
+                asked,
+                {"precondition": aging, "seed": seed, "check": given["check"]},
+                images_limit=given["images_limit"],
+                layers=stack(given["layers"], settings),
                 second=None if other is None else other.seeded(seed).core,
-                perfetto=None if perfetto is None else fspath(perfetto),
-                events=None if events is None else fspath(events),
-                about=json.dumps({"application": name, "device": device.name, **options, "options": said}),
+                about=json.dumps({"application": name, "device": device.name, **asked, "options": said}),
+                **files,
             )
         )
     return AppResult({**found, "options": said, "warnings": never_flushed(setup, device)})

@@ -46,7 +46,7 @@ def run_live(
     device: Device | str,
     *,
     network: str = NETWORK,
-    host: str = LIVE_HOST,
+    host: str | None = LIVE_HOST,
     seed: int = 1,
     beside: Names = (),
     clock: str = "real",
@@ -89,7 +89,7 @@ def run_live(
     require_tools(_TOOLS)
     chosen = Device.named(device) if isinstance(device, str) else device
     beside, layers = several(beside), several(layers)
-    program, setup = program_of(name, beside), setup_of(host)
+    program, setup = program_of(name, beside), setup_of(host or LIVE_HOST)
     setup.check_network(network)
     other = Device.named(second) if isinstance(second, str) else second
     said = AppOptions(
@@ -117,7 +117,7 @@ def run_live(
             second=other,
         ) as disk,
     ):
-        places = _places(setup, disk, host)
+        places = _places(setup, disk, host or LIVE_HOST)
         folders = [str(Path(folder, place["partition"])) for place in places]
         for number, place in enumerate(places, 1):
             kind, tables = _MKFS[place["filesystem"]]

@@ -1,4 +1,5 @@
 """Devices made from measurements: presets fitted to traces or made from registers, and their validation.
 
-This package may import `simulation`, `traces` and `runtime`.
+A fitted preset states the error of its fit;
+`validation` compares it with a part of the recording that the fit did not use.
 """

@@ -1,8 +1,7 @@
 """The command line: one file per command.
 
 Only the command that runs is imported, and of slow imports (tables, charts, SQL, studies) only those that
-it needs; so commands import rooms inside their functions, which no other room does. This room may import
-all others, and none imports it.
+it needs; so commands import rooms inside their functions, which no other room does.
 """
 
 from __future__ import annotations

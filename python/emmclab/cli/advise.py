@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,6 +54,75 @@ _MUCH_BYTES = 100 << 30
 _SMALL_BYTES = 8 << 30
 
 
+@dataclass(frozen=True)
+class DeviceState:
+    """The state of the devices, and how requests are replayed, as given on the command line."""
+
+    mode: Mode = "auto"
+    precondition: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="Data on the devices before: auto, none, sequential:PCT, random:PCT, steady[:CAPACITIES], "
+            "used:AGE or a trace. auto: the state that matches the recorded mean response best, else "
+            f"{USED}.",
+            rich_help_panel="Replay",
+        ),
+    ] = AUTO
+    used: Used = None
+    new: Annotated[
+        bool,
+        typer.Option(
+            "--new",
+            help="Simulate new (empty) devices, like --precondition none: faster, but garbage collection "
+            "never runs.",
+        ),
+    ] = False
+    flush_every: FlushEvery = 0
+    wrap_addresses: Wrap = False
+    images: Images = None
+
+    def replay(self) -> dict[str, Any]:
+        """Return the options of a replay, without the state of the device."""
+        return {
+            "mode": self.mode,
+            "flush_every": self.flush_every,
+            "wrap_addresses": self.wrap_addresses,
+        }
+
+
+@dataclass(frozen=True)
+class Together:
+    """The search of combinations, as given on the command line."""
+
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Also search combinations of options; its page is NAME-deep.html. For settings of your own "
+            "choice: `emmclab search`.",
+            rich_help_panel="Together",
+        ),
+    ] = False
+    budget: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="With --deep: number of trials by each method.",
+            rich_help_panel="Together",
+        ),
+    ] = 60
+    results: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR|URL",
+            help="With --deep: results folder or bucket, whose cells are not run again.",
+            rich_help_panel="Together",
+        ),
+    ] = str(RESULTS)
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(epilog=examples("emmclab advise trace.txt --device nexus5 --by p99 --html advice.html"))(
@@ -75,29 +144,7 @@ def advise(
             autocompletion=complete_words("mean", "p99", "waf", "lifetime"),
         ),
     ] = "mean",
-    mode: Mode = "auto",
-    precondition: Annotated[
-        str,
-        typer.Option(
-            metavar="WHAT",
-            help="Data on the devices before: auto, none, sequential:PCT, random:PCT, steady[:CAPACITIES], "
-            "used:AGE or a trace. auto: the state that matches the recorded mean response best, else "
-            f"{USED}.",
-            rich_help_panel="Replay",
-        ),
-    ] = AUTO,
-    used: Used = None,
-    new: Annotated[
-        bool,
-        typer.Option(
-            "--new",
-            help="Simulate new (empty) devices, like --precondition none: faster, but garbage collection "
-            "never runs.",
-        ),
-    ] = False,
-    flush_every: FlushEvery = 0,
-    wrap_addresses: Wrap = False,
-    images: Images = None,
+    state: DeviceState,
     lifetime: Annotated[
         bool,
         typer.Option(
@@ -118,24 +165,7 @@ def advise(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
     ] = None,
-    deep: Annotated[
-        bool,
-        typer.Option(
-            "--deep",
-            help="Also search combinations of options; its page is NAME-deep.html. For settings of your own "
-            "choice: `emmclab search`.",
-            rich_help_panel="Together",
-        ),
-    ] = False,
-    budget: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="With --deep: number of trials by each method.",
-            rich_help_panel="Together",
-        ),
-    ] = 60,
+    together: Together,
     jobs: Annotated[
         int,
         typer.Option(
@@ -144,14 +174,6 @@ def advise(
             help="Simulations at a time; 0 for one per processor.",
         ),
     ] = 0,
-    results: Annotated[
-        str,
-        typer.Option(
-            metavar="DIR|URL",
-            help="With --deep: results folder or bucket, whose cells are not run again.",
-            rich_help_panel="Together",
-        ),
-    ] = str(RESULTS),
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
@@ -161,15 +183,16 @@ def advise(
     phone after a year, unless --new, --used or --precondition is given.
     Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
     """
-    if deep and by in ORDERS:
+    if together.deep and by in ORDERS:
         from emmclab.studies.advise_deep import require_order
 
         require_order(by)
     configuration = configured(device, settings, capacity)
     if seeds > 1:
-        check_random([configuration], "none" if new else USED if precondition == AUTO else precondition)
+        aged = USED if state.precondition == AUTO else state.precondition
+        check_random([configuration], "none" if state.new else aged)
     opened = [reading.open(path) for path in traces]
-    prepared = preconditioned(precondition, used, opened)
+    prepared = preconditioned(state.precondition, state.used, opened)
     # The counter also shows progress during preconditioning, and while lifetimes and layers are computed.
     with Counter(f"advise on {configuration.name}", "simulations of options") as counter:
         advised = try_options(
@@ -180,31 +203,27 @@ def advise(
             progress=lambda done, total: counter(done, total, 0),
             jobs=jobs,
             seeds=seeds,
-            planned=lambda devices, most: _print_plan(counter, configuration, devices, most, images),
-            mode=mode,
-            precondition="none" if new else prepared,
-            flush_every=flush_every,
-            wrap_addresses=wrap_addresses,
-            images=images,
+            planned=lambda devices, most: _print_plan(counter, configuration, devices, most, state.images),
+            precondition="none" if state.new else prepared,
+            images=state.images,
+            **state.replay(),
         )
     reading.note_changed(advised.base.fields["trace"], advised.base.fields["ledger"])
-    together = None
-    if deep and not advised.base.fields["run"]["stopped"]:
-        together = run_deep(
+    combined = None
+    if together.deep and not advised.base.fields["run"]["stopped"]:
+        combined = run_deep(
             device,
             traces,
-            results,
+            together.results,
             jobs,
             by=by,
-            budget=budget,
+            budget=together.budget,
             seeds=seeds,
             settings=dict(pair.split("=", 1) for pair in settings),
             capacity=capacity or "",
             reading=reading.changed_options(),
-            mode=mode,
             precondition=advised.base.fields["options"]["precondition"],
-            flush_every=flush_every,
-            wrap_addresses=wrap_addresses,
+            **state.replay(),
         )
     base_made = advised.base.fields["provenance"]
     if html is not None:
@@ -212,11 +231,11 @@ def advise(
 
         write_advice(advised, html)
         print_stderr(f"report: {html}")
-        if together is not None:
+        if combined is not None:
             from emmclab.pages.search import write_search_report
 
             beside = html.with_name(f"{html.stem}-deep{html.suffix}")
-            write_search_report(together.found, beside, base_made)
+            write_search_report(combined.found, beside, base_made)
             print_stderr(f"report: {beside}")
     if as_json:
         for text in advised.cautions:
@@ -231,13 +250,13 @@ def advise(
                 "refused": advised.refused,
                 "journal": advised.journal.to_dict(),
                 "provenance": base_made,
-                **({"together": together.to_dict()} if together is not None else {}),
+                **({"together": combined.to_dict()} if combined is not None else {}),
             }
         )
     else:
         _show(stdout(), advised)
-        if together is not None:
-            _show_together(stdout(), together)
+        if combined is not None:
+            _show_together(stdout(), combined)
     end([advised.base])
 
 

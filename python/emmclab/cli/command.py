@@ -24,9 +24,6 @@ NEEDS: dict[str, _Others] = {
     "profile": {
         "--bin": ("--over-time", "--html", "--figures", "--json"),
         "--seed": ("--against",),
-        "--cache-sizes": ("--cache-policies",),
-        "--cache-ops": ("--cache-policies",),
-        "--cache-exact": ("--cache-policies",),
     },
     "record": _REMOTE,
     "top": _REMOTE,

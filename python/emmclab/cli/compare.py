@@ -13,7 +13,7 @@ from emmclab.calibration.fit_sources import runs_note
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names, layer_names, several
-from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names
+from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation_options import (
@@ -30,7 +30,7 @@ from emmclab.cli.simulation_options import (
     warn,
 )
 from emmclab.comparison.seed_statistics import check_random
-from emmclab.runtime.lists import once
+from emmclab.runtime.lists import once, split_names
 from emmclab.simulation.layers import settings_of, stack, stacks
 from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result

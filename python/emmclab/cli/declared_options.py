@@ -32,25 +32,28 @@ def option(help_: str, panel: str | None = None, *names: str, advanced: bool = F
     return made
 
 
-def declared(name: str, **more: Any) -> Any:
-    """Make the option of the command line for an option of runs; it rejects values outside its range."""
-    one = RUN_OPTIONS[name]
+def declared(name: str, among: Mapping[str, Option] = RUN_OPTIONS, **changes: Any) -> Any:
+    """Make the option of the command line for an option of runs, which rejects values outside its range.
+
+    Among other declarations, fields of one may be changed.
+    """
+    if among is not RUN_OPTIONS:
+        return _made(dataclasses.replace(among[name], **changes))
 
     def in_range(value: Any) -> Any:
         check(name, value)
         return value
 
-    if one.range:
-        more.setdefault("callback", in_range)
-    return _made(one, **more)
+    one = RUN_OPTIONS[name]
+    return _made(one, **({"callback": in_range} if one.range else {}) | changes)
 
 
 def _made(one: Option, **more: Any) -> Any:
     """Make the option of the command line for a declaration."""
     if not isinstance(one.default, bool):
         more.setdefault("metavar", "|".join(one.words) or one.metavar)
-    if one.writes:
-        more.setdefault("callback", in_a_folder)
+    if one.writes or one.parse:
+        more.setdefault("callback", one.parse or in_a_folder)
     words = one.words or one.completes
     if isinstance(words, str):
         more.setdefault("autocompletion", getattr(name_completion, words))
@@ -117,7 +120,7 @@ def _parameters(group: type) -> Iterator[inspect.Parameter]:
             continue
         if one.command_line.startswith("--no-"):
             name, one = f"{_OFF}{name}", dataclasses.replace(one, default=not one.default)
-        limits = {"min": one.least, "max": one.most, "parser": one.parse}
+        limits = {"min": one.least, "max": one.most}
         made = _made(one, **{key: value for key, value in limits.items() if value is not None})
         default = list(one.default) if isinstance(one.default, tuple) else one.default
         annotation = Annotated[_on_command_line(get_args(hint)[0], one), made]  # type: ignore[valid-type]

@@ -14,7 +14,6 @@ from emmclab.cli.console import print_stderr
 from emmclab.cli.name_completion import complete_words, format_names
 from emmclab.cli.output_files import in_a_folder
 from emmclab.errors import ConfigError
-from emmclab.runtime.lists import between_commas, once
 from emmclab.traces.profile_fields import jumps_text
 from emmclab.traces.profile_options import bin_ns
 from emmclab.traces.reading import or_bundled, read, reading_options
@@ -238,22 +237,6 @@ class Reading:
             )
         if self.only:
             print_stderr(f"note: {name}: {ledger['filtered']:,} requests left out (--only)")
-
-
-def split_names(text: str, what: str, option: str, example: str) -> list[str]:
-    """Return the names in the value of an option, each once.
-
-    >>> split_names("nexus5, ufs31, nexus5", "device to compare", "--devices", "nexus5,ufs31")
-    ['nexus5', 'ufs31']
-
-    Raises:
-        ConfigError: there is none, or one is empty.
-    """
-    names = once(between_commas(text, option))
-    if not names:
-        hint = f"name some, for example `{option} {example}`"
-        raise ConfigError(f"there is no {what}", kind="config", field=option, hint=hint)
-    return names
 
 
 def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:

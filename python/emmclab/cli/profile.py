@@ -14,7 +14,7 @@ import typer
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import Percentiles
 from emmclab.cli.help_format import examples
-from emmclab.cli.name_completion import complete_words, several, workload_names
+from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import (
     AsJson,
     Bin,
@@ -40,45 +40,12 @@ from emmclab.traces.trace import Trace
 
 
 @dataclass(frozen=True)
-class Caches:
-    """Caches to simulate under the requests, as given on the command line."""
+class Measured:
+    """Further figures, as given on the command line."""
 
-    cache_policies: Annotated[
-        str,
-        typer.Option(
-            metavar="A,B,...",
-            help="Simulate caches of 4 KB pages, and give miss ratios by size: lru, fifo, clock, arc, "
-            "s3-fifo, or all.",
-            autocompletion=several(complete_words("lru", "fifo", "clock", "arc", "s3-fifo", "all")),
-            rich_help_panel="Caches",
-        ),
-    ] = ""
-    cache_sizes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE,...",
-            help="Sizes of the caches, for example 512KB,16MB,1GB; default: powers of two from 1 MB to 4 GB.",
-            rich_help_panel="Caches",
-        ),
-    ] = None
-    cache_ops: Annotated[
-        str,
-        typer.Option(
-            metavar="all|read|write",
-            help="Requests that go through the caches.",
-            autocompletion=complete_words("all", "read", "write"),
-            rich_help_panel="Caches",
-        ),
-    ] = "all"
-    cache_exact: Annotated[
-        bool,
-        typer.Option(
-            "--cache-exact",
-            help="Follow every page; by default policies other than lru follow a sample in a trace of more "
-            "than 1,048,576 page touches, and their errors are shown.",
-            rich_help_panel="Caches",
-        ),
-    ] = False
+    percentiles: Percentiles = None
+    over_time: OverTime = None
+    bin: Bin = None
 
 
 _Traces = Annotated[
@@ -109,7 +76,6 @@ def register(app: typer.Typer) -> None:
             "emmclab profile trace.txt --html report.html",
             "emmclab profile a.csv.gz b.csv.gz --compare",
             "emmclab profile trace.txt --against Messaging",
-            "emmclab profile trace.txt --cache-policies all",
             "emmclab profile phone.parquet --fsync",
             "emmclab profile trace.txt --over-time load.csv --bin 1s",
         )
@@ -156,11 +122,8 @@ def profile(
             "the rest, and print this only.",
         ),
     ] = False,
-    percentiles: Percentiles = None,
-    over_time: OverTime = None,
-    bin: Bin = None,
+    measured: Measured,
     jobs: Jobs = 0,
-    caches: Caches,
     reading: Reading,
 ) -> None:
     """Characterise traces: Tables III and IV, distributions, findings.
@@ -169,8 +132,8 @@ def profile(
     --jobs, a Parquet file of more than 4 million requests is profiled in slices of time, too; else in one
     pass. With --against, prints differences; duration and rates are compared without clock jumps.
     """
-    measures = {"percentiles": percentiles, "bin": bin, "fsync": fsync, **asdict(caches)}
-    if over_time is not None:
+    measures = {**asdict(measured), "fsync": fsync}
+    if (over_time := measures.pop("over_time")) is not None:
         check_target(over_time)
     profiled = _profiles(_chosen(traces, demo), together, jobs, reading, against is not None, **measures)
     if against is not None:
@@ -181,7 +144,7 @@ def profile(
             reading.note_changed(found.name, found["ledger"])
     _write(profiled, html, figures)
     if over_time is not None:
-        note_over_time(profiles, over_time, bin)
+        note_over_time(profiles, over_time, measured.bin)
     if against is not None:
         _print_differences(profiles, as_json)
     elif as_json:

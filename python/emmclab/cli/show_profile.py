@@ -34,7 +34,7 @@ from emmclab.traces.profile_fields import (
     jump_cells,
 )
 from emmclab.traces.profile_notes import doubts, notes, recording_note
-from emmclab.traces.profile_options import percentile_label, size_text
+from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.profile_types import JudgedFinding
 from emmclab.traces.published import published_row
 
@@ -67,7 +67,6 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
         shown = [_distribution(profile, *figure) for figure in _DISTRIBUTIONS]
         console.print(Columns([table for table in shown if table is not None], padding=(0, 3)))
         _processes(console, profile)
-        _caches(console, profile)
         if profile.journal is not None:
             console.print()
             show_journal(console, profile.journal)
@@ -339,43 +338,6 @@ def _processes(console: Console, profile: Profile) -> None:
         table.caption_justify = "left"
     console.print()
     console.print(table)
-
-
-def _caches(console: Console, profile: Profile) -> None:
-    """Print the miss ratios of the caches that were simulated."""
-    rows = profile.figure("miss_ratio")
-    if not rows:
-        return
-    requests = {"all": "reads and writes", "read": "reads", "write": "writes"}[rows[0]["op"]]
-    policies = list(dict.fromkeys(row["policy"] for row in rows))
-    table = framed(f"Miss ratio by size of a cache for {requests}, % of touches of 4 KB pages")
-    table.add_column("Size", justify="right")
-    for policy in policies:
-        table.add_column(policy, justify="right")
-    sizes = list(dict.fromkeys(row["cache_kb"] for row in rows))
-    last = {row["policy"]: row["miss_pct"] for row in rows}
-    enough = next(
-        number
-        for number, size in enumerate(sizes)
-        if all(row["miss_pct"] == last[row["policy"]] for row in rows if row["cache_kb"] >= size)
-    )
-    if enough + 1 < len(sizes):
-        table.caption = f"up to {size_text(sizes[-1])} the same as at {size_text(sizes[enough])}"
-        table.caption_justify = "left"
-    for size in sizes[: enough + 1]:
-        own = {row["policy"]: row for row in rows if row["cache_kb"] == size}
-        table.add_row(size_text(size), *(_miss_ratio(own[policy]) for policy in policies))
-    console.print()
-    console.print(table)
-    if sampled := {row["policy"]: row["sampling"] for row in rows if row["sampling"] > 1}:
-        names = ", ".join(f"{policy} 1 in {sampling}" for policy, sampling in sampled.items())
-        note = f"±: 95 % interval of an estimate from a sample of the pages ({names}; --cache-exact: all)"
-        console.print(Text(note, "dim"), soft_wrap=True)
-
-
-def _miss_ratio(row: Row) -> str:
-    """Return a miss ratio, with its error if pages are sampled."""
-    return f"{row['miss_pct']:.1f}" + (f" ±{row['error_pct']:.1f}" if row["sampling"] > 1 else "")
 
 
 def _sparks(console: Console, profiles: Sequence[Profile]) -> None:

@@ -22,6 +22,7 @@ from emmclab.cli.progress import Meter, Preparing
 from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_other_endings
+from emmclab.runtime.lists import Names, several
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.over_time import check_target
@@ -205,9 +206,9 @@ class _SimulationMeter(Meter):
         self(done, total, requests)
 
 
-def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def layered(settings: Sequence[str], layers: Names) -> tuple[list[str], dict[str, str]]:
     """Separate settings of the device from those of layers, which begin with the name of a layer."""
-    kinds = [layer.partition(":")[0] for layer in layers]
+    kinds = [layer.partition(":")[0] for layer in several(layers)]
     own = [text for text in settings if text.partition(".")[0].strip() in kinds]
     values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in own)}
     return [text for text in settings if text not in own], values

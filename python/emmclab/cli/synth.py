@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,59 @@ from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_b
 _MODEL, _ONE_KIND = "Of a workload model", "Requests of one kind"
 
 
+@dataclass(frozen=True)
+class OneKind:
+    """Requests of one kind, as given on the command line."""
+
+    reads: Annotated[
+        int | None,
+        option("Percentage of reads; the others are writes.", _ONE_KIND, min=0, max=100, metavar="PERCENT"),
+    ] = None
+    size: Annotated[
+        str | None, option("Size of each request.", _ONE_KIND, metavar="SIZE", show_default="4k")
+    ] = None
+    span: Annotated[
+        str | None,
+        option("Size of the address range of the requests.", _ONE_KIND, metavar="SIZE", show_default="1g"),
+    ] = None
+    random: Annotated[
+        int | None,
+        option(
+            "Percentage of requests at a random place; the others continue after the last one.",
+            _ONE_KIND,
+            min=0,
+            max=100,
+            metavar="PERCENT",
+            show_default="100",
+        ),
+    ] = None
+    zipf: Annotated[
+        float | None,
+        option(
+            "Exponent of a Zipf distribution of random places, such as 0.9; default: uniform.",
+            _ONE_KIND,
+            metavar="THETA",
+        ),
+    ] = None
+    iops: Annotated[
+        float | None, option("Requests in a second.", _ONE_KIND, metavar="N", show_default="1000")
+    ] = None
+    even: Annotated[
+        bool,
+        option("Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, "--even"),
+    ] = False
+    flush_every: Annotated[
+        int | None,
+        option("Writes between two flushes; default: no flush.", _ONE_KIND, min=1, metavar="N"),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are given, as keywords of `pattern`."""
+        names = {"reads": "reads_pct", "random": "random_pct"}
+        given = {name: None if value is False else value for name, value in asdict(self).items()}
+        return {names.get(name, name): value for name, value in given.items() if value is not None}
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
@@ -36,6 +90,7 @@ def register(app: typer.Typer) -> None:
 
 
 def synth(
+    *,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -70,47 +125,7 @@ def synth(
         Path | None,
         typer.Option(metavar="FILE", help="A job file of fio: the requests that fio would issue for it."),
     ] = None,
-    reads: Annotated[
-        int | None,
-        option("Percentage of reads; the others are writes.", _ONE_KIND, min=0, max=100, metavar="PERCENT"),
-    ] = None,
-    size: Annotated[
-        str | None, option("Size of each request.", _ONE_KIND, metavar="SIZE", show_default="4k")
-    ] = None,
-    span: Annotated[
-        str | None,
-        option("Size of the address range of the requests.", _ONE_KIND, metavar="SIZE", show_default="1g"),
-    ] = None,
-    random: Annotated[
-        int | None,
-        option(
-            "Percentage of requests at a random place; the others continue after the last one.",
-            _ONE_KIND,
-            min=0,
-            max=100,
-            metavar="PERCENT",
-            show_default="100",
-        ),
-    ] = None,
-    zipf: Annotated[
-        float | None,
-        option(
-            "Exponent of a Zipf distribution of random places, such as 0.9; default: uniform.",
-            _ONE_KIND,
-            metavar="THETA",
-        ),
-    ] = None,
-    iops: Annotated[
-        float | None, option("Requests in a second.", _ONE_KIND, metavar="N", show_default="1000")
-    ] = None,
-    even: Annotated[
-        bool,
-        option("Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, "--even"),
-    ] = False,
-    flush_every: Annotated[
-        int | None,
-        option("Writes between two flushes; default: no flush.", _ONE_KIND, min=1, metavar="N"),
-    ] = None,
+    one_kind: OneKind,
     to: To = None,
     as_json: AsJson = False,
 ) -> None:
@@ -118,17 +133,7 @@ def synth(
 
     Without a name, list the workloads.
     """
-    kind = {
-        "reads_pct": reads,
-        "size": size,
-        "span": span,
-        "random_pct": random,
-        "zipf": zipf,
-        "iops": iops,
-        "even": even or None,
-        "flush_every": flush_every,
-    }
-    given = {key: value for key, value in kind.items() if value is not None}
+    given = one_kind.given()
     if out is not None and output is not None:
         raise ConfigError(
             f"two outputs are named: {out} and {output}",

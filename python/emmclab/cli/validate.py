@@ -15,7 +15,7 @@ from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.failures import is_run_failure
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names, several
-from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names
+from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.progress import Meter
@@ -23,7 +23,7 @@ from emmclab.cli.show_profile import show_table
 from emmclab.cli.simulation_options import DEVICE_OPTION, Mode, Precondition, Seed, Wrap
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import printable
-from emmclab.runtime.lists import once
+from emmclab.runtime.lists import once, split_names
 from emmclab.simulation.device import Device
 from emmclab.simulation.preconditioning import parse_precondition
 

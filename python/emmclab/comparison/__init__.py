@@ -1,5 +1,5 @@
 """Comparisons of results: with the recording, between seeds, between devices, and between two configurations.
 
-This package may import `calibration` (for notes on how devices were fitted), `simulation` and those
-below them.
+A comparison also states whether the difference is more than chance, and whether the presets were fitted to
+sources that can be compared.
 """

@@ -1,8 +1,7 @@
 """Power cuts: record a run, explore what a cut may leave, and find who broke which promise.
 
 A run on a served device is recorded as a log; each state that a power cut may leave is recovered and judged
-from the device up to the application. This package may import `live` and the packages below it. Studies of
-power cuts are in `studies`.
+from the device up to the application. Studies of power cuts are in `studies`.
 """
 
 from emmclab.crash.explore import Exploration, Options, explore

@@ -1,7 +1,7 @@
 """Fleets: many recordings as one table, summarised and compared.
 
 A fleet is a folder or bucket of recordings. Its table has a row for each recording: every number of its
-profile. This package may import `traces` and `runtime`.
+profile.
 """
 
 from emmclab.fleet.comparison import Comparison, compare

@@ -77,3 +77,19 @@ def between_commas(text: str, option: str) -> list[str]:
             hint="take out the comma, or see whether a variable of the shell is unset",
         )
     return parts
+
+
+def split_names(text: str, what: str, option: str, example: str) -> list[str]:
+    """Return the names in the value of an option, each once.
+
+    >>> split_names("nexus5, ufs31, nexus5", "device to compare", "--devices", "nexus5,ufs31")
+    ['nexus5', 'ufs31']
+
+    Raises:
+        ConfigError: there is none, or one is empty.
+    """
+    names = once(between_commas(text, option))
+    if not names:
+        hint = f"name some, for example `{option} {example}`"
+        raise ConfigError(f"there is no {what}", kind="config", field=option, hint=hint)
+    return names

@@ -32,7 +32,7 @@ class Option:
         advanced: whether only `--help-all` shows it.
         completes: the words that a shell completes, or their name in `cli.name_completion`.
         shown_default: the default in words, for the help.
-        parse: converts the value of the command line.
+        parse: converts the text of the command line.
         writes: whether it is an output file, whose folder must exist.
     """
 
@@ -94,3 +94,14 @@ def attributes(group: Mapping[str, Option]) -> str:
     """Return the section of a docstring that describes options."""
     lines = (f"    {name}: {one.about} Default: {one.default!r}." for name, one in group.items())
     return "\n".join(["Attributes:", *lines])
+
+
+def complete(declared: Mapping[str, Option], given: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return all options; those that are not given have their defaults.
+
+    Raises:
+        TypeError: there is no such option of `what`.
+    """
+    if unknown := sorted(given.keys() - declared.keys()):
+        raise TypeError(f"there is no option {unknown[0]!r} of {what}; there are: {', '.join(declared)}")
+    return {**{name: one.default for name, one in declared.items()}, **given}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import Names, several
-from emmclab.runtime.option import Option, attributes, declarations
+from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.layers import Setting
 
 if TYPE_CHECKING:
@@ -275,9 +275,7 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
     >>> complete_options({"rate": 2})["rate"], complete_options({"mode": None})["mode"]
     (2, 'auto')
     """
-    if unknown := sorted(options.keys() - RUN_OPTIONS.keys()):
-        raise TypeError(f"there is no option {unknown[0]!r} of a run; there are: {', '.join(RUN_OPTIONS)}")
-    found: dict[str, Any] = {**DEFAULTS, **options}
+    found = complete(RUN_OPTIONS, options, "a run")
     found["mode"] = found["mode"] or DEFAULTS["mode"]
     found["layers"] = several(found["layers"])
     for name, value in found.items():

@@ -2,9 +2,7 @@
 
 A study is a TOML file that expands into cells; each cell is profiled, simulated, run as an application, run
 on a served device, or recorded to cut power. Searches choose further cells. Results are queried with SQL.
-This package may import every package that computes a cell (`apps`, `crash`, `live` and those below) and
-`runtime`; it reads the definitions of bundled studies from the folders of `papers`, but imports nothing
-from there.
+Bundled studies are read as files from the folders of `papers`; nothing is imported from there.
 """
 
 from emmclab.runtime.executors import Executor, Pool, Serial

@@ -1,4 +1,4 @@
 """Traces: reading, converting and making them, and what one pass over a trace finds (its profile).
 
-This package knows only traces, not the devices that serve them. It may import `runtime`.
+This package knows only traces, not the devices that serve them.
 """

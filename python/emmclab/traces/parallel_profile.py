@@ -30,7 +30,6 @@ _ESTIMATES = {
     "reuse_distance": "the first touch of a page in each part counts as its first touch in the trace",
     "update_interval": "an overwrite of a page that was last written in an earlier part has no interval",
     "working_set": "over time a page is counted again in each part; the last value is exact",
-    "miss_ratio": "caches are empty where a part begins",
     "queue_depth": "requests that are unfinished at the end of a part do not count in the next one; the same "
     "holds for no-wait, busy and idle time, wake-ups and re-issues",
 }

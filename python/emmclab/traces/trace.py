@@ -300,10 +300,6 @@ class Trace:
         *,
         percentiles: Iterable[float] | str | None = None,
         bin: str | float | None = None,
-        cache_policies: Sequence[str] | str = (),
-        cache_sizes: Sequence[str | int] | str | None = None,
-        cache_ops: str = "all",
-        cache_exact: bool = False,
         fsync: bool = False,
     ) -> Profile:
         """Characterise the trace in one pass: tables, figures and findings (IISWC 2015, sections III and IV).
@@ -315,12 +311,6 @@ class Trace:
                 at most 1/32 too high.
             bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic if None (at most
                 256 bins). Doubled if there would be more than 16,384.
-            cache_policies: policies whose misses are simulated, `"all"` for every one: rows of the figure
-                `miss_ratio`, for 4 KB pages.
-            cache_sizes: sizes of these caches, as `"512KB,16MB"` or in KB; 1 MB to 4 GB if None.
-            cache_ops: requests that access the caches: `all`, `read` or `write`.
-            cache_exact: track every page; otherwise policies other than LRU track one page in 8 in a trace of
-                more than 2**20 page touches, and `error_pct` is half of the 95 % interval.
             fsync: also divide each wait for durability into parts (`Profile.fsync`). Reads a text twice.
 
         Raises:
@@ -333,18 +323,11 @@ class Trace:
         True
         >>> trace.profile(percentiles=[99.9])["by_operation"][-1]["percentiles"][0]["percentile"]
         99.9
-        >>> rows = trace.profile(cache_policies="lru", cache_sizes="16MB").figure("miss_ratio")
-        >>> [(row["policy"], row["cache_kb"], row["sampling"]) for row in rows]
-        [('lru', 16384, 1)]
         """
         profiling = profiler(
             self.name,
             percentiles=percentiles,
             bin=bin,
-            cache_policies=cache_policies,
-            cache_sizes=cache_sizes,
-            cache_ops=cache_ops,
-            cache_exact=cache_exact,
             activity=self._waits() if fsync else None,
         )
         # Runs in parallel with the pass, on another processor.

@@ -1,6 +1,5 @@
 //! Rows of the figures. Bins have exclusive lower and inclusive upper edges: `low < value <= high`; `high` is `None` in the last.
 
-use emmclab_cache::MissRatioRow;
 use emmclab_timeline::OverTimeRow;
 use serde::Serialize;
 
@@ -27,8 +26,6 @@ pub struct FigureRows {
     pub update_interval: Vec<UpdateIntervalRow>,
     /// Reuse distances: number of distinct pages touched between two touches of the same page.
     pub reuse_distance: Vec<ReuseDistanceRow>,
-    /// Miss ratios of caches by policy and size, if requested.
-    pub miss_ratio: Vec<MissRatioRow>,
     /// Percentage of accesses to the hottest pages.
     pub hot_pages: Vec<HotPagesRow>,
     /// Lengths of runs of sequential requests.

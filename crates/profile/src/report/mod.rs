@@ -11,7 +11,6 @@ mod journal;
 mod reissues;
 mod tables;
 
-pub use emmclab_cache::MissRatioRow;
 pub use emmclab_timeline::OverTimeRow;
 
 pub use clock_jumps::{ClockJumpRow, KeyFigures};

@@ -6,19 +6,14 @@ from typing import Annotated
 
 import typer
 
-from emmclab.apps.closed_loop import NETWORK
+from emmclab.apps.closed_loop import NETWORK, FileOptions, SoftwareAndFiles, SoftwareOptions
 from emmclab.cli.apps.run_options import (
-    Beside,
     Devices,
-    Filesystems,
     Host,
     Networks,
     Page,
     Running,
-    SoftwareAndFiles,
-    Syncs,
     devices_of,
-    files,
     networks_of,
     show_results,
     software,
@@ -27,7 +22,7 @@ from emmclab.cli.apps.run_options import (
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import application_names
 from emmclab.cli.options import AsJson
-from emmclab.cli.simulation_options import Capacity, Layers, Second, Settings, layered
+from emmclab.cli.simulation_options import Capacity, Settings, layered
 from emmclab.runtime.lists import once
 from emmclab.simulation.provenance import Provenance
 
@@ -52,24 +47,18 @@ def compare(
     devices: Devices = "nexus5",
     networks: Networks = NETWORK,
     host: Host = None,
-    filesystems: Filesystems = [],  # noqa: B006
-    sync: Syncs = None,
-    beside: Beside = [],  # noqa: B006
+    files: FileOptions,
+    above: SoftwareOptions,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
-    layers: Layers = [],  # noqa: B006
-    second: Second = None,
     running: Running,
     html: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Run applications on several devices and over several networks, and put the runs side by side."""
-    own, layer_settings = layered(settings, layers)
+    own, layer_settings = layered(settings, above["layers"])
     chosen = devices_of(devices, own, capacity)
-    options: SoftwareAndFiles = {
-        **software(host, chosen, layers, layer_settings, second, beside),
-        **files(filesystems, sync),
-    }
+    options: SoftwareAndFiles = {**files, **software(host, chosen, layer_settings, above)}
     results = [
         running.run(name, device, network, **options)
         for name in once(applications)

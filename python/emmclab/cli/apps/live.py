@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from emmclab.apps.closed_loop import NETWORK, AppResult
+from emmclab.apps.closed_loop import NETWORK, AppResult, SoftwareOptions
 from emmclab.apps.processes import LIVE_HOST, agreement, run_live
 from emmclab.cli.apps.run_options import (
     RUN,
     Application,
-    Beside,
     LiveHost,
     Network,
     Page,
@@ -27,7 +26,7 @@ from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
-from emmclab.cli.simulation_options import Capacity, DeviceName, Layers, Second, Settings, configured, layered
+from emmclab.cli.simulation_options import Capacity, DeviceName, Settings, configured, layered
 from emmclab.simulation.provenance import Provenance
 from emmclab.traces.provenance_types import ProvenanceFields
 
@@ -46,11 +45,9 @@ def live(
     clock: Annotated[
         str, option("Clock of the device: real, or x and a factor (x0.1: ten times as fast).", RUN)
     ] = "real",
-    beside: Beside = [],  # noqa: B006
+    above: SoftwareOptions,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
-    layers: Layers = [],  # noqa: B006
-    second: Second = None,
     running: Running,
     record: Annotated[
         Path | None,
@@ -64,9 +61,9 @@ def live(
     File systems and syncs are those of this machine's kernel.
     """
     require_single("live", device, network)
-    own, layer_settings = layered(settings, layers)
+    own, layer_settings = layered(settings, above["layers"])
     chosen = configured(device, own, capacity)
-    options = software(host, [chosen], layers, layer_settings, second, beside)
+    options = software(host, [chosen], layer_settings, above)
     with Working(f"{application} live on {chosen.name} over {network}"):
         found = run_live(
             application,

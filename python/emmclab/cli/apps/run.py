@@ -6,19 +6,21 @@ from typing import Annotated
 
 import typer
 
-from emmclab.apps.closed_loop import NETWORK, AppResult, parts_of
+from emmclab.apps.closed_loop import (
+    NETWORK,
+    AppResult,
+    FileOptions,
+    SoftwareAndFiles,
+    SoftwareOptions,
+    parts_of,
+)
 from emmclab.cli.apps.run_options import (
     RUN,
     Application,
-    Beside,
-    Filesystems,
     Host,
     Network,
     Page,
     Running,
-    SoftwareAndFiles,
-    Syncs,
-    files,
     require_single,
     show_results,
     software,
@@ -32,8 +34,6 @@ from emmclab.cli.simulation_options import (
     Capacity,
     DeviceName,
     Events,
-    Layers,
-    Second,
     Settings,
     configured,
     layered,
@@ -69,13 +69,10 @@ def run(
             metavar="PART",
         ),
     ] = [],  # noqa: B006
-    filesystems: Filesystems = [],  # noqa: B006
-    sync: Syncs = None,
-    beside: Beside = [],  # noqa: B006
+    files: FileOptions,
+    above: SoftwareOptions,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
-    layers: Layers = [],  # noqa: B006
-    second: Second = None,
     running: Running,
     events: Events = None,
     perfetto: Perfetto = None,
@@ -84,12 +81,9 @@ def run(
 ) -> None:
     """Run an application on a simulated device and show where its user's time goes."""
     require_single("run", device, network)
-    own, layer_settings = layered(settings, layers)
+    own, layer_settings = layered(settings, above["layers"])
     chosen = configured(device, own, capacity)
-    options: SoftwareAndFiles = {
-        **software(host, [chosen], layers, layer_settings, second, beside),
-        **files(filesystems, sync),
-    }
+    options: SoftwareAndFiles = {**files, **software(host, [chosen], layer_settings, above)}
     result = running.run(application, chosen, network, events=events, perfetto=perfetto, **options)
     faster: list[AppResult] = []
     if what_if:

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from emmclab.apps.closed_loop import (
+    APPLICATION_OPTIONS,
     LIMIT_S,
     PRECONDITION,
     AppResult,
+    SoftwareOptions,
     host_for,
     order_note_of,
     run_application,
 )
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
-from emmclab.cli.declared_options import option
-from emmclab.cli.name_completion import application_names, device_names, host_names, network_names, several
-from emmclab.cli.options import split_names
+from emmclab.cli.declared_options import declared, option
+from emmclab.cli.name_completion import application_names, device_names, network_names, several
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import DEVICE_OPTION, Images, configured
 from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import split_names
 from emmclab.simulation.layers import Setting
 from emmclab.traces.provenance_types import ProvenanceFields
 
@@ -75,48 +77,17 @@ Networks = Annotated[
         autocompletion=several(network_names),
     ),
 ]
-Filesystems = Annotated[
-    list[str],
-    option(
-        "A file system instead of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
-        "yaffs2, lfs. Repeated.",
-        RUN,
-        "--filesystem",
-        metavar="[PARTITION=]NAME",
+Host = Annotated[str | None, declared("host", APPLICATION_OPTIONS, option="--host")]
+LiveHost = Annotated[
+    str,
+    declared(
+        "host",
+        APPLICATION_OPTIONS,
+        option="--host",
+        default="",
+        about="The host: a preset (`emmclab apps hosts`) or a TOML file.",
     ),
 ]
-Syncs = Annotated[
-    str | None,
-    option(
-        "Only syncs of files of these classes are carried out, those of others return at once: database, "
-        "database_journal, cache, other, with commas; or none.",
-        RUN,
-        metavar="CLASS,...",
-    ),
-]
-Beside = Annotated[
-    list[str],
-    option(
-        "Another application that starts at the same time and shares cores, page cache, memory and device; "
-        "it ends with the first. Repeated.",
-        RUN,
-        "--beside",
-        metavar="NAME|FILE",
-        autocompletion=application_names,
-    ),
-]
-_HOST = "The host: a preset (`emmclab apps hosts`) or a TOML file."
-Host = Annotated[
-    str | None,
-    option(
-        f"{_HOST} Default: phone-2020 if a device has a volatile cache, which its kernel flushes, "
-        "else nexusone.",
-        RUN,
-        metavar="HOST",
-        autocompletion=host_names,
-    ),
-]
-LiveHost = Annotated[str, option(_HOST, RUN, metavar="HOST", autocompletion=host_names)]
 Page = Annotated[
     Path | None,
     typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page: time lines and tables."),
@@ -168,55 +139,20 @@ class Running:
             )
 
 
-class Software(TypedDict):
-    """The options of a run for the host, the layers above the device, and other applications.
-
-    Applications in `beside` run at the same time.
-    """
-
-    host: str
-    layers: Sequence[str]
-    layer_settings: Mapping[str, Setting]
-    second: Device | None
-    beside: Sequence[str]
-
-
-class Files(TypedDict):
-    """The options of a run in the model for file systems, and for the classes of files with syncs."""
-
-    filesystems: Sequence[str]
-    sync: list[str] | None
-
-
-class SoftwareAndFiles(Software, Files):
-    """All options of a run in the model for its software."""
-
-
 def software(
     host: str | None,
     devices: Sequence[Device],
-    layers: Sequence[str],
     layer_settings: Mapping[str, Setting],
-    second: str | None,
-    beside: Sequence[str],
-) -> Software:
-    """Return the options of runs for host, layers, and other applications at the same time."""
+    asked: SoftwareOptions,
+) -> SoftwareOptions:
+    """Return the options of runs for their software, from those of the command line."""
+    second = asked["second"]
     return {
+        **asked,
         "host": host or host_for(devices),
-        "layers": layers,
         "layer_settings": layer_settings,
-        "second": None if second is None else configured(second, []),
-        "beside": beside,
+        "second": configured(second, []) if isinstance(second, str) else second,
     }
-
-
-def files(filesystems: Sequence[str], sync: str | None) -> Files:
-    """Return the options of a run in the model for file systems and syncs."""
-    return {"filesystems": filesystems, "sync": None if sync is None else _classes(sync)}
-
-
-def _classes(text: str) -> list[str]:
-    return split_names(text, "class of files", "--sync", "database,cache")
 
 
 def devices_of(text: str, settings: Sequence[str], capacity: str | None) -> list[Device]:

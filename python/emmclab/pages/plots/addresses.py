@@ -6,7 +6,6 @@ import altair as alt
 
 from emmclab.pages.plots.chart_parts import (
     chart_of,
-    in_order,
     op_colour,
     over_ranges,
     tooltip,
@@ -37,35 +36,6 @@ def reuse_distance(rows: Rows) -> Chart:
         )
     )
     return base.mark_line() + base.mark_point(filled=True, size=30)
-
-
-def miss_ratio(rows: Rows) -> Chart:
-    """Miss ratios of caches by size: a line for each policy, with dash patterns for several traces."""
-    several = {"strokeDash": alt.StrokeDash("trace:N", title=None, sort=traces_of(rows))}
-    base = (
-        chart_of(rows)
-        .transform_calculate(
-            size_mb="datum.cache_kb / 1024",
-            low="datum.miss_pct - datum.error_pct",
-            high="datum.miss_pct + datum.error_pct",
-        )
-        .encode(
-            x=alt.X(
-                "size_mb:Q",
-                title="cache size, MB",
-                scale=alt.Scale(type="log", base=2),
-                axis=alt.Axis(format="~r"),
-            ),
-            y=alt.Y("miss_pct:Q", title="page touches that miss, %", scale=alt.Scale(zero=False)),
-            color=alt.Color(
-                "policy:N", title=None, sort=in_order(rows, "policy"), legend=alt.Legend(columns=3)
-            ),
-            tooltip=tooltip(rows),
-            **(several if len(traces_of(rows)) > 1 else {}),
-        )
-    )
-    error = base.mark_rule().encode(y="low:Q", y2="high:Q")
-    return base.mark_line() + error + base.mark_point(filled=True, size=25)
 
 
 def hot_pages(rows: Rows) -> Chart:

@@ -122,15 +122,6 @@ FIGURES = (
         needs="high_kb",
     ),
     Figure(
-        "miss_ratio",
-        "Miss ratio of caches",
-        "Share of touches of 4 KB pages that miss, by size and replacement policy; vertical bars are the "
-        "95 % interval of estimates from a sample of the pages.",
-        addresses.miss_ratio,
-        wide=True,
-        optional=True,
-    ),
-    Figure(
         "hot_pages",
         "Hot pages",
         "Share of page accesses to the hottest 1, 5 and 20 % of pages.",
