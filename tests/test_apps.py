@@ -288,7 +288,7 @@ def test_the_program_of_the_guide_runs_and_its_options_are_those_of_the_command(
         for row in re.findall(r"^\| (`[^|]*`) \|", guide, re.MULTILINE)
         for name in re.findall(r"`(\w+)`", row)
     }
-    known = json.loads(emmclab("apps", "schema").stdout)["$defs"]["Step"]["oneOf"]
+    known = json.loads(emmclab("apps", "schema").stdout)["$defs"]["ProgramStep"]["oneOf"]
     assert steps == {key for step in known for key in step["properties"]}
 
 

@@ -151,7 +151,11 @@ def _of_names() -> dict[str, tuple[str, str]]:
             members = [member for key, member in own if not key.startswith("_")]
             for function in [one, *(getattr(member, "__func__", member) for member in members)]:
                 if inspect.isfunction(function) and function.__module__.startswith("emmclab."):
-                    for key, kind in inspect.get_annotations(function).items():
+                    kinds = inspect.get_annotations(function)
+                    for group in re.findall(r"Unpack\[(\w+)\]", " ".join(map(str, kinds.values()))):
+                        kinds |= inspect.get_annotations(function.__globals__[group])
+                    for key, annotation in kinds.items():
+                        kind = re.sub(r"^(?:ForwardRef\(['\"])?Annotated\[", "", str(annotation))
                         is_list = re.match(r"(Sequence|Iterable|Collection|list)\[str\b|Names\b", str(kind))
                         if is_list and key != "return":
                             found[f"{function.__qualname__}({key})"] = function.__module__, str(kind)

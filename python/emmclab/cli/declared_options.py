@@ -15,6 +15,7 @@ from typer.models import OptionInfo
 
 from emmclab.cli import name_completion
 from emmclab.cli.output_files import in_a_folder
+from emmclab.runtime.lists import Names
 from emmclab.runtime.option import Option, declarations
 from emmclab.simulation.run_options import RUN_OPTIONS, check
 
@@ -138,7 +139,7 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
 def _on_command_line(hint: Any, one: Option) -> Any:
     """Return the type of an option on the command line; a name stands for an object."""
     kinds = get_args(hint) or (hint,)
-    if get_origin(hint) is Sequence:
+    if one.parse is None and (get_origin(hint) is Sequence or hint == Names):
         return list[str]
     on_command_line: Any = str if one.parse is not None or str in kinds else kinds[0]
     if any(kind is Path or get_origin(kind) is PathLike for kind in kinds):
