@@ -259,7 +259,7 @@ impl Profile {
             idle_gc: waits.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
             power_saving: waits.wake_up.power_saving(),
             journal: self.journal.report_of_notes(header),
-            fsync: self.fsync.as_ref().map(|fsync| fsync.report(ledger, self.origin())),
+            fsync: self.fsync.as_ref().map(|fsync| fsync.report(header, ledger, self.origin())),
             figures: self.figures(&all, &tables, &waits, header, ledger),
             findings: Vec::new(),
             tables,
@@ -354,7 +354,10 @@ impl Profile {
             wake_up: waits.wake_up.rows(),
             reissue_by_idle: self.reissues.rows(),
             sync_stalls: stall_rows(header, ledger, origin),
-            fsync_parts: self.fsync.as_ref().map_or_else(Vec::new, |fsync| fsync.part_rows(ledger, origin)),
+            fsync_parts: self
+                .fsync
+                .as_ref()
+                .map_or_else(Vec::new, |fsync| fsync.part_rows(header, ledger, origin)),
             process_share: self.processes.processes(&self.options.percentiles),
             device_share: self.by_device.devices(),
             flags: self.flags.rows(tables.duration_s, header.recorded),

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use emmclab_trace::{FsWriterThreads, JournalCounts, Ledger, Nanos, RequestFlags, SyncCounts, SyncWait};
+use emmclab_trace::{
+    FsWriterThreads, JournalCounts, Ledger, Nanos, RequestFlags, SyncCounts, SyncWait, TraceHeader,
+};
 
 use super::wait_split::{WaitPart, WaitSplit};
 use super::{FsyncProfile, WaitRequest};
@@ -27,17 +29,17 @@ const SHOWN_FLAGS: [RequestFlags; 5] = [
 
 impl FsyncProfile {
     /// The report on all batches so far. `origin` is the first arrival of the trace.
-    pub fn report(&self, ledger: &Ledger, origin: Nanos) -> FsyncReport {
+    pub fn report(&self, header: &TraceHeader, ledger: &Ledger, origin: Nanos) -> FsyncReport {
         let mut ended = self.clone();
         ended.end();
-        ended.report_of_ended(ledger, origin)
+        ended.report_of_ended(header, ledger, origin)
     }
 
     /// Parts of the longest waits, for a chart.
-    pub fn part_rows(&self, ledger: &Ledger, origin: Nanos) -> Vec<FsyncPartRow> {
+    pub fn part_rows(&self, header: &TraceHeader, ledger: &Ledger, origin: Nanos) -> Vec<FsyncPartRow> {
         let mut ended = self.clone();
         ended.end();
-        let cause = ended.cause(ledger);
+        let cause = ended.cause(header, ledger);
         let row = |(rank, index): (u64, usize)| {
             let wait = &ended.activity.waits[index];
             let split = ended.splits[index].ok().filter(|_| cause.is_none());
@@ -64,20 +66,21 @@ impl FsyncProfile {
     }
 
     /// The cause for which the parts of every wait are unknown.
-    fn cause(&self, ledger: &Ledger) -> Option<UnknownCause> {
+    fn cause(&self, header: &TraceHeader, ledger: &Ledger) -> Option<UnknownCause> {
         let left_out = ledger.filtered + ledger.filtered_before + ledger.dropped_reissues;
         [
             (ledger.lost > self.lost_in_gaps, UnknownCause::Lost),
             (left_out > 0, UnknownCause::LeftOut),
             (ledger.mended_jumps > 0, UnknownCause::Clock),
+            (header.coarse_clock.is_some(), UnknownCause::CoarseClock),
             (self.without_completion, UnknownCause::Completions),
         ]
         .into_iter()
         .find_map(|(is_so, cause)| is_so.then_some(cause))
     }
 
-    fn report_of_ended(&self, ledger: &Ledger, origin: Nanos) -> FsyncReport {
-        let cause = self.cause(ledger);
+    fn report_of_ended(&self, header: &TraceHeader, ledger: &Ledger, origin: Nanos) -> FsyncReport {
+        let cause = self.cause(header, ledger);
         let split = |index: usize| self.splits[index].ok().filter(|_| cause.is_none());
         let waits = &self.activity.waits;
         let mut unknown: BTreeMap<UnknownCause, u64> = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use emmclab_testing::cases;
 use emmclab_trace::{
     BatchBuilder, FsWriterThreads, JournalCounts, Ledger, LostEventsGap, NameId, NameTable, Nanos, Op,
-    Request, RequestFlags, Sector, SyncCounts, SyncWait, UnfinishedWait,
+    Request, RequestFlags, Sector, SyncCounts, SyncWait, TraceHeader, UnfinishedWait,
 };
 use proptest::prelude::*;
 
@@ -116,7 +116,7 @@ fn parts(waits: Vec<SyncWait>, commits: &[(i64, i64)], requests: &[Request]) -> 
 }
 
 fn report(activity: RecordedActivity, requests: &[Request], ledger: &Ledger) -> FsyncReport {
-    divided(activity, requests).report(ledger, Nanos::ZERO)
+    divided(activity, requests).report(&TraceHeader::default(), ledger, Nanos::ZERO)
 }
 
 #[test]
@@ -221,6 +221,17 @@ fn parts_are_unknown_and_not_0_where_the_recording_has_gaps() {
     let queued = [Request { start: None, issue: None, ..requests[0] }];
     let row = report(all(), &queued, &none).by_process[0].parts;
     assert_eq!((row.data_ms, row.queue_ms, row.unexplained_ms), (Some(3e-5), None, Some(7e-5)));
+}
+
+#[test]
+fn parts_are_unknown_if_the_clock_is_coarser_than_responses() {
+    let requests = [write(APP, [10, 10, 40])];
+    let coarse = TraceHeader { coarse_clock: Some("steps of 4 ms".into()), ..TraceHeader::default() };
+    let profile = divided(activity(vec![wait(APP, 0, 100)], &[]), &requests);
+    let report = profile.report(&coarse, &Ledger::default(), Nanos::ZERO);
+    assert_eq!((report.unknown[0].cause, report.split), (UnknownCause::CoarseClock, 0));
+    assert_eq!(report.longest[0].parts, FsyncParts::default());
+    assert!(profile.part_rows(&coarse, &Ledger::default(), Nanos::ZERO).is_empty());
 }
 
 #[test]

@@ -129,6 +129,8 @@ pub enum UnknownCause {
     LeftOut,
     /// Clock jumps were removed: the requests have other times than the calls.
     Clock,
+    /// The clock has steps longer than a usual response.
+    CoarseClock,
     /// Requests have no completion.
     Completions,
     /// The recording does not state which task waited.
