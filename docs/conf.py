@@ -13,9 +13,15 @@ ROOT = Path(__file__).parents[1]
 
 project = "emmclab"
 version = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown", ".ipynb": "markdown"}
 nitpicky = True
+#: Types in signatures are those of the code, of which many have no place on the site.
+nitpick_ignore_regex = [("py:.*", ".*")]
+#: Names in docstrings are between single backquotes.
+default_role = "code"
+autodoc_member_order = "bysource"
+maximum_signature_line_length = 80
 highlight_language = "none"
 # An option in a sentence keeps its two dashes.
 smartquotes = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import inspect
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -35,10 +37,18 @@ from emmclab.traces.profile_fields import (
     TABLES,
     Field,
 )
-from reference_python import python_api
 from reference_settings import settings_page
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+#: Modules in the order of the page on Python; the first contains what can be imported from the package.
+MODULES = (
+    *("emmclab", "emmclab.traces.workload", "emmclab.simulation.layers", "emmclab.apps.closed_loop"),
+    *("emmclab.studies", "emmclab.fleet", "emmclab.traces.parallel_profile", "emmclab.advice.advise"),
+    *("emmclab.advice.device_state", "emmclab.real_devices.probe", "emmclab.traces.journal"),
+    *("emmclab.papers.claims", "emmclab.traces.published", "emmclab.pages.profiles"),
+    *("emmclab.pages.simulation", "emmclab.pages.applications", "emmclab.pages.solutions"),
+    *("emmclab.pages.probe", "emmclab.pages.plots", "emmclab.errors"),
+)
 
 
 def table(headings: list[str], rows: list[list[str]]) -> str:
@@ -343,6 +353,32 @@ def glossary_page() -> str:
             if term.topic == topic
         ]
         parts.append(f"\n## {topic}\n\n{table(['word', 'also', 'meaning'], rows)}")
+    return "".join(parts)
+
+
+def python_api() -> str:
+    """List the public classes and functions, whose signatures and docstrings Sphinx inserts."""
+    parts = [
+        "# Python API\n\n`import emmclab` gives the names of the first section. The "
+        "[notebook](../guides/python.ipynb) shows them at work. Data frames need an extra: "
+        "`pip install 'emmclab[dataframes]'` brings pandas, polars and pyarrow. Every error is an "
+        "`EmmclabError` that names file, line and field where they are known, and a hint.\n"
+    ]
+    described: set[int] = set()
+    for name in MODULES:
+        module = importlib.import_module(name)
+        exported = getattr(module, "__all__", None)
+        things = {key: getattr(module, key) for key in exported or vars(module) if not key.startswith("_")}
+        lines = []
+        for key, thing in things.items():
+            own = exported is not None or getattr(thing, "__module__", None) == name
+            if own and (inspect.isclass(thing) or inspect.isfunction(thing)) and id(thing) not in described:
+                described.add(id(thing))
+                members = "\n   :members:" if inspect.isclass(thing) else ""
+                lines.append(f".. auto{'class' if members else 'function'}:: {key}{members}\n")
+        summary = (inspect.getdoc(module) or "").partition("\n")[0]
+        listed = "\n".join([f".. currentmodule:: {name}\n", *lines])
+        parts.append(f"\n## {name}\n\n{summary}\n\n```{{eval-rst}}\n{listed}```\n" if lines else "")
     return "".join(parts)
 
 
