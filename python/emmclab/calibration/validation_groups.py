@@ -289,7 +289,7 @@ class Group:
     @property
     def error(self) -> Error:
         """Error of the predicted against the recorded times."""
-        return Error(*map(_error_pct, self.predicted[1:], self.recorded[1:]))
+        return Error(*map(error_pct, self.predicted[1:], self.recorded[1:]))
 
     @property
     def ratio(self) -> float | None:
@@ -384,7 +384,8 @@ class Judgement:
         }
 
 
-def _error_pct(predicted: float | None, recorded: float | None) -> float | None:
+def error_pct(predicted: float | None, recorded: float | None) -> float | None:
+    """Return by how many percent a prediction differs from the recorded value."""
     return 100 * (predicted / recorded - 1) if predicted is not None and recorded else None
 
 

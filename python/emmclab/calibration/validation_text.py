@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emmclab.calibration.validation import Model, Validation
-from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
+from emmclab.calibration.validation_groups import (
+    ENOUGH,
+    WITHIN_PCT,
+    Group,
+    Judgement,
+    Spread,
+    error_pct,
+    several,
+)
 from emmclab.runtime.number_format import duration, signed
 from emmclab.runtime.text_table import TextTable
 
@@ -118,11 +126,7 @@ FIRST_HALF = "recorded first half"
 
 def drift(found: Validation) -> list[str]:
     """Return the difference between the recorded halves, which no model fitted to the first can predict."""
-    return [_signed(_error(*pair)) for pair in zip(found.first[1:], found.second[1:], strict=True)]
-
-
-def _error(first: float | None, second: float | None) -> float | None:
-    return 100 * (first / second - 1) if first is not None and second else None
+    return [_signed(error_pct(*pair)) for pair in zip(found.first[1:], found.second[1:], strict=True)]
 
 
 def times(found: Validation) -> TextTable:
