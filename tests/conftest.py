@@ -422,6 +422,14 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
+def axe() -> str:
+    """Return the source code of axe-core."""
+    need_library("axe_playwright_python")
+    found = importlib.util.find_spec("axe_playwright_python")
+    return Path(str(found and found.origin)).with_name("axe.min.js").read_text()
+
+
+@pytest.fixture(scope="session")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
     """The papers, reproduced from the project alone; tests must not change the results."""
     base = tmp_path_factory.getbasetemp()
@@ -542,3 +550,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         monkeypatch.setenv(name, value)
     yield started
     started.stop()
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
+    """Check that there is one `error:` line with these words, then a `hint:`, and nothing on stdout."""
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("error: "), done.stderr
+    assert lines[1].startswith("hint: "), done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr

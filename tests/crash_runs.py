@@ -76,3 +76,13 @@ def nothing_left(folder: Path) -> None:
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert not left(folder)
     assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))
+
+
+def dm_log(path: Path, line: str) -> None:
+    """Write a log of dm-log-writes that contains one mark."""
+    sector = 512
+    head = (0x6A736677736872).to_bytes(8, "little") + (1).to_bytes(8, "little") + (1).to_bytes(8, "little")
+    text = line.encode()
+    words = (0, 0, 8, len(text))
+    entry = b"".join(word.to_bytes(8, "little") for word in words) + text
+    path.write_bytes((head + sector.to_bytes(4, "little")).ljust(sector, b"\0") + entry.ljust(sector, b"\0"))

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
+
+from conftest import ROOT
 
 LINE = re.compile(
     r"\s*(?P<task>.+)-(?P<pid>\d+)\s+\[(?P<cpu>\d+)\] \S+\s+(?P<s>\d+)\.(?P<us>\d+): (?P<event>\w+): "
@@ -62,3 +65,10 @@ def recording(text: str) -> bytes:
     trace.packet.add().ftrace_stats.phase = perfetto.FtraceStats.END_OF_TRACE
     data: bytes = trace.SerializeToString()
     return data
+
+
+def host_text() -> str:
+    """Return the tracer's text of a SQLite workload on this kind of machine."""
+    path = str(ROOT / "crates/record/tests/fixtures/host.trace.zst")
+    with pyarrow.input_stream(path, compression="zstd") as stream:
+        return bytes(stream.read()).decode()

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 
 import annotated
 import emmclab
+from browsing import Visit
 from conftest import emmclab as run_emmclab
 from conftest import emmclab_json, need_library
 from emmclab.advice.advise import ORDERS, advise, options
@@ -20,7 +21,6 @@ from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.device import Device
 from emmclab.studies import Serial, Study
 from emmclab.studies.advise_deep import Deep, advise_deep, space_of, trial_options
-from test_report_page import Visit
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser
 
 import emmclab as api
+from browsing import Visit
 from conftest import emmclab, emmclab_json
 from emmclab.simulation.result_text import headline, warnings
-from test_report_page import Visit
 
 pytestmark = pytest.mark.slow
 
@@ -279,22 +279,6 @@ def test_what_is_not_modelled_is_a_dash_and_null(trace: Path) -> None:
     assert row.split() == ["Energy", "–", "mJ"]
     known = emmclab_json("simulate", trace, *FAST)["energy"]
     assert known["flash_mj"] == known["total_mj"] > 0 and known["idle_mj"] is None
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("compare", "--devices", "microsd-class10,iiswc15-4ps,nexus5"),
-        ("advise", "--device", "nexus5", "--new"),
-        ("simulate", "--device", "nexus5"),
-    ],
-)
-def test_tables_fit_80_columns(trace: Path, command: tuple[str, ...]) -> None:
-    done = emmclab(command[0], trace, *command[1:], env={"COLUMNS": "80"})
-    assert done.returncode == 0, done.stderr
-    tables = [line for line in done.stdout.splitlines() if "  " in line.strip()]
-    assert tables and max(map(len, tables)) <= 80
-    assert "…" not in done.stdout
 
 
 def test_compare_says_first_which_device_is_the_fastest(trace: Path, other_trace: Path) -> None:

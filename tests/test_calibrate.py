@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import emmclab as api
-from conftest import emmclab, emmclab_json
+from conftest import assert_refused, emmclab, emmclab_json
 
 
 def _fio(path: Path, read_us: float = 100.0, write_us: float = 400.0) -> Path:
@@ -57,23 +57,14 @@ def test_words_go_to_stderr_and_the_preset_to_its_file(trace: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "words"),
-    [
-        ("0 0 8 8 0\n1000 0 16 8 0\n", (), "no service times|has a start or issue"),
-        ('{"fio version": "fio-3.33"}', (), "jobs"),
-        ('{"fio version": "fio-3.33", "jobs": [', (), "not JSON"),
-        ("nonsense", (), "unrecognised trace format"),
-        ("0 0 8 8 0\n", ("--capacity-gb", "0"), "--capacity-gb|capacity"),
-    ],
+    ("text", "word"),
+    [('{"fio version": "fio-3.33"}', "jobs"), ('{"fio version": "fio-3.33", "jobs": [', "not JSON")],
 )
-def test_rubbish_is_refused_and_nothing_is_written(
-    tmp_path: Path, text: str, arguments: tuple[str, ...], words: str
-) -> None:
+def test_rubbish_is_refused_and_nothing_is_written(tmp_path: Path, text: str, word: str) -> None:
     source, preset = tmp_path / "source", tmp_path / "preset.toml"
     source.write_text(text)
-    done = emmclab("calibrate", source, "-o", preset, *arguments)
-    assert (done.returncode, done.stdout) == (2, "") and not preset.exists()
-    assert any(word in done.stderr for word in words.split("|")) and "Traceback" not in done.stderr
+    assert_refused(emmclab("calibrate", source, "-o", preset), word)
+    assert not preset.exists()
 
 
 def test_a_figure_that_the_recording_does_not_show_is_a_dash_and_null(tmp_path: Path) -> None:

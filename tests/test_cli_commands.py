@@ -13,7 +13,7 @@ from rich.text import Text
 
 import emmclab as package
 from conftest import emmclab, emmclab_json
-from emmclab.cli import COMMANDS, application
+from emmclab.cli import application
 from emmclab.cli.command_groups import walk_commands
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
 
@@ -37,12 +37,6 @@ SIZE_AND_TIMING = [
 ]
 
 
-def test_without_arguments_help_goes_to_stdout() -> None:
-    done = emmclab()
-    assert done.returncode == 0
-    assert all(command in done.stdout for command in COMMANDS)
-
-
 def test_no_part_of_a_help_is_taken_for_markup() -> None:
     helps = [
         parameter.help
@@ -52,41 +46,6 @@ def test_no_part_of_a_help_is_taken_for_markup() -> None:
     ]
     assert len(helps) > 100
     assert [text for text in helps if Text.from_markup(text).plain != text] == []
-
-
-def test_version() -> None:
-    done = emmclab("--version")
-    assert done.returncode == 0
-    assert done.stdout.startswith("emmclab ")
-
-
-def test_formats_lists_what_is_read_and_written() -> None:
-    entries = {entry["name"]: entry for entry in emmclab_json("formats")}
-    assert entries["parquet"]["reads"]
-    assert entries["parquet"]["writes"]
-    assert entries["biotracer"]["reads"]
-    text = emmclab("formats").stdout
-    assert all(name in text for name in entries)
-
-
-def test_head_shows_the_first_requests_with_units(trace: Path) -> None:
-    rows = emmclab_json("head", trace, "-n", 3)
-    assert len(rows) == 3
-    assert rows[0]["op"] == "read"
-    assert rows[0]["arrival_ns"] == 1_400_000_000_400_000_000
-    assert rows[1]["op"] == "write"
-    text = emmclab("head", trace, "-n", 3).stdout
-    assert "KB" in text
-    assert "512 B" in text
-    assert "+0.020" in text
-
-
-def test_head_of_a_short_trace_ends_with_it(tmp_path: Path) -> None:
-    from conftest import biotracer
-
-    short = tmp_path / "short.txt"
-    short.write_text(biotracer(2))
-    assert len(emmclab_json("head", short, "-n", 50)) == 2
 
 
 def test_explain_names_format_clock_ledger_and_columns(trace: Path) -> None:
@@ -126,14 +85,6 @@ def test_a_profile_names_the_bytes_it_was_made_of(trace: Path, other_trace: Path
     (combined,) = emmclab_json("profile", trace, other_trace, "--combine")
     both = "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in (trace, other_trace))
     assert combined["trace_digest"] == hashlib.sha256(both.encode()).hexdigest()[:16]
-
-
-def test_explain_shows_every_setting_of_a_device() -> None:
-    settings = {setting["key"]: setting for setting in emmclab_json("explain", "nexus5")}
-    assert all(setting["doc"] and setting["origin"] for setting in settings.values())
-    text = emmclab("explain", "nexus5").stdout
-    assert "allocation.order" in text
-    assert "preset nexus5" in text
 
 
 def emmclab_rows(path: Path) -> list[dict[str, Any]]:
@@ -184,13 +135,6 @@ def test_convert_refuses_words_that_do_not_tell_inputs_and_output(
     assert not out.exists() and other_trace.read_bytes() == before
 
 
-def test_convert_says_what_the_target_has_no_place_for(trace: Path, tmp_path: Path) -> None:
-    done = emmclab("convert", trace, tmp_path / "chat.ssdsim", "--to", "ssdsim")
-    assert done.returncode == 0, done.stderr
-    assert "note: the format cannot store" in done.stderr
-    assert "complete_ns of 400 requests" in done.stderr
-
-
 def test_profile_json_is_a_list_with_the_name_first(trace: Path, other_trace: Path) -> None:
     profiles = emmclab_json("profile", trace, other_trace)
     assert [profile["name"] for profile in profiles] == ["chat", "camera"]
@@ -198,20 +142,6 @@ def test_profile_json_is_a_list_with_the_name_first(trace: Path, other_trace: Pa
         assert next(iter(profile)) == "name"
         assert [field for field in profile if field in SIZE_AND_TIMING] == SIZE_AND_TIMING
         assert len(profile["findings"]) == 11
-
-
-def test_profile_measures_what_the_trace_holds(trace: Path) -> None:
-    profile = emmclab_json("profile", trace)[0]
-    assert profile["requests"] == 400
-    assert profile["write_requests_pct"] == pytest.approx(87.5)
-    assert profile["max_size_kb"] == 64
-    assert profile["ledger"]["seen"] == 400
-
-
-def test_ledger_stands_on_top_of_the_profile(trace: Path) -> None:
-    lines = emmclab("profile", trace).stdout.splitlines()
-    assert lines[0].startswith("chat")
-    assert lines[1].strip().startswith("ledger: 400 seen, 400 kept")
 
 
 def test_profiles_side_by_side(trace: Path, other_trace: Path) -> None:
@@ -227,12 +157,6 @@ def test_two_files_of_the_same_name_get_two_names(trace: Path, tmp_path: Path) -
     assert [profile["name"] for profile in emmclab_json("profile", trace, other)] == ["chat", "chat (2)"]
 
 
-def test_combined_traces_hold_all_requests(trace: Path, other_trace: Path) -> None:
-    (profile,) = emmclab_json("profile", trace, other_trace, "--combine")
-    assert profile["requests"] == 550
-    assert profile["name"] == "chat/camera"
-
-
 def test_figures_are_written_with_their_data(trace: Path, tmp_path: Path) -> None:
     folder = tmp_path / "figures"
     done = emmclab("profile", trace, "--figures", folder)
@@ -241,14 +165,6 @@ def test_figures_are_written_with_their_data(trace: Path, tmp_path: Path) -> Non
     rows = (folder / "size_distribution.csv").read_text().splitlines()
     assert rows[0].startswith("trace,op,bin,low_kb,high_kb")
     assert {path.stem for path in folder.glob("*.svg")} == {path.stem for path in folder.glob("*.csv")}
-
-
-def test_published_tables_name_their_contradictions() -> None:
-    tables = emmclab_json("papers", "tables")
-    assert len(tables["rows"]) == 25
-    copied = {entry["name"] for entry in tables["inconsistencies"] if entry["check"] == "another row"}
-    assert copied == {"Music/WB", "Radio/WB", "Music/FB", "Radio/FB", "Music/Msg", "Radio/Msg", "FB/Msg"}
-    assert "Music/WB" in emmclab("papers", "tables").stdout
 
 
 def test_the_included_traces_are_profiled_as_any_others(tmp_path: Path) -> None:
@@ -289,10 +205,6 @@ def test_two_conversions_and_two_reports_give_the_same_bytes(trace: Path, tmp_pa
         assert emmclab("profile", trace, "--html", tmp_path / f"{run}.html").returncode == 0
     for ending in ("parquet", "html"):
         assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
-
-
-def test_no_colour_codes_without_a_terminal(trace: Path) -> None:
-    assert "\x1b" not in emmclab("profile", trace).stdout
 
 
 @pytest.mark.parametrize("columns", [30, 80])

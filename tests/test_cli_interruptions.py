@@ -28,27 +28,6 @@ def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
     assert process.stderr.read() == b""
 
 
-def test_closed_pipe_under_a_table_is_quiet(long_trace: Path) -> None:
-    command = [*COMMAND, "head", str(long_trace), "-n", "2000"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.wait(PATIENCE_S) == 141
-    assert process.stderr.read() == b""
-
-
-def test_full_stdout_is_a_failed_run(trace: Path) -> None:
-    with Path("/dev/full").open("w") as full:
-        command = [*COMMAND, "head", str(trace), "--json"]
-        done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), check=False
-        )
-    assert done.returncode == 1
-    assert "error: " in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -101,32 +80,6 @@ def tiny_disk(root: None, tmp_path: Path) -> Iterator[Path]:
     subprocess.run(mount, capture_output=True, check=True)
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_full_disk_is_a_failed_run_that_leaves_nothing(long_trace: Path, tiny_disk: Path) -> None:
-    done = emmclab("convert", long_trace, tiny_disk / "out.parquet")
-    assert done.returncode == 1, done.stderr
-    assert "error: " in done.stderr
-    assert "hint: " in done.stderr
-    assert not list(tiny_disk.iterdir())
-
-
-def test_full_disk_under_the_report_leaves_nothing(trace: Path, tiny_disk: Path) -> None:
-    done = emmclab("profile", trace, "--html", tiny_disk / "report.html")
-    assert done.returncode == 1, done.stderr
-    assert "No space left" in done.stderr
-    assert not list(tiny_disk.iterdir())
-
-
-def test_full_disk_under_request_rows_names_the_file_and_leaves_nothing(
-    long_trace: Path, tiny_disk: Path
-) -> None:
-    target = tiny_disk / "rows.parquet"
-    done = emmclab("simulate", long_trace, "--wrap-addresses", "--events", target)
-    assert done.returncode == 1, done.stderr
-    assert f"error: {target}: No space left on device" in done.stderr
-    assert ".emmclab-" not in done.stderr
-    assert not list(tiny_disk.iterdir())
 
 
 def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: Path, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import emmclab as package
 from conftest import COMMAND, PATIENCE_S, biotracer, emmclab, environment
 
 MODEL = "Messaging"
-ENDINGS = {"csv": "csv", "fio": "iolog", "ssdsim": "ssdsim", "mqsim": "mqsim", "biotracer": "biotracer"}
 
 
 def unzstd(path: Path) -> bytes:
@@ -88,13 +87,6 @@ def test_outputs_have_the_permissions_that_the_umask_leaves_and_keep_those_of_a_
             assert (name, output.stat().st_mode & 0o777) == (name, 0o604)
 
 
-def test_parquet_is_not_compressed_twice(trace: Path, tmp_path: Path) -> None:
-    done = emmclab("convert", trace, tmp_path / "x.parquet.gz")
-    assert done.returncode == 2
-    assert "compresses by itself" in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_failed_compression_leaves_nothing(tmp_path: Path) -> None:
     bad = tmp_path / "bad.txt"
     bad.write_text(biotracer(30) + "1\t\t2\n")
@@ -156,13 +148,6 @@ def test_synth_and_fit_write_to_stdout(trace: Path) -> None:
     assert len(made.stdout.splitlines()) == 21
     fitted, plain = emmclab("fit", trace, "-o", "-"), emmclab("fit", trace)
     assert fitted.returncode == 0 and fitted.stdout == plain.stdout != ""
-
-
-def test_the_option_of_a_wrong_ending_is_that_of_the_output(trace: Path, tmp_path: Path) -> None:
-    for words in (("convert", trace, tmp_path / "x.foo"), ("synth", MODEL, tmp_path / "x.foo")):
-        done = emmclab(*words)
-        assert done.returncode == 2
-        assert "--to" in done.stderr and "--format" not in done.stderr
 
 
 COMMANDS = [
@@ -234,15 +219,6 @@ def test_a_closed_or_full_stream_ends_without_a_traceback(
         assert done.returncode != 0 or not done.stderr.startswith("error")
     if words[0] == "convert" and words[2] == "OUT":
         assert (tmp_path / "out.csv").read_text().startswith("arrival_ns,")
-
-
-def test_results_for_a_closed_stdout_are_a_failed_run(trace: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    line = f"{' '.join(COMMAND)} profile {trace} --html {page} >&-"
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=environment(), check=False)
-    assert done.returncode == 1
-    assert "standard output is closed" in done.stderr
-    assert "</html>" in page.read_text()
 
 
 @pytest.mark.parametrize("words", [words for words in COMMANDS if "OUT" not in words], ids=" ".join)

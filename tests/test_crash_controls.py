@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import need
+from crash_runs import dm_log
 from emmclab.crash.checks import check_for
 from emmclab.crash.controls import Control, Controls
 from emmclab.crash.device_capacity import scaled_down
@@ -25,7 +26,6 @@ from emmclab.crash.stored_log import Session, StoredLog
 from emmclab.crash.summary import KEPT, NOT_CHECKED, NOT_TESTED, verdict
 from emmclab.errors import ConfigError
 from emmclab.simulation.device import Device
-from test_verdict_inputs import dm_log
 
 #: Checks that come with emmclab, with lines that each understands.
 SUM = "0" * 64

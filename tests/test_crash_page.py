@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import re
 import subprocess
 import sys
@@ -13,160 +12,24 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from conftest import PATIENCE_S, environment, need_library
-from emmclab.crash.broken_promise import CutTally
-from emmclab.crash.timeline import LoggedCommand
-from emmclab.pages.crash import Scene, render
-from test_report_page import Visit
+from browsing import Visit
+from conftest import PATIENCE_S, environment
+from crash_findings import DOCUMENTED, SUMMARY, clean_run, documented, scene
+from emmclab.pages.crash import render
 
 pytestmark = pytest.mark.slow
-
-#: A run of ext4 without barriers: the commit of a transaction does not wait for its blocks.
-SUMMARY: dict[str, Any] = {
-    "verdict": "broken",
-    "doubts": [],
-    "controls": {
-        "text": "controls: the check understands 100 of 100 lines, passes on the whole disk",
-        "lines": 100,
-        "understood": 100,
-        "foreign": "",
-        "whole": {"held": True, "detail": ""},
-        "before": {"held": True, "detail": "f0: gone"},
-    },
-    "cuts": 300,
-    "states": 11_555,
-    "findings": [
-        {
-            "promise": "commit",
-            "level": "journal",
-            "cut": 1544,
-            "state": 0,
-            "again": "d2553886:1544:0",
-            "states": 9_887,
-            "detail": "transaction 2: 5 of 5 blocks may still be lost",
-            "chosen_by": "device",
-            "at_ns": 300_558_920,
-            "acknowledged": 3,
-            "minimal": {
-                "cut": 1541,
-                "state": 8,
-                "detail": "transaction 2: the copy of block 38 has a bad checksum",
-                "missing": [
-                    {"command": 85, "at_ns": 300_352_120, "sector": 262_440, "sectors": 8, "garbled": False}
-                ],
-                "before": 1,
-                "tries": 43,
-            },
-        },
-        {
-            "promise": "tail",
-            "level": "journal",
-            "cut": 2142,
-            "state": 0,
-            "again": "d2553886:2142:0",
-            "states": 3,
-            "detail": "transaction 36: the tail moves to 50",
-            "chosen_by": "commands",
-            "at_ns": 0,
-            "acknowledged": 0,
-        },
-    ],
-    "documented": [],
-    "covered": {
-        "moments": 774,
-        "cuts": 300,
-        "legal_log10": 148.0899,
-        "chosen": 13_462,
-        "equal": 1_907,
-        "most_unpromised": 492,
-    },
-    "seed": 1,
-    "log": {
-        "identity": "d2553886dbff48a7",
-        "device": "emmc51-cache-256MB",
-        "lies": "none",
-        "layers": [],
-        "writer": "emmclab 0.1.0",
-        "moments": 2306,
-        "commands": 238,
-        "acknowledgements": 100,
-        "truncated": False,
-        "path": "emmclab-results/crash/d2553886/run.log",
-    },
-    "run": {
-        "device": "emmc51-cache-256MB",
-        "layers": [],
-        "file_system": "ext4",
-        "mkfs_options": [],
-        "mount_options": "nobarrier",
-        "workload": {"name": "files", "command": [], "operations": 50, "seed": 1, "timeout_s": 300.0},
-        "status": 0,
-        "notes": [],
-    },
-    "options": {
-        "cuts": 300,
-        "states": "device,boundary,omit1,only1,pairs,random",
-        "seed": 1,
-        "tear": "none",
-        "recovery": "process",
-        "check": "files",
-        "recovery_cuts": 2,
-        "share": [0, 1],
-        "only": None,
-    },
-}
-DOCUMENTED = {
-    **{key: value for key, value in SUMMARY["findings"][0].items() if key != "minimal"},
-    "promise": "commit",
-    "level": "application",
-    "detail": "row 1 was committed, the last one found is 0",
-    "documented": "without synchronous=EXTRA the folder is not synced",
-    "states": 1_738,
-}
-
-
-def _commands(last: int) -> list[LoggedCommand]:
-    """Return commands of 100 us each; every fifth is a flush, and the last one is incomplete."""
-    return [
-        LoggedCommand(
-            number,
-            "write" if number % 5 else "flush",
-            262_400 + 8 * (number - 80) if number % 5 else 0,
-            8 if number % 5 else 0,
-            ("RELIABLE",) if number % 7 == 0 and number % 5 else (),
-            300_000_000 + 100_000 * number,
-            None if number == last else 300_000_000 + 100_000 * (number + 1),
-        )
-        for number in range(last + 1)
-    ]
-
-
-def _scene(cuts: int, findings: int, broken_every: int = 2) -> Scene:
-    verdicts = {
-        1540 + place: CutTally(300_000_000 + 37_000 * place, 30, 20 * (place % broken_every == 0), 0)
-        for place in range(cuts)
-    }
-    last = 300_000_000 + 37_000 * cuts
-    before = [(309_050_000, _commands(90)), (last, _commands(200))]
-    return Scene(verdicts, [300_000_000 + 90_000 * line for line in range(100)], before[:findings])
-
-
-def _clean() -> tuple[dict[str, Any], Scene]:
-    summary = copy.deepcopy(SUMMARY) | {"findings": []}
-    summary["run"]["mount_options"] = None
-    return summary, _scene(300, 0, broken_every=10**9)
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The pages of a run with findings, without, with a documented loss, and of 10,000 cuts."""
     folder = tmp_path_factory.mktemp("crash")
-    clean, quiet = _clean()
+    clean, quiet = clean_run()
     made = {
-        "broken": render(SUMMARY, _scene(300, 2)),
+        "broken": render(SUMMARY, scene(300, 2)),
         "clean": render(clean, quiet),
-        "documented": render(clean | {"documented": [DOCUMENTED]}, quiet),
-        "many": render(SUMMARY | {"cuts": 10_000}, _scene(10_000, 2)),
+        "documented": render(*documented()),
+        "many": render(SUMMARY | {"cuts": 10_000}, scene(10_000, 2)),
     }
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text)
@@ -220,19 +83,6 @@ def test_a_documented_loss_stands_apart_and_is_called_no_defect(
     visit.page.close()
 
 
-@pytest.mark.parametrize("name", ["broken", "clean", "documented", "many"])
-def test_every_picture_is_drawn_in_silence_and_without_a_request(
-    browser: Browser, pages: dict[str, Path], name: str
-) -> None:
-    visit = Visit(browser, pages[name])
-    assert visit.draw_all() == (3 if name in ("broken", "many") else 1)
-    empty = visit.page.locator(".chart").evaluate_all(
-        "charts => charts.filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
-    )
-    assert empty == [] and visit.words == [] and visit.requests == []
-    visit.page.close()
-
-
 def test_ten_thousand_cuts_keep_their_number_in_a_picture_of_bounded_size(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
@@ -274,7 +124,7 @@ def test_the_command_of_a_finding_is_copied(browser: Browser, pages: dict[str, P
 
 
 def test_the_command_names_a_folder_of_results_that_is_another() -> None:
-    text = render(SUMMARY, _scene(10, 2), results=Path("my results"))
+    text = render(SUMMARY, scene(10, 2), results=Path("my results"))
     assert "emmclab crash --again d2553886:1544:0 --results &#39;my results&#39;" in text
 
 
@@ -299,8 +149,8 @@ def test_the_picture_of_a_finding_marks_the_missing_write_and_has_a_table(
 def test_a_missing_write_from_long_before_is_drawn_too() -> None:
     summary = copy.deepcopy(SUMMARY)
     summary["findings"][0]["minimal"]["missing"][0]["command"] = 3
-    assert "3 write 8 at 261784 missing" in render(summary, _scene(10, 2))
-    assert "3 write 8 at 261784 missing" not in render(SUMMARY, _scene(10, 2))
+    assert "3 write 8 at 261784 missing" in render(summary, scene(10, 2))
+    assert "3 write 8 at 261784 missing" not in render(SUMMARY, scene(10, 2))
 
 
 def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict[str, Path]) -> None:
@@ -310,7 +160,7 @@ def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict
     everything = copy.deepcopy(SUMMARY)
     everything["options"] |= {"tear": "sector", "recovery": "mount"}
     everything["covered"] |= {"cuts": 774, "chosen": 60_000, "legal_log10": 4.699}
-    text = render(everything, _scene(10, 2))
+    text = render(everything, scene(10, 2))
     assert not re.search(r"possible times \(--cuts|--tear sector|--recovery e2fsck|other seeds", text)
 
 
@@ -323,29 +173,29 @@ def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict
 )
 def test_what_limits_the_answer_stands_beside_it(change: dict[str, Any], said: str) -> None:
     summary = SUMMARY | {"log": SUMMARY["log"] | change}
-    assert said in render(summary, _scene(10, 2))
-    assert said not in render(SUMMARY, _scene(10, 2))
+    assert said in render(summary, scene(10, 2))
+    assert said not in render(SUMMARY, scene(10, 2))
 
 
 def test_a_check_that_proves_nothing_is_the_answer_and_beside_a_finding_a_caution() -> None:
     doubt = "the check passes on the disk from before the workload"
-    clean, quiet = _clean()
+    clean, quiet = clean_run()
     text = render(clean | {"verdict": "not tested", "doubts": [doubt]}, quiet)
     assert f"Not tested: {doubt}" in text and "No acknowledged data was lost" not in text
-    text = render(SUMMARY | {"doubts": [doubt]}, _scene(10, 2))
+    text = render(SUMMARY | {"doubts": [doubt]}, scene(10, 2))
     assert doubt in text and "Not tested" not in text
     assert "Controls: the check understands 100 of 100 lines" in text
-    assert "Controls:" not in render(SUMMARY | {"controls": None}, _scene(10, 2))
+    assert "Controls:" not in render(SUMMARY | {"controls": None}, scene(10, 2))
 
 
 def test_a_share_of_the_states_says_so_and_a_log_from_elsewhere_has_a_page() -> None:
     summary = SUMMARY | {"options": SUMMARY["options"] | {"share": (2, 16)}, "run": {}}
-    text = render(summary, _scene(10, 2))
+    text = render(summary, scene(10, 2))
     assert "part 3 of 16 of the states" in text and "the other 15 shards" in text
 
 
 def test_the_same_findings_give_the_same_bytes() -> None:
-    assert render(SUMMARY, _scene(300, 2)) == render(copy.deepcopy(SUMMARY), _scene(300, 2))
+    assert render(SUMMARY, scene(300, 2)) == render(copy.deepcopy(SUMMARY), scene(300, 2))
 
 
 def test_foreign_words_are_text_not_markup(browser: Browser, tmp_path: Path) -> None:
@@ -353,36 +203,10 @@ def test_foreign_words_are_text_not_markup(browser: Browser, tmp_path: Path) -> 
     summary = copy.deepcopy(SUMMARY)
     summary["findings"][0]["detail"] = summary["log"]["device"] = evil
     summary["run"]["workload"]["command"] = ["sh", "-c", evil]
-    (tmp_path / "page.html").write_text(render(summary, _scene(10, 2)))
+    (tmp_path / "page.html").write_text(render(summary, scene(10, 2)))
     visit = Visit(browser, tmp_path / "page.html")
     visit.draw_all()
     assert visit.words == [] and visit.page.locator("main img").count() == 0
-    visit.page.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["broken", "documented"])
-def test_axe_finds_nothing(browser: Browser, pages: dict[str, Path], name: str, scheme: str) -> None:
-    need_library("axe_playwright_python")
-    axe = importlib.util.find_spec("axe_playwright_python")
-    assert axe is not None and axe.origin is not None
-    visit = Visit(browser, pages[name], scheme=scheme)
-    visit.draw_all()
-    visit.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
-    visit.page.evaluate(Path(str(axe and axe.origin)).with_name("axe.min.js").read_text())
-    found = visit.page.evaluate("axe.run()")
-    assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found["violations"]] == []
-    visit.page.close()
-
-
-@pytest.mark.parametrize("name", ["broken", "documented"])
-def test_neither_paper_nor_a_phone_cuts_anything_off(
-    browser: Browser, pages: dict[str, Path], name: str
-) -> None:
-    visit = Visit(browser, pages[name], width=390)
-    visit.draw_all()
-    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert visit.cut_on_paper() == []
     visit.page.close()
 
 

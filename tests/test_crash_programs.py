@@ -22,34 +22,9 @@ from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.mounted_files import Mounted, Node, UnreadableError
 from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written_bytes
 from emmclab.crash.timeline import acknowledged_at, commands_before
+from found_files import Made, nodes_of
 
 MOUNT = "mount ext4 rw,relatime"
-
-
-class Made:
-    """The files that a cut left, as specified by a test."""
-
-    def __init__(self, nodes: dict[str, Node] | None) -> None:
-        self._nodes = nodes
-
-    def read(self, _path: str) -> bytes | None:
-        return None
-
-    def tree(self, _folder: str) -> dict[str, Node] | None:
-        return self._nodes
-
-
-def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, Node]:
-    """Return what a reader finds after a cut with this state, with other contents for some files."""
-    found = {}
-    for path, named in tree.names().items():
-        inode = tree.inodes[named.inode]
-        data = inode.versions[-1].data if inode.versions else named.target.encode()
-        attributes = {f"user.{name}": value for name, value in named.attributes.items()}
-        found[path] = Node(
-            named.kind, named.inode + 100, named.links, (contents or {}).get(path, data), attributes
-        )
-    return found
 
 
 def after(lines: list[str]) -> Tree:

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import emmclab as lab
-from conftest import ROOT, emmclab, emmclab_json
+from conftest import emmclab, emmclab_json
 from emmclab.advice.advise import FIGURES, ORDERS
 from emmclab.advice.journal_modes import MODE_FIGURES
 from emmclab.advice.lifetime import LIFETIME
@@ -175,8 +175,3 @@ def test_the_figures_of_durability_are_fields_that_are_explained_and_compared(
     assert done.returncode == 0, done.stderr
     heads = done.stdout[done.stdout.index("From A to B") :]
     assert all(word in heads for word in ("Mean response", "p99 response", "synchronous"))
-
-
-def test_every_label_of_the_declaration_stands_in_the_reference() -> None:
-    script = (ROOT / "scripts" / "generate_reference.py").read_text()
-    assert "one.label" in script and "one.better" in script

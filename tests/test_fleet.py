@@ -27,17 +27,7 @@ from emmclab.fleet.table_state import Profiled, State, state_of
 from emmclab.runtime.executors import Crash
 from emmclab.studies import Pool, Serial
 from emmclab.traces.recording_files import recordings
-
-#: Models and builds of the small fleet.
-PLACES = [f"model={model}/build={build}" for model in ("Pixel%206a", "N5") for build in ("B1", "B2")]
-
-
-def make(folder: Path, count: int, first: int = 0) -> None:
-    """Make recordings of different lengths, spread over models and builds."""
-    for number in range(first, first + count):
-        place = folder / PLACES[number % len(PLACES)]
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:04}.txt").write_text(biotracer(40 + 7 * number, first_s=1_400_000_000 + number))
+from fleets import PLACES, held, make
 
 
 @pytest.fixture
@@ -157,37 +147,6 @@ def test_only_what_is_new_or_changed_is_profiled(folder: Path, tmp_path: Path) -
     assert profiled(folder, table) == 0
     done = emmclab("fleet", folder, "-o", table, "--json", "--only", "op=write")
     assert json.loads(done.stdout)["tables"][0]["run"]["profiled"] == 16, "other options, other rows"
-
-
-#: The command line that blocks for ever once it has stored seven rows, as at a slow disk.
-HELD = """
-import sys, threading
-from emmclab.__main__ import main
-from emmclab.fleet.table_state import State
-append = State._append
-def held(state, one):
-    append(state, one)
-    if state.added == 7:
-        state._open.flush()
-        print("held", flush=True)
-        threading.Event().wait()
-State._append = held
-sys.argv[0] = "emmclab"
-sys.exit(main())
-"""
-
-
-def held(*words: object) -> subprocess.Popen[str]:
-    """Start a run on a fleet that has stored seven rows and then blocks."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HELD, "fleet", *map(str, words)],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None and process.stdout.readline() == "held\n", process.communicate()
-    return process
 
 
 def test_a_killed_run_keeps_what_it_had_and_the_next_one_goes_on(tmp_path: Path) -> None:

@@ -19,11 +19,10 @@ from emmclab.runtime.bucket import Bucket
 from emmclab.runtime.files import stale_folders
 from emmclab.runtime.local_copies import scratch
 from emmclab.studies import Serial
-from test_fleet import held
+from fleets import PLACES, held
 
 pytestmark = pytest.mark.slow
 
-PLACES = [f"model={model}/build={build}" for model in ("Pixel%206a", "N5") for build in ("B1", "B2")]
 FLEET = "s3://sweeps/phones"
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser
 
 import emmclab as package
 from conftest import biotracer, emmclab
@@ -16,8 +15,7 @@ from emmclab.fleet.comparison import ComparisonFields
 from emmclab.fleet.recording_row import row_of
 from emmclab.pages.plots.fleets import effects
 from emmclab.pages.theme import VERDICT_COLOURS
-from test_fleet import make
-from test_report_page import Visit
+from fleets import make
 
 pytestmark = pytest.mark.slow
 
@@ -125,40 +123,6 @@ def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named
     }
     page = (pages / "one.html").read_text()
     assert "notes.md" in page and "could not be read and is in no figure" in page
-
-
-@pytest.mark.parametrize(("name", "charts"), [("one", 19), ("two", 20), ("few", 20)])
-def test_every_chart_is_drawn_in_silence_and_the_answer_is_first(
-    browser: Browser, pages: Path, name: str, charts: int
-) -> None:
-    visit = Visit(browser, pages / f"{name}.html")
-    assert visit.draw_all() >= charts
-    empty = visit.page.locator(".chart").evaluate_all(
-        "charts => charts.filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
-    )
-    assert empty == []
-    assert visit.words == []
-    assert visit.requests == []
-    visit.page.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["one", "two"])
-def test_a_phone_needs_no_sideways_scrolling(browser: Browser, pages: Path, name: str, scheme: str) -> None:
-    visit = Visit(browser, pages / f"{name}.html", width=390, scheme=scheme)
-    visit.draw_all()
-    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
-    box = visit.page.locator("#answer-title").bounding_box()
-    assert box is not None and box["y"] + box["height"] < 844
-    visit.page.close()
-
-
-@pytest.mark.parametrize("name", ["one", "two"])
-def test_on_paper_no_table_of_a_fleet_is_cut(browser: Browser, pages: Path, name: str) -> None:
-    visit = Visit(browser, pages / f"{name}.html")
-    visit.draw_all()
-    assert visit.cut_on_paper() == []
-    visit.page.close()
 
 
 def test_the_same_table_gives_the_same_page(pages: Path, tmp_path: Path) -> None:

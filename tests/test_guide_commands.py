@@ -20,9 +20,8 @@ from emmclab import _core
 from emmclab.cli import application
 from emmclab.cli.optional_value import insert_default_values
 from pages import BLOCK, File, Step, parts, run
-from perfetto_messages import recording
+from perfetto_messages import host_text, recording
 from repository import complain, place, tracked
-from test_coming_from import host_text
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +33,11 @@ BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
 NOT_RUN = {
     "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
     "profile .*--fsync": "a recording with waits; test_fsync.py",
-    "serve|control": "test_serve.py, test_tutorials.py",
-    "crash": "test_guides.py, test_question_guides.py, test_crash.py, test_tutorials.py",
-    "durability": "test_question_guides.py, test_durability.py",
+    "serve|control": "test_serve.py, test_followed_pages.py",
+    "crash": "test_guides.py, test_followed_pages.py, test_crash.py",
+    "durability": "test_followed_pages.py, test_durability.py",
     "apps live": "root; test_apps_live.py",
-    "apps learn|apps run app.toml": "strace; test_tutorials.py",
+    "apps learn|apps run app.toml": "strace; test_followed_pages.py",
     "apps compare|apps solutions": "a minute; test_apps.py, test_solutions.py",
     "run power-cuts|report power-cuts|query .* --study power-cuts": "root, minutes; test_cut_study.py",
     "reproduce|papers|claims": "minutes; test_reproduce.py, test_claims.py, test_dsn17.py, test_fast12.py, "
@@ -48,7 +47,7 @@ NOT_RUN = {
     "fleet": "test_fleet.py, test_fleet_page.py, test_fleet_bucket.py",
     "collect study.toml /shared|report study.toml --results all|search": "test_cluster.py, test_search.py",
     "query .*roles.sql": "test_journal.py",
-    "advise": "some seconds; test_advise.py, test_tutorials.py",
+    "advise": "some seconds; test_advise.py, test_followed_pages.py",
     "synth behaviour.toml|profile trace.txt --against twin": "a million requests; test_workload_presets.py",
     "validate log106_Messaging.txt": "a trace of a paper; test_validate_recordings.py",
     "calibrate fio.json": "ten minutes of fio; test_calibrate.py",

@@ -15,7 +15,7 @@ from emmclab.crash.expected_files import CheckPrograms
 from emmclab.crash.file_tree import Tree
 from emmclab.crash.mounted_files import Node
 from emmclab.crash.programs import Program, written_bytes
-from test_crash_programs import Made, nodes_of
+from found_files import Made, nodes_of
 
 #: Evidence of each bug, as published: paths that are gone after the last sync, and contents that differ.
 SHOWN: dict[str, tuple[list[str], dict[str, Callable[[bytes], bytes]]]] = {

@@ -70,28 +70,6 @@ def test_the_command_line_parts_settings_of_layers_and_of_the_device(tmp_path: P
     assert "Layer: advil" in shown.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--layer", "aspirin"), "there is no layer `aspirin`"),
-        (("--layer", "advil", "--set", "advil.reserved=4MB"), "two clustered blocks"),
-        (("--layer", "advil", "--set", "advil.clustered_page=6KB"), "multiple of 4KB"),
-        (("--layer", "advil", "--set", "advil.second_device=true"), "there is no second device"),
-        (("--layer", "advil", "--device2", "small-1gb"), "no layer uses it"),
-        (("--device2", "small-1gb"), "no layer to use it"),
-    ],
-)
-def test_senseless_layers_are_refused_with_exit_code_2(
-    tmp_path: Path, arguments: tuple[str, ...], words: str
-) -> None:
-    trace = tmp_path / "trace.parquet"
-    benchmark("SequentialWrite", requests=10).write(trace)
-    done = emmclab("simulate", trace, "--device", "small-1gb", *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert done.stdout == ""
-
-
 def test_a_setting_of_no_layer_is_refused() -> None:
     with pytest.raises(ConfigError, match="no layer of this run has the setting"):
         Device.preset("small-1gb").simulate(

@@ -164,16 +164,6 @@ def test_what_is_no_width_of_a_bin_is_refused(trace: Path, tmp_path: Path, width
     assert done.returncode == 2 and "is not the width of a bin" in done.stderr and not path.exists()
 
 
-@pytest.mark.parametrize("command", [("profile",), ("simulate", *DEVICE), ("compare",)])
-def test_a_file_of_unknown_form_is_refused_before_any_work(
-    trace: Path, tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    path = tmp_path / "load.txt"
-    done = emmclab(command[0], trace, *command[1:], "--over-time", path)
-    assert done.returncode == 2 and done.stdout == "" and not path.exists()
-    assert "hint: name a file that ends in .csv or .parquet" in done.stderr
-
-
 def test_the_finding_on_a_large_buffer_says_what_it_would_hit(trace: Path) -> None:
     (profile,) = emmclab_json("profile", trace)
     finding = next(one for one in profile["findings"] if one["id"] == "implication-3")

@@ -1,7 +1,10 @@
-"""Names in traces may contain any character: none breaks a row, a message or the terminal."""
+"""Names of files and in traces may contain any character: none breaks a row, a message or the terminal."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from pathlib import Path
 
 import duckdb
@@ -9,10 +12,10 @@ import pytest
 from rich.text import Text
 
 import emmclab as package
-from conftest import emmclab
+from conftest import COMMAND, PATIENCE_S, emmclab, environment
 from emmclab.cli.console import one_line
 from emmclab.cli.show_profile import framed
-from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.errors import ConfigError, EmmclabError, FormatError
 
 CLEARED = "a\x1b[2J\x07\x9b"
 
@@ -61,22 +64,6 @@ def test_pages_hold_no_marks_of_direction_and_no_control_characters(tmp_path: Pa
     assert not {"\u202e", "\u200f", "\x85", "\x9b"} & set(text)
 
 
-@pytest.mark.parametrize("kind", [EmmclabError, ConfigError, InputError])
-def test_messages_hold_no_control_characters(kind: type[EmmclabError]) -> None:
-    error = kind(f"{CLEARED}: no such device", file=CLEARED, hint=f"not {CLEARED}")
-    assert str(error) == "a␛[2J␇\N{REPLACEMENT CHARACTER}: no such device"
-    assert error.hint == "not a␛[2J␇\N{REPLACEMENT CHARACTER}"
-    # Programs open the file by its name.
-    assert error.file == CLEARED
-
-
-def test_a_message_of_a_long_name_is_short_and_ends_with_what_is_wrong() -> None:
-    error = EmmclabError(f"{'x' * 2_000_000}: no such device")
-    assert len(str(error)) < 10_000
-    assert str(error).endswith(": no such device")
-    assert "…" in str(error)
-
-
 def test_a_refusal_of_the_core_is_printable_too(tmp_path: Path) -> None:
     with pytest.raises(EmmclabError) as caught:
         package.Device.preset("small-1gb").set({f"gc.{CLEARED}": "1"})
@@ -84,3 +71,79 @@ def test_a_refusal_of_the_core_is_printable_too(tmp_path: Path) -> None:
     with pytest.raises(EmmclabError) as caught:
         package.read(tmp_path / f"{CLEARED}.csv").profile()
     assert str(caught.value).isprintable()
+
+
+def test_a_message_has_no_control_characters_and_keeps_lines_and_tabs() -> None:
+    error = ConfigError("no \x1b[2Jname\x07 and \u202eturned\n\tgoes on", hint="try \x9b31mthis")
+    assert str(error) == "no ␛[2Jname␇ and \N{REPLACEMENT CHARACTER}turned\n\tgoes on"
+    assert error.hint == "try \N{REPLACEMENT CHARACTER}31mthis"
+
+
+def test_a_very_long_name_is_cut_and_a_path_is_not() -> None:
+    path = "/".join(["folder"] * 580)
+    error = FormatError(f"{path}: `{'x' * 10**6}` is no name", hint=f"take {'y' * 10**6}")
+    assert str(error).startswith(f"{path}: `xxx") and str(error).endswith("x` is no name")
+    assert len(str(error)) < len(path) + 400 and "…" in str(error)
+    assert error.hint is not None and len(error.hint) < 400
+    many = FormatError("of these: " + ", ".join(f"name-{number}" for number in range(10**5)))
+    assert len(str(many)) < 13_000 and " characters … " in str(many)
+
+
+def test_errors_of_the_core_are_harmless_too(tmp_path: Path) -> None:
+    """The error about a trace of several devices lists the name of a device in the trace."""
+    names = ("sda\x1b[31m", "y" * 100_000)
+    rows = "".join(f"{number},write,{number * 8},8,{name}\n" for number, name in enumerate(names))
+    trace = tmp_path / "two.csv"
+    trace.write_text(f"arrival_ns,op,sector,sectors,device\n{rows}")
+    with pytest.raises(ConfigError) as caught:
+        package.Device.preset("small-1gb").simulate(package.read(trace), wrap_addresses=True)
+    said = str(caught.value) + (caught.value.hint or "")
+    assert "sda␛[31m" in said and "\x1b" not in said and len(said) < 2_000
+
+
+@pytest.fixture
+def oddly_named(trace: Path, tmp_path: Path) -> bytes:
+    """A copy of the trace whose name is not valid UTF-8 and contains a space."""
+    path = os.fsencode(tmp_path) + b"/my K\xfcche.txt"
+    Path(os.fsdecode(path)).write_bytes(trace.read_bytes())
+    return path
+
+
+def run(*words: str | bytes, folder: Path) -> subprocess.CompletedProcess[bytes]:
+    """Run a command with bytes as arguments."""
+    command = [*COMMAND, *words]
+    done = subprocess.run(
+        command, capture_output=True, env=environment(), cwd=folder, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_name_that_is_no_utf8_is_shown_with_a_replacement(oddly_named: bytes, tmp_path: Path) -> None:
+    said = run("profile", oddly_named, "--json", folder=tmp_path).stdout
+    assert json.loads(said)[0]["name"] == "my K\N{REPLACEMENT CHARACTER}che"
+    for words in (
+        ("profile", oddly_named, "--html", "page.html", "--figures", "figures"),
+        ("head", oddly_named),
+        ("explain", oddly_named, "--json"),
+        ("convert", oddly_named, oddly_named + b".parquet", "--json"),
+        ("simulate", oddly_named, "--wrap-addresses", "--html", "run.html"),
+    ):
+        run(*words, folder=tmp_path)
+
+
+def test_a_study_takes_such_a_name(oddly_named: bytes, tmp_path: Path) -> None:
+    study = tmp_path / "small.toml"
+    study.write_text('name = "small"\ninputs = ["Idle"]\n')
+    from emmclab.studies import Serial, Study, run_study
+
+    named = Study.named(str(study)).with_inputs([os.fsdecode(oddly_named)])
+    found = run_study(named, tmp_path / "results", Serial())
+    assert found.about["recorded"] == ["my K\N{REPLACEMENT CHARACTER}che.txt"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_of_any_encoding_takes_the_tables(trace: Path, encoding: str) -> None:
+    done = emmclab("profile", trace, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
+    assert done.returncode == 0, done.stderr
+    assert "Table III" in done.stdout

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from browsing import Visit
 from conftest import Reproduced, emmclab, emmclab_json
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.claims import NOT, RESTATED, TESTED, judge_study, settled
@@ -18,7 +19,6 @@ from emmclab.papers.iiswc15.recorded_workload import identified, named
 from emmclab.studies import Results
 from emmclab.studies.trace_substitution import in_place, stand_ins, without
 from emmclab.traces.workload import Workload, workload_groups
-from test_report_page import Visit
 
 GROUPS = workload_groups()
 WORKLOADS = (*GROUPS["applications"], *GROUPS["combos"])
@@ -182,14 +182,6 @@ def test_a_folder_without_a_trace_of_the_paper_is_refused(
         assert done.returncode == 2
         assert said in done.stderr and "Trace_files" in done.stderr
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("command", [["reproduce", "fast12"], ["claims", "--paper", "fast12"]])
-def test_papers_without_original_traces_refuse_them(command: list[str], folder: Path) -> None:
-    done = emmclab(*command, "--traces", folder, "--results", folder / "results")
-    assert done.returncode == 2
-    assert "iiswc15 and implications" in done.stderr
-    assert not (folder / "results").exists()
 
 
 def test_claims_on_recorded_traces_alone_are_tests_by_the_same_rules(recorded: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import struct
 from collections.abc import Callable
@@ -15,9 +14,14 @@ import pytest
 from playwright.sync_api import Browser
 
 import emmclab
+from applications import NEW, SMALL
+from browsing import PHONE_PX, Visit, check_fit
 from charts import invalid_charts
 from conftest import biotracer, need_library
 from conftest import emmclab as emmclab_command
+from crash_findings import SUMMARY, documented
+from crash_findings import clean_run as crash_clean
+from crash_findings import scene as crash_scene
 from emmclab.advice.advise import advise
 from emmclab.pages.advice import write_advice
 from emmclab.pages.crash import render as render_crash
@@ -25,20 +29,9 @@ from emmclab.pages.probe import write_probe_report
 from emmclab.pages.profiles import write_report
 from emmclab.pages.simulation import write_simulation_report
 from emmclab.real_devices.probe import Place, Point, Probe
+from fleets import make as make_fleet
 from repository import complain, place, tracked
-from test_apps import NEW, SMALL
-from test_crash_page import SUMMARY
-from test_crash_page import _clean as crash_clean
-from test_crash_page import _scene as crash_scene
-from test_fleet import make as make_fleet
-from test_report_page import Visit
 
-pytestmark = pytest.mark.slow
-
-#: A phone, a tablet or half a screen, and a screen.
-WIDTHS = (1280, 820, 390)
-#: Height of a phone's screen; the first screen of a page has to show figures.
-PHONE_PX = 844
 #: Settings and devices of a small sweep, and of a small search.
 SWEPT = """seeds = [1, 2]
 [[grid]]
@@ -162,11 +155,6 @@ def _solutions(folder: Path, page: Path) -> None:
     _run("apps", "solutions", "small.toml", "--device", "small-1gb", *NEW, "--html", page, cwd=folder)
 
 
-def _crash(findings: int, page: Path) -> None:
-    summary, scene = (SUMMARY, crash_scene(60, 2)) if findings else crash_clean()
-    page.write_text(render_crash(summary, scene))
-
-
 def _fleet(folder: Path, page: Path, *more: str) -> None:
     for name, count in (("before", 8), ("after", 8)):
         if not (folder / name).is_dir():
@@ -175,7 +163,7 @@ def _fleet(folder: Path, page: Path, *more: str) -> None:
 
 
 #: How a page of each kind is made from the folder of traces; the result is a file.
-KINDS: dict[str, Callable[[Path, Path], None]] = {
+KINDS: dict[str, Callable[[Path, Path], object]] = {
     "profile": _profiled,
     "profiles": _profiles,
     "simulate": _simulated,
@@ -190,8 +178,9 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
     "application": _applied,
     "applications": _applications,
     "solutions": _solutions,
-    "crash": lambda _, page: _crash(1, page),
-    "crash-clean": lambda _, page: _crash(0, page),
+    "crash": lambda _, page: page.write_text(render_crash(SUMMARY, crash_scene(60, 2))),
+    "crash-clean": lambda _, page: page.write_text(render_crash(*crash_clean())),
+    "crash-documented": lambda _, page: page.write_text(render_crash(*documented())),
     "fleet": lambda folder, page: _fleet(folder, page, "--by", "model"),
     "fleets": lambda folder, page: _fleet(folder, page, "--against", "after"),
 }
@@ -216,77 +205,26 @@ def made(folder: Path) -> Callable[[str], Path]:
     return page
 
 
-#: Returns the elements that are wider than the page or their chart.
-OVERFLOW = """() => {
-  const right = document.documentElement.clientWidth + 1;
-  const out = [];
-  if (document.documentElement.scrollWidth > right) out.push(`page ${document.documentElement.scrollWidth}`);
-  for (const chart of document.querySelectorAll('.chart')) {
-    const edge = chart.getBoundingClientRect().right + 1;
-    for (const part of chart.querySelectorAll('svg, .role-legend, .role-axis-title, .role-axis-label text'))
-      if (part.getBoundingClientRect().right > edge) out.push(`${chart.id}: ${part.textContent}`);
-  }
-  return out;
-}"""
+#: Pages that are quick to make and have charts, tables and findings.
+QUICK = ("profiles", "compare")
 
 
-def _settled(visit: Visit) -> None:
-    """Wait until every chart has the theme and the width of the page."""
-    visit.draw_all()
-    visit.page.wait_for_function(
-        "() => [...document.querySelectorAll('.chart')].every(c => c.dataset.settled === c.dataset.drawn)"
-    )
-
-
-def _axe(visit: Visit, axe: str) -> str:
-    found = visit.page.evaluate(f"{axe}; axe.run({{resultTypes: ['violations']}})")
-    lines = [(one["id"], [node["target"] for node in one["nodes"]][:5]) for one in found["violations"]]
-    return "\n".join(map(str, lines))
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """Return the source code of axe-core."""
-    need_library("axe_playwright_python")
-    found = importlib.util.find_spec("axe_playwright_python")
-    return Path(str(found and found.origin)).with_name("axe.min.js").read_text()
-
-
-def check_fit(browser: Browser, path: Path, axe: str) -> None:
-    """Fail if a page does not fit a width or theme, prints or loads something, or is not accessible."""
-    visit = Visit(browser, path, width=WIDTHS[0])
-    for number, width in enumerate(WIDTHS):
-        visit.page.set_viewport_size({"width": width, "height": PHONE_PX})
-        if number:
-            visit.page.click("#theme")
-        _settled(visit)
-        assert visit.page.evaluate(OVERFLOW) == [], width
-    assert _axe(visit, axe) == "", "on a phone, light"
-    visit.page.evaluate(
-        "document.querySelectorAll('details:not(.data)').forEach(fold => { fold.open = true; })"
-    )
-    visit.page.set_viewport_size({"width": WIDTHS[0], "height": PHONE_PX})
-    visit.page.click("#theme")
-    _settled(visit)
-    assert _axe(visit, axe) == "", "on a screen, dark, unfolded"
-    assert visit.cut_on_paper() == []
-    assert visit.words == []
-    assert visit.requests == []
-    visit.page.close()
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_a_page_fits_every_width_and_theme_in_silence_and_is_accessible(
     browser: Browser, made: Callable[[str], Path], axe: str, kind: str
 ) -> None:
     check_fit(browser, made(kind), axe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_chart_is_valid_by_the_schema_of_vega_lite(made: Callable[[str], Path], kind: str) -> None:
     assert invalid_charts(made(kind)) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_begins_with_its_answer_and_ends_with_where_it_comes_from(
     browser: Browser, made: Callable[[str], Path], kind: str
@@ -309,6 +247,7 @@ def test_a_page_begins_with_its_answer_and_ends_with_where_it_comes_from(
     page.close()
 
 
+@pytest.mark.slow
 def test_a_time_line_zooms_all_its_panels_and_comes_back(
     browser: Browser, made: Callable[[str], Path]
 ) -> None:
@@ -331,6 +270,7 @@ def test_a_time_line_zooms_all_its_panels_and_comes_back(
     visit.page.close()
 
 
+@pytest.mark.slow
 def test_pictures_and_data_can_be_taken_away(
     browser: Browser, made: Callable[[str], Path], tmp_path: Path
 ) -> None:

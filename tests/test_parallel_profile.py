@@ -284,8 +284,3 @@ def test_files_named_as_parts_are_profiled_one_by_one_with_a_note(whole: Path, p
     assert done.returncode == 0 and len(json.loads(done.stdout)) == len(pieces)
     assert f"emmclab profile {parts}" in done.stderr
     assert "named as parts" not in emmclab("profile", whole, "--json").stderr
-
-
-def test_json_of_parts_is_json(parts: Path) -> None:
-    done = emmclab("profile", parts, "--json")
-    assert json.loads(done.stdout)[0]["estimates"][0]["why"]

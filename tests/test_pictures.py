@@ -16,9 +16,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
 import emmclab as api
-from conftest import emmclab, emmclab_json, ended_in_the_middle
+from conftest import assert_refused, emmclab, emmclab_json, ended_in_the_middle
 from emmclab.apps.closed_loop import STATES
-from test_cli_bad_input import assert_refused
 
 EVENT = perfetto.TrackEvent
 #: New devices, so that runs begin at once.
@@ -303,18 +302,6 @@ def test_a_picture_that_cannot_be_is_refused(
 ) -> None:
     assert_refused(emmclab(*(word.format(trace=trace, folder=tmp_path) for word in command)), *words)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_ends_the_run(trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "full.pftrace"
-    out.symlink_to("/dev/full")
-    for command in (
-        ["convert", trace, out],
-        ["simulate", trace, "--perfetto", out],
-        ["apps", "run", "email", *NEW, "--perfetto", out],
-    ):
-        assert_refused(emmclab(*command), "full.pftrace", "No space left", code=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["full.pftrace"]
 
 
 def test_a_picture_is_not_read_as_a_trace(trace: Path, tmp_path: Path) -> None:

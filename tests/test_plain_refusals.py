@@ -23,8 +23,6 @@ from conftest import emmclab
         (("simulate", "chat", "--device", "shelf"), "shelf is a folder", "or give a TOML file"),
         (("simulate", "chat", "--events", "rows.csv"), "rows.csv", "ends in .parquet"),
         (("simulate", "chat", "--precondition", "steady:0"), "0 capacities is impossible", "more than 0"),
-        (("simulate", "chat", "--capacity", "1MB"), "not a possible capacity", "is possible"),
-        (("simulate", "chat", "--capacity", "big"), "`big` is not a size", "128GB"),
         (("profile", "chat", "--bin", "1s"), "--bin has no effect without", "--over-time"),
         (("profile", "bare.csv"), "field `heading` (column 1): `arrival`", "arrival_us"),
         (("profile", "shelf"), "shelf is read as one trace in parts: ", "emmclab fleet"),
@@ -51,9 +49,6 @@ def test_a_refusal_names_the_value_and_what_to_give(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--tcp", "nowhere"), "`nowhere` is not an address and a port"),
-        (("--clock", "slow", "--nbd", "s.sock"), "slow"),
-        (("--mkfs", "ext5"), "there is no file system `ext5`"),
         (("--mount", "nowhere/mnt"), "nowhere/mnt: the parent folder was not found"),
         (("--nbd", "nowhere/s.sock"), "folder not found"),
         (("--nbd", "s.sock", "--", "no-such-command"), "no-such-command: command not found"),

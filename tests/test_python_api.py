@@ -39,17 +39,6 @@ def test_trace_is_read_anew_each_time(trace: Path) -> None:
     assert opened.ledger["kept"] == 400
 
 
-def test_frames_hold_the_same_requests(trace: Path) -> None:
-    opened = emmclab.read(trace)
-    arrow = opened.to_arrow()
-    assert arrow.num_rows == 400
-    polars = opened.to_polars()
-    assert polars["sectors"].sum() == sum(arrow["sectors"].to_pylist())
-    pandas = opened.to_pandas()
-    assert list(pandas.columns) == polars.columns
-    assert int(pandas["sectors"].sum()) == polars["sectors"].sum()
-
-
 def test_arrow_shares_the_memory_of_the_core(trace: Path) -> None:
     import pyarrow
 
@@ -69,23 +58,6 @@ def test_exceptions_say_where_and_what(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nothing") as refused:
         emmclab.read(tmp_path / "nothing.txt")
     assert refused.value.errno == 2
-
-
-def test_convert_and_read_back(trace: Path, tmp_path: Path) -> None:
-    written = emmclab.convert(trace, tmp_path / "chat.parquet")
-    assert written.ledger["kept"] == 400
-    assert (written.left_out, written.lost) == (0, {})
-    again = emmclab.read(tmp_path / "chat.parquet")
-    assert again.header["format"] == "biotracer"
-    assert again.rows(5) == emmclab.read(trace).rows(5)
-
-
-def test_failed_conversion_leaves_nothing(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.txt"
-    bad.write_text(biotracer(3) + "1\t\t2\n")
-    with pytest.raises(emmclab.FormatError):
-        emmclab.convert(bad, tmp_path / "out.parquet")
-    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
 
 
 def test_combined_traces_start_together(trace: Path, other_trace: Path) -> None:

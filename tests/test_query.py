@@ -213,34 +213,6 @@ def test_rows_of_a_run_are_in_order_of_arrival_under_layers_that_complete_in_ano
     assert found["requests"] == 600 and found["overtaking"] > 0
 
 
-def test_the_longest_waits_in_fsync_are_a_table(tmp_path: Path, flagged: Path) -> None:
-    lines = ["# tracer: nop"]
-    for number in range(3):
-        for seconds, event in (
-            (100 + number, "ext4_sync_file_enter: dev 259,3 ino 77 parent 12 datasync 1 "),
-            (100.01 + number, f"block_rq_issue: 259,0 WS 4096 () {8 * number} + 8 [app]"),
-            (100.02 + number, f"block_rq_complete: 259,0 WS () {8 * number} + 8 [0]"),
-            (100.25 + number, "ext4_sync_file_exit: dev 259,3 ino 77 ret 0"),
-        ):
-            lines.append(f"   app-1240  [001] ...1   {seconds:.6f}: {event}")
-    text = tmp_path / "trace.txt"
-    text.write_text("\n".join(lines) + "\n")
-    asked = "select process, file_system, count(*) as n, sum(time_ns) as ns from fsyncs group by all"
-    inside = (
-        "select count(*) as n from trace join fsyncs on trace.arrival_ns between fsyncs.start_ns "
-        "and fsyncs.start_ns + fsyncs.time_ns"
-    )
-    # They are kept in our own format, too.
-    assert emmclab("convert", text, tmp_path / "trace.parquet").returncode == 0
-    for trace in (text, tmp_path / "trace.parquet"):
-        found = _records(emmclab("query", "--trace", trace, "--json", asked))
-        assert found == [{"process": "app", "file_system": "ext4", "n": 3, "ns": 750_000_000}]
-        assert _records(emmclab("query", "--trace", trace, "--json", inside)) == [{"n": 3}]
-    assert _records(emmclab("query", "--trace", flagged, "--json", asked)) == []
-    done = emmclab("query", "--trace", flagged, "select * from fsynks")
-    assert done.returncode == 2 and "fsyncs" in done.stderr
-
-
 def test_without_a_query_the_tables_are_listed_with_their_columns(trace: Path, tmp_path: Path) -> None:
     events = tmp_path / "events.parquet"
     assert emmclab("simulate", trace, "--device", "nexus5", "--events", events).returncode == 0

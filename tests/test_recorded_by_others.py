@@ -16,9 +16,8 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
 import emmclab as api
-from conftest import ROOT, emmclab, emmclab_json
+from conftest import ROOT, assert_refused, emmclab, emmclab_json
 from perfetto_messages import events, recording
-from test_cli_bad_input import assert_refused
 
 FIXTURES = ROOT / "crates/record/tests/fixtures"
 REQUESTS = 245
@@ -204,12 +203,6 @@ def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_times(part) for key, part in value.items() if not key.endswith("_ns")}
     return [_without_times(part) for part in value] if isinstance(value, list) else value
-
-
-def test_all_are_listed_with_what_they_are_known_by() -> None:
-    listed = {entry["name"]: entry for entry in emmclab_json("formats")}
-    assert set(FORMATS) <= set(listed)
-    assert all(entry["known_by"] and entry["reads"] for entry in listed.values())
 
 
 def test_rubbish_is_refused_with_a_way_out(

@@ -12,7 +12,7 @@ import pytest
 import emmclab as api
 from conftest import COMMAND, emmclab, emmclab_json, environment, need
 from emmclab import _core
-from test_preset import _UFS, register
+from registers import UFS, register
 
 CID = "45010044463430333201123456788333"
 CARD = {
@@ -49,7 +49,7 @@ def card(gaps: list[str] | None = None, **changes: str | None) -> dict[str, Any]
 
 def ufs() -> dict[str, Any]:
     folder = "/sys/devices/platform/soc/1d84000.ufshc"
-    return {"disks": ["sda"], "kind": "ufs", "folder": folder, "files": dict(_UFS), "gaps": []}
+    return {"disks": ["sda"], "kind": "ufs", "folder": folder, "files": dict(UFS), "gaps": []}
 
 
 def test_a_preset_is_made_of_a_recording_as_of_its_registers(tmp_path: Path) -> None:

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page
 
 import emmclab
+from browsing import Visit
 from charts import faults_of, invalid_charts
-from conftest import PATIENCE_S
 from emmclab.pages.plots import simulation as simulated_plots
 from emmclab.pages.profiles import write_report
 from emmclab.pages.simulation import write_simulation_report
-from repository import complain, place, tracked
 
 
 @pytest.fixture(scope="module")
@@ -49,49 +48,6 @@ def simulated(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathF
     return path
 
 
-class Visit:
-    """A page in the browser, with all of its messages and requests."""
-
-    def __init__(self, browser: Browser, path: Path, width: int = 1280, scheme: str = "light") -> None:
-        self.page: Page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
-        self.page.set_default_timeout(1_000 * PATIENCE_S)
-        self.words: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.words.append(message.text))
-        self.page.on("pageerror", lambda error: self.words.append(str(error)))
-        self.page.route("**/*", self._answer)
-        self.page.goto(path.as_uri())
-
-    def _answer(self, route: Route) -> None:
-        if not route.request.url.startswith(("file:", "blob:", "data:")):
-            self.requests.append(route.request.url)
-            route.abort()
-        else:
-            route.continue_()
-
-    def draw_all(self) -> int:
-        """Scroll every chart into view; return the number of charts.
-
-        While a chart is drawn, the content below it moves, so that a click may miss.
-        """
-        charts = self.page.locator(".chart")
-        for number in range(charts.count()):
-            charts.nth(number).scroll_into_view_if_needed()
-            charts.nth(number).locator("svg").first.wait_for()
-        return charts.count()
-
-    def cut_on_paper(self, a4_px: int = 718) -> list[str]:
-        """Lay the page out on paper of this width; return the tables that are too wide."""
-        self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        self.page.set_viewport_size({"width": a4_px, "height": 1000})
-        self.page.emulate_media(media="print")
-        cut: list[str] = self.page.locator("table").evaluate_all(
-            f"all => all.filter(t => t.offsetParent && t.getBoundingClientRect().right > {a4_px})"
-            ".map(t => t.closest('[aria-label]').ariaLabel)"
-        )
-        return cut
-
-
 @pytest.fixture(scope="module")
 def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Visit]]:
     """Open the page `one`, `several` or `simulated` once for all tests that change neither window nor theme.
@@ -110,28 +66,6 @@ def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callabl
         one.page.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "charts"), [pytest.param("one", 19, marks=pytest.mark.slow), ("several", 19), ("simulated", 9)]
-)
-def test_every_chart_is_drawn_in_silence_and_without_a_request(
-    visits: Callable[[str], Visit], name: str, charts: int
-) -> None:
-    visit = visits(name)
-    count = visit.draw_all()
-    assert count >= charts
-    empty = visit.page.locator(".chart").evaluate_all(
-        "charts => charts.filter(c => !c.querySelector('svg path[d], svg line')).map(c => c.id)"
-    )
-    assert empty == []
-    assert visit.words == []
-    assert visit.requests == []
-
-
-@pytest.mark.parametrize("name", ["several", "simulated"])
-def test_every_chart_is_valid_by_the_schema_of_vega_lite(name: str, request: pytest.FixtureRequest) -> None:
-    assert invalid_charts(request.getfixturevalue(name)) == {}
-
-
 def test_an_unknown_mark_is_not_valid_by_the_schema_of_vega_lite() -> None:
     spec = {"data": {"name": "rows"}, "mark": "point", "encoding": {}}
     assert faults_of(spec) == []
@@ -148,15 +82,6 @@ def test_a_phone_shows_results_of_runs_on_its_first_screen(browser: Browser, sim
     for text, bottom, right in boxes:
         assert text.endswith(" ms") and bottom <= 844 and right <= 390
     visit.page.close()
-
-
-@pytest.mark.parametrize("figure", ["response_cdf", "waits", "time_line", "response_histogram"])
-def test_a_page_of_runs_draws(visits: Callable[[str], Visit], figure: str) -> None:
-    visit = visits("simulated")
-    chart = visit.page.locator(f"#{figure} .chart").first
-    chart.scroll_into_view_if_needed()
-    chart.locator("svg path[d]").first.wait_for(state="attached")
-    assert visit.words == []
 
 
 def test_results_of_runs_are_cards_on_a_phone(browser: Browser, simulated: Path) -> None:
@@ -212,56 +137,6 @@ def test_loads_over_time_stand_on_the_page_of_a_trace(browser: Browser, trace: P
         chart.scroll_into_view_if_needed()
         chart.locator("svg path[d]").first.wait_for(state="attached")
     assert visit.words == []
-    visit.page.close()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "one",
-        pytest.param("several", marks=pytest.mark.slow),
-        pytest.param("simulated", marks=pytest.mark.slow),
-    ],
-)
-def test_on_paper_no_table_is_cut(browser: Browser, name: str, request: pytest.FixtureRequest) -> None:
-    visit = Visit(browser, request.getfixturevalue(name))
-    visit.draw_all()
-    assert visit.cut_on_paper() == []
-    visit.page.close()
-
-
-@pytest.mark.parametrize("name", [pytest.param("several", marks=pytest.mark.slow), "simulated"])
-def test_a_narrower_window_draws_legends_that_fit(
-    browser: Browser, name: str, request: pytest.FixtureRequest
-) -> None:
-    visit = Visit(browser, request.getfixturevalue(name))
-    visit.draw_all()
-    visit.page.set_viewport_size({"width": 390, "height": 900})
-    cut = """() => [...document.querySelectorAll('.chart svg')].filter(svg =>
-        [...svg.querySelectorAll('.role-legend')].some(legend =>
-            legend.getBoundingClientRect().right > svg.getBoundingClientRect().right + 1)).length === 0"""
-    visit.page.wait_for_function(cut)
-    visit.page.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [pytest.param("one", marks=pytest.mark.slow), "several", "simulated"])
-def test_phone_width_needs_no_sideways_scrolling(
-    browser: Browser, name: str, scheme: str, request: pytest.FixtureRequest
-) -> None:
-    visit = Visit(browser, request.getfixturevalue(name), width=390, scheme=scheme)
-    visit.draw_all()
-    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
-    cut = visit.page.locator(".chart").evaluate_all(
-        "charts => charts.filter(c => [...c.querySelectorAll('svg, .role-legend, .role-axis-title')]"
-        ".some(part => part.getBoundingClientRect().right > c.getBoundingClientRect().right + 1))"
-        ".map(c => c.id)"
-    )
-    assert cut == []
-    wide = visit.page.locator(".folds tbody td, .folds tbody th").evaluate_all(
-        "cells => cells.filter(c => c.getBoundingClientRect().right > 390).length"
-    )
-    assert wide == 0, "of the findings nothing is out of sight"
     visit.page.close()
 
 
@@ -408,18 +283,3 @@ def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Pat
     visit.page.pdf(path=str(tmp_path / "page.pdf"))
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
     visit.page.close()
-
-
-def test_no_part_of_a_page_loads_anything() -> None:
-    load = re.compile(
-        r"""(src|href)\s*=\s*["']?(https?:)?//|@import|url\(\s*["']?(https?:)?//|fetch\(|XMLHttp"""
-    )
-    parts = [path for path in tracked(".j2", ".css", ".js", ".html") if "emmclab" in path.parts]
-    assert parts
-    faults = [
-        place(path, number)
-        for path in parts
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if load.search(line)
-    ]
-    complain(faults, "inline it: the page has to open from disk, without a network")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from browsing import Visit, check_fit
 from conftest import Reproduced, emmclab, emmclab_json
 from emmclab.papers.claims import rules
 from emmclab.papers.registry import papers
 from emmclab.traces.workload import workload_groups
-from test_report_page import Visit
 
 MOST_BYTES = 3_000_000
 #: The claims that the study with the paper's name measures.
@@ -50,27 +50,10 @@ def test_every_claim_and_every_workload_stands_on_the_page(page: Path, browser: 
     assert sum(counts) == len(CLAIMS)
 
 
-def test_every_chart_is_drawn_in_silence_and_without_a_request(page: Path, browser: Browser) -> None:
-    visit = Visit(browser, page)
-    assert visit.draw_all() == 12
-    empty = visit.page.locator(".chart").evaluate_all(
-        "charts => charts.filter(c => c.querySelectorAll('svg path[d]').length < 5).map(c => c.id)"
-    )
-    assert empty == []
-    assert visit.words == []
-    assert visit.requests == []
-
-
-@pytest.mark.parametrize("width", [390, 820, 1280])
-def test_nothing_sticks_out_at_any_width(page: Path, browser: Browser, width: int) -> None:
-    visit = Visit(browser, page, width=width)
-    visit.draw_all()
-    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
-    cut = visit.page.locator(".chart").evaluate_all(
-        "charts => charts.filter(c => [...c.querySelectorAll('svg, .role-legend')].some(part =>"
-        " part.getBoundingClientRect().right > c.getBoundingClientRect().right + 1)).map(c => c.id)"
-    )
-    assert cut == []
+def test_the_page_fits_every_width_and_theme_in_silence_and_is_accessible(
+    page: Path, browser: Browser, axe: str
+) -> None:
+    check_fit(browser, page, axe)
 
 
 def test_on_paper_charts_fill_their_width_folds_are_open_and_nothing_is_cut(
@@ -147,9 +130,3 @@ def test_a_trace_of_ones_own_is_the_26th_workload(
     text = (tmp_path / "with.html").read_text()
     assert "chat (recorded)" in text
     assert "26 workloads" in text
-
-
-def test_a_trace_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    done = emmclab("reproduce", "iiswc15", "--results", tmp_path, "--trace", tmp_path / "none.txt")
-    assert done.returncode == 2
-    assert "none.txt" in done.stderr

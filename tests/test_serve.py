@@ -398,9 +398,7 @@ def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> No
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--clock", "fast"], "real, free"),
         (["--tcp", "0.0.0.0:10809"], "other machines"),
-        (["--mkfs", "ntfs"], "there is no file system"),
         (["--image", "/no/such/folder/x.img"], "/no/such/folder"),
         (["--layer", "advil", "--set", "advil.recovery=false"], "recovery"),
         (["--precondition", __file__], "aged by a trace"),

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells
-from emmclab.cli.progress import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import sweep
 from emmclab.studies import Results, Serial, Study, run_study
@@ -456,22 +455,6 @@ def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path)
     assert not list(folder.rglob("*.lock"))
 
 
-def test_the_progress_of_a_study_says_how_long_the_rest_will_take() -> None:
-    assert remaining(120) == "about 2 min left"
-    assert remaining(21600) == "about 6 h left"
-    assert remaining(None) == remaining(0) == ""
-
-
-def test_a_question_that_is_no_sql_is_refused(finished: Path) -> None:
-    done = emmclab("query", "select nothing_like_it from runs", "--results", finished)
-    assert done.returncode == 2
-    assert "`describe runs` lists columns" in done.stderr
-    assert emmclab("query", "select 1", "--results", finished / "nowhere").returncode == 2
-    for nothing in (" ", " ; -- nothing"):
-        done = emmclab("query", nothing, "--results", finished)
-        assert (done.returncode, "the query is empty" in done.stderr) == (2, True)
-
-
 def test_a_question_reads_results_and_no_other_file(finished: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
@@ -504,12 +487,6 @@ def test_a_broken_result_is_named(finished: Path, tmp_path: Path) -> None:
     broken.write_text("{")
     with pytest.raises(InputError, match=r"0000\.parquet: this part of the results is damaged"):
         Store(tmp_path).keys()
-
-
-def test_an_unknown_study_names_those_there_are() -> None:
-    with pytest.raises(ConfigError) as caught:
-        Study.named("iiswc16")
-    assert "iiswc15" in str(caught.value.hint)
 
 
 def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from browsing import Visit
 from conftest import emmclab, emmclab_json
 from emmclab.runtime.statistics import positive_interval
 from emmclab.studies import Results
 from emmclab.studies.effects import average
 from emmclab.studies.summary import METRICS, summaries
-from test_report_page import Visit
 
 STUDY = """
 name = "sweep"

@@ -98,16 +98,10 @@ def test_shares_are_compared_by_percentage_points() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("synth", "Mesaging", "out.parquet"),
-        ("synth", "Messaging"),
-        ("synth", "Messaging", "out.parquet", "--duration", "-3"),
-        ("synth", "Messaging", "out.parquet", "--requests", "0"),
         ("synth", "Messaging", "out.parquet", "--requests", str(10**20)),
         ("synth", "Messaging", "out.parquet", "--seed", str(10**20)),
         ("synth", "Messaging", "out.parquet", "--rate-pct", str(10**20)),
         ("synth", "none.toml", "out.parquet"),
-        ("fit", "none.txt"),
-        ("profile", "none.txt", "--against", "Messaging"),
     ],
 )
 def test_bad_input_is_refused_and_leaves_nothing(arguments: tuple[str, ...], tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells
+from conftest import emmclab, emmclab_json, kept_cells
 from emmclab.cli import main
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.claims import judge_study
@@ -65,11 +63,6 @@ def collected(study: Path, *results: object) -> bytes:
     done = emmclab("collect", study, *results, "-o", output)
     assert done.returncode == 0, done.stderr
     return output.read_bytes()
-
-
-def test_two_processes_collect_the_bytes_of_one(study: Path, whole: bytes, tmp_path: Path) -> None:
-    assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
-    assert collected(study, tmp_path) == whole
 
 
 def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(
@@ -155,19 +148,6 @@ def test_a_shard_that_is_none_is_refused(study: Path, text: str, tmp_path: Path)
         Shard.parse(text)
     done = emmclab("run", study, f"--shard={text}", "--results", tmp_path)
     assert (done.returncode, "for example 3/16" in done.stderr) == (2, True)
-
-
-def test_options_that_exclude_each_other_and_wrong_ones_are_refused(study: Path, tmp_path: Path) -> None:
-    for words, says in (
-        (("--shard", "1/2", "--fresh"), "--shard and --fresh exclude each other"),
-        (("--on", "condor"), "auto or ray://HOST:PORT"),
-        (("--cell", "xyz"), "0 cells of small"),
-    ):
-        done = emmclab("run", study, *words, "--results", tmp_path)
-        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
-    done = emmclab("collect", study, tmp_path / "nowhere", "-o", tmp_path / "all.parquet")
-    assert (done.returncode, "there are no results" in done.stderr) == (2, True)
-    assert not (tmp_path / "all.parquet").exists()
 
 
 def test_an_estimate_runs_a_few_cells_and_keeps_them(study: Path, tmp_path: Path) -> None:
@@ -357,23 +337,6 @@ def test_a_worker_goes_on_with_the_device_that_it_has_made_ready(study: Path) ->
         pass
     assert sweep.progress.done == len(used)
     assert len(prepared[0] & prepared[1]) <= 1
-
-
-def test_a_killed_coordinator_loses_seconds_at_most_and_the_next_one_goes_on(
-    study: Path, whole: bytes, tmp_path: Path
-) -> None:
-    command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
-    run = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + PATIENCE_S
-    while run.poll() is None and not kept_cells(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.001)
-    run.kill()
-    run.wait(PATIENCE_S)
-    before = kept_cells(tmp_path)
-    assert before > 0
-    done = emmclab("run", study, "--jobs", 2, "--results", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert collected(study, tmp_path) == whole
 
 
 @pytest.mark.parametrize(("most", "is_joined"), [(1_000, False), (1, True)])

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab
+from conftest import assert_refused, emmclab
 from emmclab.errors import FormatError, InputError
 from emmclab.runtime.files import read_text
-from test_cli_bad_input import assert_refused
 
 LATIN_1 = "name = 'Küche'\n".encode("latin-1")
 

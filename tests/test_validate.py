@@ -10,9 +10,8 @@ import duckdb
 import pytest
 
 import emmclab as lab
-from conftest import biotracer, emmclab, emmclab_json, ended_in_the_middle
+from conftest import assert_refused, biotracer, emmclab, emmclab_json, ended_in_the_middle
 from emmclab.calibration.validation import LEAST_REQUESTS
-from test_cli_bad_input import assert_refused
 
 #: A device without randomness, whose replay can match exactly, and one that is far from it.
 KNOWN, OTHER = "iiswc15-hps", "ufs31"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab, make_btrfs, need
+from crash_runs import dm_log
 from emmclab.crash.explore import Options, require_recoverable
 from emmclab.crash.kernel_log import complaints_about
 from emmclab.crash.mounting import NotMountedError, mounted
@@ -133,16 +134,6 @@ def test_a_workload_with_think_times_pauses_and_goes_on(tmp_path: Path) -> None:
     with Thinking(process.pid, tmp_path, seed=0) as never:
         pass
     assert never.pauses == 0
-
-
-def dm_log(path: Path, line: str) -> None:
-    """Write a log of dm-log-writes that contains one mark."""
-    sector = 512
-    head = (0x6A736677736872).to_bytes(8, "little") + (1).to_bytes(8, "little") + (1).to_bytes(8, "little")
-    text = line.encode()
-    words = (0, 0, 8, len(text))
-    entry = b"".join(word.to_bytes(8, "little") for word in words) + text
-    path.write_bytes((head + sector.to_bytes(4, "little")).ljust(sector, b"\0") + entry.ljust(sector, b"\0"))
 
 
 def ext4_with(folder: Path, name: str, files: dict[str, bytes]) -> Path:

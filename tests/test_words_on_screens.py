@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ from emmclab.apps.closed_loop import run_application
 from emmclab.cli.show_crash import _device
 from emmclab.pages import crash_text
 from emmclab.pages.assemble import _without
-from repository import complain, place, tracked
 
 OFFLINE = """
 name = "offline"
@@ -81,19 +79,3 @@ def test_the_time_of_a_collection_is_said_to_be_assumed(trace: Path) -> None:
     said = " ".join(emmclab("profile", trace).stdout.split())
     assert "each, assumed) fit into single gaps" in said
     assert "Assumed is the 4PS device of the paper, not that of the trace: 512 of 1,024 pages of 4 KB" in said
-
-
-def test_changes_are_written_by_the_one_function_that_gives_zero_no_minus() -> None:
-    fixed = re.compile(r"[:'\"%]\+,?\.\df\b")
-    faults = [
-        f"{place(path)}:{number}: {found[0]}"
-        for suffix in (".py", ".j2")
-        for path in tracked(suffix)
-        if "python/emmclab/" in str(path) and path.name != "number_format.py"
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if (found := fixed.search(line))
-    ]
-    complain(
-        faults,
-        "write a change with `emmclab.runtime.number_format.signed`, in templates with the filter `signed`",
-    )

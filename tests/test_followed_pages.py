@@ -1,25 +1,37 @@
-"""Pages for users of other tools: their commands run, and the names in them exist."""
+"""Pages whose commands are executed: each runs as printed, and its output is what the page shows."""
 
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from pathlib import Path
 
-import pyarrow
 import pytest
 
-from conftest import ROOT, need
+from conftest import ROOT, missing, need
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_groups
-from pages import follow
-from perfetto_messages import recording
+from pages import Step, follow, parts
+from perfetto_messages import host_text, recording
 from repository import complain, place
 
 pytestmark = pytest.mark.slow
 
-PAGES = sorted((ROOT / "docs/coming-from").glob("*.md"))
-NEEDS = {"fio": ("fio", "jq")}
+TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
+COMING_FROM = sorted((ROOT / "docs/coming-from").glob("*.md"))
+#: Guides that mount file systems.
+MOUNTING = ("database-commits", "empty-configuration", "mount-options", "sqlite-safe")
+#: Programs that a page uses in addition to emmclab and a shell.
+NEEDS = {
+    "android-platform-engineer": ("jq", "sqlite3", "strace"),
+    "firmware-engineer": ("jq", "qemu-io"),
+    "storage-researcher": ("jq",),
+    "database-commits": ("setpriv",),
+    "fio": ("fio", "jq"),
+    **dict.fromkeys(("blktrace", "mqsim", "perfetto", "ssdsim"), ("jq",)),
+}
+POSTGRESQL = Path("/usr/lib/postgresql/15/bin/initdb")
 BLOCK_EVENTS = ROOT / "crates/trace/tests/fixtures"
 #: Names of the recording in each form on the blktrace page.
 FORMS = {
@@ -27,13 +39,6 @@ FORMS = {
     "disk.blktrace.1": "little.blktrace.1.gz",
     "disk.txt": "blkparse.txt.gz",
 }
-
-
-def host_text() -> str:
-    """Return the tracer's text of a SQLite workload on this kind of machine."""
-    path = str(ROOT / "crates/record/tests/fixtures/host.trace.zst")
-    with pyarrow.input_stream(path, compression="zstd") as stream:
-        return bytes(stream.read()).decode()
 
 
 def bring(page: Path, folder: Path) -> None:
@@ -45,11 +50,29 @@ def bring(page: Path, folder: Path) -> None:
         (folder / "chat.perfetto-trace").write_bytes(recording(host_text()))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
-    need(*NEEDS.get(page.stem, ("jq",)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(*TUTORIALS, *COMING_FROM, ROOT / "docs/guides/sd-card-lies.md"),
+        *(pytest.param(ROOT / f"docs/guides/{name}.md", marks=pytest.mark.root) for name in MOUNTING),
+    ],
+    ids=lambda page: page.stem,
+)
+def test_every_command_of_a_page_prints_what_the_page_shows(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    need(*NEEDS.get(page.stem, ()))
+    if page.stem in MOUNTING:
+        request.getfixturevalue("root")
+        need("mkfs.ext4")
+    if page.stem == "database-commits" and not POSTGRESQL.exists():
+        missing("PostgreSQL 15", "apt-get install postgresql-15")
+    tmp_path.chmod(0o700)
     bring(page, tmp_path)
-    complain(follow(page, tmp_path), "show what the command prints, or mend the command")
+    as_root = os.geteuid() == 0 and Path("/dev/fuse").exists() and Path("/dev/loop-control").exists()
+    complain(follow(page, tmp_path, as_root=as_root), "show what the command prints, or mend the command")
+    if not as_root and any(isinstance(part, Step) and part.as_root for part in parts(page)):
+        missing("root, for some of the commands of a page,", "run the tests with sudo")
 
 
 def test_every_setting_and_field_that_a_page_names_is_there() -> None:
@@ -63,7 +86,7 @@ def test_every_setting_and_field_that_a_page_names_is_there() -> None:
     groups = {name.partition(".")[0] for name in settings | fields}
     named = re.compile(r"`([a-z]+(?:\.[a-z0-9_]+)+)(?: = [^`]*)?`")
     faults = []
-    for page in PAGES:
+    for page in COMING_FROM:
         text = page.read_text()
         for name in named.findall(text):
             known = any(name == one or one.startswith(f"{name}.") for one in settings | fields)
