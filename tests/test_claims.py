@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,13 +179,24 @@ def test_a_headline_counts_tested_restated_and_unchecked_apart(results: dict[str
     assert tested + restated + cannot == len(judged)
 
 
-def test_the_readme_says_what_the_command_says(reproduced: Reproduced, ledger: list[dict[str, Any]]) -> None:
-    assert ledger
-    last = emmclab("claims", "--results", reproduced.results).stdout.splitlines()[-1]
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    assert last in readme
-    of_papers = len(RULES) - len(BESIDE)
-    assert f"make {of_papers} claims; {len(BESIDE)} figures of four other papers" in readme
+def test_the_table_of_the_readme_counts_the_declared_verdicts_of_each_paper() -> None:
+    """The verdicts of results are compared with the declared ones above."""
+    readme = (ROOT / "README.md").read_text()
+    shown = {
+        name: [int(cell) for cell in cells.split(" | ")]
+        for name, cells in re.findall(r"^\| ([^|]+) \| ((?:\d+ \| ){5}\d+) \|$", readme, re.MULTILINE)
+    }
+    rows = {
+        f"`{paper.name}`": [rule for rule in rules(paper) if rule.id not in BESIDE]
+        for paper in papers().values()
+    }
+    rows |= {"four other papers": [BY_ID[name] for name in BESIDE], "all": RULES}
+    assert len(shown) == len(rows)
+    for name, declared in rows.items():
+        (cells,) = (cells for title, cells in shown.items() if re.search(rf"(^|\W){name}(\W|$)", title))
+        verdicts = Counter(map(_expected, declared))
+        assert cells == [len(declared), *(verdicts[word] for word in VERDICTS if word != NOT_YET)], name
+        assert not verdicts[NOT_YET]
 
 
 @pytest.mark.parametrize(("study", "page"), [("fast12", "fast12"), ("phones", "findings")])
