@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, Unpack
 
 from emmclab import _core
 from emmclab.calibration.fit_sources import runs_note
-from emmclab.runtime.document import Document
+from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.files import note_written_files
 from emmclab.runtime.lists import Names, listed_names, several, split_names
 from emmclab.runtime.option import Option, attributes, complete, declarations
@@ -95,7 +95,7 @@ class AppOptions:
         return said
 
 
-class AppResult(Document):
+class AppResult(FieldMapping):
     """Result of a run; a mapping of the groups that `emmclab apps run --json` prints.
 
     `app` shows where the time was spent, `device` is the result of the device as from `emmclab simulate`.

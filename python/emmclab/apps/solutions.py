@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from emmclab.apps.closed_loop import AppResult, run_application
 from emmclab.errors import ConfigError
-from emmclab.runtime.document import Document
+from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.lists import Names, several
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
@@ -112,7 +112,7 @@ def find_solutions(names: Names) -> list[Solution]:
     return [one for one in SOLUTIONS if not wanted or one.name in wanted or one.name == "plain"]
 
 
-class Comparison(Document):
+class Comparison(FieldMapping):
     """Runs of applications with each solution; a mapping of what `emmclab apps solutions --json` prints."""
 
     def __repr__(self) -> str:

@@ -14,8 +14,8 @@ from emmclab.calibration.validation_groups import (
     error_pct,
     several,
 )
+from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import duration, signed
-from emmclab.runtime.text_table import TextTable
 
 #: The headline states the share of requests within this error, percent.
 SAID_PCT = 25

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from emmclab.advice.advise import FIGURES, ORDERS, Advised
 from emmclab.advice.advise import advise as try_options
 from emmclab.advice.device_state import AUTO, USED
-from emmclab.advice.journal_modes import MODE_FIGURES
-from emmclab.advice.lifetime import LIFETIME, Life, lifetime_text, measurement_text
+from emmclab.advice.lifetime import measurement_text
+from emmclab.advice.tables import journal_table, lives_table, options_table
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import complete_words
 from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Counter, StudyMeter
-from emmclab.cli.show_profile import framed
+from emmclab.cli.show_profile import table_of
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation_options import (
     Capacity,
@@ -39,6 +38,7 @@ from emmclab.cli.simulation_options import (
 from emmclab.cli.study_options import RESULTS, executor
 from emmclab.cli.used_device import Used, preconditioned
 from emmclab.comparison.seed_statistics import check_random
+from emmclab.runtime.document import Column, TextTable
 from emmclab.runtime.number_format import signed, size
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_field
@@ -293,21 +293,24 @@ def _show_together(console: Console, together: Deep) -> None:
     console.print()
     console.print(Text(together.headline, "bold"), soft_wrap=True)
     figure = FIGURES[together.by]
-    table = _table(
-        f"Combinations that no other beats in {ORDERS[together.by]}, RAM and size",
-        (figure.head, "\n%", result_field("configuration.ram_kb").head, "Size\n%"),
-    )
     front = sorted(together.found.front(), key=lambda one: one.figures[together.metric])
     base_kb = together.base.figures[RAM]
-    for trial in front[:_SHOWN]:
-        table.add_row(
-            Text(" + ".join(trial_options(trial)) or "as it is"),
-            figure.text(trial.figures[together.metric]),
-            signed(together.change_pct(trial)),
-            signed(trial.figures[RAM] - base_kb, 0),
-            signed(together.change_pct(trial, CAPACITY)),
-        )
-    console.print(table)
+    change, size_change = Column("Change", "%", short=""), Column("Size", "%")
+    table = TextTable(
+        f"Combinations that no other beats in {ORDERS[together.by]}, RAM and size",
+        ["Option", figure.heading, change, result_field("configuration.ram_kb").heading, size_change],
+        [
+            [
+                " + ".join(trial_options(trial)) or "as it is",
+                figure.text(trial.figures[together.metric]),
+                signed(together.change_pct(trial)),
+                signed(trial.figures[RAM] - base_kb, 0),
+                signed(together.change_pct(trial, CAPACITY)),
+            ]
+            for trial in front[:_SHOWN]
+        ],
+    )
+    console.print(table_of(table, no_wrap=True))
     more = f", {len(front) - _SHOWN:,} more of them in --json" if len(front) > _SHOWN else ""
     words = f"{len(together.found.trials):,} trials, seed {together.found.seed}{more}"
     console.print(Text(words, "dim"), soft_wrap=True)
@@ -323,100 +326,21 @@ def _show(console: Console, advised: Advised) -> None:
     if text := advised.state.tried_line:
         console.print(Text(text, "dim"), soft_wrap=True)
     show_provenance(console, [base])
-    console.print()
-    console.print(_options_table(advised))
+    _show_figures(console, options_table(advised))
     console.print()
     for advice in advised.options:
         note = f"; {advice.note}" if advice.note else ""
         console.print(Text(f"{advice.option}: {advice.about}{note}", "dim"))
     if advised.life:
-        console.print()
-        _show_lives(console, advised)
+        _show_figures(console, lives_table(advised))
+        console.print(Text(measurement_text(advised.life, base), "dim"), soft_wrap=True)
     for name, reason in advised.refused.items():
         console.print(Text(f"not possible here: {name}: {reason}", "yellow"), soft_wrap=True)
-    _show_journal(console, advised)
-
-
-def _options_table(advised: Advised) -> Table:
-    """Return the table of figures by option; the lifetime is the first column if options are ranked by it."""
-    base, by_lifetime = advised.base, advised.by == "lifetime"
-    mean, p99, waf = FIGURES.values()
-    ram = result_field("configuration.ram_kb")
-    headings = (mean.head, "\n%", p99.head, "\n%", waf.head, "Size\n%", ram.head)
-    table = _table(
-        f"Options by {ORDERS[advised.by]}", ((LIFETIME.head, "\n%") if by_lifetime else ()) + headings
-    )
-
-    def life(one: Life | None) -> tuple[str, ...]:
-        if not by_lifetime:
-            return ()
-        if one is None:
-            return "–", "–"
-        first = advised.life
-        change = "" if one is first or not first else signed(100 * (one.host_gb / first.host_gb - 1))
-        return one.text, change
-
-    table.add_row(
-        Text(f"{base['device']} as it is", "bold"),
-        *life(advised.life),
-        mean.text(base[mean.path]),
-        "",
-        p99.text(base[p99.path]),
-        "",
-        waf.text(base[waf.path]),
-        "",
-        ram.text(base[ram.path]),
-    )
-    for advice in advised.options:
-        table.add_row(
-            Text(advice.option),
-            *life(advice.life),
-            mean.text(advice.mean_response_ms),
-            signed(advice.mean_change_pct),
-            p99.text(advice.p99_response_ms),
-            signed(advice.p99_change_pct),
-            waf.text(advice.waf),
-            signed(advice.capacity_change_pct),
-            f"{advice.ram_kb:+d}" if advice.ram_kb else "0",
-        )
-    return table
-
-
-def _show_journal(console: Console, advised: Advised) -> None:
-    journal, base = advised.journal, advised.base
+    journal = advised.journal
     console.print()
     console.print(Text(journal.headline, "bold" if journal.modes else "dim"), soft_wrap=True)
     if journal.modes:
-        time, mean, flushes, pages = MODE_FIGURES
-        headings: tuple[str, ...] = (time.head, "\n%", mean.head, "\n%", flushes.head, pages.head, "\n%")
-        headings += (LIFETIME.head,) if advised.life else ()
-        table = _table("Modes of the layer journal by time", headings)
-        table.columns[0].header = "Mode"
-        values = [base[field.path] for field in MODE_FIGURES]
-        first = (
-            time.text(values[0]),
-            "",
-            mean.text(values[1]),
-            "",
-            flushes.text(values[2] or 0),
-            pages.text(values[3]),
-            "",
-        )
-        life_gb = None if advised.life is None else advised.life.host_gb
-        table.add_row(Text("none", "bold"), *first, *_terabytes(advised, life_gb))
-        for one in journal.modes:
-            table.add_row(
-                Text(one.mode),
-                time.text(one.run_s),
-                signed(one.run_change_pct),
-                mean.text(one.mean_response_ms),
-                signed(one.mean_change_pct),
-                flushes.text(one.flushes),
-                pages.text(one.page_programs),
-                signed(one.page_programs_change_pct),
-                *_terabytes(advised, one.life_gb),
-            )
-        console.print(table)
+        _show_figures(console, journal_table(advised), above="")
     for note in dict.fromkeys(one.note for one in journal.modes if one.note):
         names = ", ".join(one.mode for one in journal.modes if one.note == note)
         console.print(Text(f"{names}: {note}", "dim"), soft_wrap=True)
@@ -424,31 +348,7 @@ def _show_journal(console: Console, advised: Advised) -> None:
         console.print(Text(f"not possible here: journal:{mode}: {reason}", "yellow"), soft_wrap=True)
 
 
-def _terabytes(advised: Advised, life_gb: float | None) -> tuple[str, ...]:
-    return (lifetime_text(life_gb),) if advised.life else ()
-
-
-def _show_lives(console: Console, advised: Advised) -> None:
-    table = _table("Lifetime", (f"{FIGURES['waf'].short} in use", LIFETIME.display_unit, "years"))
-
-    def add(name: Text, life: Life | None) -> None:
-        if life is None:
-            table.add_row(name, "–", "–", "–")
-            return
-        years = "–" if life.years is None else f"{life.years:,.2f}"
-        table.add_row(name, FIGURES["waf"].text(life.waf), life.text, years)
-
-    add(Text(f"{advised.base['device']} as it is", "bold"), advised.life)
-    for advice in advised.options:
-        add(Text(advice.option), advice.life)
-    console.print(table)
-    if life := advised.life:
-        console.print(Text(measurement_text(life, advised.base), "dim"), soft_wrap=True)
-
-
-def _table(title: str, headings: tuple[str, ...]) -> Table:
-    table = framed(title)
-    table.add_column("Option")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
+def _show_figures(console: Console, part: TextTable, above: str = "\n") -> None:
+    """Print a table whose first row is the device as it is."""
+    console.print(above, end="")
+    console.print(table_of(part, is_first_bold=True, no_wrap=True))

@@ -17,8 +17,8 @@ from rich.text import Text
 from emmclab.cli.console import one_line
 from emmclab.cli.table_fitting import explained
 from emmclab.cli.unicode_bars import bar, spark
+from emmclab.runtime.document import TextTable
 from emmclab.runtime.table_row import Row
-from emmclab.runtime.text_table import TextTable
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
@@ -393,13 +393,22 @@ def _title(finding: JudgedFinding) -> str:
 
 def show_table(console: Console, part: TextTable) -> None:
     """Print an empty line and a table of texts."""
-    table = framed(escape(part.title))
-    for place, heading in enumerate(part.headings):
-        table.add_column(heading, justify="left" if place < part.words else "right")
-    for cells in part.rows:
-        table.add_row(*map(Text, cells))
     console.print()
-    console.print(table)
+    console.print(table_of(part))
+
+
+def table_of(part: TextTable, *, is_first_bold: bool = False, no_wrap: bool = False) -> Table:
+    """Return a table in the style of all commands; numbers are not wrapped if `no_wrap` is set."""
+    table = framed(escape(part.title))
+    for heading, column in zip(part.headings, part.columns, strict=True):
+        head, left = heading if isinstance(heading, str) else heading.head, column.is_text
+        table.add_column(head, justify="left" if left else "right", no_wrap=no_wrap and not left)
+    for number, cells in enumerate(part.rows):
+        texts = [Text(cell if isinstance(cell, str) else cell.text) for cell in cells]
+        if is_first_bold and not number:
+            texts[0].stylize("bold")
+        table.add_row(*texts)
+    return table
 
 
 def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:

@@ -8,8 +8,8 @@ from emmclab.fleet.comparison import ALPHA, Comparison
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS
 from emmclab.fleet.main_figures import FIGURES
 from emmclab.fleet.summary import Outlier, Summary, figure_text
+from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import signed
-from emmclab.runtime.text_table import TextTable
 
 #: Explanation of how outliers are found.
 OUTLIER_RULE = (

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import altair as alt
 
 from emmclab.advice.advise import FIGURES, ORDERS, Advised
-from emmclab.advice.journal_modes import MODE_FIGURES
-from emmclab.advice.lifetime import LIFETIME, lifetime_text, measurement_text
+from emmclab.advice.lifetime import measurement_text
+from emmclab.advice.tables import journal_table, lives_table, options_table
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.runtime.document import Note, Part, Section
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
-from emmclab.simulation.result_fields import result_field
 from emmclab.simulation.result_text import device_before, mode_line
 from emmclab.traces.ledger_text import ledger_line
 
@@ -43,22 +44,12 @@ def write_advice(advised: Advised, html: Path) -> None:
     write_atomically(
         html,
         assemble(
-            "advice.html.j2",
+            "document.html.j2",
             [figure],
             {"changes": rows},
             [base.fields["trace"]],
             title=f"Advice for {base['trace']}",
-            base=base,
-            options=found,
-            refused=advised.refused,
-            journal=advised.journal,
-            life=advised.life,
-            reasoning=measurement_text(advised.life, base) if advised.life else "",
-            metric=ORDERS[advised.by],
-            fields={**FIGURES, "ram": result_field("configuration.ram_kb"), "life": LIFETIME},
-            life_head=f"{LIFETIME.short}, {LIFETIME.display_unit}",
-            lifetime_text=lifetime_text,
-            mode_fields=dict(zip(("time", "mean", "flushes", "pages"), MODE_FIGURES, strict=True)),
+            sections=_sections(advised),
             head=_head(advised),
             provenance=Provenance(
                 ledger_line(base.fields["ledger"]),
@@ -67,6 +58,23 @@ def write_advice(advised: Advised, html: Path) -> None:
             ),
         ),
     )
+
+
+def _sections(advised: Advised) -> Iterator[Section]:
+    parts: list[Part] = [options_table(advised)]
+    if advised.life:
+        parts += [lives_table(advised), Note(measurement_text(advised.life, advised.base))]
+    for name, reason in advised.refused.items():
+        parts.append(Note(f"Not possible here: {name}: {reason}", "quiet"))
+    yield Section("options", f"Options, by {ORDERS[advised.by]}", parts, nav="Options")
+    journal = advised.journal
+    modes = [journal_table(advised)] if journal.modes else []
+    refused = [
+        Note(f"Not possible here: journal:{mode}: {reason}", "quiet")
+        for mode, reason in journal.refused.items()
+    ]
+    parts = [Note(f"{journal.headline}.", ""), *modes, *refused]
+    yield Section("journal", "Layer below the journal", parts, nav="Journal")
 
 
 def _head(advised: Advised) -> Head:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypedDict
 
 from emmclab.apps.closed_loop import (
     STATES,
@@ -20,6 +19,7 @@ from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, t
 from emmclab.pages.plots.applications import FIGURES
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
+from emmclab.runtime.document import Charts, Column, Heading, Note, Number, Part, Section, Terms, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.table_row import Row
@@ -50,7 +50,7 @@ def render(
         "threads": [row for result in results for row in _threads(result)],
     }
     return assemble(
-        "applications.html.j2",
+        "document.html.j2",
         figures,
         rows,
         list(dict.fromkeys(names)),
@@ -60,14 +60,63 @@ def render(
             f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}",
             made=made or {},
         ),
-        one=one,
-        states=[label for state, label in STATES.items() if any(run.app["states"][state] for run in results)],
-        runs=[_table_row(result, results) for result in results],
-        requests=[
-            (_name(result), f"{requests_line(result)}; {durability_line(result)}") for result in results
+        sections=_sections(results, faster),
+    )
+
+
+def _sections(results: Sequence[AppResult], faster: Sequence[AppResult]) -> Iterator[Section]:
+    path = (
+        "Along the critical path: a wait for another thread counts as the activity of that thread. Storage "
+        "is read, fsync, and writes held back."
+    )
+    parts: list[Part] = [_runs(results), Note(path, "quiet")]
+    if len(results) == 1 and (spent := _spent(results[0])):
+        text = [Column(name, is_text=True) for name in ("Files", "Partition")]
+        parts.append(Heading("Storage, by file and partition"))
+        parts.append(TextTable("Parts of storage", ["Waited for", *text, "s", "%"], spent))
+    yield Section("results", "Waits of the users by part", parts, nav="Results")
+    yield Section("figures", "Time lines", [Charts()], nav="Time lines")
+    if faster:
+        # For each part, if it were infinitely fast, the runtime and the gain; largest gain first.
+        rows = [
+            [run.app["what_if"][0], f"{run.runtime_s:,.2f}", f"{results[0].runtime_s - run.runtime_s:,.2f}"]
+            for run in sorted(faster, key=lambda run: run.runtime_s)
+        ]
+        table = TextTable("What if", ["Part", Column("Runtime", "s"), Column("Gain", "s")], rows)
+        yield Section("what-if", "With a part of the storage infinitely fast", [table], nav="What if")
+    lines = [(_name(run), f"{requests_line(run)}; {durability_line(run)}", "") for run in results]
+    about = "Sequential: a request that begins where the previous request of the same operation ended."
+    yield Section("requests", "Requests", [Terms(lines), Note(about, "quiet")], nav="Requests")
+
+
+def _runs(results: Sequence[AppResult]) -> TextTable:
+    """Return a row for each run, with the time in each state that occurs in any run."""
+    used = [state for state in STATES if any(run.app["states"][state] for run in results)]
+    return TextTable(
+        "Runs",
+        [
+            "Application",
+            *(Column(label, is_text=True) for label in ("Device", "Layers", "Network")),
+            *(Column(label, "s") for label in ("Runtime", "Storage")),
+            "Syncs of files",
+            Column("Mean of a sync", "ms"),
+            *(Column(STATES[state], "s") for state in used),
         ],
-        spent=_spent(results[0]) if one else [],
-        what_if=_what_if(results[0], faster) if faster else [],
+        [
+            [
+                run.app["program"],
+                run.device["device"],
+                "+".join(run.options.layers) or "none",
+                run.app["network"] if run.app["network_bytes"] else "–",
+                Number(f"{run.runtime_s:,.2f}", run.runtime_s),
+                Number(f"{run.storage_s:,.2f}", run.storage_s),
+                Number(f"{run.app['file_syncs']:,}", run.app["file_syncs"]),
+                Number("–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}", run.sync_mean_ms),
+                *(Number(f"{ns / 1e9:,.2f}", ns) for state in used for ns in [run.app["states"][state]]),
+            ]
+            for run in results
+        ],
+        style="sortable dense",
     )
 
 
@@ -199,56 +248,20 @@ def _runtimes(result: AppResult) -> Rows:
     ]
 
 
-class _TableRow(TypedDict):
-    """A run in the table: times in s; `cells` contains the time in each state that occurs in any run."""
-
-    program: str
-    device: str
-    layers: str
-    network: str
-    runtime: float
-    storage: float
-    syncs: int
-    sync_mean_ms: float | None
-    cells: list[float]
-
-
-def _table_row(result: AppResult, results: Sequence[AppResult]) -> _TableRow:
-    app = result.app
-    used = [state for state in STATES if any(run.app["states"][state] for run in results)]
-    return {
-        "program": app["program"],
-        "device": result.device["device"],
-        "layers": "+".join(result.options.layers) or "none",
-        "network": app["network"] if app["network_bytes"] else "–",
-        "runtime": result.runtime_s,
-        "storage": result.storage_s,
-        "syncs": app["file_syncs"],
-        "sync_mean_ms": result.sync_mean_ms,
-        "cells": [app["states"][state] / 1e9 for state in used],
-    }
-
-
-def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
+def _spent(result: AppResult) -> list[list[str]]:
     """Return the parts of the storage time: what was waited for, files, partition, s, %."""
     runtime = max(result.app["runtime_ns"], 1)
     return [
-        (
+        [
             part["wait"].replace("_", " "),
             (part["class"] or "all").replace("_", " "),
             part["partition"] or "all",
-            part["ns"] / 1e9,
-            100 * part["ns"] / runtime,
-        )
+            f"{part['ns'] / 1e9:,.3f}",
+            f"{100 * part['ns'] / runtime:,.1f}",
+        ]
         for part in result.app["spent"]
         if part["wait"]
     ]
-
-
-def _what_if(result: AppResult, faster: Sequence[AppResult]) -> list[tuple[str, float, float]]:
-    """Return for each part, if it were infinitely fast, the runtime and the gain in s; largest gain first."""
-    ordered = sorted(faster, key=lambda run: run.runtime_s)
-    return [(run.app["what_if"][0], run.runtime_s, result.runtime_s - run.runtime_s) for run in ordered]
 
 
 def write_apps_report(

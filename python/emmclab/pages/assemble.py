@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypedDict
 
 import jinja2
+from markupsafe import Markup, escape
 
 from emmclab import __version__
 from emmclab.errors import harmless
@@ -16,11 +18,13 @@ from emmclab.pages.first_screen import Head, Provenance
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.plots.figure import specification
 from emmclab.pages.theme import DARK, LIGHT
+from emmclab.runtime.document import Section
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.provenance import RECORD
 
 #: Significant digits of figures on the page; more are not visible and would only enlarge the page.
 _DIGITS = 6
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def assemble(
@@ -34,12 +38,14 @@ def assemble(
     provenance: Provenance,
     beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
     trace_names: Sequence[str] | None = None,
+    sections: Iterable[Section] = (),
     **content: Any,
 ) -> str:
     """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
 
-    In the template, `picture` is the figure of the first screen, which `head` names. `figures` is the list of
-    all other figures that can be drawn, or that explain why they cannot. `beside` contains the claims below
+    The template `document.html.j2` shows `sections`. In each template, `picture` is the figure of the first
+    screen, which `head` names. `figures` is the list of all other figures that can be drawn, or that explain
+    why they cannot. `beside` contains the claims below
     each figure. `trace_names` are those of `names` that are names of traces; others may be names of settings
     or readings.
     """
@@ -61,6 +67,7 @@ def assemble(
             picture=picture,
             figures=[figure for figure in drawn if figure is not picture],
             library=_script(library()),
+            sections=list(sections),
             record_name=RECORD,
             record=None if provenance.record is None else _json(provenance.record),
             page_data=_json({"themes": {"light": LIGHT, "dark": DARK}, "specs": specs, "data": data}),
@@ -84,6 +91,8 @@ def _templates() -> jinja2.Environment:
     )
     environment.filters["cell"] = _cell
     environment.filters["signed"] = signed
+    environment.filters["code"] = _code
+    environment.filters["lines"] = lambda text: Markup("<br>").join(map(harmless, text.splitlines()))
     return environment
 
 
@@ -190,6 +199,15 @@ def _round(value: Any) -> Any:
         return value
     short = float(f"{value:.{_DIGITS}g}")
     return int(short) if short.is_integer() and abs(short) < 2**53 else short
+
+
+def _code(text: str) -> Markup:
+    """Return a text in which backticks mark code.
+
+    >>> _code("`a < b`, or not")
+    Markup('<code>a &lt; b</code>, or not')
+    """
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(harmless(text)))))  # noqa: S704 - it is escaped
 
 
 def _cell(value: float | None, digits: int = 2) -> str:

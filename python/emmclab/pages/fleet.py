@@ -17,6 +17,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
 from emmclab.pages.plots import Figure, Row, Rows
 from emmclab.pages.plots.fleets import effects, over_recordings, over_requests
+from emmclab.runtime.document import Charts, Heading, Note, Part, Section, TextTable
 from emmclab.runtime.number_format import signed
 
 #: Maximum number of distinguishable groups in a chart; the largest are drawn.
@@ -110,19 +111,64 @@ def _compared(tables: Sequence[Table], found: Comparison) -> str:
     )
 
 
-def _page(tables: Sequence[Table], drawn: Sequence[tuple[Figure, Rows]], **content: Any) -> str:
+def _page(
+    tables: Sequence[Table],
+    drawn: Sequence[tuple[Figure, Rows]],
+    comparison: Comparison | None,
+    summaries: Sequence[tuple[str, Summary]],
+    remark: str,
+    **content: Any,
+) -> str:
     figures = [(figure, rows) for figure, rows in drawn if rows]
     names = list(dict.fromkeys(row["trace"] for _, rows in figures for row in rows))
     return assemble(
-        "fleet.html.j2",
+        "document.html.j2",
         [figure for figure, _ in figures],
         {figure.name: rows for figure, rows in figures},
         names,
-        words=text_tables,
-        most=_MOST_ROWS,
+        sections=_sections(comparison, summaries, remark),
         provenance=_provenance(tables),
         **content,
     )
+
+
+def _sections(
+    comparison: Comparison | None, summaries: Sequence[tuple[str, Summary]], remark: str
+) -> Iterator[Section]:
+    if comparison is not None:
+        rule = (
+            f"{text_tables.TEST_RULE}. Recordings of one device are not independent: name folders with one "
+            "recording of each, or read p as a lower bound."
+        )
+        differences = text_tables.differences(comparison)
+        yield Section("differences", "Differences", [differences, Note(rule)], nav="Differences")
+    charts = Charts("No recording has this figure.")
+    yield Section("figures", "Figures", [*([Note(remark)] if remark else []), charts], nav="Figures")
+    weights = (
+        "All recordings have the same weight. Known: number of recordings that have the figure. Percentiles "
+        "are interpolated linearly."
+    )
+    figures = [part for name, one in summaries for part in _of(name, text_tables.figures(one))]
+    yield Section("recordings", "Percentiles over recordings", [*figures, Note(weights)], nav="Recordings")
+    outliers: list[Part] = []
+    for name, summary in summaries:
+        outliers += _of(name, text_tables.outliers(summary, _MOST_ROWS))
+        outliers += map(Note, text_tables.outlier_remarks(summary, _MOST_ROWS))
+    yield Section("outliers", "Outliers", outliers, nav="Outliers")
+    refused: list[Part] = []
+    for name, summary in summaries:
+        if summary.refused:
+            refused += _of(name, text_tables.refused(summary.refused, _MOST_ROWS))
+        if (more := len(summary.refused) - _MOST_ROWS) > 0:
+            refused.append(Note(f"{more:,} more are in the table."))
+    if refused:
+        yield Section("refused", "Refused", refused)
+
+
+def _of(name: str, table: TextTable) -> list[Part]:
+    """Return a table below the name of its fleet, if there are several."""
+    shown = table._replace(title=f"{table.title} of {name}") if name else table
+    return [*([Heading(name)] if name else []), shown if table.rows else Note("None.", "quiet")]
 
 
 def _recordings_text(found: Summary) -> str:

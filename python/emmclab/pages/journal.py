@@ -7,6 +7,7 @@ import altair as alt
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.runtime.document import Charts, Section
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 
@@ -114,7 +115,7 @@ def render(journal: Journal) -> str:
         "rate": journal["over_time"] if journal["commits"] else [],
     }
     return assemble(
-        "journal.html.j2",
+        "document.html.j2",
         _FIGURES,
         {figure: [{"trace": name, **row} for row in of_it] for figure, of_it in rows.items()},
         [name],
@@ -125,7 +126,12 @@ def render(journal: Journal) -> str:
             [("Source", f"{journal['header']['source']}, {journal['header']['format']}")],
             lost([journal["ledger"]]),
         ),
-        journal=journal,
+        sections=[
+            Section("figures", "Figures", [Charts("Nothing is written in this trace.")], nav="Figures"),
+            Section(
+                "tables", "Tables", [part for one in journal.tables() for part in one.titled()], nav="Tables"
+            ),
+        ],
     )
 
 

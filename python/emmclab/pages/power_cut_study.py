@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypedDict
 
 from emmclab.crash.json_types import FindingFields
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Tile
 from emmclab.pages.study import incomplete, provenance
+from emmclab.runtime.document import Bullets, Cell, Cells, Heading, Note, Part, Section, Terms, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, RULE, CutCell
 from emmclab.studies.power_cut_table import (
     MEANING,
     NOT_JUDGED,
-    Column,
     Table,
     Verdict,
     cell_of,
@@ -45,7 +45,7 @@ def render(results: Results, study: str = "") -> str:
     host = next((", ".join(map(" ".join, run.result.host.items())) for run in results.cut_runs()), "")
     tables_of = " ".join(['emmclab query "select * from cuts" --study', name])
     return assemble(
-        "cuts.html.j2",
+        "document.html.j2",
         [],
         {},
         [],
@@ -57,43 +57,60 @@ def render(results: Results, study: str = "") -> str:
             notices=incomplete(results),
         ),
         provenance=provenance(results, study, **{"As tables": tables_of, "Host": host}),
-        meaning={word: MEANING[word] for word in found},
-        badges=_BADGES,
-        tables=[_table_content(table) for table in tables(results)],
-        findings=[_finding(cell, one) for cell, one in findings(results)],
-        documented=[_finding(cell, one) for cell, one in findings(results, documented=True)],
-        failures=[(run["input"], str(column_of(cell_of(run))), run["message"]) for run in results.failures],
-        again=f"emmclab crash --results {Path('emmclab-results', name)} --again",
+        sections=_sections(results, f"emmclab crash --results {Path('emmclab-results', name)} --again"),
     )
 
 
-class _ShownTable(TypedDict):
-    """A table of verdicts: a row has journal mode, level of `synchronous`, and the verdict by column."""
+def _sections(results: Results, again: str) -> Iterator[Section]:
+    meanings = [(Cell(word, badge=_BADGES[word]), MEANING[word], "") for word in counts(results)]
+    verdicts = [_verdicts(table, number) for number, table in enumerate(tables(results), 1)]
+    title = "Losses by workload, file system and device"
+    yield Section("tables", title, [Terms(meanings), *verdicts], nav="Tables")
+    parts: list[Part] = [Note(f"Each with the first state that shows it: `{again} LOG:CUT:STATE`.", "")]
+    found = [_row(cell, one) for cell, one in findings(results)]
+    empty = Note("No acknowledged data was lost.", "quiet")
+    parts.append(_table("Table of findings", found) if found else empty)
+    if failures := results.failures:
+        where = [(f"{run['input']}, {column_of(cell_of(run))}: {run['message']}", "") for run in failures]
+        parts += [Heading("Not judged"), Bullets(where)]
+    yield Section("findings", "Findings", parts, nav="Findings")
+    found = [_row(cell, one) for cell, one in findings(results, documented=True)]
+    part = _table("Table of documented losses", found) if found else Note("None.", "quiet")
+    yield Section("documented", "Documented losses, no defects", [part], nav="Documented")
 
-    columns: tuple[Column, ...]
-    rows: list[tuple[str, str, list[Verdict | None]]]
 
-
-class _ShownFinding(FindingFields):
-    """A finding with its workload, and the file system, device and layers on which it was found."""
-
-    workload: str
-    place: str
-
-
-def _table_content(table: Table) -> _ShownTable:
-    """Return the rows with SQLite's terms: journal mode, and level of `synchronous`."""
-    rows = []
+def _verdicts(table: Table, number: int) -> TextTable:
+    """Return the verdicts with SQLite's terms: journal mode, and level of `synchronous`."""
+    rows: list[Cells] = []
     for name in table.rows:
         mode, _, level = name.removeprefix(_SQLITE).partition("-")
-        rows.append((mode, level, [table.cells.get((name, column)) for column in table.columns]))
-    return {"columns": table.columns, "rows": rows}
+        rows.append([mode, level, *(_verdict(table.cells.get((name, column))) for column in table.columns)])
+    layers = ("no layer" if one.layer == "none" else one.layer for one in table.columns)
+    heads = [
+        f"{one.file_system}\n{one.device}\n{layer}" for one, layer in zip(table.columns, layers, strict=True)
+    ]
+    headings = ["Journal mode", "Synchronous", *heads]
+    return TextTable(f"Verdicts, table {number}", headings, rows, len(headings), style="matrix")
 
 
-def _finding(cell: CutCell, one: FindingFields) -> _ShownFinding:
-    return {
-        "documented": "",
-        **one,
-        "workload": cell.input.removeprefix(_SQLITE),
-        "place": str(column_of(cell)),
-    }
+def _verdict(one: Verdict | None) -> Cell:
+    if one is None:
+        return Cell("", "not tried")
+    count = one.lost_states or one.documented_states
+    return Cell(one.text, f"{f'{count:,} of ' if count else ''}{one.states:,} states", _BADGES[one.word])
+
+
+def _table(title: str, rows: Sequence[Cells]) -> TextTable:
+    headings = ["SQLite", "ext4, device, layer", "Promise", "First state", "Shown again by"]
+    return TextTable(title, headings, rows, style="sortable ledger")
+
+
+def _row(cell: CutCell, one: FindingFields) -> Cells:
+    """Return a finding with its workload, and the file system, device and layers on which it was found."""
+    return [
+        cell.input.removeprefix(_SQLITE),
+        str(column_of(cell)),
+        f"{one['level']}: {one['promise']}",
+        Cell(one["detail"], one.get("documented", "")),
+        Cell(f"`{one['again']}`") if one["again"] else Cell("", "broken by commands, not in a state"),
+    ]

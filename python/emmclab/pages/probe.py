@@ -11,6 +11,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, amount, tile
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, tooltip
 from emmclab.real_devices.probe import Probe
+from emmclab.runtime.document import Bullets, Charts, Section
 from emmclab.runtime.files import write_atomically
 
 
@@ -66,14 +67,17 @@ def render(probe: Probe) -> str:
     done = "written and read" if probe.wrote else "only read"
     how = f"{probe.span_mb:,} MB {done}, by synchronous direct I/O"
     return assemble(
-        "probed.html.j2",
+        "document.html.j2",
         _FIGURES,
         rows,
         [probe.target],
         title=f"Probe of {probe.target}",
         head=_head(probe, how),
         provenance=Provenance(f"{probe.target}: {how}"),
-        probe=probe,
+        sections=[
+            Section("findings", "Findings", [Bullets([(one, "") for one in probe.findings])], nav="Findings"),
+            Section("figures", "Figures", [Charts()], nav="Figures"),
+        ],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -11,6 +12,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, exact
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.plots.search import best_so_far, over_objectives
+from emmclab.runtime.document import Cells, Charts, Column, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.simulation.result_fields import field_of_column
 from emmclab.studies.search import (
@@ -40,9 +42,8 @@ def write_search_report(found: SearchResult, path: Path, made: ProvenanceFields 
 def render(found: SearchResult, made: ProvenanceFields | None = None) -> str:
     """Return the page; the same trials produce the same bytes."""
     drawn = _figures(found)
-    front = found.front()
     return assemble(
-        "search.html.j2",
+        "document.html.j2",
         [figure for figure, _ in drawn],
         {figure.name: rows for figure, rows in drawn},
         [way for way in WAYS if any(one.way == way for one in found.trials)],
@@ -53,13 +54,53 @@ def render(found: SearchResult, made: ProvenanceFields | None = None) -> str:
             [("Budget", f"{found.budget} trials in each way, {found.batch} in a batch")],
             made=made or {},
         ),
-        found=found,
-        settings=[one.name for one in found.space.ranges],
-        front=[_row(found, one) for one in front[:_MOST_ROWS]],
-        left_out=max(0, len(front) - _MOST_ROWS),
-        ways=compared(found),
-        reasons=reasons(found),
+        sections=_sections(found, has_figures=bool(drawn)),
     )
+
+
+def _sections(found: SearchResult, *, has_figures: bool) -> Iterator[Section]:
+    front, settings = found.front(), [one.name for one in found.space.ranges]
+    mean = "Each figure is the geometric mean over all inputs and seeds; of shares it is the arithmetic mean."
+    parts: list[Part] = [Note("No trial is possible within the bounds.", "quiet")]
+    if front:
+        columns = [Column(name, is_text=True) for name in settings]
+        rows: list[Cells] = [
+            [
+                f"{one.way} {one.number}",
+                *(text_of(one.values[name]) for name in settings),
+                *(Number(number(value, name), value) for name, value in one.figures.items()),
+            ]
+            for one in front[:_MOST_ROWS]
+        ]
+        title = "Table of trials that no other beats"
+        headings: list[str | Column] = ["Way, trial", *columns, *front[0].figures]
+        parts = [TextTable(title, headings, rows, style="sortable folds")]
+        if len(front) > _MOST_ROWS:
+            parts.append(Note(f"{len(front) - _MOST_ROWS} more are in the JSON of `emmclab search --json`."))
+    yield Section("front", "Trials that no other beats", [*parts, Note(mean)], nav="Best")
+    if has_figures:
+        yield Section("figures", "Figures", [Charts("Nothing to draw.")], nav="Figures")
+    best = [f"Best {one.metric}" for one in found.objectives]
+    ways = TextTable(
+        "Table of ways",
+        ["Way", "Trials", "Within bounds", "On the front of all", *best, "Beats of TPE's front"],
+        [
+            [
+                row["way"],
+                *(str(count) for count in (row["trials"], row["feasible"], row["front"])),
+                *(row["best"][one.metric] or "–" for one in found.objectives),
+                "–" if row["beaten"] is None else f"{row['beaten']} of {row['of']}",
+            ]
+            for row in compared(found)
+        ],
+        style="matrix folds numbers",
+    )
+    tpe = (
+        "TPE (optuna's tree-structured Parzen estimator) learns from earlier batches; random and grid are "
+        "its baselines."
+    )
+    failed = [Note(f"{count} without figures: {reason}", "quiet") for reason, count in reasons(found)]
+    yield Section("ways", "Ways of choosing", [ways, Note(tpe), *failed], nav="Ways")
 
 
 def _head(found: SearchResult, drawn: list[Figure]) -> Head:
@@ -141,15 +182,6 @@ class ComparedWay(TypedDict):
     of: int
 
 
-class _TrialRow(TypedDict):
-    """A trial in the table: its values as text, and its figures as text and as numbers."""
-
-    way: str
-    number: int
-    values: list[str]
-    figures: list[tuple[str, float]]
-
-
 def compared(found: SearchResult) -> list[ComparedWay]:
     """Count for each way its trials, those on the overall front, and those of TPE's front that it beats."""
     front = found.front()
@@ -193,15 +225,6 @@ def reasons(found: SearchResult) -> list[tuple[str, int]]:
         if one.reason:
             counts[one.reason] = counts.get(one.reason, 0) + 1
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
-
-
-def _row(found: SearchResult, trial: Trial) -> _TrialRow:
-    return {
-        "way": trial.way,
-        "number": trial.number,
-        "values": [text_of(trial.values[one.name]) for one in found.space.ranges],
-        "figures": [(number(trial.figures[name], name), trial.figures[name]) for name in trial.figures],
-    }
 
 
 def _bound(bound: Any) -> str:

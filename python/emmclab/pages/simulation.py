@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypedDict
 
 from emmclab.calibration.fit_sources import runs_note
 from emmclab.comparison.fastest_device import comparison_headlines
@@ -14,13 +13,24 @@ from emmclab.comparison.recorded_vs_simulated import comparison_rows
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
+from emmclab.runtime.document import (
+    Cells,
+    Charts,
+    Column,
+    Folded,
+    Heading,
+    Note,
+    Number,
+    Part,
+    Section,
+    TextTable,
+)
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import DURABILITY, Result, ufs_figures
 from emmclab.simulation.result_fields import result_field, shown_fields
 from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
-from emmclab.simulation.setting_types import ExplainedSetting
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.provenance_types import ProvenanceFields
 
@@ -93,37 +103,90 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
     first = {result.fields["trace"]: result for result in reversed(results)}
     one = len(results) == 1
     return assemble(
-        "simulation.html.j2",
+        "document.html.j2",
         [figure for figure in FIGURES if not (one and figure.name in OF_SEVERAL)],
         rows_of(list(results), first),
         traces,
         title=_title(results, traces),
         head=_head(results, first),
         provenance=_provenance(results, first, made or _combined_provenance(results)),
-        one=one,
-        besides=[
-            (result.fields["trace"], result.run_name, comparison_rows(result))
-            for result in results
-            if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None
+        sections=[
+            Section("results", "Results", _results(results, first), nav="Results"),
+            *_recorded(results),
+            *_links(results),
+            Section("figures", "Figures", [Charts()], nav="Figures"),
+            Section(
+                "events",
+                "Events of the device",
+                [
+                    _events(results, traces),
+                    Note("Events that happened in no run are left out; each is a field of `--json`."),
+                ],
+                nav="Events",
+            ),
+            Section("devices", "Devices", [_device(device) for device in devices], nav="Devices"),
         ],
-        links=[
-            (
+    )
+
+
+def _results(results: Sequence[Result], first: dict[str, Result]) -> list[Part]:
+    """Return the figures of all runs, with the change of the mean response against the first device."""
+    several = len(results) > 1
+    change = [Column("Change", "%", about="Mean response against the first device")] if several else []
+    rows: list[Cells] = []
+    for result in results:
+        pct = _change_pct(result, first[result.fields["trace"]])
+        rows.append(
+            [
                 result.fields["trace"],
                 result.run_name,
-                [
-                    (field.label, field.text(value), field.display_unit)
-                    for field, value in ufs_figures(result["ufs"])
-                ],
-            )
-            for result in results
-            if "ufs" in result
-        ],
-        columns=_COLUMNS,
-        notes=notes_by_text(results),
-        runs=[_run(result, first[result.fields["trace"]]) for result in results],
-        events=_events(results, traces),
-        devices=[_device(device) for device in devices],
+                *([Number("–" if pct is None else signed(pct), pct)] if several else []),
+                *(field.cell(result.shown(field.path)) for field in _COLUMNS),
+            ]
+        )
+    columns: list[str | Column] = [
+        "Trace",
+        Column("Device", is_text=True),
+        *change,
+        *(field.heading for field in _COLUMNS),
+    ]
+    gain = (
+        "A gain in space utilisation is given as a ratio to another device, or as a difference to a 4 KB "
+        "page device, whose utilisation is 1."
     )
+    return [
+        TextTable("Table of results", columns, rows, style="sortable folds results"),
+        *(Note(text, "quiet") for text in (gain, *notes_by_text(results))),
+    ]
+
+
+def _recorded(results: Sequence[Result]) -> list[Section]:
+    """Return the comparison of each run with its recording."""
+    found = [run for run in results if run.fields["recorded"]["response"]["all"]["recorded_ms"] is not None]
+    parts = []
+    for run in found:
+        rows = comparison_rows(run)
+        label, recorded, simulated, error = rows[0]
+        name = f"{run.fields['trace']} on {run.run_name}"
+        off = "" if error == "–" else f" ({error})"
+        summary = f"{name}: {label.lower()} {recorded} recorded, {simulated} simulated{off}"
+        headings = ["Figure", "Recorded", "Simulated", "Error"]
+        table = TextTable(f"Recorded and simulated, {name}", headings, rows, style="folds")
+        parts.append(Folded(summary, [table], is_open=len(found) == 1))
+    return [Section("recorded", "Recorded and simulated", parts, nav="Recorded")] if parts else []
+
+
+def _links(results: Sequence[Result]) -> list[Section]:
+    """Return the cost of link, queues and hibernation of each UFS."""
+    title = "Link, queues and hibernation"
+    parts: list[Part] = []
+    for run in results:
+        if ufs := run.get("ufs"):
+            name = f"{run.fields['trace']} on {run.run_name}"
+            rows = [[field.label, field.text(value), field.display_unit] for field, value in ufs_figures(ufs)]
+            unit = Column("Unit", is_text=True)
+            parts += [Heading(name), TextTable(f"{title}, {name}", ["Figure", "Value", unit], rows)]
+    return [Section("links", title, parts)] if parts else []
 
 
 def _title(results: Sequence[Result], traces: Sequence[str]) -> str:
@@ -174,55 +237,26 @@ def _combined_provenance(results: Sequence[Result]) -> ProvenanceFields:
     return {"version": parts[0]["version"], "inputs": list(inputs.values()), "settings": settings}
 
 
-class _Events(TypedDict):
-    """Events in runs: the names of the runs, and for each event its label and its count in each run."""
-
-    runs: list[str]
-    rows: list[tuple[str, list[str]]]
-
-
-class _RunRow(TypedDict):
-    """A run in the tables: value and text of each column, and the change relative to the first run."""
-
-    trace: str
-    device: str
-    cells: list[tuple[Any, str]]
-    change_pct: float | None
-
-
-class _DeviceRows(TypedDict):
-    """A device, with its settings that differ from the defaults."""
-
-    name: str
-    digest: str
-    about: str
-    rows: list[ExplainedSetting]
-
-
-def _events(results: Sequence[Result], traces: Sequence[str]) -> _Events:
+def _events(results: Sequence[Result], traces: Sequence[str]) -> TextTable:
     """Return a row for each event that occurred in any run, with its count in each run."""
     rows = []
     for field in _EVENTS:
         counts = [result.shown(field.path) for result in results]
         if any(counts):
-            rows.append((field.label, [field.text(count) for count in counts]))
+            rows.append([field.label, *(field.text(count) for count in counts)])
     names = [
         result.run_name if len(traces) == 1 else f"{result.fields['trace']}, {result.run_name}"
         for result in results
     ]
-    return {"runs": names, "rows": rows}
+    return TextTable("Events of each run", ["Number of", *names], rows, style="matrix folds numbers")
 
 
-def _run(result: Result, first: Result) -> _RunRow:
+def _change_pct(result: Result, first: Result) -> float | None:
+    """Return the change of the mean response against the first run; None for the first run."""
     base = first.fields["response"]["mean_response_ms"]
-    return {
-        "trace": result.fields["trace"],
-        "device": result.run_name,
-        "cells": [(value, field.text(value)) for field in _COLUMNS for value in [result.shown(field.path)]],
-        "change_pct": 100 * (result.fields["response"]["mean_response_ms"] / base - 1)
-        if base and result is not first
-        else None,
-    }
+    if not base or result is first:
+        return None
+    return 100 * (result.fields["response"]["mean_response_ms"] / base - 1)
 
 
 def _digest(result: Result) -> str:
@@ -243,7 +277,7 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
         return [tile(field.label, results[0].shown(field.path), field.unit) for field in _MAIN]
     tiles = []
     for result in results[:_TILES]:
-        change = _run(result, first[result.fields["trace"]])["change_pct"]
+        change = _change_pct(result, first[result.fields["trace"]])
         name = result.run_name if len(first) == 1 else f"{result.fields['trace']} on {result.run_name}"
         mean = result_field("response.mean_response_ms")
         note = mean.name + ("" if change is None else f", {signed(change)} %")
@@ -251,14 +285,22 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
     return tiles
 
 
-def _device(device: Device) -> _DeviceRows:
+def _device(device: Device) -> Folded:
+    """Return the settings of a device that differ from the defaults."""
     rows = device.explain()
-    return {
-        "name": device.name,
-        "digest": device.digest,
-        "about": next((row["value"].strip('"') for row in rows if row["key"] == "about"), ""),
-        "rows": [row for row in rows if row["origin"] != "default" and row["key"] not in ("name", "about")],
-    }
+    about = next((row["value"].strip('"') for row in rows if row["key"] == "about"), "")
+    text = [Column(name, is_text=True) for name in ("Unit", "Origin", "Meaning")]
+    table = TextTable(
+        f"Settings of {device.name}",
+        ["Setting", "Value", *text],
+        [
+            [row["key"], row["value"], row["unit"], row["origin"], row["doc"]]
+            for row in rows
+            if row["origin"] != "default" and row["key"] not in ("name", "about")
+        ],
+        style="folds",
+    )
+    return Folded(f"{device.name}: {about} (settings `{device.digest}`)", [table])
 
 
 def write_simulation_report(

@@ -10,6 +10,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.plots.solutions import FIGURES
+from emmclab.runtime.document import Bullets, Column, Note, Number, Part, Section, Terms, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.traces.provenance_types import ProvenanceFields
 
@@ -22,10 +23,9 @@ def render(found: Comparison, made: ProvenanceFields | None = None) -> str:
 
     `made` is the group `provenance` of a command-line comparison.
     """
-    hardware = {one["name"]: one["hardware"] or "nothing" for one in found["solutions"]}
     programs = list(dict.fromkeys(run["application"] for run in found["runs"]))
     return assemble(
-        "solutions.html.j2",
+        "document.html.j2",
         FIGURES,
         {"gains": _gains(found)},
         programs,
@@ -34,27 +34,92 @@ def render(found: Comparison, made: ProvenanceFields | None = None) -> str:
         provenance=Provenance(
             f"Cuts of power on {found['risks']['device']} by {found['risks']['command']}", made=made or {}
         ),
-        runs=[
-            {
-                **run,
-                "second_mb": run["second_bytes"] / 2**20 if run["second_bytes"] else None,
-                "of_plain": 100 * run["page_programs"] / run["plain_page_programs"]
+        sections=[
+            Section("results", "Gain and cost of each solution", _results(found), nav="Results"),
+            Section(
+                "risk",
+                "Losses after a cut of power",
+                [Terms([(one["name"], one["about"], one["risk"]) for one in found["solutions"]])],
+                nav="Risk",
+            ),
+            Section("cuts", "Cuts of power", _cuts(found), nav="Cuts of power"),
+        ],
+    )
+
+
+def _results(found: Comparison) -> list[Part]:
+    hardware = {one["name"]: one["hardware"] or "nothing" for one in found["solutions"]}
+    names = [Column(label, is_text=True) for label in ("Device", "Network", "Solution")]
+    table = TextTable(
+        "Runs",
+        [
+            "Application",
+            *names,
+            *(Column(label, unit) for label, unit in (("Runtime", "s"), ("Gain", "times"), ("Storage", "s"))),
+            "Pages programmed",
+            Column("of plain", "%"),
+            "Blocks erased",
+            Column("To NVM", "MB"),
+            Column("Buys", is_text=True),
+        ],
+        [
+            [
+                *(run[name] for name in ("application", "device", "network", "solution")),
+                _number(run["runtime_s"], 2),
+                _number(run["gain"], 2),
+                _number(run["storage_s"], 2),
+                _number(run["page_programs"], 0),
+                _number(100 * run["page_programs"] / run["plain_page_programs"], 0)
                 if run["plain_page_programs"]
-                else None,
-                "hardware": hardware[run["solution"]],
-            }
+                else _number(None, 0),
+                _number(run["block_erases"], 0),
+                _number(run["second_bytes"] / 2**20 if run["second_bytes"] else None, 1),
+                hardware[run["solution"]],
+            ]
             for run in found["runs"]
         ],
-        solutions=found["solutions"],
-        impossible=found["impossible"],
-        explored=[
-            (name, one)
-            for name, rows in found["risks"]["solutions"].items()
-            if name in hardware
+        style="sortable",
+    )
+    gain = (
+        "Gain: runtime of the plain device over that with the solution. Pages and blocks are counted on all "
+        "devices of the plain one's kind, from the start of the application to its end; data that is still "
+        "in a buffer then is not counted."
+    )
+    parts: list[Part] = [table, Note(gain, "quiet")]
+    if impossible := found["impossible"]:
+        where = "{solution} for {application} on {device} over {network}: {reason}"
+        parts += [Note("Not possible:", ""), Bullets([(where.format(**one), "") for one in impossible])]
+    return parts
+
+
+def _number(value: float | None, digits: int) -> Number:
+    return Number("–" if value is None else f"{value:,.{digits}f}", value)
+
+
+def _cuts(found: Comparison) -> list[Part]:
+    risks, shown = found["risks"], {one["name"] for one in found["solutions"]}
+    names = ("cuts", "states", "lost_states", "documented_states")
+    table = TextTable(
+        "Explored cuts",
+        [
+            *("Solution", Column("Workload", is_text=True), "Cuts", "States", "Lost", "Documented"),
+            Column("Broken promises", is_text=True),
+        ],
+        [
+            [
+                *(solution, one["workload"], *(f"{one[name]:,}" for name in names)),
+                ", ".join(one["promises"]) or "none",
+            ]
+            for solution, rows in risks["solutions"].items()
+            if solution in shown
             for one in rows
         ],
-        risks=found["risks"],
     )
+    about = (
+        f"Measured on {risks['device']} by `{risks['command']}`. Documented: a loss that the documentation "
+        "of SQLite excludes from what it promises."
+    )
+    return [table, Note(about, "quiet")]
 
 
 def _head(found: Comparison, programs: list[str]) -> Head:

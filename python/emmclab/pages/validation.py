@@ -15,6 +15,7 @@ from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
+from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Section
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.table_row import Row
@@ -44,29 +45,15 @@ def write_validation(
 ) -> None:
     """Write the page; the same findings produce the same bytes."""
     rows = {"curves": list(_curves(found)), **{name: list(_errors(found, name)) for name in _AXES}}
-    every = [
-        {
-            "name": one.trace,
-            "headline": words.headline(one),
-            "method": _sentence(words.method(one)),
-            "notes": words.notes(one),
-            "times": words.times(one),
-            "groups": [table for model in one.simulated for table in words.groups(model)],
-            "few": words.few_note(one.main.judgement),
-        }
-        for one in found
-    ]
     write_atomically(
         html,
         assemble(
-            "validation.html.j2",
+            "document.html.j2",
             _FIGURES,
             rows,
             [one.trace for one in found],
             title=f"Validation with {', '.join(one.trace for one in found)}",
-            every=every,
-            overview=words.overview(found),
-            refused=refused,
+            sections=_sections(found, refused),
             head=_head(found, refused),
             provenance=Provenance(
                 f"{ledger_line(found[0].ledger)}{f', and {len(found) - 1} more' if len(found) > 1 else ''}",
@@ -75,6 +62,34 @@ def write_validation(
             ),
         ),
     )
+
+
+def _sections(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> Iterator[Section]:
+    overview = words.overview(found)
+    limits = (
+        "The table of medians is no device: it predicts each request by the median of the first half for its "
+        "operation and size. The last row of a recording compares its two halves as recorded; no model that "
+        "is fitted to the first half can predict this difference."
+    )
+    errors = overview._replace(title="Table of errors")
+    yield Section("overview", overview.title, [errors, Note(limits)], nav="Errors")
+    charts = Charts("No group has enough requests.")
+    yield Section("figures", "Where the model is right and where it is wrong", [charts], nav="Figures")
+    if refused:
+        reasons = [(one["reason"] or "", one["hint"] or "") for one in refused]
+        yield Section("refused", "Not judged", [Bullets(reasons)])
+    for number, one in enumerate(found, 1):
+        parts: list[Part] = []
+        if len(found) > 1:
+            parts += [Note(f"{words.headline(one)}.", ""), Note(_sentence(words.method(one)), "quiet")]
+        parts += [Note(text, "quiet") for text in words.notes(one)]
+        times = words.times(one)
+        parts += [Heading(times.title), times._replace(title=f"Table of times, {one.trace}", words=1)]
+        for table in (table for model in one.simulated for table in words.groups(model)):
+            parts += [Heading(table.title), table._replace(title=f"{table.title}, {one.trace}")]
+        if few := words.few_note(one.main.judgement):
+            parts.append(Note(f"{few}."))
+        yield Section(f"recording-{number}", one.trace, parts, nav="Groups" if number == 1 else "")
 
 
 def _curves(found: Sequence[Validation]) -> Iterator[Row]:

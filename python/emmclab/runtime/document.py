@@ -1,68 +1,141 @@
-"""Results of the core, parsed from JSON: ordered fields by name."""
+"""Documents: sections of texts, tables and charts, which the terminal, pages and notebooks show."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-from emmclab import _core
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 
-class UnknownFieldError(KeyError):
-    """A field that a document does not have; the message names a similar one."""
+class Column(NamedTuple):
+    """The heading of a column; `short` replaces the label on the terminal, `about` is shown on hover."""
 
-    def __init__(self, field: str, fields: Mapping[str, Any]) -> None:
-        """Name the field, and the fields that the document has."""
-        super().__init__(field)
-        self._known = fields
+    label: str
+    unit: str = ""
+    short: str | None = None
+    about: str = ""
+    is_text: bool = False
 
-    def __str__(self) -> str:
-        """Return the message; it is made only if it is printed, since mappings are often searched."""
-        field, paths = str(self.args[0]), list(_paths(self._known))
-        last = field.rpartition(".")[2]
-        begins = (path for path in paths if path.rpartition(".")[2].startswith(last))
-        near = _core.closest(field, paths) or next(begins, None)
-        hint = f"did you mean `{near}`?" if near else f"there are: {', '.join(self._known)}"
-        return f"there is no field `{field}`; {hint}"
+    @property
+    def head(self) -> str:
+        r"""The heading on the terminal, in two lines.
+
+        >>> Column("Change of the mean", "%", short="Mean").head
+        'Mean\n%'
+        """
+        label = self.label if self.short is None else self.short
+        if self.unit:
+            return f"{label}\n{self.unit}"
+        return label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
+
+    @property
+    def name(self) -> str:
+        """The heading in one line.
+
+        >>> Column("Mean response", "ms").name
+        'Mean response, ms'
+        """
+        return f"{self.label}, {self.unit}" if self.unit else self.label
 
 
-def _paths(fields: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield the path of each field, groups before their fields."""
-    for name, value in fields.items():
-        yield f"{above}{name}"
-        if isinstance(value, Mapping):
-            yield from _paths(value, f"{above}{name}.")
+class Number(NamedTuple):
+    """A cell with a number, by which a page sorts; None if it is not known."""
+
+    text: str
+    value: float | None
 
 
-class Document(Mapping[str, Any]):
-    """A mapping of the fields that a command prints with `--json`; immutable.
+class Cell(NamedTuple):
+    """A cell with a badge of a kind, or with a note below its text. Code is in backticks."""
 
-    >>> Document({"name": "chat", "requests": 400})["requests"]
-    400
-    >>> Document({"response": {"p99_ms": 1.5}})["p99"]
-    Traceback (most recent call last):
-    ...
-    emmclab.runtime.document.UnknownFieldError: there is no field `p99`; did you mean `response.p99_ms`?
+    text: str
+    note: str = ""
+    badge: str = ""
+
+
+#: A row of a table.
+Cells = Sequence[str | Number | Cell]
+
+
+class TextTable(NamedTuple):
+    """A table of texts; the first `words` columns contain names, the others numbers.
+
+    `style` contains the classes of the table on a page: `sortable`; `folds`, if rows become cards on a narrow
+    screen; `matrix`, if names may have several lines, with `numbers` if cells are numbers; `dense` and
+    `results`, if many columns are printed small.
     """
 
-    def __init__(self, fields: dict[str, Any]) -> None:
-        """Wrap the fields, as the core returns them."""
-        self._fields = fields
+    title: str
+    headings: Sequence[str | Column]
+    rows: Sequence[Cells]
+    words: int = 1
+    style: str = ""
 
-    def __getitem__(self, field: str) -> Any:
-        try:
-            return self._fields[field]
-        except KeyError:
-            raise UnknownFieldError(field, self._fields) from None
+    @property
+    def columns(self) -> list[Column]:
+        """The headings as columns; names of the first `words` columns are text."""
+        columns = [Column(one) if isinstance(one, str) else one for one in self.headings]
+        return [one._replace(is_text=one.is_text or place < self.words) for place, one in enumerate(columns)]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+    def titled(self) -> tuple[Heading, TextTable]:
+        """Return the title as a heading, and the table."""
+        return Heading(self.title), self
 
-    def __len__(self) -> int:
-        return len(self._fields)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields; the caller may change the result."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
-        return copy
+@dataclass(frozen=True)
+class Heading:
+    """A heading in a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph, with code in backticks; `kind` contains its classes on a page."""
+
+    text: str
+    kind: str = "quiet small"
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list; each item has a text and a remark, which may be empty."""
+
+    items: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Names, each with a text and a remark, which may be empty."""
+
+    rows: Sequence[tuple[str | Cell, str, str]]
+
+
+@dataclass(frozen=True)
+class Charts:
+    """All figures of a page but that of its first screen; without a text for it, empty ones are left out."""
+
+    empty: str = ""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Parts that are shown on demand, below a line."""
+
+    summary: str
+    parts: Sequence[Part]
+    is_open: bool = False
+
+
+#: A part of a section.
+Part = Heading | Note | Bullets | Terms | Charts | Folded | TextTable
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section; `nav` is its name in the navigation of a page, which lists only sections with a name."""
+
+    anchor: str
+    title: str
+    parts: Sequence[Part]
+    nav: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from emmclab.runtime.document import Document, UnknownFieldError
+from emmclab.runtime.field_mapping import FieldMapping, UnknownFieldError
 from emmclab.simulation.notebook import result_html
 from emmclab.simulation.result_fields import ResultField, shown_fields
 
@@ -127,7 +127,7 @@ def wait_figures(result: Result) -> list[tuple[ResultField, float]]:
     return [(field, result[field.path]) for field in shown_fields(_WAITS)]
 
 
-class Result(Document):
+class Result(FieldMapping):
     """Result of a run; a mapping of the groups of fields that `emmclab simulate --json` prints.
 
     A field can also be accessed by its path.

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+from emmclab.runtime.document import Column, Number
 from emmclab.runtime.number_format import significant
 
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
@@ -62,10 +63,16 @@ class ResultField(NamedTuple):
         >>> result_field("response.mean_response_ms").head, result_field("space.space_utilisation").head
         ('Mean\nms', 'Space\nutil.')
         """
-        label = self.short or self.label
-        if self.display_unit:
-            return f"{label}\n{self.display_unit}"
-        return label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
+        return self.heading.head
+
+    @property
+    def heading(self) -> Column:
+        """The heading of the figure in a table."""
+        return Column(self.label, self.display_unit, short=self.short or None)
+
+    def cell(self, value: float | None) -> Number:
+        """Return the figure as a cell of a table."""
+        return Number(self.text(value), value)
 
     @property
     def axis(self) -> str:

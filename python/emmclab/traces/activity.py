@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from emmclab.errors import UnsupportedError
-from emmclab.runtime.text_table import TextTable
+from emmclab.runtime.document import TextTable
 from emmclab.traces.activity_types import Activity, SyncStall, TaskWaits
 
 _COMMAND_COUNTS: tuple[Literal["packed", "reliable", "retries", "errors"], ...] = (

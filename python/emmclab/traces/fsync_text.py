@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from emmclab.runtime.document import Document
+from emmclab.runtime.document import TextTable
+from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.number_format import duration
-from emmclab.runtime.text_table import TextTable
 from emmclab.traces.profile_fields import FSYNC_FIELDS, FSYNC_PARTS, FSYNC_SHARED, Field
 
 #: Maximum number of rows by process, and of requests of a wait, in a table; JSON has more.
@@ -32,7 +32,7 @@ _CAUSES = {
 }
 
 
-class Fsync(Document):
+class Fsync(FieldMapping):
     """Where the time of waits for durability (fsync) goes; the field `fsync` of `profile --fsync --json`."""
 
     def __repr__(self) -> str:

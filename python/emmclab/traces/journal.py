@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from emmclab.runtime.document import Document
+from emmclab.runtime.document import TextTable
+from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.html_pages import write_page
-from emmclab.runtime.text_table import TextTable
 from emmclab.traces.kernel_threads import CHECKPOINT, DISCARDS
 
 _POINTS = {"mean": "mean", "p50": "p50", "p99": "p99", "max": "max"}
 
 
-class Journal(Document):
+class Journal(FieldMapping):
     """The cost of journaling in a trace; a mapping of the fields that `emmclab journal --json` prints.
 
     >>> import emmclab

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emmclab.runtime.document import Document
+from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.html_pages import write_page
 from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
@@ -25,7 +25,7 @@ class Text(str):
         return str(self)
 
 
-class Profile(Document):
+class Profile(FieldMapping):
     """Result of one pass over a trace; a mapping of the fields that `emmclab profile --json` prints.
 
     >>> import emmclab
