@@ -39,7 +39,8 @@ def outputs() -> Iterator[tuple[str, str]]:
     """Yield each command's name with its cases: the command line, stdout, stderr and exit code of each.
 
     The cases run in this process, in a folder of their own with the files of `inputs`; a line that begins
-    with `sh:` runs in a shell, for closed and full streams.
+    with `sh:` runs in a shell, for closed and full streams. Of a line that ends with `| head -N`, N lines of
+    stdout are kept: those of a list show the form of all others.
     """
     found: dict[str, list[str]] = {}
     terminal = _environment(COLUMNS=str(COLUMNS))
@@ -49,9 +50,11 @@ def outputs() -> Iterator[tuple[str, str]]:
             if not line or line.startswith("#"):
                 continue
             shown = line.removeprefix("sh: ")
-            words = shlex.split(shown)
+            alone, _, most = shown.partition(" | head -")
+            words = shlex.split(alone)
             command = next((word for word in words if word in COMMANDS), "emmclab")
             code, out, err = _shell(shown) if shown != line else run(words[1:])
+            out = "".join(out.splitlines(keepends=True)[: int(most) if most else None])
             text = "".join(
                 [f"$ {shown}\n", out, *(f"! {row}\n" for row in err.splitlines()), f"exit status {code}\n"]
             )

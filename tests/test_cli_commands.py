@@ -167,6 +167,13 @@ def test_figures_are_written_with_their_data(trace: Path, tmp_path: Path) -> Non
     assert {path.stem for path in folder.glob("*.svg")} == {path.stem for path in folder.glob("*.csv")}
 
 
+def test_published_tables_name_their_contradictions() -> None:
+    tables = emmclab_json("papers", "tables")
+    assert len(tables["rows"]) == 25
+    copied = {entry["name"] for entry in tables["inconsistencies"] if entry["check"] == "another row"}
+    assert copied == {"Music/WB", "Radio/WB", "Music/FB", "Radio/FB", "Music/Msg", "Radio/Msg", "FB/Msg"}
+
+
 def test_the_included_traces_are_profiled_as_any_others(tmp_path: Path) -> None:
     done = emmclab("profile", "--demo", "--html", "report.html", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
