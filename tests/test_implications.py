@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab
 from emmclab.papers.claims import CANNOT, judge_study
 from emmclab.papers.iiswc15.implications_page import drawings, render
 from emmclab.runtime.executors import Serial
@@ -79,10 +78,3 @@ def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None
         assert drawing.rows
     for claim in judged:
         assert claim.verdict in page
-
-
-def test_report_draws_the_same_page_of_a_finished_study(folder: Path, results: Results) -> None:
-    page = folder / "page.html"
-    run = emmclab("report", "implications", "--results", folder, "--html", page)
-    assert run.returncode == 0, run.stderr
-    assert page.read_text() == render(results, judge_study(results), drawings(results))
