@@ -56,7 +56,7 @@ _html_pages.register_page("journal", _write_journal)
 
 @functools.cache
 def _declared() -> dict[str, str]:
-    """Return the module that declares each name, from the type stub; that of a room is the package itself."""
+    """Return the module that declares each name, as the type stub states; the package declares its rooms."""
     import ast
 
     stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))

@@ -367,7 +367,7 @@ def _shared(replay: RunOptions) -> Iterator[None]:
 
 
 class _Image(NamedTuple):
-    """A preconditioned device that runs share: what decides its contents, and the maximum of its writes."""
+    """A preconditioned device that several runs share: what determines its contents, and the most writes."""
 
     contents: str
     most_bytes: float

@@ -246,7 +246,8 @@ def collects(device: Device) -> bool:
 def state_of_life(state: State) -> str:
     """Return the state for measuring the lifetime: the given one, or a used device instead of a new one.
 
-    A state chosen by the recording tells how fast the device was, not how long it had been used.
+    A state that was chosen because it matches a recording shows how fast the device was, not how long it had
+    been used.
     """
     is_given = state.chosen == GIVEN and state.precondition != NEW
     return state.precondition if is_given else parse_text(USED)

@@ -167,7 +167,7 @@ def applications() -> list[dict[str, str]]:
 
 
 def activities() -> list[str]:
-    """Return the names of the applications that stand for an activity of a user.
+    """Return the names of the applications that model an activity of a user.
 
     >>> set(row["name"] for row in applications()) - set(activities()) == {"background", "iperf"}
     True

@@ -100,8 +100,8 @@ def _of_recording(source: Path) -> list[RegisterFile]:
     devices = recorded_devices(read(source).header, str(source))
     if not devices:
         raise FormatError(
-            f"{source}: the trace has no registers of a device: it is no recording of `emmclab record`, its "
-            "disk is no eMMC or UFS, or it is older than their recording",
+            f"{source}: the trace has no registers of a device: `emmclab record` did not record it, its "
+            "disk is no eMMC or UFS, or its version did not store registers",
             kind="unknownformat",
             file=str(source),
             hint="record the device again, or name its registers with --ext-csd or --ufs",
@@ -128,7 +128,7 @@ def _of_recording(source: Path) -> list[RegisterFile]:
 def _bounded(content: bytes, source: Path) -> bytes:
     if len(content) > _MOST_BYTES:
         raise InputError(
-            f"{source}: it is larger than {_MOST_BYTES >> 20} MB, which no dump of a register is",
+            f"{source}: it is larger than {_MOST_BYTES >> 20} MB, so it is no dump of a register",
             kind="io",
             file=str(source),
             hint=_HINT,

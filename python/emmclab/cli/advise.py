@@ -63,7 +63,8 @@ class DeviceState:
         str,
         typer.Option(
             metavar="WHAT",
-            help="Data on the devices before: auto, none, sequential:PCT, random:PCT, steady[:CAPACITIES], "
+            help="State of the devices before the run: auto, none, sequential:PCT, random:PCT, "
+            "steady[:CAPACITIES], "
             "used:AGE or a trace. auto: the state that matches the recorded mean response best, else "
             f"{USED}.",
             rich_help_panel="Replay",

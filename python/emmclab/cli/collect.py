@@ -70,5 +70,6 @@ def collect(
         raise EmmclabError(
             incomplete(len(missing), len(cells)),
             kind="failed",
-            hint=f"run the rest: `emmclab run {study}` with these results, or the shards that did not end",
+            hint=f"run the missing cells: `emmclab run {study}` with these results, or the shards that did "
+            "not finish",
         )

@@ -367,7 +367,7 @@ def minimized(kept: StoredLog, options: Options, found: Exploration) -> dict[int
         return {}
     print_stderr(f"minimising {len(findings)} findings")
     run, _ = open_run(str(kept.log), base=kept.base)
-    # Findings of one promise differ only by what a check says, and have mostly one cause.
+    # Findings about one promise differ only in the output of the check, and mostly have one cause.
     promises: set[tuple[str, str]] = set()
     small = {}
     with Working("minimising findings"), _guest(kept, options) as guest:

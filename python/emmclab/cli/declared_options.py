@@ -137,7 +137,7 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _on_command_line(hint: Any, one: Option) -> Any:
-    """Return the type of an option on the command line; a name stands for an object."""
+    """Return the type of an option on the command line, where an object is given by its name."""
     kinds = get_args(hint) or (hint,)
     if one.parse is None and (get_origin(hint) is Sequence or hint == Names):
         return list[str]

@@ -163,7 +163,7 @@ def _print_end(target: str, log: Path, ended: RunEnd) -> None:
     print_stderr(f"{target} is gone ({why}): {syncs}")
     name = "LOG" if log == STDOUT else str(log)
     print_stderr(
-        f"bring its power back, then: {shlex.join(['emmclab', 'durability', target, '--check', name])}"
+        f"turn its power on again, then: {shlex.join(['emmclab', 'durability', target, '--check', name])}"
     )
 
 

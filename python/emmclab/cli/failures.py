@@ -121,7 +121,7 @@ def is_run_failure(error: EmmclabError) -> bool:
 
 
 def _refuse_empty(words: list[str]) -> None:
-    """Reject an empty argument: as a path it would be the current folder. Those of CMD may be empty."""
+    """Reject an empty argument, which as a path would be the current folder; CMD may have empty ones."""
     end = words.index("--") if "--" in words else len(words)
     if "" not in words[:end] or words[0] in _COMMANDS_WITHIN:
         return
@@ -131,7 +131,7 @@ def _refuse_empty(words: list[str]) -> None:
         f"argument {place + 1}{behind} is empty",
         kind="config",
         field="argument",
-        hint="see whether a variable of the shell is unset; write an empty value as `--option=`",
+        hint="check that the variables of the shell are set; write an empty value as `--option=`",
     )
 
 

@@ -135,7 +135,7 @@ def _places(folder: str, output: str | None, against: str | None) -> list[str | 
     is_table = _is_table(folder)
     if is_table and output is not None:
         raise ConfigError(
-            f"{folder} is a table already",
+            f"{folder} is a table of recordings, which is read and not written",
             kind="config",
             field="--output",
             hint="leave out -o, or name the folder of the recordings",

@@ -33,7 +33,7 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="NAME",
-        help="Format of the output, whatever its ending, as csv or csv.gz.",
+        help="Format of the output, for example csv.gz, instead of the one that its ending selects.",
         autocompletion=writable_format_names,
     ),
 ]

@@ -76,7 +76,8 @@ def preset(
         typer.Option(
             metavar="DEVICE",
             autocompletion=device_names,
-            help="Preset for settings without register (latencies, flash, collection); default: by kind and "
+            help="Preset that gives the settings that no register states (latencies, flash, collection); "
+            "default: by kind and "
             "version.",
         ),
     ] = None,

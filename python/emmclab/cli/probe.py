@@ -54,7 +54,8 @@ def probe(
         bool,
         typer.Option(
             "--write",
-            help="Also write: destroys the first part of a real target. Simulated ones are always written.",
+            help="Measure writes, too; this destroys the data in the first part of a real target. "
+            "Simulated targets are always written.",
         ),
     ] = False,
     yes: Annotated[
@@ -65,7 +66,7 @@ def probe(
         typer.Option(
             metavar="MB",
             help=f"Size of the part that is used, in MB; default: {_SIMULATED_MB} of a simulated target, "
-            f"{_REAL_MB} of a real one, at most all.",
+            f"{_REAL_MB} of a real one, at most the whole target.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random orders.")] = 1,

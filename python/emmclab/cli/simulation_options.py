@@ -246,6 +246,6 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
 
 
 def _not_modelled(key: str) -> str | None:
-    """Return what the glossary says of a setting for something that the model does not have; else None."""
+    """Return the glossary's text on a setting of something that is not modelled; None for other settings."""
     found = (define(part) for part in key.split("."))
     return next((f"{one.term}: {one.text}" for one in found if one and one.topic == NOT_MODELLED), None)

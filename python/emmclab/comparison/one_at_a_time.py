@@ -27,7 +27,7 @@ MAIN = shown_fields(
         "run.simulated_s",
     )
 )
-#: The setting that determines which others of its group exist.
+#: The setting that determines which other settings its group has.
 _DECIDES = ("policy", "scheme")
 
 #: The groups of settings that an error message names.

@@ -11,7 +11,7 @@ COMMANDS = "commands"
 LEVELS = ("device", "layer", "journal", "filesystem", "application")
 
 
-#: The promise that a command checks, which fails for reasons that only its output tells.
+#: The promise that a command checks; only the output of the command has the reason of a failure.
 CHECK = "check"
 #: A word with a digit: a number, or an identifier that differs from state to state.
 _COUNTED = re.compile(r"\w*\d\w*")

@@ -24,7 +24,7 @@ class Check(Protocol):
     form: str
 
     def reader(self) -> Callable[[str], bool]:
-        """Return a function that tells of each line, in order, whether the check understands it."""
+        """Return a function that gets each line in order and returns whether the check understands it."""
 
     def file_names(self, lines: Sequence[str]) -> list[str]:
         """Return the names of the files that the check needs."""

@@ -24,10 +24,10 @@ from emmclab.crash.recovered_files import Lost
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError
 
-#: Maximum number of beginnings of the acknowledgements with which the empty disk is judged: a workload may
-#: remove in the end what it wrote.
+#: The empty disk is judged with the first acknowledgements alone, for at most this many numbers of them,
+#: because a workload may remove at its end what it wrote.
 _MOST_BEGINNINGS = 8
-#: Maximum length of what a check printed in the line on the controls.
+#: Maximum length of a check's output in the line about the controls.
 _LONGEST = 120
 
 

@@ -246,7 +246,7 @@ def _is_defect(lost: Lost) -> bool:
 
 @dataclass(frozen=True)
 class _Difference:
-    """How a path differs from what a state has; `is_name`: it is missing, or should not be there."""
+    """A difference of a path from a state of the model; `is_name`: it is missing, or should not exist."""
 
     text: str
     is_name: bool = False

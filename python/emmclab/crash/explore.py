@@ -115,7 +115,7 @@ class Exploration:
     last: int = -1
     took_s: float = 0.0
     covered: Covered = field(default_factory=lambda: Covered())
-    #: By kind, and whether commands, not a state, break the promise.
+    #: Keys are the kind, and whether the commands break the promise rather than a state.
     kinds: dict[tuple[Kind, bool], Finding] = field(default_factory=dict)
     #: By cut; a cut whose states all equal earlier ones has no entry.
     verdicts: dict[int, CutTally] = field(default_factory=dict)

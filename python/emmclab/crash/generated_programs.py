@@ -130,7 +130,7 @@ def load(name: str, seed: int) -> list[Program]:
         ) from None
     if not any(one.operations for one in found):
         raise ConfigError(
-            f"{name}: it holds no operation", kind="config", file=name, hint="write one on each line"
+            f"{name}: it contains no operation", kind="config", file=name, hint="write one on each line"
         )
     return found
 

@@ -142,7 +142,7 @@ class ControlOutcome(TypedDict):
 class ControlFields(TypedDict):
     """Evidence that the check could have failed, like `emmclab.crash.controls.Controls`."""
 
-    #: What they showed, in words.
+    #: The result of the controls, as a sentence.
     text: str
     lines: int
     #: Number of lines that the check understands; None if it is a command.

@@ -44,7 +44,7 @@ _PATH = re.compile(r"[\w.+/-]+")
 _NOT_RUN = (126, 127)
 #: What the shell adds to the number of the signal that killed its command.
 _BY_SIGNAL = 128
-#: The number among the states of `boundary` of the one with everything that was sent before the cut.
+#: Index, among the states of `boundary`, of the state with everything that was sent before the cut.
 EVERYTHING = 1
 #: Bits of the exit status of e2fsck: it mended everything (the second one asks for a reboot), or did not.
 _MENDED, _UNMENDED = 1 | 2, 4

@@ -59,7 +59,7 @@ class Minimal:
     #: Number of missing writes in the original state.
     before: int
     tries: int
-    #: For a generated program, the minimal operations that show the finding in their own recording.
+    #: For a generated program: the fewest operations that show the finding if they are recorded alone.
     program: tuple[str, ...] = ()
 
     def as_json(self) -> MinimalState:

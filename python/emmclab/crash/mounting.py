@@ -175,9 +175,7 @@ def _require_this(device: str, folder: Path) -> None:
         if place.split()[4].replace("\\040", " ") == str(folder.resolve()):
             source = about.split()[1]
             if source != device:
-                raise NotMountedError(
-                    f"the kernel mounted {source}, which has the same identity, in its place"
-                )
+                raise NotMountedError(f"the kernel mounted {source} instead, which has the same UUID")
 
 
 def _forget(device: str) -> None:

@@ -197,7 +197,7 @@ def _folder_or_file(path: str) -> int:
 
 def _map(file: int, act: Callable[[mmap.mmap], object]) -> None:
     if os.fstat(file).st_size == 0:
-        # As mmap() of a length of 0, for which Python has an error of its own.
+        # The error of mmap() for a length of 0; Python raises a different one.
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     with mmap.mmap(file, 0) as memory:
         act(memory)

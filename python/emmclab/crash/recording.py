@@ -28,7 +28,7 @@ MOUNTED = "mounted"
 WRITTEN_BACK = "written back"
 #: The mark in a log of an ext4 that writes data before the transaction that makes it readable.
 ORDERED = "data=ordered"
-#: All marks; dm-log-writes does not tell them from the lines of the workload.
+#: All marks; in a log of dm-log-writes they look like lines of the workload.
 MARKS = frozenset({MOUNTED, WRITTEN_BACK, ORDERED})
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and no lazy initialisation.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}

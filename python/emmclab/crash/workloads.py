@@ -24,8 +24,9 @@ from pathlib import Path
 #: Journal modes of SQLite, and levels of `synchronous`, which follow the mode in a workload's name.
 MODES = ("delete", "truncate", "persist", "wal")
 LEVELS = ("off", "normal", "full", "extra")
-#: End of the name of a workload whose syncs return at once, as selective sync has them for some files. After
-#: this many operations all is written back, in place of the kernel's timer, which no short run waits for.
+#: Suffix of the name of a workload whose syncs return at once, as on hosts that ignore the syncs of some
+#: files. Everything is written back after this number of operations, because a short run ends before the
+#: kernel's timer writes it back.
 UNSYNCED, WRITE_BACK_EVERY = "-unsynced", 16
 #: Workloads that come with emmclab, with one line on each; SQLite's are `sqlite-MODE[-LEVEL]`.
 ABOUT = {

@@ -29,7 +29,7 @@ FIXED = {
 HISTOGRAM = "histogram_"
 #: The field of an error in the heading of a file, for which the options of reading are not to blame.
 _HEADING = "heading"
-#: Histograms that follow from the order of arrivals, which a coarse clock does not tell.
+#: Histograms that depend on the order of arrivals, which is unknown if the clock is coarse.
 _OF_ARRIVALS = ("inter_arrival", "idle_gap")
 #: Options of reading that apply only to files that do not state the unit, with their values.
 _UNITS = {"time_unit": ("s", "ms", "us", "ns"), "size_unit": ("sector", "byte", "kb", "page")}

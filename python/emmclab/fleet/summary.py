@@ -155,7 +155,7 @@ class Summary:
 
 
 def summarise(table: Table, by: Names = ()) -> Summary:
-    """Summarise a fleet, grouped by keys of its metadata; in a text, commas are between them.
+    """Summarise a fleet, grouped by keys of its metadata; a text separates the keys by commas.
 
     Raises:
         ConfigError: there is no such key.

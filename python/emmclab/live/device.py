@@ -52,7 +52,8 @@ class LiveDevice:
         self.mounted: str | None = None
         #: Figures of making and mounting a file system, which the result leaves out; None if not done.
         self.prepared: Result | None = None
-        #: Figures of the device's own work after that (`settle`), which the result leaves out, too.
+        #: Figures of the background work after that, until the device was idle (`settle`); the result leaves
+        #: them out, too.
         self.settled: Result | None = None
 
     @property

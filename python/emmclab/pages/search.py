@@ -183,7 +183,7 @@ class ComparedWay(TypedDict):
 
 
 def compared(found: SearchResult) -> list[ComparedWay]:
-    """Count for each way its trials, those on the overall front, and those of TPE's front that it beats."""
+    """Count the trials of each method, its trials on the overall front, and TPE's trials that it beats."""
     front = found.front()
     rows: list[ComparedWay] = []
     for way in WAYS:

@@ -284,7 +284,7 @@ def _ranking(ranked: Ranked) -> str:
 
 
 def _by_key(ranked: Ranked) -> Effect | None:
-    """Return the strongest effect, if it says more than a ranking that does not tell all from the best."""
+    """Return the strongest effect; None if the ranking already separates the best setting from all others."""
     is_clear = ranked.is_distinguishable and not ranked.indistinguishable
     return None if is_clear or len(ranked.effects) < 2 else ranked.strongest
 

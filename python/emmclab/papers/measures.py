@@ -129,7 +129,7 @@ def run_measure(function: Measure, results: Results) -> tuple[Measurement, Reads
 
 
 def simulated(device: str, trace: Trace) -> Result:
-    """Simulate a measure's own trace on a device preset."""
+    """Simulate a trace that a measure has made itself on a device preset."""
     _current_reads().devices[device] = None
     return Device.preset(device).simulate(trace, mode="open")
 

@@ -51,7 +51,8 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
 
 def _too_large(path: str | PathLike[str]) -> InputError:
     return InputError(
-        f"{path}: no file of settings: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or has no end",
+        f"{path}: this is no file of settings: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, "
+        "or has no end",
         kind="io",
         file=str(path),
         hint="check the path",

@@ -74,7 +74,7 @@ def between_commas(text: str, option: str) -> list[str]:
             f"{option}: member {place} of {len(parts)} of the list `{text}` is empty",
             kind="config",
             field=option,
-            hint="take out the comma, or see whether a variable of the shell is unset",
+            hint="take out the comma, or check that the variables of the shell are set",
         )
     return parts
 

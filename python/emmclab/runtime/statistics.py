@@ -157,7 +157,7 @@ def binomial_interval(hits: int, trials: int, confidence: float) -> Interval:
 
 
 def _at_most(hits: int, trials: int, probability: float) -> float:
-    """Return the binomial probability of at most this many hits; that of one is neither 0 nor 1."""
+    """Return the binomial probability of at most this many hits; `probability` is neither 0 nor 1."""
     log_p, log_q = math.log(probability), math.log1p(-probability)
     whole = math.lgamma(trials + 1)
     return math.fsum(

@@ -8,7 +8,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
 
-#: Hints by the type of a key, and by that of the elements of its list.
+#: Hints by the type of a key, and by the type of the elements of a list.
 _FORMS = {
     str: 'write text: `{key} = "..."`',
     int: "write a number: `{key} = 1`",

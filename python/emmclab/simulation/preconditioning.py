@@ -37,7 +37,7 @@ def no_trace(text: str, device: str) -> _core.Precondition:
     found = parse_precondition(text)
     if isinstance(found, Path):
         raise ConfigError(
-            f"{device} is not aged by a trace",
+            f"{device} cannot be preconditioned by a trace",
             kind="config",
             field="precondition",
             hint="use none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE",

@@ -198,7 +198,7 @@ def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
     """
     found = tuple(map(result_field, paths))
     if bare := [field.path for field in found if not field.label]:
-        raise KeyError(f"no label is declared of {', '.join(bare)}")
+        raise KeyError(f"no label is declared for {', '.join(bare)}")
     return found
 
 

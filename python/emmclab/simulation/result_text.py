@@ -18,7 +18,7 @@ _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms")
 DEPENDENT_PCT = 25.0
 #: Above this share of requests wrapped into a smaller device, the warning comes first.
 _MUCH_WRAPPED_PCT = 5.0
-#: Share of its capability at which a device should be loaded, for the proposed rate of an overloaded run.
+#: Load of the device, as a share of its maximum, at the rate that is proposed for an overloaded run.
 _COMFORTABLE = 0.8
 #: Backlogs up to this share of the arrival time count as bursts, as in the core.
 _BURST_SHARE = 0.1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Words that represent groups of inputs.
 GROUPS = workload_groups()
-#: Maximum number of cells; more are taken for a mistake.
+#: Maximum number of cells of a study; a larger number is probably a mistake, and is refused.
 MOST_CELLS = 1_000_000
 
 

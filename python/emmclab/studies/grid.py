@@ -59,7 +59,8 @@ class Grid:
     first_writes: int = DEFAULTS["first_writes"]
     #: With layers, whether they write back all buffered data after the last request.
     drain: bool = DEFAULTS["drain"]
-    #: For power cuts: names of file systems of the study, and the share of its cuts that is tried.
+    #: For power cuts: names of file systems of the study, and the share of the study's cuts that the grid
+    #: tries.
     file_systems: tuple[str, ...] = ()
     share: float = 1.0
     #: For applications: networks of the host, and the host.

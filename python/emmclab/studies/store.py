@@ -345,7 +345,7 @@ class Store:
             for key, text in ask(self.copies(aside), aside, keys, ["result"]):
                 if text is None:
                     raise InputError(
-                        f"{self.place}: the result {key} is gone",
+                        f"{self.place}: the result {key} no longer exists",
                         kind="io",
                         file=str(self.place),
                         hint="run the study again",

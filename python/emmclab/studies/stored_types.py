@@ -46,7 +46,7 @@ class FailedCell(CellFields, Failed):
 
 
 class FlatCell(TypedDict):
-    """The columns of a cell's flat row that messages name; the row also has those of its table."""
+    """Columns of a cell's flat row that messages use; the row also has the columns of its table."""
 
     grid: str
     input: str

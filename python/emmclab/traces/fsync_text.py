@@ -137,7 +137,7 @@ class Fsync(FieldMapping):
     def _requests(self, rank: int, wait: Mapping[str, Any]) -> TextTable:
         shown = wait["requests"]
         left_out = wait["requests_left_out"] + max(0, len(shown) - _REQUESTS)
-        # Those of the wait come first, the longest of them; the table is in order of time.
+        # Requests that the wait was for are chosen first, longest first; the table is in order of time.
         longest = sorted(shown, key=lambda row: (row["part"] == "other", row["at_ms"] - row["end_ms"]))
         rows = [
             [

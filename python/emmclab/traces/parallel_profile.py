@@ -263,7 +263,8 @@ def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) ->
         counts = [count for trace in slices if (count := trace.ledger[field]) is not None]
         if counts and field != "clock_jumps":
             ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)
-    # Each slice knows what it found itself; a file that states what it records states it for each slice.
+    # Without such a statement in the header of the file, a slice has the features that it contains; together
+    # they are those of the file.
     names = [name for trace in slices for name in (trace.header["recorded"] or "").split()]
     return said.header() | {"recorded": " ".join(dict.fromkeys(names))}, ledger
 

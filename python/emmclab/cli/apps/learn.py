@@ -42,7 +42,8 @@ def learn(
         typer.Option(
             "--partition",
             metavar="NAME=FOLDER",
-            help="Files below a folder are on this partition; the first has all others. Repeated.",
+            help="Files below a folder are on this partition; all other files are on the first one. "
+            "May be repeated.",
         ),
     ] = ["data=/"],  # noqa: B006
     user_waits_for: Annotated[

@@ -145,7 +145,7 @@ def software(
     layer_settings: Mapping[str, Setting],
     asked: SoftwareOptions,
 ) -> SoftwareOptions:
-    """Return the options of runs for their software, from those of the command line."""
+    """Convert options of the command line to the options of a run for its host, layers and applications."""
     second = asked["second"]
     return {
         **asked,

@@ -53,7 +53,7 @@ def require(kernel: str, file_system: str | None = None) -> None:
     """
     if platform.machine() != "x86_64":
         raise UnsupportedError(
-            f"guests are of x86-64, and this machine is of {platform.machine()}", kind="unsupported"
+            f"guests run only on x86-64, and this machine is {platform.machine()}", kind="unsupported"
         )
     for tool, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("ldd", "libc-bin")):
         if shutil.which(tool, path=TOOLS_PATH["PATH"]) is None:

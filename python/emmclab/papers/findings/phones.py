@@ -436,7 +436,7 @@ def _mean_ms(run: Run) -> float:
 
 
 def _over(runs: Runs, base: Runs) -> dict[str, float]:
-    """Return the mean response over that of a base, by input."""
+    """Return the mean response divided by the mean response of a base, by input."""
     return {name: _mean_ms(run) / _mean_ms(base[name]) for name, run in runs.items()}
 
 

@@ -262,7 +262,7 @@ def combo_response(results: Results) -> Measurement:
 
 @measure
 def localities(results: Results) -> Measurement:
-    """Implication 4, what it is concluded from."""
+    """Return the localities from which the paper concludes Implication 4."""
     temporal = sum(value < 40 for value in results.of(results.applications, "temporal_locality_pct").values())
     spatial_ = sum(value < 30 for value in results.of(results.applications, "spatial_locality_pct").values())
     return Measurement(

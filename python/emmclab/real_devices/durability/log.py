@@ -36,8 +36,8 @@ STREAM = Path("-")
 _MOST_BYTES = 1 << 30
 #: Largest number of blocks of a run: 64 GB.
 _MOST_BLOCKS = 1 << 24
-#: Number of syncs of a writer of which a log may have lost the lines, and the most steps for each sync; on
-#: average there are about 10.
+#: Number of syncs of a writer whose lines a log may have lost, and the maximum number of steps for each sync
+#: (about 10 on average).
 _MISSING_SYNCS, _STEPS_OF_A_SYNC = 20_000, 64
 #: Maximum number of lines that may wait for the disk of the log before the writers wait, too. At most this
 #: number may be missing at the end of a log.

@@ -14,8 +14,8 @@ from emmclab.real_devices.durability.targets import LONGEST, Target, lost_io
 from emmclab.real_devices.durability.verdict import Verdict
 from emmclab.real_devices.durability.write_pattern import Kind, Step, steps
 
-#: Maximum syncs that a writer may have begun after the last known one. In a whole log that is the sync in
-#: progress; if the end of the log is missing, also those whose lines waited for its disk or in its queue.
+#: Maximum number of syncs that a writer may have begun after the last known one. If the log is complete, this
+#: is the sync in progress; if its end is missing, also the syncs whose lines were not yet on its disk.
 _SYNCS_OF_A_WHOLE_LOG = 1
 _SYNCS_OF_A_TORN_LOG = _SYNCS_OF_A_WHOLE_LOG + MOST_LINES + 1
 #: Maximum number of examples in a verdict.

@@ -187,7 +187,7 @@ def refuse_same_disk(target: Target, log: int) -> None:
             f"the log is on the device that is tested, {target.name}",
             kind="config",
             field="--log",
-            hint="name a file on another disk, or `--log -` and keep what it prints on another machine",
+            hint="name a file on another disk, or give `--log -` and store the output on another machine",
         )
 
 
@@ -212,5 +212,6 @@ def lost_io(name: str, error: OSError) -> InputError:
         kind="io",
         file=name,
         errno=error.errno,
-        hint="bring its power back, and see `dmesg`; a device that stays so did not survive the cut",
+        hint="turn its power on again, and read `dmesg`; a device that stays unreadable "
+        "did not survive the cut",
     )

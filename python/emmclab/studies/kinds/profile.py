@@ -10,7 +10,7 @@ from emmclab.studies.input_cache import open_cached
 from emmclab.studies.kinds.kind import CellKind, Work
 from emmclab.studies.stored_types import CellFields
 
-#: Name that these cells have instead of that of a grid.
+#: Name of these cells in place of a grid's name.
 PROFILE = "profile"
 #: Figures of profiles that become their own tables.
 _FIGURES = (
