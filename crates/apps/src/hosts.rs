@@ -45,7 +45,7 @@ pub struct HostSetup {
     /// Partitions, in their order on the device.
     #[serde(rename = "partition")]
     pub partitions: Vec<HostPartition>,
-    /// Networks, of which a run uses one.
+    /// Networks; a run uses one of them.
     #[serde(rename = "network")]
     pub networks: Vec<NetworkSettings>,
     /// Work that the phone repeats while a user waits, on the cores of the program; only in simulated runs.

@@ -19,7 +19,7 @@ pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T
     })
 }
 
-/// The text of a built-in file, by its name in any case. `sort` says what it describes, for the error.
+/// The text of a built-in file, by its name in any case. `sort` is the kind of thing that it describes, for the error.
 ///
 /// # Errors
 /// [`ErrorClass::Config`] if there is none; the hint lists them.

@@ -144,7 +144,7 @@ pub struct BlockNote {
 }
 
 impl BlockNote {
-    /// A run of which only the role is known.
+    /// A run for which only the role is known.
     pub const fn new(role: BlockRole, sectors: u32) -> Self {
         Self { role, sectors, home: None, transaction: None, changed: None }
     }

@@ -30,7 +30,7 @@ pub(crate) struct CutPlan {
     pub after_first_lines: FxHashSet<usize>,
 }
 
-/// Chooses at most `most` moments from `from` on. Without `lines`, up to half of them are those after a line, whatever it says.
+/// Chooses at most `most` moments from `from` on. Without `lines`, up to half of them follow a line of the workload, of any kind.
 pub(crate) fn choose_cuts(
     run: &CrashLogIndex,
     from: usize,

@@ -75,7 +75,7 @@ pub enum RunEvent {
         /// Length in sectors.
         sectors: u64,
     },
-    /// The workload was told that something is safe; the index of its line.
+    /// Data of the workload was acknowledged as safe; the index of its line.
     Acknowledged(u32),
     /// The index of a mark.
     Mark(u32),

@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::geometry::Geometry;
 use crate::load::{DeviceConfig, fits};
 
-/// Keys of the settings that can change in a device in use; `*` stands for the number of a block group.
+/// Keys of the settings that can change in a device in use; `*` is the number of a block group.
 pub const CHANGEABLE: &[&str] = &[
     "cache.flush_us",
     "cache.idle_after_us",

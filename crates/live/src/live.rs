@@ -115,7 +115,7 @@ impl LiveDevice {
         self.with_core(LiveCore::cut)
     }
 
-    /// Logs a line about data that the workload was told is safe, after all completions that were delivered.
+    /// Logs a line about data that was acknowledged to the workload, after all completions that were delivered.
     pub fn acknowledge(&self, text: &str) {
         self.shared.core().acknowledge(text);
     }

@@ -146,7 +146,7 @@ impl RunLog {
         }
     }
 
-    /// Logs a line about data that the workload was told is safe.
+    /// Logs a line about data that was acknowledged to the workload.
     pub fn acknowledge(&self, at: Nanos, text: &str) {
         lock(&self.shared).add(&CrashLogRecord::Acknowledged { at, text });
     }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::image::{DataRun, RawImage};
 
-/// In place of a command number: none.
+/// A command number that means that there is no command.
 const NONE: u64 = u64::MAX;
 
 /// The data of a write that is not completely in the image.

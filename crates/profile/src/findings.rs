@@ -66,7 +66,7 @@ struct FindingRule {
 }
 
 impl FindingRule {
-    /// Why the trace does not tell.
+    /// Why the trace does not show it.
     fn reason(&self, context: &FindingInputs) -> String {
         match &context.report.header.coarse_clock {
             Some(step) if self.missing != NO_REQUESTS => {

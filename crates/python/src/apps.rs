@@ -48,7 +48,7 @@ impl PyProgram {
         &self.0.name
     }
 
-    /// Whether it stands for an activity of a user.
+    /// Whether it represents an activity of a user.
     #[getter]
     fn is_activity(&self) -> bool {
         self.0.is_activity

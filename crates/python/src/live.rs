@@ -359,7 +359,7 @@ impl PyLive {
         run(py, || self.device.cut())
     }
 
-    /// Logs a line about data that the workload was told is safe.
+    /// Logs a line about data that was acknowledged to the workload.
     fn acknowledge(&self, py: Python<'_>, text: &str) -> PyResult<()> {
         run(py, || {
             self.device.acknowledge(text);

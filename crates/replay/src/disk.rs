@@ -1,4 +1,4 @@
-//! One device with the software that belongs to it: the host's queue in front of it and the checker beside it.
+//! One device with the software that belongs to it: the host's queue before it, and the checker.
 //!
 //! A disk accepts commands in order of arrival and numbers them from 0. The completion of a command may not be known at its arrival:
 //! [`SimulatedDisk::next_event`] and [`SimulatedDisk::step`] advance the disk, and [`SimulatedDisk::take_completed`] returns the completions that have become known,

@@ -5,8 +5,8 @@
 //! of those blocks, and the CRC-32C of the seal itself; then 8 bytes of a mark. Every byte of the file is covered; checksums of pages, as
 //! Parquet defines them, cover neither the headers of pages nor statistics nor the footer. Readers of a part check that part.
 //!
-//! Files of other tools have no seal and are read unchecked, as are copies that such a tool made: only the name of the writer in the
-//! footer says that there has to be a seal.
+//! Files of other tools have no seal and are read unchecked, as are copies that such a tool made: only the name of the writer in
+//! the footer states that the file must have a seal.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

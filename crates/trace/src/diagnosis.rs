@@ -50,7 +50,7 @@ const ACTIONS: RecorderEventNames = RecorderEventNames {
           hold all of its lines",
 };
 
-/// The error for a trace of which no request is left. `lenient` is whether bad records are skipped.
+/// The error for a trace without a request. `lenient`: whether bad records are skipped.
 pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHeader, lenient: bool) -> Error {
     let error = |text: String| Error::new(ErrorClass::Empty, text);
     if ledger.filtered > 0 {

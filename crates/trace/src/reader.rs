@@ -169,7 +169,7 @@ impl TraceReader {
         Ok(batch)
     }
 
-    /// The next batch of which requests are left after screening.
+    /// The next batch that still has requests after screening.
     fn next_screened(&mut self) -> Result<Option<Batch>> {
         while let Some(batch) = self.advance()? {
             if let Some(found) = &mut self.observed_features {

@@ -80,7 +80,7 @@ pub enum CrashLogRecord<'a> {
         /// Time of the program.
         at: Nanos,
     },
-    /// The workload reports what it was told is safe.
+    /// The workload reports data that was acknowledged as safe.
     Acknowledged {
         /// Time at which its line was read, after all completions sent before.
         at: Nanos,

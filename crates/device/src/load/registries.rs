@@ -83,8 +83,8 @@ pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// If `given` names another policy than `before`, removes the settings of the previous policy, unless the new policy has them too or their
-/// keys are among `said`. Returns the removed keys.
+/// If `given` names another policy than `before`, removes the settings of the previous policy, unless the new policy has them too
+/// or their keys are among `said`, the given ones. Returns the removed keys.
 pub(super) fn remove_stale_options(
     given: &mut Table,
     before: &DeviceSettings,

@@ -47,7 +47,7 @@ enum JournalPlacement {
     None,
     /// Inside the file system.
     Inside,
-    /// On a separate device, of which nothing was seen yet.
+    /// On a separate device, from which nothing was read yet.
     Elsewhere,
     /// On a separate device, with this many blocks.
     External(u64),

@@ -21,7 +21,7 @@ pub enum AnnotatorStatus {
     NoJournal,
     /// The journal was not found yet; metadata is classified by its place.
     JournalUnknown,
-    /// The journal is on another device, of which nothing was seen; metadata is classified by its place.
+    /// The journal is on another device, which is not observed; metadata is classified by its location.
     JournalElsewhere,
     /// The inode or the superblock of the journal is damaged; blocks of the journal count as data.
     JournalDamaged,

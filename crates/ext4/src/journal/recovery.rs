@@ -1,7 +1,7 @@
 //! Replay in three passes, by the rules of Linux `fs/jbd2/recovery.c` (6.12): SCAN finds the end of the log, REVOKE collects the
 //! blocks that must not be replayed, REPLAY processes the others.
 //!
-//! Rules that are not obvious:
+//! Less obvious rules of the replay:
 //!
 //! - A transaction is valid if its commit block is at the expected place with its sequence number. Sequence numbers are compared by
 //!   the sign of their difference, so that they may wrap.

@@ -36,7 +36,7 @@ pub(super) struct CommitBuffer {
 }
 
 impl CommitBuffer {
-    /// Keeps a block whose first sector is `block`, of which none is kept yet; returns its first sector in memory.
+    /// Stores a block whose first sector is `block` and which is not stored yet; returns its first sector in memory.
     pub fn insert(&mut self, block: u64, note: &BlockNote, follows_copy: bool) -> u32 {
         let free = self.free.entry(note.sectors).or_default();
         let slot = free.pop().unwrap_or_else(|| {

@@ -11,7 +11,7 @@ use emmclab_base::SectorSet;
 use super::commit_buffer::BufferedBlock;
 use super::record::{JournalLogRecord, JournalRecordEntry, head_sectors};
 
-/// In place of a location: the sector is all zeros and not stored.
+/// A location that means that the sector is all zeros and is not stored.
 pub(super) const ZEROS: u64 = u64::MAX;
 /// Records start and end at multiples of this many sectors, so that a device with a mapping unit of 4 KB writes them without
 /// reading.

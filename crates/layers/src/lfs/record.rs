@@ -26,7 +26,7 @@ pub(super) const ENTRIES: u32 = 1020;
 /// Maximum number of runs in a record.
 pub(super) const RUNS: usize = (BYTES - SECTOR) / RUN_BYTES;
 pub(super) const RUN_BYTES: usize = 20;
-/// In a run, the place that stands for discarded blocks.
+/// The location of a run of discarded blocks.
 pub(super) const NOWHERE: u32 = u32::MAX;
 const RECORD: &[u8; 8] = b"lfsrecd1";
 const PACK: &[u8; 8] = b"lfspack1";
@@ -91,7 +91,7 @@ impl LfsRecord {
         })
     }
 
-    /// Returns the runs of a block of which this is the head.
+    /// Returns the runs of the block that has this head.
     pub fn runs_of(self, block: &[u8]) -> impl Iterator<Item = LogRun> {
         block[SECTOR..].chunks_exact(RUN_BYTES).take(self.runs as usize).filter_map(|bytes| {
             Some(LogRun {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::cleaning::{CleaningCandidate, CleaningPolicy};
 
-/// In place of a segment number: no segment is open.
+/// A segment number that means that no segment is open.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,7 +23,7 @@ impl LiveCore {
         self.stack.cut(now)
     }
 
-    /// Logs a line about data that the workload was told is safe, after all completions that were delivered.
+    /// Logs a line about data that was acknowledged to the workload, after all completions that were delivered.
     pub fn acknowledge(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.acknowledge(self.clock.now(), text);

@@ -18,7 +18,7 @@ use crate::report::{
 const CHARTED: usize = 24;
 /// Maximum number of requests of an explained wait.
 const REQUESTS: usize = 100;
-/// The flags of a request that say why it is waited for.
+/// The flags of a request that show why a process waits for it.
 const SHOWN_FLAGS: [RequestFlags; 5] = [
     RequestFlags::SYNC,
     RequestFlags::FUA,

@@ -38,8 +38,8 @@ pub(super) enum RequestOwner {
     Other,
 }
 
-/// What a request is to a wait. At each moment the wait is for the first step that is in progress: a task waits for its own
-/// requests before it waits for a commit.
+/// The step of a wait to which a request belongs. At each moment the time counts for the first step that is in progress: a task
+/// waits for its own requests before it waits for a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WaitStep {
     OwnData,

@@ -60,7 +60,7 @@ impl ExtCsdRegister {
         self.validate().map_err(|error| error.in_file(first.path))
     }
 
-    /// A register of which nothing is known.
+    /// A register without any known byte.
     pub const fn unknown_register() -> Self {
         Self { bytes: [0; REGISTER_BYTES], known_bytes: [false; REGISTER_BYTES], card: None, order: None }
     }

@@ -76,7 +76,7 @@ impl DescriptorField {
         FIELDS.iter().find(|field| field.part == part && field.sysfs == file)
     }
 
-    /// The field with this name in the standard, where each name stands once.
+    /// The field with this name in the standard, in which each name is unique.
     pub fn of_standard(name: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|field| field.name == name)
     }

@@ -23,7 +23,7 @@ const TYPES: [(u8, DescriptorKind, &[u8]); 5] = [
 ];
 /// Types that are not read: configuration, strings, power.
 const OTHERS: [u8; 3] = [0x01, 0x05, 0x08];
-/// Fields of which every device has a possible value, as marks of raw descriptors.
+/// Fields that have a plausible value on every device; raw descriptors are recognised by them.
 const MARKS: [&str; 4] = ["wSpecVersion", "qTotalRawDeviceCapacity", "bLUEnable", "bDeviceLifeTimeEstA"];
 
 /// The bytes of a file with raw descriptors; `None` if it does not begin like one.

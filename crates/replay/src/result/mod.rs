@@ -191,7 +191,7 @@ pub struct RequestTotals {
     pub other: Option<u64>,
     /// Reads and writes that arrived when no earlier request was unfinished, in percent: the definition of the profile.
     pub no_wait_pct: f64,
-    /// Reads and writes that the device began at once, in percent: also those that it began beside others.
+    /// Reads and writes that the device began as soon as they arrived, alone or in parallel with others, in percent.
     pub begun_at_once_pct: f64,
     /// Bytes read.
     pub bytes_read: u64,
@@ -283,8 +283,8 @@ impl SimulationResult {
         }
     }
 
-    /// Withdraws what the trace does not tell: counts of 0 of what it does not record, and what follows from the order of arrivals if its
-    /// clock is coarse.
+    /// Sets to unknown what the trace does not show: counts of operations that it does not record, and figures that depend on the
+    /// order of arrivals if its clock is coarse.
     pub(crate) fn withdraw_unrecorded(&mut self, trace: TraceHeader) {
         if trace.coarse_clock.is_some() {
             self.recorded.withdraw_waits();

@@ -41,7 +41,7 @@ pub struct EnergyUse {
     pub flash_mj: Option<f64>,
     /// Lookups of the map in the controller.
     pub map_mj: Option<f64>,
-    /// Of the active time, beside the flash operations.
+    /// Energy of the active time, without that of flash operations.
     pub active_mj: Option<f64>,
     /// Of the idle time.
     pub idle_mj: Option<f64>,

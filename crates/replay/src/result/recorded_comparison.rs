@@ -7,7 +7,7 @@ use crate::recorded_times::RecordedTotals;
 use crate::run_measurement::{OperationTotals, RunMeasurement};
 use crate::time_histogram::TimeSummary;
 
-/// A time beside the recorded one.
+/// A simulated time and the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TimeComparison {
     /// As recorded, in ms; `None` if the trace has no such times.
@@ -18,7 +18,7 @@ pub struct TimeComparison {
     pub error_pct: Option<f64>,
 }
 
-/// A share beside the recorded one.
+/// A simulated share and the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ShareComparison {
     /// As recorded, in percent.
@@ -142,7 +142,7 @@ pub struct LoadSummary {
     pub overloaded: bool,
 }
 
-/// Backlog in mean service times up to which a run is none of overload: a few requests that come together.
+/// Backlog, in mean service times, up to which a run does not count as overloaded: a few requests that arrive together.
 const OVERLOAD_REQUESTS: f64 = 10.0;
 
 /// Backlog as a share of the time in which requests arrive up to which it is that of a burst.
@@ -162,7 +162,7 @@ impl LoadSummary {
             measure.arrival_state.peak.backlog.as_secs_f64(),
             measure.arrival_state.peak.busy_for.as_secs_f64(),
         );
-        // Where requests still arrive above 100 %, what is left at the last of them is a backlog of its own.
+        // If the offered load is above 100 %, the requests that are left at the last arrival count as a backlog, too.
         let left = backlog_s > OVERLOAD_REQUESTS * service_s && offered.is_some_and(|share| share > 1.0);
         let grew = peak_s > (OVERLOAD_REQUESTS * service_s).max(OVERLOAD_S.min(OVERLOAD_SHARE * span_s));
         Self {

@@ -144,7 +144,7 @@ impl ResponsePercentileRow {
     }
 }
 
-/// Requests by response time, in ranges of which 16 make a power of two.
+/// Requests by response time, in 16 ranges for each power of two.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResponseHistogramRow {
     /// `read` or `write`.

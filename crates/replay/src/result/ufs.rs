@@ -63,7 +63,7 @@ pub struct WriteBoosterUse {
     pub bytes_past_it: u64,
     /// Blocks flushed into others.
     pub flushed_blocks: u64,
-    /// Mean erases of its blocks over those that they stand, in percent; `None` if the settings give no limit.
+    /// Mean erases of its blocks, in percent of their erase limit; `None` if the settings give no limit.
     pub life_used_pct: Option<f64>,
     /// Its size at the end, in bytes.
     pub current_size_bytes: u64,
@@ -75,9 +75,9 @@ pub struct WriteBoosterUse {
     pub migrated_bytes: u64,
     /// Bytes written to its pinned part.
     pub pinned_bytes: u64,
-    /// Times that the device told the host that little of it is free.
+    /// Number of times that the device reported to the host that little of it is free.
     pub flush_needed: u64,
-    /// Times that it told that its pinned part is full.
+    /// Number of times that the device reported that its pinned part is full.
     pub pinned_full: u64,
     /// Times that it grew upon a hint.
     pub grown: u64,

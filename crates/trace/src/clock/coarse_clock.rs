@@ -8,7 +8,7 @@ use emmclab_base::Request;
 
 /// Number of requests, from the first of a trace, by which its clock is judged.
 pub(crate) const JUDGED: usize = 1 << 12;
-/// Stamps of which one divisor is taken, so that a stamp with an error spoils only the divisor of its group.
+/// Number of time stamps in a group. Each group has its own divisor, so that a wrong stamp spoils only the divisor of its group.
 const GROUP: usize = 16;
 /// One of so many groups may be spoiled.
 const SPOILED: usize = 10;

@@ -238,8 +238,8 @@ fn unknown(head: &[u8], path: &Path) -> Error {
     })
 }
 
-/// The error for a text with numbers that another program has changed: with decimal commas, in place of which points would make it a
-/// known format, or rounded by a spreadsheet.
+/// The error for a text with numbers that another program has changed: decimal commas, without which it would be a known format,
+/// or numbers rounded by a spreadsheet.
 fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
     /// Times of recorders have at least four decimals; device numbers such as `259,12` have fewer digits.
     const DECIMALS: [usize; 2] = [4, 1];
@@ -269,7 +269,7 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
     Some(error.of_field("number", 0, word).hint(line_format::LOST_DIGITS))
 }
 
-/// The text with points in place of commas that are between a digit and this many digits.
+/// The text after each comma between a digit and this many digits is replaced by a point.
 fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
     let (mut out, mut at) = (text.to_vec(), 1);
     while at + digits < text.len() {

@@ -7,7 +7,7 @@ const FIRST_ROOM: usize = 1 << 8;
 /// Maximum number of requests that are held; if there are more, the oldest are dropped early. This is 20 million requests per
 /// second for 3 ms, and 655 thousand per second for 100 ms.
 const MOST: usize = 1 << 16;
-/// In place of a number: there is no earlier request of this hash.
+/// A request number that means that no earlier request has this hash.
 const NONE: u32 = u32::MAX;
 
 /// A ring of requests, and for each hash the number of its latest request. Each entry has the number of the previous request of

@@ -34,7 +34,7 @@ impl<'a> CsvField<'a> {
 
 /// The separators of fields; the first one that results in enough fields is that of the file.
 const SEPARATORS: [u8; 3] = *b",;\t";
-/// Stands for any run of blanks and tabs, in files without commas, semicolons or single tabs between fields.
+/// Separator that matches any run of blanks and tabs, for files without commas, semicolons or single tabs between fields.
 pub(super) const BLANK: u8 = b' ';
 
 /// Whether a byte is a blank or a tab.

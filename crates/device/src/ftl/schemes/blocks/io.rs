@@ -195,7 +195,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         }
     }
 
-    /// Copies a logical page, of which a unit is valid at `ppn`. Pages that are skipped before its new location stay empty.
+    /// Copies a logical page that has a valid unit at `ppn`. Pages that are skipped before its new location stay empty.
     pub fn copy_page(&mut self, (block, page): Place, ppn: Ppn, logical: u32) {
         let from = self.core.geometry.block_of(ppn);
         let mut copies = self.nand.copies(from, (block, page), self.ready);

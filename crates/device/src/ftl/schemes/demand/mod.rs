@@ -1,4 +1,4 @@
-//! A page map on the flash, of which a part is cached in memory.
+//! A page map on the flash; a part of it is cached in memory.
 //!
 //! The map is divided into pages, which are written to blocks of their own and located through a directory in memory. An entry that is
 //! needed is read with its page. A dirty entry that is evicted is written back together with all other dirty entries of its page.

@@ -258,7 +258,7 @@ impl MapCache for RqftlCache {
         None
     }
 
-    /// Caches the longest run around the unit of which no part is cached yet.
+    /// Caches the longest run around the unit that has no cached part yet.
     fn load(&mut self, core: &FtlCore, wanted: MapMiss, _: bool) -> u32 {
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);
