@@ -385,12 +385,10 @@ def completion(result: Mapping[str, Any]) -> str:
 def is_buffered(result: Mapping[str, Any]) -> bool:
     """Return whether writes complete in a volatile cache of the device.
 
-    >>> is_buffered({"configuration": {"write_buffer_kb": 512}}), is_buffered({"cache": None})
+    >>> is_buffered({"configuration": {"write_buffer_kb": 512}}), is_buffered({})
     (True, False)
     """
-    # A result of an earlier version does not state the size of the buffer, but the use of one.
-    used = (result.get("cache") or {}).get("units_written")
-    return bool((result.get("configuration") or {}).get("write_buffer_kb", used))
+    return bool((result.get("configuration") or {}).get("write_buffer_kb"))
 
 
 def completion_of(write_complete: str, buffered: bool) -> str:

@@ -91,9 +91,7 @@ class Results:
 
     def lacks(self, without: Names = ()) -> bool:
         """Return whether cells are missing in other grids than these."""
-        grids = self.about.get("missing_grids")
-        # Results of earlier versions do not name the grids.
-        return self.missing > 0 and (grids is None or not set(grids) <= {*several(without)})
+        return not {*self.about.get("missing_grids", ())} <= {*several(without)}
 
     @property
     def inputs(self) -> list[str]:

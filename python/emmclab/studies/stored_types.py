@@ -144,7 +144,7 @@ class FurtherAbout(TypedDict, total=False):
 
     #: Cells without a result.
     missing: int
-    #: The grids of these cells; absent in results of earlier versions.
+    #: The grids of these cells.
     missing_grids: list[str]
     recordings: RecordingsAbout
     traces_folder: str

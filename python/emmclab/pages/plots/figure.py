@@ -39,7 +39,7 @@ class Figure:
     of_all: bool = False
 
     def rows(self, profiles: Iterable[Profile]) -> Rows:
-        """Return the rows that are drawn; profiles from an older version may lack some."""
+        """Return the rows that are drawn."""
         rows = []
         for profile in profiles:
             for row in profile["figures"].get(self.source or self.name, ()):
