@@ -32,11 +32,13 @@
     return { ...vega, vconcat: vega.vconcat.map((part) => ({ ...part, width: Math.max(width - AXES_PX, 80) })) };
   }
 
-  // Names of rows leave most of a phone to the chart.
+  // On a phone, names of rows leave most of the width to the chart, and legends stand below each other.
   const NARROW_PX = 420;
   function themed(width) {
     const config = page.themes[theme()];
-    return width < NARROW_PX ? { ...config, axisY: { ...config.axisY, labelLimit: 100 } } : config;
+    if (width >= NARROW_PX) return config;
+    const legend = { ...config.legend, layout: { bottom: { direction: "vertical" } } };
+    return { ...config, axisY: { ...config.axisY, labelLimit: 100 }, legend };
   }
 
   // Space for the symbol of a name in a legend, and for the gap to the next one.
