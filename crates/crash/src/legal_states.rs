@@ -319,7 +319,7 @@ impl LegalStates {
     }
 }
 
-/// Promises a write to a sector, and with it the data before it in its zone.
+/// Marks a write to a sector as promised, and with it the earlier data in its zone.
 fn note_promised(
     zones: Option<DiskZones>,
     promised: &mut BTreeMap<u32, Version>,

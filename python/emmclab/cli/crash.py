@@ -79,7 +79,7 @@ def crash(
     second: Annotated[
         str | None,
         option(
-            "Second device, which has no cache, for layers that use one.",
+            "Second device, for layers that use one; it must have no volatile cache.",
             _RUN,
             "--device2",
             metavar="PRESET|FILE",

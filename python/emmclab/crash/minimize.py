@@ -231,7 +231,7 @@ def minimize_program(
         try:
             return _shows(record(Workload(str(path))), options, finding, guest)
         except EmmclabError:
-            # What cannot be recorded or judged shows nothing.
+            # A run that cannot be recorded or judged does not show the finding.
             return False
 
     every = list(range(len(program.operations)))

@@ -147,7 +147,7 @@ def record_run(
         log: the crash log to write.
         layers: names of layers above the device.
         layer_settings: their settings.
-        second: second device without cache, for layers that use one.
+        second: second device, for layers that use one; it must have no volatile cache.
         file_system: name as for `emmclab serve --mkfs`.
         mkfs_options: more options of mkfs.
         mount_options: options of `mount -o`.

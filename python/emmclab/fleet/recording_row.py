@@ -27,7 +27,7 @@ FIXED = {
 }
 #: Prefix of the column names of histograms.
 HISTOGRAM = "histogram_"
-#: The field of an error in the heading of a file, for which the options of reading are not to blame.
+#: Field of an error in the heading of a file, which the options of reading cannot cause.
 _HEADING = "heading"
 #: Histograms that depend on the order of arrivals, which is unknown if the clock is coarse.
 _OF_ARRIVALS = ("inter_arrival", "idle_gap")

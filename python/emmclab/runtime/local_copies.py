@@ -45,7 +45,7 @@ def file_digest(path: str) -> str:
             f"{path}: this is not a regular file",
             kind="io",
             file=path,
-            hint="name a file: it is read again and again",
+            hint="name a file, because it is read more than once",
         )
     try:
         with place.open("rb") as file:

@@ -416,8 +416,7 @@ class _Notes:
 
     def __init__(self, found: Finished) -> None:
         self._found = found
-        #: Whether a row contains a reason why the device stopped, by the form of the row. Most rows need no
-        #: parsing.
+        #: Recognises by the text of a row that the device stopped early, so that most rows need no parsing.
         self._stopped: dict[str, bool] = {}
 
     def take(self, line: Line) -> None:

@@ -70,8 +70,9 @@ struct TpftlCache {
     /// Pages with cached entries.
     pages: LruSet,
     plan: Option<PrefetchPlan>,
-    /// Pages added minus pages removed since prefetching by predecessors was last switched, and whether it is on.
+    /// Pages added minus pages removed since `follows` was last set.
     balance: i32,
+    /// Whether the predecessors of a wanted entry decide how many entries are prefetched.
     follows: bool,
 }
 
