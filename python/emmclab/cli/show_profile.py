@@ -24,17 +24,13 @@ from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import (
-    DEVICE_FIELDS,
-    JUMP_FIELDS,
-    KEY_FIELDS,
-    REISSUE_FIELDS,
     SIZE_FIELDS,
     TABLES,
     Field,
-    jump_cells,
 )
 from emmclab.traces.profile_notes import doubts, notes, recording_note
 from emmclab.traces.profile_options import percentile_label
+from emmclab.traces.profile_tables import clock_tables, devices_table, reissues_table
 from emmclab.traces.profile_types import JudgedFinding
 from emmclab.traces.published import published_row
 
@@ -57,9 +53,7 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
     """Print the tables for all traces, then each trace by itself."""
     _provenance(console, profiles)
     _tables(console, profiles)
-    _devices(console, profiles)
-    _clock(console, profiles)
-    _reissues(console, profiles)
+    _sparse_tables(console, profiles)
     for profile in profiles:
         console.print()
         console.print(Text(profile.name, "bold"))
@@ -78,9 +72,7 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
     """Print the comparison: tables, distributions, and the findings of each trace."""
     _provenance(console, profiles)
     _tables(console, profiles)
-    _devices(console, profiles)
-    _clock(console, profiles)
-    _reissues(console, profiles)
+    _sparse_tables(console, profiles)
     console.print()
     _sparks(console, profiles)
     console.print()
@@ -165,72 +157,11 @@ def _turned(console: Console, title: str, fields: Sequence[Field], rows: Sequenc
         start = following
 
 
-def _clock(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print clock jumps and the figures that they distort, if there are any."""
-    jumping = [profile for profile in profiles if profile.clock_jumps]
-    if not jumping:
-        return
-    table = framed("Clock jumps or pauses of the recording")
-    table.add_column("Application")
-    for field in JUMP_FIELDS:
-        left = field.name in ("direction", "mended")
-        table.add_column(field.heading.replace(", ", "\n"), justify="left" if left else "right")
-    for profile in jumping:
-        jumps = profile.clock_jumps
-        for jump in jumps[:_JUMPS]:
-            table.add_row(Text(profile.name), *jump_cells(jump))
-        if len(jumps) > _JUMPS:
-            table.add_row(Text(profile.name), f"and {len(jumps) - _JUMPS} more", style="dim")
-    console.print()
-    console.print(table)
-    table = framed("Key figures with and without the jumps")
-    table.add_column("Application")
-    for field in KEY_FIELDS:
-        table.add_column(field.heading.replace(", ", "\n"), justify="right")
-    for profile in jumping:
-        if (without := profile["key_figures_without_jumps"]) is not None:
-            figures = profile["key_figures"]
-            table.add_row(Text(profile.name), *(field.text(figures[field.name]) for field in KEY_FIELDS))
-            cells = (field.text(without[field.name]) for field in KEY_FIELDS)
-            table.add_row(Text("  without the jumps"), *cells)
-    _captioned(console, table, "`--mend-clock` removes the jumps from all figures")
-
-
-def _captioned(console: Console, table: Table, caption: str) -> None:
-    """Print a table with a caption below it; nothing if it has no rows."""
-    if table.row_count:
-        table.caption = caption
-        table.caption_justify = "left"
-        console.print()
-        console.print(table)
-
-
-def _devices(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print the devices of traces with several devices, which have separate address spaces."""
-    table = framed("Devices of the trace")
-    for heading in ("Application", "Device"):
-        table.add_column(heading)
-    for field in DEVICE_FIELDS:
-        table.add_column(field.heading.replace(", ", "\n"), justify="right")
-    for profile in profiles:
-        if len(profile.devices) > 1:
-            for row in profile.devices:
-                cells = (field.text(row[field.name]) for field in DEVICE_FIELDS)
-                table.add_row(Text(profile.name), Text(row["device"]), *cells)
-    _captioned(console, table, "Figures are for all devices together; `--only device=NAME` selects one")
-
-
-def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print the figures with and without re-issues, if there are any."""
-    table = framed("Figures with and without suspected re-issues")
-    table.add_column("Application")
-    for field in REISSUE_FIELDS:
-        table.add_column(field.heading.replace(", ", "\n"), justify="right")
-    for profile in profiles:
-        if (found := profile.reissues) and (without := found["figures_without"]):
-            for name, figures in ((profile.name, found["figures"]), ("  without re-issues", without)):
-                table.add_row(Text(name), *(field.text(figures[field.name]) for field in REISSUE_FIELDS))
-    _captioned(console, table, "`--drop-reissued` removes them from all figures")
+def _sparse_tables(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print the tables that have rows for some traces only."""
+    for table in (devices_table(profiles), *clock_tables(profiles, _JUMPS), reissues_table(profiles)):
+        if table.rows:
+            show_table(console, table)
 
 
 def as_printed(field: Field, value: float) -> str:
@@ -408,6 +339,7 @@ def table_of(part: TextTable, *, is_first_bold: bool = False, no_wrap: bool = Fa
         if is_first_bold and not number:
             texts[0].stylize("bold")
         table.add_row(*texts)
+    table.caption, table.caption_justify = part.caption or None, "left"
     return table
 
 

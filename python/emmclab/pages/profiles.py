@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -12,25 +12,23 @@ from typing import Any, TypedDict
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
 from emmclab.pages.plots import FIGURES
+from emmclab.runtime.document import Cell, Cells, Charts, Heading, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
-from emmclab.runtime.table_row import Row
 from emmclab.traces.activity import activity_tables
+from emmclab.traces.fsync_text import Fsync
+from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import (
-    DEVICE_FIELDS,
-    JUMP_FIELDS,
-    KEY_FIELDS,
-    REISSUE_FIELDS,
     RESPONSE_P99,
     TABLE_FIELDS,
     TABLES,
     Field,
-    jump_cells,
     jumps_text,
 )
 from emmclab.traces.profile_notes import notes
 from emmclab.traces.profile_options import percentile_label
+from emmclab.traces.profile_tables import clock_tables, devices_table, reissues_table
 from emmclab.traces.profile_types import ClockJump, JudgedFinding
 from emmclab.traces.provenance_types import ProvenanceFields
 from emmclab.traces.published import doubts, published_row
@@ -81,58 +79,53 @@ def render(profiles: Sequence[Profile], made: ProvenanceFields | None = None) ->
         ),
         traces=[_trace(profile) for profile in profiles],
         findings=_findings(profiles),
-        tables=[
-            (title, fields, [_table_row(fields, profile) for profile in profiles]) for title, fields in TABLES
-        ],
-        jump_fields=JUMP_FIELDS,
-        jumps=[
-            (profile.name, list(zip(JUMP_FIELDS, jump_cells(jump), strict=True)), jump)
-            for profile in profiles
-            for jump in profile.clock_jumps
-        ],
-        key_fields=KEY_FIELDS,
-        key_rows=[
-            (name, [field.text(figures[field.name]) for field in KEY_FIELDS])
-            for profile in profiles
-            if profile.get("key_figures_without_jumps") is not None
-            for name, figures in (
-                (profile.name, profile["key_figures"]),
-                (f"{profile.name} without the jumps", profile["key_figures_without_jumps"]),
-            )
-        ],
-        device_fields=DEVICE_FIELDS,
-        device_rows=[
-            (profile.name, row["device"], [field.text(row[field.name]) for field in DEVICE_FIELDS])
-            for profile in profiles
-            if len(profile.devices) > 1
-            for row in profile.devices
-        ],
-        reissue_fields=REISSUE_FIELDS,
-        reissue_rows=[
-            (name, [field.text(figures[field.name]) for field in REISSUE_FIELDS])
-            for profile in profiles
-            if (found := profile.reissues) and found["figures_without"]
-            for name, figures in (
-                (profile.name, found["figures"]),
-                (f"{profile.name} without re-issues", found["figures_without"]),
-            )
-        ],
-        activities=[
-            (profile.name, activity_tables(json.loads(profile["header"].get("activity") or "{}")))
-            for profile in profiles
-        ],
-        documents=[
-            (anchor, title, profile.name, found)
-            for anchor, title, documents in (
-                ("fsync", "Waits for durability", [profile.fsync for profile in profiles]),
-                ("journal", "Journal", [profile.journal for profile in profiles]),
-            )
-            for profile, found in zip(profiles, documents, strict=True)
-            if found is not None
-        ],
-        times=[(heading, _time_rows(profiles, field)) for field, heading in _TIMES],
-        points=_points(profiles),
+        sections=_sections(profiles),
     )
+
+
+def _sections(profiles: Sequence[Profile]) -> Iterator[Section]:
+    several = len(profiles) > 1
+    parts: list[Part] = []
+    for title, fields in TABLES:
+        table = _published_table(title, fields, profiles)
+        parts += [Heading(title), table]
+    clock = [table for table in clock_tables(profiles) if table.rows]
+    for anchor, table in (
+        *zip(("clock", ""), clock, strict=False),
+        ("reissues", reissues_table(profiles)),
+        ("devices", devices_table(profiles)),
+    ):
+        parts += table.titled(anchor) if table.rows else ()
+    for number, profile in enumerate(profiles, 1):
+        activity = activity_tables(json.loads(profile["header"].get("activity") or "{}"))
+        if activity:
+            text = "Recorded beside the requests" + (f": {profile.name}" if several else "")
+            parts.append(Heading(text, f"activity-{number}"))
+            parts += [part for table in activity for part in table.titled(is_minor=True)]
+    found: list[tuple[str, str, str, Fsync | Journal]] = []
+    found += [("fsync", "Waits for durability", one.name, one.fsync) for one in profiles if one.fsync]
+    found += [("journal", "Journal", one.name, one.journal) for one in profiles if one.journal]
+    for number, (anchor, title, name, report) in enumerate(found, 1):
+        parts += [Heading(f"{title}: {name}" if several else title, f"{anchor}-{number}")]
+        parts += [
+            Note(report.headline, ""),
+            *(part for one in report.tables() for part in one.titled(is_minor=True)),
+        ]
+        parts += map(Note, report.remarks())
+    for field, heading in _TIMES:
+        if rows := list(_time_rows(profiles, field)):
+            columns = ["Application", "Operation", "Requests", *_points(profiles).values()]
+            table = TextTable(f"Table: {heading}", columns, rows, words=2, style="sortable")
+            parts += [Heading(heading), table]
+    yield Section("tables", "Tables III and IV", parts, nav="Tables")
+    empty = "None of the traces records" if several else "This trace does not record"
+    of_paper, beyond = (
+        Charts(f"{empty} what this figure needs.", [one.name for one in FIGURES if one.paper is paper])
+        for paper in (True, False)
+    )
+    comparison = [Note("Comparison of the traces, as in the paper's Figure 7.", "")] if several else []
+    yield Section("figures", "Figures of the paper", [*comparison, of_paper], nav="Figures")
+    yield Section("beyond", "Beyond the paper", [beyond], nav="Beyond the paper")
 
 
 def _title(profiles: Sequence[Profile]) -> str:
@@ -215,23 +208,6 @@ class _JudgedOnAll(JudgedFinding):
     verdicts: list[_Verdict]
 
 
-class _TableRow(TypedDict):
-    """A trace in a table: text and value of each field, and any published figure, with doubts about it."""
-
-    name: str
-    cells: list[tuple[str, Any]]
-    published: list[tuple[str, str]] | None
-
-
-class _TimeRow(TypedDict):
-    """Times of an operation, by percentile."""
-
-    trace: str
-    op: str
-    requests: int
-    times: dict[str, float]
-
-
 def _trace(profile: Profile) -> _TraceRow:
     canonical = json.dumps(profile.to_dict(), sort_keys=True).encode()
     return {
@@ -281,15 +257,29 @@ def _findings(profiles: Sequence[Profile]) -> list[_JudgedOnAll]:
     return found
 
 
-def _table_row(fields: Sequence[Field], profile: Profile) -> _TableRow:
-    published = published_row(profile.name)
-    return {
-        "name": profile.name,
-        "cells": [(field.text(profile[field.name]), profile[field.name]) for field in fields],
-        "published": None
-        if published is None
-        else [(f"{published[field.name]:,.10g}", doubts(published, field.name)) for field in fields],
-    }
+def _published_table(title: str, fields: Sequence[Field], profiles: Sequence[Profile]) -> TextTable:
+    """Return a table of the paper, in which published figures are below those of a trace."""
+    attached: dict[int, Cells] = {}
+    for number, profile in enumerate(profiles):
+        if (published := published_row(profile.name)) is not None:
+            found = [(f"{published[field.name]:,.10g}", doubts(published, field.name)) for field in fields]
+            cells = [Cell(f"{text}*" if doubt else text, about=doubt) for text, doubt in found]
+            attached[number] = ["published", *cells]
+    caption = (
+        "Published: as printed in the paper, whose means are rounded down to a multiple of 0.5 KB; a figure "
+        "with * is contradicted by others of its row."
+    )
+    return TextTable(
+        f"Table: {title}",
+        ["Application", *(field.column for field in fields)],
+        [
+            [one.name, *(Number(field.text(one[field.name]), one[field.name]) for field in fields)]
+            for one in profiles
+        ],
+        style="sortable",
+        caption=caption if attached else "",
+        attached=attached,
+    )
 
 
 def _points(profiles: Sequence[Profile]) -> dict[str, str]:
@@ -301,17 +291,18 @@ def _points(profiles: Sequence[Profile]) -> dict[str, str]:
     return {"mean": "Mean", **{label: label for label in labels}, "max": "Max"}
 
 
-def _time_rows(profiles: Sequence[Profile], field: str) -> list[_TimeRow]:
-    def times(row: Row) -> dict[str, float]:
-        chosen = {percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())}
-        return {**row[field], **chosen}
-
-    return [
-        {"trace": profile.name, "op": row["op"], "requests": row["requests"], "times": times(row)}
-        for profile in profiles
-        for row in profile["by_operation"]
-        if row[field]
-    ]
+def _time_rows(profiles: Sequence[Profile], field: str) -> Iterator[Cells]:
+    for profile in profiles:
+        for row in profile["by_operation"]:
+            if row[field]:
+                chosen = {
+                    percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())
+                }
+                times = {**row[field], **chosen}
+                values = [times[point] for point in _points(profiles)]
+                count = Number(f"{row['requests']:,}", row["requests"])
+                cells = [Number("–" if one is None else f"{one:,.2f}", one) for one in values]
+                yield [profile.name, row["op"], count, *cells]
 
 
 def write_report(profiles: Sequence[Profile], path: str | Path, made: ProvenanceFields | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,15 +18,13 @@ class Column(NamedTuple):
 
     @property
     def head(self) -> str:
-        r"""The heading on the terminal, in two lines.
+        r"""The heading on the terminal, with the unit in a second line.
 
         >>> Column("Change of the mean", "%", short="Mean").head
         'Mean\n%'
         """
         label = self.label if self.short is None else self.short
-        if self.unit:
-            return f"{label}\n{self.unit}"
-        return label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
+        return f"{label}\n{self.unit}" if self.unit else label
 
     @property
     def name(self) -> str:
@@ -46,11 +44,15 @@ class Number(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A cell with a badge of a kind, or with a note below its text. Code is in backticks."""
+    """A cell with a badge of a kind, or with a note below its text. Code is in backticks.
+
+    `about` is shown on hover.
+    """
 
     text: str
     note: str = ""
     badge: str = ""
+    about: str = ""
 
 
 #: A row of a table.
@@ -62,7 +64,8 @@ class TextTable(NamedTuple):
 
     `style` contains the classes of the table on a page: `sortable`; `folds`, if rows become cards on a narrow
     screen; `matrix`, if names may have several lines, with `numbers` if cells are numbers; `dense` and
-    `results`, if many columns are printed small.
+    `results`, if many columns are printed small. `attached` contains a row that stays below another, by the
+    number of that one.
     """
 
     title: str
@@ -70,6 +73,8 @@ class TextTable(NamedTuple):
     rows: Sequence[Cells]
     words: int = 1
     style: str = ""
+    caption: str = ""
+    attached: Mapping[int, Cells] = {}
 
     @property
     def columns(self) -> list[Column]:
@@ -77,16 +82,18 @@ class TextTable(NamedTuple):
         columns = [Column(one) if isinstance(one, str) else one for one in self.headings]
         return [one._replace(is_text=one.is_text or place < self.words) for place, one in enumerate(columns)]
 
-    def titled(self) -> tuple[Heading, TextTable]:
+    def titled(self, anchor: str = "", *, is_minor: bool = False) -> tuple[Heading, TextTable]:
         """Return the title as a heading, and the table."""
-        return Heading(self.title), self
+        return Heading(self.title, anchor, is_minor), self
 
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading in a section."""
+    """A heading in a section, to which `anchor` links; a minor one is smaller."""
 
     text: str
+    anchor: str = ""
+    is_minor: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,9 +120,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class Charts:
-    """All figures of a page but that of its first screen; without a text for it, empty ones are left out."""
+    """The figures of a page but that of its first screen: all, or those with the names of `only`.
+
+    Empty ones show the text `empty`; without it they are left out.
+    """
 
     empty: str = ""
+    only: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

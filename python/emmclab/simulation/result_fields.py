@@ -68,7 +68,9 @@ class ResultField(NamedTuple):
     @property
     def heading(self) -> Column:
         """The heading of the figure in a table."""
-        return Column(self.label, self.display_unit, short=self.short or None)
+        label, unit = self.short or self.label, self.display_unit
+        short = label if unit else label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
+        return Column(self.label, unit, short)
 
     def cell(self, value: float | None) -> Number:
         """Return the figure as a cell of a table."""

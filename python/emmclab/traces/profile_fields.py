@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from emmclab.runtime.document import Column
 from emmclab.runtime.number_format import significant
 from emmclab.traces.profile_types import ClockJump
 
@@ -31,6 +32,11 @@ class Field(NamedTuple):
     def heading(self) -> str:
         """The label with its unit."""
         return f"{self.label}, {self.unit}" if self.unit else self.label
+
+    @property
+    def column(self) -> Column:
+        """The heading of the field in a table."""
+        return Column(self.label, self.unit, about=self.about)
 
     def text(self, value: float | None) -> str:
         """Format a value with the column's decimals, or three significant digits if small; None is a dash.
