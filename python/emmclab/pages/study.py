@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,19 @@ from emmclab.comparison.seed_statistics import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, sweep
-from emmclab.pages.study_types import Answer, EffectRow, GridTable, InputRow
+from emmclab.runtime.document import (
+    Bullets,
+    Cell,
+    Cells,
+    Charts,
+    Column,
+    Heading,
+    Note,
+    Number,
+    Part,
+    Section,
+    TextTable,
+)
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.statistics import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
@@ -73,37 +85,63 @@ def render(results: Results, study: str = "") -> str:
     found = summaries(results)
     drawn = figures(results)
     rows = {figure.name: part for figure, part in drawn}
-    ended = [(summary, point) for summary in found for point in summary.points if point.ended_early]
-    failed = [(summary, point) for summary in found for point in summary.points if point.failed]
+    points = [(summary, point) for summary in found for point in summary.points]
+    failed = [_reason(*pair, pair[1].failed) for pair in points if pair[1].failed]
+    ended = [_reason(*pair, pair[1].ended_early) for pair in points if pair[1].ended_early]
     return assemble(
-        "study.html.j2",
+        "document.html.j2",
         [figure for figure, _ in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
         title=results.about["name"],
         head=_head(results, found, [figure for figure, _ in drawn], bool(failed), bool(ended)),
         provenance=provenance(results, study),
-        about=results.about,
-        seeds=sorted({cell["seed"] for cell in (*results.runs, *results.failures)}),
-        summaries=[_table(summary) for summary in found],
-        answers=[
-            (summary, [_answer(ranked) for ranked in summary.ranked], _without_effect(summary))
-            for summary in found
-        ],
-        effects=[(summary.grid, seen) for summary in found if (seen := _effects(summary))],
-        ended=[
-            (summary.grid, point.input, setting_text(point.setting), point.ended_early)
-            for summary, point in ended
-        ],
-        failed=[
-            (summary.grid, point.input, setting_text(point.setting), point.failed)
-            for summary, point in failed
-        ],
-        over_inputs=[name for figure, _ in drawn if (name := figure.name) in _OF_INPUTS],
-        fields=_fields(),
         trace_names=[profile.name for profile in results.inputs_once()],
-        inputs=_inputs(results),
+        sections=_sections(results, found, [figure.name for figure, _ in drawn], failed, ended),
     )
+
+
+def _reason(summary: Summary, point: Point, reasons: Sequence[str]) -> tuple[str, str]:
+    return f"{summary.grid}: {point.input}, {setting_text(point.setting)}: {'; '.join(reasons)}", ""
+
+
+def _sections(
+    results: Results,
+    found: Sequence[Summary],
+    drawn: Sequence[str],
+    failed: Sequence[tuple[str, str]],
+    ended: Sequence[tuple[str, str]],
+) -> Iterator[Section]:
+    seeds = sorted({cell["seed"] for cell in (*results.runs, *results.failures)})
+    if effects := [table for summary in found if (table := _effects(summary)).rows]:
+        rule = (
+            "A pair is two runs that differ only in this setting, with the same input, other settings and "
+            "seed; in so many pairs the best value is better. An effect is told apart by the interval over "
+            "the seeds, or if a pair of either sign were equally probable and so many of one sign had a "
+            "chance below 5 %."
+        )
+        yield Section("effects", "Effect of each setting", [*effects, Note(rule)], nav="Effects")
+    best: list[Part] = []
+    for summary in found:
+        if summary.swept and summary.ranked:
+            best += [_answers(summary), Note(_answers_note(summary, len(seeds)))]
+    if best:
+        yield Section("best", "Best and worst", best, nav="Best")
+    if found:
+        parts = [part for summary in found for part in _results(summary)]
+        parts += [Heading("Failed", "failed"), Bullets(failed)] if failed else []
+        parts += [Heading("Ended early", "ended"), Bullets(ended)] if ended else []
+        yield Section("results", "Results", parts, nav="Results")
+    swept = [name for name in drawn if name not in _OF_INPUTS]
+    nothing = (
+        "No metric changes over a swept key."
+        if found
+        else "The study has no grid: its inputs are characterised below."
+    )
+    empty = [] if swept else [Note(nothing, "quiet")]
+    yield Section("figures", "Figures", [Charts(only=swept), *empty], nav="Figures")
+    made = [Note(f"Synthetic inputs with seed {seeds[0]}.")] if len(seeds) > 1 else []
+    yield Section("inputs", "Inputs", [_inputs(results), *made, Charts(only=_OF_INPUTS)], nav="Inputs")
 
 
 def _head(
@@ -356,77 +394,88 @@ def _lower(label: str) -> str:
     return label[:1].lower() + label[1:]
 
 
-def _answer(ranked: Ranked) -> Answer:
-    metric = ranked.metric
-    change = ranked.change_pct
-    percent = "–" if change is None else f"{signed(change)} %"
-    points = metric.unit == "%"
-    difference = ranked.worst_value.mean - ranked.best_value.mean
-    note = ""
-    if ranked.is_equal:
-        note = "no difference"
-    elif ranked.seeds < 2:
-        note = "one seed" if ranked.is_distinguishable else "one seed, not told apart"
-    else:
-        note = _interval(ranked) if ranked.is_distinguishable else f"not told apart; {_interval(ranked)}"
-    if of_inputs := _of_inputs(ranked):
-        note = f"{note};{of_inputs}" if note else of_inputs.lstrip()
-    return {
-        "label": metric.label,
-        "best": _with_alike(ranked),
-        "best_value": metric.text(ranked.best_value.mean),
-        "worst": setting_text(ranked.worst),
-        "worst_value": metric.text(ranked.worst_value.mean),
-        "change": f"{signed(difference, 2)} points" if points else percent,
-        "equal": ranked.is_equal,
-        "note": note,
-        "inputs": len(ranked.inputs),
-    }
+def _ranking_columns(summary: Summary, *middle: Column) -> list[str | Column]:
+    """Return the headings of a table with the best and the worst settings of a grid."""
+    best, worst = (Column(name, is_text=True) for name in ("Best", "Worst"))
+    return [summary.grid, *middle, best, "Value", worst, "Value", "Worst against best"]
 
 
-def _effects(summary: Summary) -> list[EffectRow]:
+def _answers(summary: Summary) -> TextTable:
+    """Return the best and the worst setting by each metric."""
+    rows: list[Cells] = []
+    for ranked in summary.ranked:
+        metric, change = ranked.metric, ranked.change_pct
+        best, worst = (metric.text(one.mean) for one in (ranked.best_value, ranked.worst_value))
+        if ranked.is_equal:
+            rows.append([metric.label, "every setting", best, "", "", ""])
+            continue
+        difference = ranked.worst_value.mean - ranked.best_value.mean
+        percent = "–" if change is None else f"{signed(change)} %"
+        if ranked.seeds < 2:
+            note = "one seed" if ranked.is_distinguishable else "one seed, not told apart"
+        else:
+            note = _interval(ranked) if ranked.is_distinguishable else f"not told apart; {_interval(ranked)}"
+        if of_inputs := _of_inputs(ranked):
+            note = f"{note};{of_inputs}" if note else of_inputs.lstrip()
+        against = f"{signed(difference, 2)} points" if metric.unit == "%" else percent
+        worst_setting = setting_text(ranked.worst)
+        rows.append([metric.label, _with_alike(ranked), best, worst_setting, worst, Cell(against, note)])
+    title, headings = f"Best and worst of {summary.grid}", _ranking_columns(summary)
+    return TextTable(title, headings, rows, style="matrix folds numbers")
+
+
+def _answers_note(summary: Summary, seeds: int) -> str:
+    most = max(len(ranked.inputs) for ranked in summary.ranked)
+    means = ": geometric mean of times and write amplification, mean of shares" if most > 1 else ""
+    over = f"; mean over {seeds} seeds" if seeds > 1 else ""
+    idle = _without_effect(summary)
+    without = f" Without effect on these: {', '.join(idle)}." if idle else ""
+    return f"Over {most} input{'s' if most != 1 else ''}{means}{over}.{without}"
+
+
+def _effects(summary: Summary) -> TextTable:
     """Return the effect of each key on each metric that it changes, the largest first."""
-    rows: list[EffectRow] = []
+    rows: list[Cells] = []
     for ranked in summary.ranked:
         seen = [one for one in ranked.effects if one.pairs > 1 and not ranked.is_alike(one)]
         for effect in sorted(seen, key=lambda one: -abs(ranked.change_of(one))):
             unit = "points" if ranked.metric.unit == "%" else "%"
             told = "" if effect.is_told else "not told apart"
-            notes = [note for note in (told, _bounds(effect.interval, ranked.metric)) if note]
+            notes = "; ".join(filter(None, (told, _bounds(effect.interval, ranked.metric))))
+            change = f"{signed(ranked.change_of(effect), 2 if unit == 'points' else 1)} {unit}"
             rows.append(
-                {
-                    "label": ranked.metric.label,
-                    "key": effect.key,
-                    "best": plain_value(effect.best),
-                    "best_value": ranked.metric.text(effect.best_mean),
-                    "worst": plain_value(effect.worst),
-                    "worst_value": ranked.metric.text(effect.worst_mean),
-                    "change": f"{signed(ranked.change_of(effect), 2 if unit == 'points' else 1)} {unit}",
-                    "pairs": f"{effect.agreeing:,}\u00a0of\u00a0{effect.pairs:,}",
-                    "note": "; ".join(notes),
-                }
+                [
+                    *(ranked.metric.label, effect.key),
+                    *(plain_value(effect.best), ranked.metric.text(effect.best_mean)),
+                    *(plain_value(effect.worst), ranked.metric.text(effect.worst_mean)),
+                    Cell(change, notes),
+                    f"{effect.agreeing:,}\u00a0of\u00a0{effect.pairs:,}",
+                ]
             )
-    return rows
+    headings = [*_ranking_columns(summary, Column("Setting", is_text=True)), "Pairs"]
+    return TextTable(f"Effects in {summary.grid}", headings, rows, style="matrix folds numbers")
 
 
-def _table(summary: Summary) -> GridTable:
-    several = len({point.seeds for point in summary.points if point.seeds > 1}) > 0
-    return {
-        "grid": summary.grid,
-        "keys": list(summary.swept) or ["device"],
-        "several": several,
-        "metrics": summary.metrics,
-        "rows": [
-            {
-                "input": point.input,
-                "setting": [plain_value(value) for _, value in point.setting],
-                "cells": [_cell(metric, point.figures.get(metric.name)) for metric in summary.metrics],
-                "badge": _badge(point),
-            }
-            for point in summary.points[:_MOST_ROWS]
-        ],
-        "left_out": max(0, len(summary.points) - _MOST_ROWS),
-    }
+def _results(summary: Summary) -> list[Part]:
+    """Return the figures of each input with each setting."""
+    keys = list(summary.swept) or ["device"]
+    rows: list[Cells] = [
+        [
+            Cell(_badge(point), badge="no", before=point.input) if _badge(point) else point.input,
+            *(plain_value(value) for _, value in point.setting),
+            *(_cell(metric, point.figures.get(metric.name)) for metric in summary.metrics),
+        ]
+        for point in summary.points[:_MOST_ROWS]
+    ]
+    headings: list[str | Column] = ["Input", *(Column(key, is_text=True) for key in keys)]
+    headings += [Column(metric.label, metric.unit) for metric in summary.metrics]
+    remarks = []
+    if any(point.seeds > 1 for point in summary.points):
+        remarks.append("Mean over the seeds, with the lowest and highest in brackets.")
+    if (more := len(summary.points) - _MOST_ROWS) > 0:
+        remarks.append(f"{more:,} more rows are in the table `runs` of `emmclab query`.")
+    table = TextTable(f"Results of {summary.grid}", headings, rows, style="sortable folds")
+    return [Heading(summary.grid), table, *([Note(" ".join(remarks))] if remarks else [])]
 
 
 def _badge(point: Point) -> str:
@@ -437,12 +486,12 @@ def _badge(point: Point) -> str:
     return "overloaded" if point.overloaded else ""
 
 
-def _cell(metric: Metric, spread: Spread | None) -> tuple[str, str, float | str]:
-    """Return the mean and the range over the seeds as text, and the sort key."""
+def _cell(metric: Metric, spread: Spread | None) -> Number:
+    """Return the mean, and the range over the seeds if the values differ."""
     if spread is None:
-        return "–", "", ""
+        return Number("–", None)
     mean, low, high = map(metric.number, spread)
-    return mean, "" if low == high else f"{low} to {high}", spread.mean
+    return Number(mean if low == high else f"{mean} ({low} to {high})", spread.mean)
 
 
 def figures(results: Results) -> list[tuple[Figure, Rows]]:
@@ -533,20 +582,21 @@ def _others(point: Point, key: str) -> str:
     return setting_text(tuple(pair for pair in point.setting if pair[0] != key))
 
 
-def _fields() -> list[Any]:
+def _inputs(results: Results) -> TextTable:
+    """Return the figures of the inputs, the changes made on reading, and the digests of their files."""
     known = {field.name: field for _, fields in TABLES for field in fields}
-    return [known[name] for name in _FIELDS]
-
-
-def _inputs(results: Results) -> list[InputRow]:
+    fields = [known[name] for name in _FIELDS]
     recorded = set(results.about.get("recorded_inputs", []))
-    return [
-        {
-            "name": profile.name,
-            "kind": "recorded" if profile.name in recorded else "synthetic",
-            "cells": [(field.text(profile[field.name]), profile[field.name]) for field in _fields()],
-            "ledger": ledger_line(profile["ledger"]),
-            "digest": profile.get("trace_digest"),
-        }
-        for profile in results.inputs_once()
-    ]
+    rows: list[Cells] = []
+    for profile in results.inputs_once():
+        digest = profile.get("trace_digest")
+        rows.append(
+            [
+                *(profile.name, "recorded" if profile.name in recorded else "synthetic"),
+                *(Number(field.text(profile[field.name]), profile[field.name]) for field in fields),
+                Cell(ledger_line(profile["ledger"]) + (f"; SHA-256 `{digest}`" if digest else "")),
+            ]
+        )
+    kind, ledger = (Column(name, is_text=True) for name in ("Kind", "Ledger"))
+    headings: list[str | Column] = ["Input", kind, *(field.column for field in fields), ledger]
+    return TextTable("Table of inputs", headings, rows, style="sortable folds")

@@ -46,13 +46,14 @@ class Number(NamedTuple):
 class Cell(NamedTuple):
     """A cell with a badge of a kind, or with a note below its text. Code is in backticks.
 
-    `about` is shown on hover.
+    `before` is text before the badge, and `about` is shown on hover.
     """
 
     text: str
     note: str = ""
     badge: str = ""
     about: str = ""
+    before: str = ""
 
 
 #: A row of a table.
