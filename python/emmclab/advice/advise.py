@@ -17,6 +17,7 @@ from emmclab.advice.journal_modes import JournalAdvice, advise_journal
 from emmclab.advice.lifetime import GB, LIFETIME, Life, life_under
 from emmclab.comparison.seed_statistics import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
+from emmclab.runtime.difference import change_pct
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.threads import threads
 from emmclab.simulation.device import Device
@@ -118,7 +119,7 @@ class Advised:
         else:
             field, scale = FIGURES[self.by], 1
         before, after = _mean(self.base_by_seed), _mean(best.by_seed)
-        change = 100 * (after / before - 1) if before else 0.0
+        change = change_pct(before, after) or 0.0
         numbers = " -> ".join(field.compared_texts(scale * before, scale * after))
         line = f"{best.option}: {signed(change, _digits(change))} % {metric} ({numbers})"
         is_random, highest = is_random_run(self.base), self.by == "lifetime"
@@ -443,8 +444,7 @@ def _mean(values: Mapping[int, float]) -> float:
 
 def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
     def change(path: str) -> float:
-        before = base.mean(path)
-        return 100 * (runs.mean(path) / before - 1) if before else 0.0
+        return change_pct(base.mean(path), runs.mean(path)) or 0.0
 
     name = option.name.partition(",")[0]
     every = list(runs.by_seed.values())

@@ -8,6 +8,7 @@ from typing import Any
 
 from emmclab.comparison.seed_statistics import is_random_run, order_of, untested
 from emmclab.errors import ConfigError
+from emmclab.runtime.difference import change_pct
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
@@ -136,8 +137,7 @@ def _advice(
         return sum(run[path] or 0 for run in found.values()) / len(found)
 
     def change(path: str) -> float:
-        before = mean(base, path)
-        return 100 * (mean(runs, path) / before - 1) if before else 0.0
+        return change_pct(mean(base, path), mean(runs, path)) or 0.0
 
     doubts = [text for seed, run in runs.items() for text in (ended_early(run), _wrapped(base[seed], run))]
     return ModeAdvice(

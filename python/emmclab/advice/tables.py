@@ -5,6 +5,7 @@ from __future__ import annotations
 from emmclab.advice.advise import FIGURES, ORDERS, Advised
 from emmclab.advice.journal_modes import MODE_FIGURES
 from emmclab.advice.lifetime import LIFETIME, Life, lifetime_text
+from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.document import Cell, Cells, Column, TextTable
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.result_fields import ResultField, result_field
@@ -31,7 +32,7 @@ def options_table(advised: Advised) -> TextTable:
         if one is None:
             return "–", "–"
         first = advised.life
-        change = "" if one is first or not first else signed(100 * (one.host_gb / first.host_gb - 1))
+        change = "" if one is first or not first else percent_text(change_pct(first.host_gb, one.host_gb))
         return one.text, change
 
     figures = [cell for field in (mean, p99) for cell in (field.text(base[field.path]), "")]

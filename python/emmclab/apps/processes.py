@@ -24,6 +24,7 @@ from emmclab.apps.result_types import Agreement
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
+from emmclab.runtime.difference import change_pct
 from emmclab.runtime.lists import Names, several
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
@@ -158,7 +159,7 @@ def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
     rows: list[Agreement] = []
     for (name, unit), figure in figures.items():
         real, modelled = figure(live), figure(model)
-        difference = 100 * (modelled / real - 1) if real else None
+        difference = change_pct(real, modelled)
         rows.append(
             {"name": name, "unit": unit, "live": real, "model": modelled, "difference_pct": difference}
         )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import duckdb
 
+from emmclab.runtime.difference import change_pct
 from emmclab.runtime.parquet import quoted
 from emmclab.traces.reading import read
 
@@ -289,7 +290,7 @@ class Group:
     @property
     def error(self) -> Error:
         """Error of the predicted against the recorded times."""
-        return Error(*map(error_pct, self.predicted[1:], self.recorded[1:]))
+        return Error(*map(change_pct, self.recorded[1:], self.predicted[1:]))
 
     @property
     def ratio(self) -> float | None:
@@ -382,11 +383,6 @@ class Judgement:
                 for percentile, recorded, predicted in self.curve
             ],
         }
-
-
-def error_pct(predicted: float | None, recorded: float | None) -> float | None:
-    """Return by how many percent a prediction differs from the recorded value."""
-    return 100 * (predicted / recorded - 1) if predicted is not None and recorded else None
 
 
 def place(keys: Sequence[Any]) -> tuple[int, ...]:

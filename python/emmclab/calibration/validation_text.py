@@ -11,9 +11,9 @@ from emmclab.calibration.validation_groups import (
     Group,
     Judgement,
     Spread,
-    error_pct,
     several,
 )
+from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import duration, signed
 
@@ -110,7 +110,7 @@ def overview(every: Sequence[Validation]) -> TextTable:
                 [
                     f"{found.trace}: {model.name}",
                     f"{response.recorded.requests:,}",
-                    *map(_signed, response.error),
+                    *map(percent_text, response.error),
                     *(f"{share:.1f}" for share in response.within_pct),
                 ]
             )
@@ -126,7 +126,8 @@ FIRST_HALF = "recorded first half"
 
 def drift(found: Validation) -> list[str]:
     """Return the difference between the recorded halves, which no model fitted to the first can predict."""
-    return [_signed(error_pct(*pair)) for pair in zip(found.first[1:], found.second[1:], strict=True)]
+    pairs = zip(found.second[1:], found.first[1:], strict=True)
+    return [percent_text(change_pct(*pair)) for pair in pairs]
 
 
 def times(found: Validation) -> TextTable:
@@ -181,10 +182,10 @@ def _table(title: str, heading: str, found: Sequence[Group]) -> TextTable:
                 f"{recorded.requests:,}{'*' if group.is_few else ''}",
                 _ms(recorded.median_ms),
                 _ms(predicted.median_ms),
-                _signed(error.median_pct),
+                percent_text(error.median_pct),
                 _ms(recorded.p90_ms),
                 _ms(predicted.p90_ms),
-                _signed(error.p90_pct),
+                percent_text(error.p90_pct),
                 f"{group.within_pct[WITHIN_PCT.index(SAID_PCT)]:.1f}",
                 f"{group.share_of_error_pct:.1f}",
             ]
@@ -194,8 +195,3 @@ def _table(title: str, heading: str, found: Sequence[Group]) -> TextTable:
 
 def _ms(value: float | None) -> str:
     return _NONE if value is None else f"{value:,.3f}"
-
-
-def _signed(value: float | None) -> str:
-    # Adding 0 removes the minus of a rounded -0.04.
-    return _NONE if value is None else signed(value)

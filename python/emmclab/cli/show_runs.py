@@ -14,6 +14,7 @@ from emmclab.cli.unicode_bars import bar
 from emmclab.comparison.fastest_device import comparison_headlines
 from emmclab.comparison.recorded_vs_simulated import comparison_notes, comparison_rows
 from emmclab.comparison.seed_statistics import spread
+from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
 from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
@@ -334,8 +335,8 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
         table.add_row(
             Text(result.run_name + (f" ({', '.join(marks)})" if marks else "")),
             result_field("response.mean_response_ms").text(mean),
-            signed(100 * (mean / base - 1)) if base else "–",
-            "–" if error is None else signed(error),
+            percent_text(change_pct(base, mean)),
+            percent_text(error),
             *map(_P99.text, _percentile_times(result)),
             *(field.text(result.shown(field.path)) for field in work_fields(results)),
         )
@@ -366,7 +367,7 @@ def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) 
         table.add_row(
             Text(name),
             time.text(took),
-            signed(100 * (took / base - 1)) if base else "–",
+            percent_text(change_pct(base, took)),
             *(field.text(_mean_of(runs, field)) for field in _TIME_AND_DURABILITY),
         )
     table.caption = "Cache flushes: flushes and preflushes that found data in the write buffer"

@@ -25,6 +25,7 @@ from emmclab.comparison.recorded_vs_simulated import (
     comparison_spread,
 )
 from emmclab.comparison.seed_statistics import SPREAD_FIGURES, Spread, figures_spread, spread
+from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.statistics import CONFIDENCE_TEXT, difference_interval
 from emmclab.simulation.result import Result
@@ -115,7 +116,7 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
                 Text(name),
                 response.text(mean),
                 f"{response.text(low)} to {response.text(high)}",
-                signed(100 * (mean / first - 1)) if first else "–",
+                percent_text(change_pct(first, mean)),
                 "–" if values == base else bounds,
                 tail.text(p99.mean if p99 else None),
             )

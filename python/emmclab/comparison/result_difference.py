@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
+from emmclab.runtime.difference import change_of
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.result import WALL_GROUP, at
 from emmclab.simulation.result_fields import result_fields
@@ -105,13 +106,8 @@ def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> l
         before, after = pair
         if before == after or (before and after and math.isclose(before, after, rel_tol=_ROUNDING)):
             continue
-        change = points = None
-        if before is not None and after is not None:
-            if field.unit == "%":
-                points = after - before
-            elif before:
-                change = 100 * (after / before - 1)
-        found.append(FigureDifference(field.path, field.about, field.unit, before, after, change, points))
+        change = change_of(before, after, is_share=field.unit == "%")
+        found.append(FigureDifference(field.path, field.about, field.unit, before, after, *change))
     return found
 
 

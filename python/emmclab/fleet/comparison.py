@@ -9,7 +9,8 @@ from typing import TypedDict
 from emmclab.fleet.main_figures import COMPARED, TOTALS
 from emmclab.fleet.summary import Group, Summary, SummaryFields, figure_text, is_amount, summarise
 from emmclab.fleet.table import Table
-from emmclab.runtime.number_format import duration, signed
+from emmclab.runtime.difference import change_of
+from emmclab.runtime.number_format import duration
 from emmclab.runtime.statistics import (
     cliffs_delta,
     effect,
@@ -55,13 +56,7 @@ class Difference:
     @property
     def change(self) -> str:
         """The change of the median: in percent, or in percentage points for a share."""
-        if self.before_median is None or self.after_median is None:
-            return "–"
-        if not is_amount(self.field):
-            return f"{signed(self.after_median - self.before_median, 2)} points"
-        if not self.before_median:
-            return "–"
-        return f"{signed(100 * (self.after_median / self.before_median - 1), 1)} %"
+        return change_of(self.before_median, self.after_median, is_share=not is_amount(self.field)).text()
 
     @property
     def effect(self) -> str:

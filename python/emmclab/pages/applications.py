@@ -19,6 +19,7 @@ from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, t
 from emmclab.pages.plots.applications import FIGURES
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
+from emmclab.runtime.difference import change_pct
 from emmclab.runtime.document import Charts, Column, Heading, Note, Number, Part, Section, Terms, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
@@ -173,7 +174,7 @@ def _spread(runs: Sequence[AppResult]) -> str:
     name = f"{fastest.app['program']}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
     if fastest is slowest or not fastest.runtime_s:
         return name
-    more = 100 * (slowest.runtime_s / fastest.runtime_s - 1)
+    more = change_pct(fastest.runtime_s, slowest.runtime_s) or 0.0
     return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({signed(more, 0)} %)"
 
 

@@ -13,6 +13,7 @@ from emmclab.comparison.recorded_vs_simulated import comparison_rows
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
+from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.document import (
     Cells,
     Charts,
@@ -140,7 +141,7 @@ def _results(results: Sequence[Result], first: dict[str, Result]) -> list[Part]:
             [
                 result.fields["trace"],
                 result.run_name,
-                *([Number("–" if pct is None else signed(pct), pct)] if several else []),
+                *([Number(percent_text(pct), pct)] if several else []),
                 *(field.cell(result.shown(field.path)) for field in _COLUMNS),
             ]
         )
@@ -253,10 +254,10 @@ def _events(results: Sequence[Result], traces: Sequence[str]) -> TextTable:
 
 def _change_pct(result: Result, first: Result) -> float | None:
     """Return the change of the mean response against the first run; None for the first run."""
-    base = first.fields["response"]["mean_response_ms"]
-    if not base or result is first:
+    if result is first:
         return None
-    return 100 * (result.fields["response"]["mean_response_ms"] / base - 1)
+    path = "response.mean_response_ms"
+    return change_pct(first[path], result[path])
 
 
 def _digest(result: Result) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from emmclab.advice.advise import FIGURES, ORDERS, Option, options
 from emmclab.comparison.seed_statistics import is_distinguished, untested
 from emmclab.errors import ConfigError
+from emmclab.runtime.difference import change_pct
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.number_format import signed
@@ -89,8 +90,7 @@ class Deep:
     def change_pct(self, trial: Trial, metric: str | None = None) -> float:
         """Return the change of a figure relative to the unchanged device, in percent."""
         name = metric or self.metric
-        before = self.base.figures[name]
-        return 100 * (trial.figures[name] / before - 1) if before else 0.0
+        return change_pct(self.base.figures[name], trial.figures[name]) or 0.0
 
     def without_one(self) -> list[dict[str, Setting]]:
         """Return the best combination without each of its options in turn, if that was not tried yet."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from emmclab.comparison.seed_statistics import Spread, order_of
+from emmclab.runtime.difference import change_pct
 from emmclab.runtime.statistics import Interval, difference_interval
 from emmclab.simulation.result import at
 from emmclab.simulation.result_fields import ResultField, result_field
@@ -209,8 +210,7 @@ class Ranked:
     @property
     def change_pct(self) -> float | None:
         """Change from the best to the worst setting, in percent."""
-        best, worst = self.best_value.mean, self.worst_value.mean
-        return 100 * (worst / best - 1) if best else None
+        return change_pct(self.best_value.mean, self.worst_value.mean)
 
     @property
     def strongest(self) -> Effect | None:
