@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -9,14 +10,12 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.crash_run import CrashOptions, explored, minimized, recorded, results_folder
+from emmclab.cli.crash_run import LOGS_PANEL, CrashOptions, explored, minimized, recorded, results_folder
 from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
-from emmclab.cli.name_completion import complete_words, crash_workload_names, device_names, filesystem_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
-from emmclab.cli.simulation_options import DEVICE_OPTION, Layers, Settings
-from emmclab.cli.study_options import RESULTS, ResultsFolder
+from emmclab.crash.recording import RUN_PANEL
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 #: Exit statuses if a promise was broken, and if the check or the workload proves nothing.
 FOUND, UNTESTED = 4, 5
-_RUN, _STATES, _LOGS = "The run", "Cuts and states", "Logs"
 
 
 def register(app: typer.Typer) -> None:
@@ -55,181 +53,12 @@ def crash(
             show_default=False,
         ),
     ] = None,
-    device: Annotated[
-        str | None,
-        option(
-            "The device: a preset (`emmclab devices`) or a TOML file.",
-            _RUN,
-            *DEVICE_OPTION,
-            metavar="DEVICE",
-            autocompletion=device_names,
-        ),
-    ] = None,
-    settings: Settings = [],  # noqa: B006
-    capacity: Annotated[
-        str | None,
-        option(
-            "Scale the device to this capacity; a small one is explored faster. Default: 256MB, doubled "
-            "until the device and the file system support it.",
-            _RUN,
-            metavar="SIZE",
-        ),
-    ] = None,
-    layers: Layers = [],  # noqa: B006
-    second: Annotated[
-        str | None,
-        option(
-            "Second device, for layers that use one; it must have no volatile cache.",
-            _RUN,
-            "--device2",
-            metavar="PRESET|FILE",
-            autocompletion=device_names,
-        ),
-    ] = None,
-    fs: Annotated[
-        str,
-        option(
-            "File system: ext4, or with --recovery mount or --guest xfs, btrfs, f2fs, vfat.",
-            _RUN,
-            metavar="NAME",
-            autocompletion=filesystem_names,
-        ),
-    ] = "ext4",
-    mkfs_options: Annotated[
-        list[str],
-        option("Option for mkfs; may be repeated.", _RUN, "--mkfs-option", metavar="OPTION"),
-    ] = [],  # noqa: B006
-    mount_options: Annotated[
-        str | None, option("Mount options, in the form of `mount -o`.", _RUN, metavar="LIST")
-    ] = None,
-    guest: Annotated[
-        str | None,
-        option(
-            "Record and recover on this kernel, in a virtual machine: its file vmlinuz, with its modules in "
-            "the folders of its package. Needs QEMU.",
-            _RUN,
-            metavar="KERNEL",
-        ),
-    ] = None,
-    workload: Annotated[
-        str | None,
-        option(
-            "An included workload: files, append-log, sqlite-MODE[-LEVEL], with -unsynced after its name if "
-            "syncs are to return at once; or programs of file-system operations: ace:LENGTH[:PROGRAMS], "
-            "random:OPERATIONS, known[:BUG] (published bugs of file systems), or a file that ends in .prog.",
-            _RUN,
-            metavar="NAME",
-            autocompletion=crash_workload_names,
-        ),
-    ] = None,
-    operations: Annotated[
-        int, option("Number of operations of an included workload.", _RUN, metavar="N", min=1)
-    ] = 200,
-    timeout: Annotated[
-        float, option("Seconds after which the workload is ended.", _RUN, metavar="S", min=0.1)
-    ] = 300.0,
-    repeat: Annotated[
-        int,
-        option(
-            "Number of recordings of the workload, which are explored together; in all but the first it "
-            "pauses at random times until all data is written back, as if it waited for its user.",
-            _RUN,
-            metavar="N",
-            min=1,
-            max=1000,
-        ),
-    ] = 1,
-    check: Annotated[
-        str | None,
-        option(
-            "Check of the recovered files: sqlite, files, append-log, or a shell command that runs in the "
-            "mounted folder and fails if data is lost; EMMCLAB_ACKNOWLEDGED names a file with all "
-            "acknowledged lines.",
-            _RUN,
-            metavar="NAME|CMD",
-            autocompletion=complete_words("sqlite", "files", "append-log"),
-        ),
-    ] = None,
-    cuts: Annotated[
-        int, option("Maximum number of times at which power is cut.", _STATES, metavar="N", min=1)
-    ] = 1000,
-    states: Annotated[
-        str,
-        option(
-            "Methods that select the states of a cut, each with an optional maximum, as omit1:64: device, "
-            "boundary, omit1, only1, pairs, random.",
-            _STATES,
-            metavar="LIST",
-            show_default="all methods",
-        ),
-    ] = "device,boundary,omit1,only1,pairs,random",
-    seed: Annotated[int, option("Seed of the cuts and states to try.", _STATES, metavar="N", min=0)] = 1,
-    tear: Annotated[
-        str,
-        option(
-            "none: 4 KiB are written as a whole or not at all; sector: 512 bytes; inside: as sector, and "
-            "any 512 bytes of a write in flight that is not reliable may hold garbage.",
-            _STATES,
-            metavar="none|sector|inside",
-            autocompletion=complete_words("none", "sector", "inside"),
-        ),
-    ] = "none",
-    recovery: Annotated[
-        str | None,
-        option(
-            "How the file system recovers: process (in emmclab, fast), e2fsck, or mount (by the kernel). For "
-            "a check by a command, the kernel mounts what any of them leaves.",
-            _STATES,
-            metavar="process|e2fsck|mount",
-            show_default="process; mount with --guest, or if the check is a command",
-            autocompletion=complete_words("process", "e2fsck", "mount"),
-        ),
-    ] = None,
-    recovery_cuts: Annotated[
-        int,
-        option("Number of cuts during the recovery of layers, for each state.", _STATES, metavar="N", min=0),
-    ] = 2,
-    no_prune: Annotated[
-        bool,
-        option(
-            "With --recovery mount: mount every state, even if its outcome follows from that of an earlier "
-            "one.",
-            _STATES,
-            "--no-prune",
-        ),
-    ] = False,
-    jobs: Annotated[int, option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)] = 0,
-    shard: Annotated[
-        str,
-        option(
-            "Only this part of the states, for example 3/16; parts are counted from 1.",
-            _STATES,
-            metavar="I/N",
-        ),
-    ] = "1/1",
-    log: Annotated[
-        Path | None,
-        option("Explore this log, of an earlier run or of dm-log-writes.", _LOGS, metavar="FILE"),
-    ] = None,
-    base: Annotated[
-        Path | None,
-        option("Image of the device from before the log of dm-log-writes.", _LOGS, metavar="IMAGE"),
-    ] = None,
-    reuse: Annotated[
-        bool | None,
-        option(
-            "Whether to take verdicts of an earlier or interrupted run with the same log, options, tools "
-            "and kernel.",
-            _LOGS,
-            "--resume/--fresh",
-            show_default="--resume; --fresh if the check is a command, whose files may have changed",
-        ),
-    ] = None,
+    run: CrashOptions,
     again: Annotated[
         str | None,
         option(
             "Repeat exactly this state of a stored log; a finding prints its name.",
-            _LOGS,
+            LOGS_PANEL,
             metavar="LOG:CUT:STATE:OPTIONS",
         ),
     ] = None,
@@ -238,22 +67,21 @@ def crash(
         option(
             "Options in which a second run differs, for example '--set cache.lies=flush' or '--mount-options "
             "nobarrier': which of both loses data at more cuts, and whether that is chance.",
-            _RUN,
+            RUN_PANEL,
             metavar="OPTIONS",
         ),
     ] = None,
-    save_log: Annotated[Path | None, option("Also write the log here.", _LOGS, metavar="FILE")] = None,
+    save_log: Annotated[Path | None, option("Also write the log here.", LOGS_PANEL, metavar="FILE")] = None,
     save_dm_log: Annotated[
         Path | None,
-        option("Also write the commands as a log of dm-log-writes.", _LOGS, metavar="FILE"),
+        option("Also write the commands as a log of dm-log-writes.", LOGS_PANEL, metavar="FILE"),
     ] = None,
     save_image: Annotated[
-        Path | None, option("With --again: write the disk image of this state.", _LOGS, metavar="FILE")
+        Path | None, option("With --again: write the disk image of this state.", LOGS_PANEL, metavar="FILE")
     ] = None,
-    results: ResultsFolder = RESULTS,
     html: Annotated[
         Path | None,
-        option("Also write the page of the findings.", _LOGS, metavar="FILE", callback=in_a_folder),
+        option("Also write the page of the findings.", LOGS_PANEL, metavar="FILE", callback=in_a_folder),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -268,41 +96,16 @@ def crash(
     from emmclab.crash.stored_log import Session
 
     if again is not None:
-        kept, options = Session(results / "crash").find_state(again)
+        kept, options = Session(run.results / "crash").find_state(again)
         found = _repeat_state(kept, options, save_image)
         _end(
-            [ExploredRecording(kept, found, minimized(kept, options, found))], options, as_json, html, results
+            [ExploredRecording(kept, found, minimized(kept, options, found))],
+            options,
+            as_json,
+            html,
+            run.results,
         )
-    asked = CrashOptions(
-        command=command,
-        device=device,
-        settings=settings,
-        capacity=capacity,
-        layers=layers,
-        second=second,
-        fs=fs,
-        mkfs_options=mkfs_options,
-        mount_options=mount_options,
-        guest=guest,
-        workload=workload,
-        operations=operations,
-        timeout=timeout,
-        repeat=repeat,
-        check=check,
-        cuts=cuts,
-        states=states,
-        seed=seed,
-        tear=tear,
-        recovery=recovery,
-        recovery_cuts=recovery_cuts,
-        prune=not no_prune,
-        jobs=jobs,
-        shard=shard,
-        log=log,
-        base=base,
-        reuse=reuse,
-        results=results,
-    )
+    asked = replace(run, workload=replace(run.workload, command=tuple(command or ())))
     if against is not None:
         _compare(asked, asked.changed(context, against), as_json)
     options, recordings = recorded(asked)
@@ -311,7 +114,7 @@ def crash(
             if path is not None:
                 write(kept, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
     tried = explored(asked, options, recordings)
-    _end(tried, options, as_json, html, results)
+    _end(tried, options, as_json, html, run.results)
 
 
 def _end(

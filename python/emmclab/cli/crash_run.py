@@ -6,64 +6,95 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_stderr
+from emmclab.cli.declared_options import filled, group_parameters, option
 from emmclab.cli.failures import complete_files as left_behind
+from emmclab.cli.name_completion import device_names
 from emmclab.cli.progress import Counter, Working
-from emmclab.cli.simulation_options import configured, layered
-from emmclab.cli.study_options import RESULTS
+from emmclab.cli.simulation_options import DEVICE_OPTION, Settings, configured, layered
+from emmclab.cli.study_options import RESULTS, ResultsFolder
+from emmclab.crash.explore import STATES_PANEL, Options
+from emmclab.crash.recording import RUN_PANEL, RecordingOptions, Workload
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 if TYPE_CHECKING:
-    from emmclab.crash import Exploration, Options
+    from emmclab.crash import Exploration
     from emmclab.crash.guest.states import GuestMounts
     from emmclab.crash.minimize import Minimal
-    from emmclab.crash.recording import Workload
     from emmclab.crash.repeated_recordings import ExploredRecording
     from emmclab.crash.stored_log import Session, StoredLog
 
+#: The panel of the options on logs in the help.
+LOGS_PANEL = "Logs"
 #: Names of the recovery methods in messages.
 _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CrashOptions:
-    """The options of a run; fields have the names of the parameters of the command."""
+    """The options of a run."""
 
-    command: Sequence[str] | None
-    device: str | None
-    settings: Sequence[str]
-    capacity: str | None
-    layers: Sequence[str]
-    second: str | None
-    fs: str
-    mkfs_options: Sequence[str]
-    mount_options: str | None
-    guest: str | None
-    workload: str | None
-    operations: int
-    timeout: float
-    repeat: int
-    check: str | None
-    cuts: int
-    states: str
-    seed: int
-    tear: str
-    recovery: str | None
-    recovery_cuts: int
-    prune: bool
-    jobs: int
-    shard: str
-    log: Path | None
-    base: Path | None
-    reuse: bool | None
-    results: Path
+    device: Annotated[
+        str | None,
+        option(
+            "The device: a preset (`emmclab devices`) or a TOML file.",
+            RUN_PANEL,
+            *DEVICE_OPTION,
+            metavar="DEVICE",
+            autocompletion=device_names,
+        ),
+    ] = None
+    settings: Settings = field(default_factory=list)
+    capacity: Annotated[
+        str | None,
+        option(
+            "Scale the device to this capacity; a small one is explored faster. Default: 256MB, doubled "
+            "until the device and the file system support it.",
+            RUN_PANEL,
+            metavar="SIZE",
+        ),
+    ] = None
+    recording: RecordingOptions
+    workload: Workload
+    options: Options
+    repeat: Annotated[
+        int,
+        option(
+            "Number of recordings of the workload, which are explored together; in all but the first it "
+            "pauses at random times until all data is written back, as if it waited for its user.",
+            RUN_PANEL,
+            metavar="N",
+            min=1,
+            max=1000,
+        ),
+    ] = 1
+    jobs: Annotated[int, option("Processes; 0 for one per processor.", STATES_PANEL, metavar="N", min=0)] = 0
+    log: Annotated[
+        Path | None,
+        option("Explore this log, of an earlier run or of dm-log-writes.", LOGS_PANEL, metavar="FILE"),
+    ] = None
+    base: Annotated[
+        Path | None,
+        option("Image of the device from before the log of dm-log-writes.", LOGS_PANEL, metavar="IMAGE"),
+    ] = None
+    reuse: Annotated[
+        bool | None,
+        option(
+            "Whether to take verdicts of an earlier or interrupted run with the same log, options, tools "
+            "and kernel.",
+            LOGS_PANEL,
+            "--resume/--fresh",
+            show_default="--resume; --fresh if the check is a command, whose files may have changed",
+        ),
+    ] = None
+    results: ResultsFolder = RESULTS
 
     def changed(self, context: typer.Context, words: str) -> CrashOptions:
         """Return these options with the changes in `words`; changed settings are appended to those given.
@@ -77,17 +108,22 @@ class CrashOptions:
         except ValueError as error:
             raise _against(f"`{words}` cannot be read: {error}") from None
         parsed = context.command.make_context(context.info_name, split, parent=context.parent)
-        given = [
-            name for name in parsed.params if str(parsed.get_parameter_source(name)).endswith("COMMANDLINE")
-        ]
-        foreign = sorted(set(given) - {field.name for field in fields(self)})
+        given = {
+            name: value
+            for name, value in parsed.params.items()
+            if str(parsed.get_parameter_source(name)).endswith("COMMANDLINE")
+        }
+        own = [one.name for one in group_parameters(CrashOptions)]
+        foreign = sorted(given.keys() - {*own, "command"})
         if foreign or not given:
             named = f"`{foreign[0]}` is not an option of a run" if foreign else "no option differs"
             raise _against(named)
-        changes = {name: parsed.params[name] for name in given}
-        if "settings" in changes:
-            changes["settings"] = [*self.settings, *changes["settings"]]
-        return replace(self, **changes)
+        if "settings" in given:
+            given["settings"] = [*self.settings, *given["settings"]]
+        found: CrashOptions = filled(CrashOptions, given, self)
+        if "command" in given:
+            found = replace(found, workload=replace(found.workload, command=tuple(given["command"])))
+        return found
 
 
 def _against(problem: str) -> ConfigError:
@@ -102,26 +138,19 @@ def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
     Raises:
         ConfigError: options are wrong, or missing.
     """
-    from emmclab.crash.explore import Options, no_ext4
-    from emmclab.crash.recording import Workload
+    from emmclab.crash.explore import no_ext4
     from emmclab.crash.stored_log import Session
     from emmclab.crash.verdict_inputs import command_of
 
     session = Session(asked.results / "crash")
-    judged_by = _check_named(asked.check, asked.workload)
-    in_process = command_of(judged_by) is None and asked.guest is None
-    recovery = asked.recovery or ("process" if in_process else "mount")
-    options = Options(
-        cuts=asked.cuts,
-        states=asked.states,
-        seed=asked.seed,
-        tear=asked.tear,
-        recovery=recovery,
+    options, workload = asked.options, replace(asked.workload, seed=asked.options.seed)
+    judged_by = _check_named(options.check, workload.name or None)
+    in_process = command_of(judged_by) is None and options.guest is None
+    options = replace(
+        options,
+        recovery=options.recovery or ("process" if in_process else "mount"),
         check=judged_by,
-        recovery_cuts=asked.recovery_cuts,
-        share=_share(asked.shard),
-        prune=asked.prune,
-        guest=None if asked.guest is None else str(Path(asked.guest).absolute()),
+        guest=None if options.guest is None else str(Path(options.guest).absolute()),
     )
     if asked.log is not None:
         return options, [_load_log(session, options, asked.log, asked.base, asked.repeat)]
@@ -132,19 +161,17 @@ def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
             field="device",
             hint="name one, for example --device emmc51-cache",
         )
-    chosen = Workload(
-        asked.workload or "", tuple(asked.command or ()), asked.operations, asked.seed, asked.timeout
-    )
     # Checked first, so that an unknown workload is not reported as an unknown check.
-    chosen.require()
+    workload.require()
     options.require()
     if options.guest is not None:
         _require_guest(options.guest, asked)
-    if asked.fs != "ext4" and recovery != "mount":
-        raise no_ext4(recovery, f"the requested file system is {asked.fs}")
+    file_system = asked.recording["file_system"]
+    if file_system != "ext4" and options.recovery != "mount":
+        raise no_ext4(options.recovery, f"the requested file system is {file_system}")
     return options, [
         _record(
-            asked, session, replace(chosen, thinks=number), lambda disk: _require_in_process(disk, options)
+            asked, session, replace(workload, thinks=number), lambda disk: _require_in_process(disk, options)
         )
         for number in range(asked.repeat)
     ]
@@ -153,14 +180,14 @@ def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
 def _require_guest(guest: str, asked: CrashOptions) -> None:
     from emmclab.crash.guest import machine
 
-    if asked.command:
+    if asked.workload.command:
         raise ConfigError(
             "a command of your own is not available in the guest",
             kind="config",
             field="guest",
             hint="use a workload that comes with emmclab (--workload), or leave out --guest",
         )
-    machine.require(guest, asked.fs)
+    machine.require(guest, asked.recording["file_system"])
 
 
 def _record(
@@ -173,20 +200,22 @@ def _record(
     """Record a workload on the device, with the requested layers and file system."""
     from emmclab.crash.device_capacity import scaled_down
 
-    own, layer_settings = layered(asked.settings, asked.layers)
+    recording = asked.recording
+    own, layer_settings = layered(asked.settings, recording["layers"])
     whole = configured(str(asked.device), own, asked.capacity)
+    second, guest = recording["second"], asked.options.guest
+    above: RecordingOptions = {
+        **recording,
+        "layer_settings": layer_settings,
+        "second": configured(second, []) if isinstance(second, str) else second,
+        "guest": None if guest is None else str(Path(guest).absolute()),
+    }
     return session.record(
-        scaled_down(whole, asked.fs) if asked.capacity is None else whole,
+        scaled_down(whole, recording["file_system"]) if asked.capacity is None else whole,
         workload,
-        layers=asked.layers,
-        layer_settings=layer_settings,
-        second=None if asked.second is None else configured(asked.second, []),
-        file_system=asked.fs,
-        mkfs_options=asked.mkfs_options,
-        mount_options=asked.mount_options,
-        guest=None if asked.guest is None else str(Path(asked.guest).absolute()),
         said=said,
         ready=ready,
+        **above,
     )
 
 
@@ -307,15 +336,6 @@ def _check_named(check: str | None, workload: str | None) -> str | None:
         own = workload if workload is not None and workloads.sqlite_setting(workload) else None
         return own or "sqlite"
     return check or workload
-
-
-def _share(shard: str) -> tuple[int, int]:
-    number, _, of = shard.partition("/")
-    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise ConfigError(
-            f"`{shard}` is not a part", kind="config", field="shard", hint="write it as --shard 3/16"
-        )
-    return int(number) - 1, int(of)
 
 
 def _explored(

@@ -89,7 +89,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         for name, group in groups.items():
             names = [parameter.name for parameter in group_parameters(group)]
-            given[name] = group(**fields_of({one: given.pop(one) for one in names}))
+            given[name] = filled(group, {one: given.pop(one) for one in names})
         command(**given)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -103,22 +103,44 @@ def is_group(hint: Any) -> bool:
 
 
 def group_parameters(group: type) -> list[inspect.Parameter]:
-    """Return a parameter for each field of a group that commands have."""
+    """Return a parameter for each field that commands have, of a group and the groups in it."""
     return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in _parameters(group)]
+
+
+def filled(group: type, given: Mapping[str, Any], base: Any = None) -> Any:
+    """Make a group from the parameters of a command; fields that are not given have the value in `base`."""
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(group, include_extras=True).items():
+        if is_group(hint):
+            fields[name] = filled(hint, given, None if base is None else getattr(base, name))
+        elif name in given:
+            fields[name] = given[name]
+        elif f"{_OFF}{name}" in given:
+            fields[name] = not given[f"{_OFF}{name}"]
+    if is_typeddict(group):
+        return {**(base or {}), **fields}
+    return group(**fields) if base is None else dataclasses.replace(base, **fields)
 
 
 def _parameters(group: type) -> Iterator[inspect.Parameter]:
     kind = inspect.Parameter.KEYWORD_ONLY
     declared_here = declarations(group)
-    defaults = inspect.signature(group).parameters if dataclasses.is_dataclass(group) else {}
+    fields = {one.name: one for one in dataclasses.fields(group)} if dataclasses.is_dataclass(group) else {}
     for name, hint in get_type_hints(group, include_extras=True).items():
         one = declared_here.get(name)
+        if is_group(hint):
+            yield from _parameters(hint)
+            continue
         if one is None:
             if get_args(hint) and isinstance(get_args(hint)[-1], typer.models.ParameterInfo):
-                yield defaults[name].replace(annotation=hint)
+                made = fields[name].default_factory
+                default = fields[name].default if made is dataclasses.MISSING else made()
+                yield inspect.Parameter(name, kind, default=default, annotation=hint)
             continue
         if one.option is None:
             continue
+        if one.command_default is not ...:
+            one = dataclasses.replace(one, default=one.command_default)
         if one.command_line.startswith("--no-"):
             name, one = f"{_OFF}{name}", dataclasses.replace(one, default=not one.default)
         limits = {"min": one.least, "max": one.most}
@@ -126,14 +148,6 @@ def _parameters(group: type) -> Iterator[inspect.Parameter]:
         default = list(one.default) if isinstance(one.default, tuple) else one.default
         annotation = Annotated[_on_command_line(get_args(hint)[0], one), made]  # type: ignore[valid-type]
         yield inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a group by their parameters of the command."""
-    return {
-        name.removeprefix(_OFF): not value if name.startswith(_OFF) else value
-        for name, value in given.items()
-    }
 
 
 def _on_command_line(hint: Any, one: Option) -> Any:

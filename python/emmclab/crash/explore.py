@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from emmclab import _core
 from emmclab.crash import generated_programs
@@ -14,10 +14,11 @@ from emmclab.crash.broken_promise import COMMANDS, LEVELS, CutTally, Finding, Ki
 from emmclab.crash.cut_lines import CutLines, cut_lines
 from emmclab.crash.guest.states import GuestMounts, guest_of
 from emmclab.crash.json_types import Covered, Facts, State
-from emmclab.crash.judging import Judge, require
-from emmclab.crash.recording import MOUNTED
+from emmclab.crash.judging import RECOVERIES, Judge, require
+from emmclab.crash.recording import MOUNTED, RUN_PANEL
 from emmclab.crash.recovered_files import Lost
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
+from emmclab.runtime.option import Option, attributes, declarations
 
 if TYPE_CHECKING:
     from emmclab.crash.controls import Controls
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _REPORT_S = 0.5
 #: What a cut may leave of a write: 4 KiB old or new, sectors old or new, or also garbled sectors in flight.
 TEARS = ("none", "sector", "inside")
+#: The panel of the options in the help of `crash`.
+STATES_PANEL = "Cuts and states"
 
 
 class CoreOptions(TypedDict):
@@ -43,38 +46,121 @@ class CoreOptions(TypedDict):
     lines: NotRequired[CutLines]
 
 
+def _share(text: str) -> tuple[int, int]:
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise ConfigError(
+            f"`{text}` is not a part", kind="config", field="shard", hint="write it as --shard 3/16"
+        )
+    return int(number) - 1, int(of)
+
+
 @dataclass(frozen=True)
 class Options:
-    """Options of an exploration.
+    """Options of an exploration."""
 
-    Attributes:
-        cuts: maximum number of moments at which power is cut.
-        states: selection of the states of a cut, as `device,boundary,omit1:64,random:50`.
-        seed: seed of the choice of cuts and states.
-        tear: `none`: 4 KiB are written atomically; `sector`: 512 bytes are; `inside`: 512 bytes of a write in
-            flight may be garbled, unless it is a reliable write.
-        recovery: `process`, `e2fsck` or `mount`; after the first two, the result is mounted if the check is a
-            command.
-        check: a workload's name, whose check judges files; a command, which runs in the folder where the
-            kernel mounts the recovered disk; or `None`.
-        recovery_cuts: maximum number of cuts during the recovery of layers, for each state.
-        share: number of this share of the states, from 0, and number of shares.
-        only: explore only this cut, and only this state of it.
-        prune: do not mount a state if the outcome follows from that of an earlier state.
-        guest: kernel file of a guest that mounts the states; `None`: this machine does.
-    """
-
-    cuts: int = 1000
-    states: str = "device,boundary,omit1,only1,pairs,random"
-    seed: int = 1
-    tear: str = "none"
-    recovery: str = "process"
-    check: str | None = None
-    recovery_cuts: int = 0
-    share: tuple[int, int] = (0, 1)
-    only: tuple[int, int | None] | None = None
-    prune: bool = True
-    guest: str | None = None
+    cuts: Annotated[
+        int,
+        Option(
+            ..., "Maximum number of times at which power is cut.", panel=STATES_PANEL, metavar="N", least=1
+        ),
+    ] = 1000
+    states: Annotated[
+        str,
+        Option(
+            ...,
+            "Methods that select the states of a cut, each with an optional maximum, as omit1:64: device, "
+            "boundary, omit1, only1, pairs, random.",
+            panel=STATES_PANEL,
+            metavar="LIST",
+            shown_default="all methods",
+        ),
+    ] = "device,boundary,omit1,only1,pairs,random"
+    seed: Annotated[
+        int,
+        Option(..., "Seed of the cuts and states to try.", panel=STATES_PANEL, metavar="N", least=0),
+    ] = 1
+    tear: Annotated[
+        str,
+        Option(
+            ...,
+            "none: 4 KiB are written as a whole or not at all; sector: 512 bytes; inside: as sector, and "
+            "any 512 bytes of a write in flight that is not reliable may hold garbage.",
+            words=TEARS,
+            panel=STATES_PANEL,
+        ),
+    ] = "none"
+    recovery: Annotated[
+        str,
+        Option(
+            ...,
+            "How the file system recovers: process (in emmclab, fast), e2fsck, or mount (by the kernel). For "
+            "a check by a command, the kernel mounts what any of them leaves.",
+            command_default=None,
+            words=RECOVERIES,
+            panel=STATES_PANEL,
+            shown_default="process; mount with --guest, or if the check is a command",
+        ),
+    ] = "process"
+    check: Annotated[
+        str | None,
+        Option(
+            ...,
+            "Check of the recovered files: sqlite, files, append-log, or a shell command that runs in the "
+            "mounted folder and fails if data is lost; EMMCLAB_ACKNOWLEDGED names a file with all "
+            "acknowledged lines.",
+            panel=RUN_PANEL,
+            metavar="NAME|CMD",
+            completes=("sqlite", "files", "append-log"),
+        ),
+    ] = None
+    recovery_cuts: Annotated[
+        int,
+        Option(
+            ...,
+            "Number of cuts during the recovery of layers, for each state.",
+            command_default=2,
+            panel=STATES_PANEL,
+            metavar="N",
+            least=0,
+        ),
+    ] = 0
+    share: Annotated[
+        tuple[int, int],
+        Option(
+            ...,
+            "Only this part of the states, for example 3/16; parts are counted from 1.",
+            option="--shard",
+            command_default="1/1",
+            panel=STATES_PANEL,
+            metavar="I/N",
+            parse=_share,
+        ),
+    ] = (0, 1)
+    only: Annotated[
+        tuple[int, int | None] | None,
+        Option(..., "Explore only this cut, and only this state of it.", option=None),
+    ] = None
+    prune: Annotated[
+        bool,
+        Option(
+            ...,
+            "With --recovery mount: mount every state, even if its outcome follows from that of an earlier "
+            "one.",
+            option="--no-prune",
+            panel=STATES_PANEL,
+        ),
+    ] = True
+    guest: Annotated[
+        str | None,
+        Option(
+            ...,
+            "Record and recover on this kernel, in a virtual machine: its file vmlinuz, with its modules in "
+            "the folders of its package. Needs QEMU.",
+            panel=RUN_PANEL,
+            metavar="KERNEL",
+        ),
+    ] = None
 
     def require(self) -> None:
         """Reject, before anything runs, options that could not be explored afterwards.
@@ -104,6 +190,9 @@ class Options:
             "only": self.only,
             "share": self.share,
         }
+
+
+Options.__doc__ = f"{Options.__doc__}\n\n{attributes(declarations(Options))}"
 
 
 @dataclass

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Annotated, TypedDict, Unpack
 
 from emmclab.crash import generated_programs, known_bugs, programs, workloads
 from emmclab.crash.guest.machine import Guest
@@ -19,8 +20,10 @@ from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import serve
 from emmclab.runtime.lists import Names, several
+from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device, lie_of
 from emmclab.simulation.layers import Setting
+from emmclab.simulation.run_options import RUN_OPTIONS
 
 #: The mark in a log after which power may be cut: the file system is made and mounted.
 MOUNTED = "mounted"
@@ -42,25 +45,51 @@ _WITHOUT_EFFECT = {
 }
 
 
+#: The panel of the options of a recording in the help of `crash`.
+RUN_PANEL = "The run"
+
+
 @dataclass(frozen=True)
 class Workload:
     """The workload on the file system.
 
     Attributes:
-        name: a bundled workload, or `""` if there is a command.
         command: a program of the user with its arguments, run in the mounted folder; a text is a program
             without arguments.
-        operations: number of operations of a bundled workload.
         seed: seed of its random choices.
-        timeout_s: time limit of the workload; the log up to then is used.
         thinks: seed of its think times, in which it pauses until all data is written back; 0 = no pauses.
     """
 
-    name: str = ""
+    name: Annotated[
+        str,
+        Option(
+            ...,
+            "An included workload: files, append-log, sqlite-MODE[-LEVEL], with -unsynced after its name if "
+            "syncs are to return at once; or programs of file-system operations: ace:LENGTH[:PROGRAMS], "
+            "random:OPERATIONS, known[:BUG] (published bugs of file systems), or a file that ends in .prog.",
+            option="--workload",
+            panel=RUN_PANEL,
+            metavar="NAME",
+            completes="crash_workload_names",
+        ),
+    ] = ""
     command: tuple[str, ...] = ()
-    operations: int = 200
+    operations: Annotated[
+        int,
+        Option(..., "Number of operations of an included workload.", panel=RUN_PANEL, metavar="N", least=1),
+    ] = 200
     seed: int = 1
-    timeout_s: float = 300.0
+    timeout_s: Annotated[
+        float,
+        Option(
+            ...,
+            "Seconds after which the workload is ended.",
+            option="--timeout",
+            panel=RUN_PANEL,
+            metavar="S",
+            least=0.1,
+        ),
+    ] = 300.0
     thinks: int = 0
 
     def __post_init__(self) -> None:
@@ -120,20 +149,70 @@ class Workload:
         return [sys.executable, "-I", program, self.name, str(self.operations), str(self.seed)]
 
 
+class RecordingOptions(TypedDict, total=False):
+    """The options of a recording; those that are not given have their defaults."""
+
+    layers: Annotated[Names, RUN_OPTIONS["layers"]]
+    layer_settings: Annotated[Mapping[str, Setting] | None, RUN_OPTIONS["layer_settings"]]
+    second: Annotated[
+        Device | str | None,
+        Option(
+            None,
+            "Second device, for layers that use one; it must have no volatile cache.",
+            option="--device2",
+            panel=RUN_PANEL,
+            metavar="PRESET|FILE",
+            completes="device_names",
+        ),
+    ]
+    file_system: Annotated[
+        str,
+        Option(
+            "ext4",
+            "File system: ext4, or with --recovery mount or --guest xfs, btrfs, f2fs, vfat.",
+            option="--fs",
+            panel=RUN_PANEL,
+            metavar="NAME",
+            completes="filesystem_names",
+        ),
+    ]
+    mkfs_options: Annotated[
+        Names,
+        Option(
+            (),
+            "Option for mkfs; may be repeated.",
+            option="--mkfs-option",
+            panel=RUN_PANEL,
+            metavar="OPTION",
+        ),
+    ]
+    mount_options: Annotated[
+        str | None,
+        Option(None, "Mount options, in the form of `mount -o`.", panel=RUN_PANEL, metavar="LIST"),
+    ]
+    guest: Annotated[
+        str | None,
+        Option(
+            None,
+            "Kernel file of a guest that mounts the disk and runs the workload; None for this machine.",
+            option=None,
+        ),
+    ]
+
+
+#: The declaration of each option of a recording, by name.
+RECORDING_OPTIONS = declarations(RecordingOptions)
+RecordingOptions.__doc__ = f"{RecordingOptions.__doc__}\n\n{attributes(RECORDING_OPTIONS)}"
+
+
 def record_run(
     device: Device | str,
     workload: Workload,
     log: str | PathLike[str],
     *,
-    layers: Names = (),
-    layer_settings: Mapping[str, Setting] | None = None,
-    second: Device | str | None = None,
-    file_system: str = "ext4",
-    mkfs_options: Names = (),
-    mount_options: str | None = None,
-    guest: str | None = None,
     said: Callable[[str], None] = lambda _line: None,
     ready: Callable[[str], None] = lambda _path: None,
+    **options: Unpack[RecordingOptions],
 ) -> Recorded:
     """Run a workload on a file system of a served device with a free-running clock, and log every command.
 
@@ -145,16 +224,10 @@ def record_run(
         device: the device, or the name of a preset or TOML file.
         workload: the workload.
         log: the crash log to write.
-        layers: names of layers above the device.
-        layer_settings: their settings.
-        second: second device, for layers that use one; it must have no volatile cache.
-        file_system: name as for `emmclab serve --mkfs`.
-        mkfs_options: more options of mkfs.
-        mount_options: options of `mount -o`.
-        guest: kernel file of a guest that mounts the disk and runs the workload; `None` for this machine.
         said: called with progress messages.
         ready: called with the path of the disk once its file system is made and mounted, before the workload
             runs; may reject it by an exception.
+        options: see `RecordingOptions`.
 
     Raises:
         ConfigError: device, layers, file system or workload are impossible, or this user may not mount.
@@ -166,7 +239,9 @@ def record_run(
     ...
     emmclab.errors.ConfigError: there is no workload `no-such`
     """
-    layers = several(layers)
+    given = complete(RECORDING_OPTIONS, options, "a recording")
+    layers, guest = several(given["layers"]), given["guest"]
+    file_system, mount_options = given["file_system"], given["mount_options"]
     with scratch() as folder:
         arguments = workload.arguments(folder)
         mount = folder / "mount"
@@ -175,11 +250,11 @@ def record_run(
         with serve(
             device,
             layers=layers,
-            layer_settings=layer_settings,
-            second=second,
+            layer_settings=given["layer_settings"],
+            second=given["second"],
             loop=True,
             mkfs=file_system,
-            mkfs_options=[*_MKFS.get(file_system, ()), *several(mkfs_options)],
+            mkfs_options=[*_MKFS.get(file_system, ()), *several(given["mkfs_options"])],
             overwrite=True,
             mount=None if guest is not None else mount,
             mount_options=mount_options,

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from emmclab import _core
 from emmclab.crash.controls import Controls
 from emmclab.crash.explore import Exploration, Options, open_run
 from emmclab.crash.json_types import Facts, Made
-from emmclab.crash.recording import Workload, record_run
+from emmclab.crash.recording import RECORDING_OPTIONS, RecordingOptions, Workload, record_run
 from emmclab.crash.shards import controls_of, explore_in_parallel
 from emmclab.crash.timeline import DM_WRITER
 from emmclab.crash.verdict_inputs import Grounds, command_of, contents_of, digest, grounds
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.checksummed import from_checked_json, to_checked_json
 from emmclab.runtime.files import folder_aside, refuse_link
+from emmclab.runtime.lists import several
+from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device
-from emmclab.simulation.layers import Setting
 
 #: Length of the prefix of a log's identity that names its folder, and that `emmclab crash --again` accepts.
 _SHORT = 8
@@ -165,48 +166,31 @@ class Session:
         device: Device | str,
         workload: Workload,
         *,
-        layers: Sequence[str],
-        layer_settings: Mapping[str, Setting],
-        second: Device | str | None = None,
-        file_system: str,
-        mkfs_options: Sequence[str],
-        mount_options: str | None,
-        guest: str | None = None,
         said: Callable[[str], None],
         ready: Callable[[str], None] = lambda _path: None,
+        **options: Unpack[RecordingOptions],
     ) -> StoredLog:
         """Run a workload and store its log; `ready` is as in `record_run`.
 
         Raises:
             ConfigError: as `record_run`.
         """
+        given = complete(RECORDING_OPTIONS, options, "a recording")
+        second = given["second"]
         self._folder.mkdir(parents=True, exist_ok=True)
         with folder_aside(self._folder) as aside:
             log = aside / _LOG
-            recorded = record_run(
-                device,
-                workload,
-                log,
-                layers=layers,
-                layer_settings=layer_settings,
-                second=second,
-                file_system=file_system,
-                mkfs_options=mkfs_options,
-                mount_options=mount_options,
-                guest=guest,
-                said=said,
-                ready=ready,
-            )
+            recorded = record_run(device, workload, log, said=said, ready=ready, **options)
             for note in recorded.notes:
                 said(f"note: {note}")
             made: Made = {
                 "device": device if isinstance(device, str) else device.name,
-                "layers": list(layers),
+                "layers": several(given["layers"]),
                 "second": second.name if isinstance(second, Device) else second,
-                "file_system": file_system,
-                "mkfs_options": list(mkfs_options),
-                "mount_options": mount_options,
-                "guest": guest,
+                "file_system": given["file_system"],
+                "mkfs_options": several(given["mkfs_options"]),
+                "mount_options": given["mount_options"],
+                "guest": given["guest"],
                 "workload": workload.as_json(),
                 "status": recorded.status,
                 "pauses": recorded.pauses,

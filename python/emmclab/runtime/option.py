@@ -17,8 +17,7 @@ class Option:
     """Declaration of an option, besides its name and type.
 
     Attributes:
-        default: its value if it is not given; `...` for that of its field in a dataclass, where another value
-            is the default of commands only.
+        default: its value if it is not given; `...` for that of its field in a dataclass.
         about: one or two sentences on what it does, with its unit.
         name: its name in Python and in studies, which `declarations` adds.
         words: the allowed values, if they are words.
@@ -27,6 +26,7 @@ class Option:
         bits: the size of a whole number in the core, which limits it if there is no `most`.
         option: its name on the command line; empty for its own name, None if no command has it. `--no-NAME`
             turns the field off.
+        command_default: its value if it is not given to a command; `...` for the default.
         metavar: the placeholder of the value in the help of the command line.
         panel: the panel of the help of commands.
         advanced: whether only `--help-all` shows it.
@@ -44,6 +44,7 @@ class Option:
     most: float | None = None
     bits: int = 64
     option: str | None = ""
+    command_default: Any = ...
     metavar: str | None = None
     panel: str | None = "Replay"
     advanced: bool = False
