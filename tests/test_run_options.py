@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import typing
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from emmclab.apps.closed_loop import APPLICATION_OPTIONS
 from emmclab.cli import application
 from emmclab.cli.command_groups import walk_commands
 from emmclab.errors import ConfigError
-from emmclab.live.serve import serve
+from emmclab.live.serve import SERVE_OPTIONS
+from emmclab.runtime.option import Option
 from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, complete_options
 from emmclab.studies import Study
 from emmclab.studies.grid import Grid
@@ -94,13 +94,10 @@ def test_the_core_has_the_same_options_with_the_same_defaults() -> None:
         assert _core.check_traces(device.core, options, [])
 
 
-def test_other_functions_have_the_same_defaults() -> None:
-    for name, parameter in inspect.signature(serve).parameters.items():
-        if name in RUN_OPTIONS and name != "precondition":
-            assert parameter.default == DEFAULTS[name], name
-    for name, one in APPLICATION_OPTIONS.items():
-        if name in RUN_OPTIONS and name != "precondition":
-            assert one.default == DEFAULTS[name], name
+@pytest.mark.parametrize("declared", [SERVE_OPTIONS, APPLICATION_OPTIONS], ids=["serve", "apps"])
+def test_other_functions_have_the_same_defaults(declared: dict[str, Option]) -> None:
+    for name in declared.keys() & RUN_OPTIONS.keys() - {"precondition"}:
+        assert declared[name].default == DEFAULTS[name], name
 
 
 def test_simulate_takes_every_option_and_no_other(trace: Path) -> None:

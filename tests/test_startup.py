@@ -112,6 +112,7 @@ def test_a_command_does_not_import_another() -> None:
     assert {name for name in found if name.startswith("emmclab.cli.")} == {
         "emmclab.cli.command",
         "emmclab.cli.console",
+        "emmclab.cli.declared_options",
         "emmclab.cli.signals",
         "emmclab.cli.failures",
         "emmclab.cli.formats",

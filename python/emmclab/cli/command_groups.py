@@ -13,7 +13,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from emmclab.cli.command import Command
-from emmclab.cli.declared_options import with_groups
 from emmclab.cli.help_format import paragraphs
 
 
@@ -43,6 +42,9 @@ def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
     for name in names:
         import_module(f"{package}.{name}").register(app)
     for command in app.registered_commands:
+        # The overview has no commands, and declarations of options take long to import.
+        from emmclab.cli.declared_options import with_groups
+
         command.cls = Command
         if command.callback is not None:
             command.help = paragraphs(command.callback)

@@ -18,19 +18,13 @@ import typer
 from emmclab.cli.console import print_stderr, stderr
 from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
-from emmclab.cli.name_completion import complete_words, device_names, filesystem_names
+from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Preparing
 from emmclab.cli.signals import Ending, stop_on_signals, terminating
 from emmclab.cli.simulation_options import (
     Capacity,
-    Check,
-    Images,
-    Layers,
-    Precondition,
-    PreconditionSeed,
-    Second,
     Settings,
     configured,
     layered,
@@ -38,6 +32,8 @@ from emmclab.cli.simulation_options import (
 from emmclab.cli.subprocess_output import output_aside
 from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
+from emmclab.live.serve import RUN, TIME, WHERE, ServeOptions, require_servable
+from emmclab.live.serve import serve as start
 from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.number_format import size
@@ -52,8 +48,6 @@ _WAIT_S = 0.1
 _GRACE_S = 5.0
 #: Time between two views, seconds.
 _VIEW_S = 1.0
-
-_WHERE, _TIME, _RUN = "Where clients find it", "Time", "The run"
 
 
 def register(app: typer.Typer) -> None:
@@ -86,118 +80,36 @@ def serve(
     ] = None,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
-    layers: Layers = [],  # noqa: B006
-    second: Second = None,
-    nbd: Annotated[
-        Path | None,
-        option("Unix socket of an NBD server.", _WHERE, metavar="SOCKET"),
-    ] = None,
-    tcp: Annotated[
-        str | None, option("Loopback address of an NBD server.", _WHERE, metavar="127.0.0.1:PORT")
-    ] = None,
-    sdhci: Annotated[
-        Path | None,
-        option(
-            "vfio-user socket: an eMMC card with an SD host controller, for QEMU 10.1 or later.",
-            _WHERE,
-            metavar="SOCKET",
-        ),
-    ] = None,
-    loop: Annotated[
-        bool, option("A loop device, /dev/loopN (root); the default for root.", _WHERE, "--loop")
-    ] = False,
-    ublk: Annotated[
-        bool, option("A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", _WHERE, "--ublk")
-    ] = False,
-    file: Annotated[bool, option("A file of a FUSE file system.", _WHERE, "--file")] = False,
-    mkfs: Annotated[
-        str | None,
-        option(
-            "Make a file system: ext4, xfs, btrfs, f2fs, vfat.",
-            _WHERE,
-            metavar="NAME",
-            autocompletion=filesystem_names,
-        ),
-    ] = None,
-    mkfs_options: Annotated[
-        list[str],
-        option("Option for mkfs; may be repeated.", _WHERE, "--mkfs-option", metavar="OPTION"),
-    ] = [],  # noqa: B006
-    overwrite: Annotated[
-        bool, option("Let --mkfs overwrite a file system that is there.", _WHERE, "--overwrite")
-    ] = False,
-    mount: Annotated[
-        Path | None, option("Mount the file system at this folder.", _WHERE, metavar="DIR")
-    ] = None,
-    mount_options: Annotated[
-        str | None, option("Mount options, in the form of `mount -o`.", _WHERE, metavar="LIST")
-    ] = None,
+    options: ServeOptions,
     control: Annotated[
         Path | None,
         option(
             "Unix socket for `emmclab control`: status, cut, restore, set.",
-            _WHERE,
+            WHERE,
             metavar="SOCKET",
         ),
     ] = None,
-    clock: Annotated[
-        str,
-        option(
-            "real: requests take the time of the device; free: no time; x0.1: ten times as fast.",
-            _TIME,
-            metavar="real|free|xFACTOR",
-            autocompletion=complete_words("real", "free"),
-        ),
-    ] = "real",
-    think: Annotated[
-        bool, option("On a free clock, count the host's time between requests.", _TIME, "--think")
-    ] = False,
     delay_from: Annotated[
         str | None,
         option(
             "Let requests take no time until this file exists, or until the signal SIGUSR1.",
-            _TIME,
+            TIME,
             metavar="FILE|SIGUSR1",
         ),
-    ] = None,
-    image: Annotated[
-        Path | None,
-        option(
-            "File that stores the contents of the device; its state is stored in FILE.state.",
-            _RUN,
-            metavar="FILE",
-        ),
-    ] = None,
-    second_image: Annotated[
-        Path | None,
-        option("File that stores the contents of the second device.", _RUN, "--image2", metavar="FILE"),
     ] = None,
     recover_only: Annotated[
         bool,
         option(
             "Let the layers recover and move all data to its place, then end: the image can be served "
             "without them afterwards.",
-            _RUN,
+            RUN,
             "--recover-only",
         ),
     ] = False,
-    precondition: Precondition = "none",
     used: Used = None,
-    seed: PreconditionSeed = 1,
-    images: Images = None,
-    check: Check = False,
-    record: Annotated[
-        Path | None,
-        option(
-            "Trace to write, with the simulated times; without mkfs and mount.",
-            _RUN,
-            metavar="FILE",
-            callback=in_a_folder,
-        ),
-    ] = None,
     html: Annotated[
         Path | None,
-        option("Also write the report page of the run.", _RUN, metavar="FILE", callback=in_a_folder),
+        option("Also write the report page of the run.", RUN, metavar="FILE", callback=in_a_folder),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -207,15 +119,13 @@ def serve(
     to stderr. Without --nbd, --tcp, --sdhci, --loop, --ublk and --file, the device is a loop device
     for root, otherwise a file.
     """
-    own, layer_settings = layered(settings, layers)
+    layers, second, clock = options["layers"], options["second"], options["clock"]
+    own, options["layer_settings"] = layered(settings, layers)
     configuration = configured(device, own, capacity)
-    beside = None if second is None else configured(second, [])
-    from emmclab.live.serve import require_servable
-    from emmclab.live.serve import serve as start
-
-    require_servable(clock=clock, tcp=tcp, mkfs=mkfs, mount=mount)
-    for socket in (nbd, sdhci, control):
-        in_a_folder(socket)
+    options["second"] = configured(second, []) if isinstance(second, str) else second
+    require_servable(clock=clock, tcp=options["tcp"], mkfs=options["mkfs"], mount=options["mount"])
+    for socket in (options["nbd"], options["sdhci"], control):
+        in_a_folder(None if socket is None else Path(socket))
     if capacity is not None:
         has = size(configuration.capacity_bytes)
         print_stderr(
@@ -229,53 +139,21 @@ def serve(
             hint="check its name, or give its path",
         )
     if recover_only:
-        _check_recovery(image, layers, command, mkfs, mount)
-        with (
-            TemporaryDirectory() as folder,
-            start(
-                configuration,
-                layers=layers,
-                layer_settings=layer_settings,
-                nbd=Path(folder) / "nbd.sock",
-                image=image,
-                second=beside,
-                second_image=second_image,
-                clock="free",
-            ) as live,
-        ):
-            live.make_plain()
-        print_stderr(f"{image} can be served without layers from now on")
+        _check_recovery(options, command)
+        with TemporaryDirectory() as folder:
+            only: ServeOptions = {**options, "nbd": Path(folder) / "nbd.sock", "clock": "free", "loop": None}
+            with start(configuration, **only) as live:
+                live.make_plain()
+        print_stderr(f"{options['image']} can be served without layers from now on")
         return
+    others = any(options[name] for name in ("nbd", "tcp", "sdhci", "file", "ublk"))
+    options["loop"] = options["loop"] or (command is not None and not others) or None
     with _trigger(delay_from) as delayed:
         print_stderr(f"making {configuration.name} ready")
-        precondition = preconditioned(precondition, used)
-        with Preparing(configuration, precondition, images):
-            live = start(
-                configuration,
-                layers=layers,
-                layer_settings=layer_settings,
-                nbd=nbd,
-                tcp=tcp,
-                sdhci=sdhci,
-                file=file,
-                loop=loop or (command is not None and not (nbd or tcp or sdhci or file or ublk)) or None,
-                ublk=ublk,
-                mkfs=mkfs,
-                mkfs_options=mkfs_options,
-                overwrite=overwrite,
-                mount=mount,
-                mount_options=mount_options,
-                image=image,
-                second=beside,
-                second_image=second_image,
-                clock="free" if delayed is not None else clock,
-                think=think,
-                precondition=precondition,
-                seed=seed,
-                images=images,
-                record=record,
-                check=check,
-            )
+        options["precondition"] = preconditioned(options["precondition"], used)
+        options["clock"] = "free" if delayed is not None else clock
+        with Preparing(configuration, options["precondition"], options["images"]):
+            live = start(configuration, **options)
         # Until here, Ctrl-C interrupts the preparation; from now on, it requests an orderly end.
         with stop_on_signals() as ending:
             figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)
@@ -283,7 +161,7 @@ def serve(
         result = Result(result.to_dict() | {"live": figures})
     from emmclab.cli.show_live import show_served
 
-    made = Provenance([live.device]).to_dict()
+    made, record = Provenance([live.device]).to_dict(), options["record"]
     try:
         if html is not None:
             from emmclab.pages.simulation import write_simulation_report
@@ -300,16 +178,15 @@ def serve(
         raise typer.Exit(status)
 
 
-def _check_recovery(
-    image: Path | None, layers: list[str], command: list[str] | None, mkfs: str | None, mount: Path | None
-) -> None:
+def _check_recovery(options: ServeOptions, command: list[str] | None) -> None:
     """Reject options that a recovery does not support."""
     problem = None
-    if image is None or not image.exists():
+    image = options["image"]
+    if image is None or not Path(image).exists():
         problem, hint = "the image to recover is missing", "name it, for example --image disk.img"
-    elif not layers:
+    elif not options["layers"]:
         problem, hint = "an image without layers needs no recovery", "name the layers that it was made with"
-    elif command or mkfs or mount:
+    elif command or options["mkfs"] or options["mount"]:
         problem, hint = "`--recover-only` does not serve the device", "leave out CMD, --mkfs and --mount"
     if problem is not None:
         raise ConfigError(problem, kind="config", field="--recover-only", hint=hint)

@@ -88,9 +88,6 @@ def _parquet(path: Path | None) -> Path | None:
     return in_a_folder(path)
 
 
-PreconditionSeed = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Seed of random preconditioning.", rich_help_panel="Replay")
-]
 Check = Annotated[bool, declared("check")]
 Images = Annotated[Path | None, declared("images")]
 Layers = Annotated[list[str], declared("layers")]

@@ -14,17 +14,22 @@ import shutil
 from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Annotated, TypedDict, Unpack
 
 from emmclab import _core
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.live.device import LiveDevice
 from emmclab.live.qemu import qemu_command
 from emmclab.runtime.lists import Names, several
+from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, stack
 from emmclab.simulation.preconditioning import no_trace
 from emmclab.simulation.result_options import ResultOptions
+from emmclab.simulation.run_options import RUN_OPTIONS
 
+#: The panels of the options in the help of commands.
+WHERE, TIME, RUN = "Where clients find it", "Time", "The run"
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
 #: Python code that another process runs after this one was killed; its arguments are the package's folder and
@@ -44,77 +49,214 @@ def _cleaner() -> list[str]:
     return [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
 
 
-def serve(
-    device: Device | str,
-    *,
-    layers: Names = (),
-    layer_settings: Mapping[str, Setting] | None = None,
-    nbd: str | PathLike[str] | None = None,
-    tcp: str | None = None,
-    sdhci: str | PathLike[str] | None = None,
-    file: bool = False,
-    loop: bool | None = None,
-    ublk: bool = False,
-    partitions: bool = False,
-    mkfs: str | None = None,
-    mkfs_options: Names = (),
-    overwrite: bool = False,
-    dirty_bytes: int | None = None,
-    mount: str | PathLike[str] | None = None,
-    mount_options: str | None = None,
-    image: str | PathLike[str] | None = None,
-    second: Device | str | None = None,
-    second_image: str | PathLike[str] | None = None,
-    clock: str = "real",
-    think: bool = False,
-    precondition: str = "none",
-    seed: int = 1,
-    images: str | PathLike[str] | None = None,
-    images_limit: int | None = None,
-    record: str | PathLike[str] | None = None,
-    log: str | PathLike[str] | None = None,
-    check: bool = False,
-) -> LiveDevice:
+class ServeOptions(TypedDict, total=False):
+    """The options of `serve`; those that are not given have their defaults."""
+
+    layers: Annotated[Names, RUN_OPTIONS["layers"]]
+    layer_settings: Annotated[Mapping[str, Setting] | None, RUN_OPTIONS["layer_settings"]]
+    second: Annotated[Device | str | None, RUN_OPTIONS["second"]]
+    nbd: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "Unix socket of an NBD server.",
+            panel=WHERE,
+            metavar="SOCKET",
+        ),
+    ]
+    tcp: Annotated[
+        str | None,
+        Option(
+            None,
+            "Loopback address of an NBD server.",
+            panel=WHERE,
+            metavar="127.0.0.1:PORT",
+        ),
+    ]
+    sdhci: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "vfio-user socket: an eMMC card with an SD host controller, for QEMU 10.1 or later.",
+            panel=WHERE,
+            metavar="SOCKET",
+        ),
+    ]
+    loop: Annotated[
+        bool | None,
+        Option(
+            None,
+            "A loop device, /dev/loopN (root); the default for root.",
+            panel=WHERE,
+            command_default=False,
+        ),
+    ]
+    ublk: Annotated[
+        bool,
+        Option(
+            False,
+            "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).",
+            panel=WHERE,
+        ),
+    ]
+    file: Annotated[
+        bool,
+        Option(
+            False,
+            "A file of a FUSE file system.",
+            panel=WHERE,
+        ),
+    ]
+    partitions: Annotated[
+        bool,
+        Option(
+            False,
+            "Whether the loop device has partitions: those of a table on it, and those that `add_partition` "
+            "adds.",
+            option=None,
+        ),
+    ]
+    mkfs: Annotated[
+        str | None,
+        Option(
+            None,
+            "Make a file system: ext4, xfs, btrfs, f2fs, vfat.",
+            panel=WHERE,
+            metavar="NAME",
+            completes="filesystem_names",
+        ),
+    ]
+    mkfs_options: Annotated[
+        Names,
+        Option(
+            (),
+            "Option for mkfs; may be repeated.",
+            panel=WHERE,
+            option="--mkfs-option",
+            metavar="OPTION",
+        ),
+    ]
+    overwrite: Annotated[
+        bool,
+        Option(
+            False,
+            "Let --mkfs overwrite a file system that is there.",
+            panel=WHERE,
+        ),
+    ]
+    dirty_bytes: Annotated[
+        int | None,
+        Option(
+            None,
+            "Limit of dirty data of the loop device in the page cache, to imitate the small memory of a "
+            "phone; default: the limit of the machine.",
+            option=None,
+        ),
+    ]
+    mount: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "Mount the file system at this folder.",
+            panel=WHERE,
+            metavar="DIR",
+        ),
+    ]
+    mount_options: Annotated[
+        str | None,
+        Option(
+            None,
+            "Mount options, in the form of `mount -o`.",
+            panel=WHERE,
+            metavar="LIST",
+        ),
+    ]
+    clock: Annotated[
+        str,
+        Option(
+            "real",
+            "real: requests take the time of the device; free: no time; x0.1: ten times as fast.",
+            panel=TIME,
+            metavar="real|free|xFACTOR",
+            completes=("real", "free"),
+        ),
+    ]
+    think: Annotated[
+        bool,
+        Option(
+            False,
+            "On a free clock, count the host's time between requests.",
+            panel=TIME,
+        ),
+    ]
+    image: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "File that stores the contents of the device; its state is stored in FILE.state.",
+            panel=RUN,
+            metavar="FILE",
+        ),
+    ]
+    second_image: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "File that stores the contents of the second device.",
+            panel=RUN,
+            option="--image2",
+            metavar="FILE",
+        ),
+    ]
+    precondition: Annotated[str, RUN_OPTIONS["precondition"]]
+    seed: Annotated[
+        int,
+        Option(
+            1,
+            "Seed of random preconditioning.",
+            metavar="N",
+            least=0,
+        ),
+    ]
+    images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
+    images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]
+    check: Annotated[bool, RUN_OPTIONS["check"]]
+    record: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "Trace to write, with the simulated times; without mkfs and mount.",
+            panel=RUN,
+            metavar="FILE",
+            writes=True,
+        ),
+    ]
+    log: Annotated[
+        str | PathLike[str] | None,
+        Option(
+            None,
+            "Crash log to write, for `emmclab crash`: every command with its data; not an existing one.",
+            option=None,
+        ),
+    ]
+
+
+#: The declaration of each option of `serve`, by name.
+SERVE_OPTIONS = declarations(ServeOptions)
+ServeOptions.__doc__ = f"{ServeOptions.__doc__}\n\n{attributes(SERVE_OPTIONS)}"
+
+
+def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
     """Serve a simulated device as a block device of this machine.
 
-    Without `nbd`, `tcp`, `sdhci`, `file`, `loop` or `ublk` it is a loop device for root, else a file.
+    Without `nbd`, `tcp`, `sdhci`, `file`, `loop` or `ublk` it is a loop device for root, else a file. `nbd`
+    may be `auto`: a socket in a temporary folder. Without `image`, contents and state are discarded at the
+    end; with `image` and `second`, `second_image` is required. `record` has the requests that the result
+    counts, so not those of making and mounting a file system.
 
     Args:
         device: the device, or the name of a preset or TOML file.
-        layers: names of layers above it, the first on top; they recover after a cut of power.
-        layer_settings: their settings, for example `{"advil.reserved": "256MiB"}`.
-        nbd: unix socket of an NBD server; `auto` makes one in a temporary folder.
-        tcp: loopback address of an NBD server, as `127.0.0.1:10809`.
-        sdhci: vfio-user socket at which QEMU (10.1 or later) finds the device as an eMMC card behind an SD
-            host controller; the guest's memory must be shared.
-        file: offer it as a file of a FUSE file system.
-        loop: offer it as a loop device (`/dev/loopN`; needs root), through such a file.
-        ublk: offer it as a ublk device (`/dev/ublkbN`; needs root and Linux 6.0 or later with `ublk_drv`),
-            which distinguishes FUA from flushes.
-        partitions: whether the loop device has partitions: those of a table on it, and those that
-            `add_partition` adds.
-        mkfs: make this file system on the loop or ublk device: ext4, xfs, btrfs, f2fs or vfat.
-        mkfs_options: more options of its `mkfs` tool.
-        overwrite: whether `mkfs` may overwrite a file system that is there.
-        dirty_bytes: limit of dirty data of the loop device in the host's page cache, to imitate the small
-            memory of a phone; default: the limit of the host.
-        mount: folder to mount the loop or ublk device at.
-        mount_options: in the form of `mount -o`.
-        image: file that stores the contents; `IMAGE.state` stores the state of the device. Without it, both
-            are discarded at the end.
-        second: a second device, for layers that use one.
-        second_image: as `image`, for the second device; required if `image` and `second` are given.
-        clock: `real` (requests take as long as on the device), `free` (no time; simulated time
-            advances only while requests are served), or `x0.1` (ten times as fast as real).
-        think: on a free clock, count the time of the host between requests.
-        precondition: data on the device before its first use, as in `Device.simulate`.
-        seed: seed of random preconditioning.
-        images: folder that stores preconditioned devices for later runs.
-        images_limit: maximum size of `images`, bytes.
-        record: trace to write, with simulated times; the ending selects the format. It has the requests that
-            the result counts, so not those of making and mounting a file system.
-        log: crash log to write, for `emmclab crash`: every command with its data; not an existing one.
-        check: check every invariant of the device after each command (slow).
+        options: see `ServeOptions`.
 
     Raises:
         ConfigError: a setting or option is impossible, or the image is of another device or in use.
@@ -126,9 +268,13 @@ def serve(
     ...     disk.path.startswith("nbd+unix://")
     True
     """
-    require_servable(clock=clock, tcp=tcp, mkfs=mkfs, mount=mount)
+    given = complete(SERVE_OPTIONS, options, "a served device")
+    nbd, tcp, sdhci, file = (given[name] for name in ("nbd", "tcp", "sdhci", "file"))
+    mkfs, mount, loop, ublk = (given[name] for name in ("mkfs", "mount", "loop", "ublk"))
+    require_servable(clock=given["clock"], tcp=tcp, mkfs=mkfs, mount=mount)
     config = Device.named(device) if isinstance(device, str) else device
-    aging = no_trace(precondition, "a served device").text
+    second, layers, settings = given["second"], several(given["layers"]), given["layer_settings"] or {}
+    aging = no_trace(given["precondition"], "a served device").text
     beside = Device.named(second) if isinstance(second, str) else second
     needs_disk = mkfs is not None or mount is not None
     if loop is None:
@@ -148,40 +294,40 @@ def serve(
             hint="give --loop or --ublk, as root",
         )
     file = file or not (nbd or tcp or sdhci or loop or ublk)
-    above = several(layers)
+    log = given["log"]
     if log is not None:
         _require_new(log)
+    files = {
+        name: None if given[name] is None else fspath(given[name])
+        for name in ("image", "second_image", "record", "log", "images")
+    }
     live = _core.Live(
         config._config,
-        {"precondition": aging, "seed": seed},
-        clock=clock,
-        think=think,
-        layers=stack(above, layer_settings or {}),
-        image=None if image is None else fspath(image),
+        {"precondition": aging, "seed": given["seed"]},
+        layers=stack(layers, settings),
         second=None if beside is None else beside._config,
-        second_image=None if second_image is None else fspath(second_image),
-        record=None if record is None else fspath(record),
-        log=None if log is None else fspath(log),
-        check=check,
-        images=None if images is None else fspath(images),
-        images_limit=images_limit,
+        images_limit=given["images_limit"],
+        clock=given["clock"],
+        think=given["think"],
+        check=given["check"],
+        **files,
     )
     said: ResultOptions = {
-        "clock": clock,
-        "think": think,
+        "clock": given["clock"],
+        "think": given["think"],
         "precondition": aging,
-        "seed": seed,
-        "check": check,
-        "image": None if image is None else fspath(image),
+        "seed": given["seed"],
+        "check": given["check"],
+        "image": files["image"],
         # Options of a replay, which have fixed values in a live run.
         "rate": 1.0,
         "passes": 1,
         "wrap_addresses": False,
         "drain": False,
     }
-    if above:
-        said["layers"] = above
-        said["layer_settings"] = dict(layer_settings or {})
+    if layers:
+        said["layers"] = layers
+        said["layer_settings"] = dict(settings)
         said["second"] = None if beside is None else beside.name
     temporary = None
     if nbd == "auto":
@@ -194,12 +340,12 @@ def serve(
             if ublk:
                 path = live.serve_ublk(cleaner=_cleaner())
             else:
-                path = live.serve_loop(partitions=partitions, dirty_bytes=dirty_bytes)
+                path = live.serve_loop(partitions=given["partitions"], dirty_bytes=given["dirty_bytes"])
             served.paths.append(fspath(path))
             if mkfs is not None:
-                live.mkfs(mkfs, options=several(mkfs_options), overwrite=overwrite)
+                live.mkfs(mkfs, options=several(given["mkfs_options"]), overwrite=given["overwrite"])
             if mount is not None:
-                served.mount(mount, options=mount_options)
+                served.mount(mount, options=given["mount_options"])
             if needs_disk:
                 served.prepared = served.result()
                 served.settled = served.settle()
