@@ -215,7 +215,7 @@ def test_an_early_end_stands_at_the_top_and_is_exit_status_3(
     assert "only small-1gb served the whole trace and kept up with it" in done.stdout
     assert emmclab("advise", *arguments, "--device", tiny).returncode == 3
     for command in ("simulate", "compare", "advise", "run"):
-        assert "Exit status 3" in emmclab(command, "--help").stdout
+        assert "Exit status 3" in emmclab(command, "--help-all").stdout
 
 
 def test_a_study_with_an_early_end_marks_the_cell_and_exits_with_3(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from typer.core import TyperGroup
 
 from conftest import PATIENCE_S, ROOT, emmclab, environment
 from emmclab.cli import application
@@ -36,7 +37,8 @@ def test_bad_input_gives_an_error_with_a_hint_and_never_a_traceback() -> None:
 
 def test_help_fits_the_terminal() -> None:
     faults = []
-    for words, _ in walk_commands(application()):
-        lines = emmclab(*words.split(), "--help", env={"COLUMNS": "80"}).stdout.splitlines()
+    for words, command in walk_commands(application()):
+        option = "--help" if isinstance(command, TyperGroup) else "--help-all"
+        lines = emmclab(*words.split(), option, env={"COLUMNS": "80"}).stdout.splitlines()
         faults += [f"{words}: {line}" for line in lines if len(line) > 80 or "…" in line]
     complain(faults, "shorten the metavar or the word that does not fit")

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from conftest import emmclab
 from emmclab.cli import COMMANDS, PANELS, application, application_for, overview
+from emmclab.cli.command import READING_PANEL
 from emmclab.cli.command_groups import walk_commands
 from emmclab.cli.optional_value import insert_default_values
 from repository import complain, place, tracked
@@ -71,6 +72,32 @@ def test_the_help_of_every_command_has_an_example_which_the_program_takes(
     assert own, "no example of the command itself"
     for line in lines:
         parse(words_of(line)[1:])
+
+
+@pytest.mark.parametrize("words", EVERY)
+def test_the_help_of_every_command_fits_a_screen_with_an_example_before_the_options(words: str) -> None:
+    said = emmclab(*words.split(), "--help", env={"COLUMNS": "100"}).stdout
+    assert len(said.strip().splitlines()) <= 40
+    if not isinstance(EVERY[words], TyperGroup):
+        assert f" {examples(EVERY[words])[0][:60]}" in said.partition("─ Options ─")[0]
+
+
+@pytest.mark.parametrize("words", ["simulate", "crash", "serve", "head"])
+def test_the_full_help_has_every_option_and_every_example(words: str) -> None:
+    said = emmclab(words, "--help-all", env={"COLUMNS": "200"}).stdout
+    for parameter in EVERY[words].params:
+        assert not parameter.opts[0].startswith("-") or f" {parameter.opts[0]}" in said, parameter.opts
+    for line in examples(EVERY[words]):
+        assert line in said
+
+
+def test_the_options_on_reading_are_a_topic_that_the_help_names() -> None:
+    said = emmclab("simulate", "--help", env={"COLUMNS": "200"}).stdout
+    assert "emmclab explain reading" in said and "--lenient" not in said
+    told = emmclab("explain", "reading", env={"COLUMNS": "200"}).stdout
+    panel = [one.opts[0] for one in EVERY["simulate"].params if one.rich_help_panel == READING_PANEL]
+    assert len(panel) == 10
+    assert all(f"\n{option}" in told for option in panel)
 
 
 def test_no_option_says_to_which_other_command_it_belongs() -> None:

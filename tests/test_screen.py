@@ -250,7 +250,7 @@ def test_an_unknown_key_or_a_value_that_matches_nothing_lists_what_there_is(
     "command", ["simulate", "compare", "advise", "calibrate", "validate", "fit", "explain", "head"]
 )
 def test_every_command_that_reads_a_trace_takes_only_and_drop_reissued(command: str) -> None:
-    told = emmclab(command, "--help", env={"COLUMNS": "200"}).stdout
+    told = emmclab(command, "--help-all", env={"COLUMNS": "200"}).stdout
     assert "--only" in told and "--drop-reissued" in told
 
 

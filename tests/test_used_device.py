@@ -56,7 +56,7 @@ def test_the_daily_writes_can_be_hours_of_the_traces_or_of_a_fleet(trace: Path, 
     [("simulate",), ("compare",), ("advise",), ("serve",), ("apps", "run"), ("apps", "compare")],
 )
 def test_every_command_that_simulates_takes_used(command: tuple[str, ...]) -> None:
-    assert "--used" in emmclab(*command, "--help").stdout
+    assert "--used" in emmclab(*command, "--help-all").stdout
 
 
 def test_several_seeds_are_compared_on_used_devices(trace: Path) -> None:

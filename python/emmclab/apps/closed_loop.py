@@ -343,6 +343,7 @@ class SoftwareOptions(TypedDict, total=False):
             metavar="NAME|FILE",
             panel=_PANEL,
             completes="application_names",
+            advanced=True,
         ),
     ]
     layers: Annotated[Names, RUN_OPTIONS["layers"]]
@@ -362,6 +363,7 @@ class FileOptions(TypedDict, total=False):
             option="--filesystem",
             metavar="[PARTITION=]NAME",
             panel=_PANEL,
+            advanced=True,
         ),
     ]
     sync: Annotated[
@@ -373,6 +375,7 @@ class FileOptions(TypedDict, total=False):
             metavar="CLASS,...",
             panel=_PANEL,
             parse=_classes,
+            advanced=True,
         ),
     ]
 

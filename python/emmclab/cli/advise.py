@@ -17,6 +17,7 @@ from emmclab.advice.device_state import AUTO, USED
 from emmclab.advice.lifetime import measurement_text
 from emmclab.advice.tables import journal_table, lives_table, options_table
 from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import complete_words
 from emmclab.cli.options import AsJson, Reading, TraceFiles
@@ -73,10 +74,12 @@ class DeviceState:
     used: Used = None
     new: Annotated[
         bool,
-        typer.Option(
-            "--new",
-            help="Simulate new (empty) devices, like --precondition none: faster, but garbage collection "
+        option(
+            "Simulate new (empty) devices, like --precondition none: faster, but garbage collection "
             "never runs.",
+            None,
+            "--new",
+            advanced=True,
         ),
     ] = False
     flush_every: FlushEvery = 0
@@ -107,19 +110,17 @@ class Together:
     ] = False
     budget: Annotated[
         int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="With --deep: number of trials by each method.",
-            rich_help_panel="Together",
+        option(
+            "With --deep: number of trials by each method.", "Together", advanced=True, min=1, metavar="N"
         ),
     ] = 60
     results: Annotated[
         str,
-        typer.Option(
+        option(
+            "With --deep: results folder or bucket, whose cells are not run again.",
+            "Together",
+            advanced=True,
             metavar="DIR|URL",
-            help="With --deep: results folder or bucket, whose cells are not run again.",
-            rich_help_panel="Together",
         ),
     ] = str(RESULTS)
 
@@ -148,19 +149,22 @@ def advise(
     state: DeviceState,
     lifetime: Annotated[
         bool,
-        typer.Option(
-            "--lifetime",
-            help="Also estimate the lifetime, with --new on a used device; takes some seconds more per "
+        option(
+            "Also estimate the lifetime, with --new on a used device; takes some seconds more per "
             "option and 32 GB of capacity.",
+            None,
+            "--lifetime",
+            advanced=True,
         ),
     ] = False,
     seeds: Annotated[
         int,
-        typer.Option(
+        option(
+            "Run with N seeds: figures are means, and an option is named best only if the difference is "
+            "significant over the seeds.",
+            advanced=True,
             min=1,
             metavar="N",
-            help="Run with N seeds: figures are means, and an option is named best only if the difference is "
-            "significant over the seeds.",
         ),
     ] = 1,
     html: Annotated[
@@ -169,11 +173,7 @@ def advise(
     together: Together,
     jobs: Annotated[
         int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Simulations at a time; 0 for one per processor.",
-        ),
+        option("Simulations at a time; 0 for one per processor.", advanced=True, min=0, metavar="N"),
     ] = 0,
     as_json: AsJson = False,
     reading: Reading,

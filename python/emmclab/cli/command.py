@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import re
 from collections.abc import Collection
 from typing import Any
 
-from typer.core import TyperCommand
+import typer
+from typer.core import TyperCommand, TyperOption
 
 from emmclab.errors import ConfigError
 
@@ -70,8 +73,58 @@ ALONE: dict[str, _Others] = {
 }
 
 
+#: Matches the end of a sentence before another.
+_SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z`-])")
+#: The panel of the options on how to read a trace; it is a topic of `emmclab explain`.
+READING_PANEL = "Reading"
+
+
 class Command(TyperCommand):
-    """A command that refuses repeated options, unless they collect their values, and ineffective ones."""
+    """A command that refuses repeated options, unless they collect their values, and ineffective ones.
+
+    Its help has an example first, and not the advanced options, which `--help-all` shows.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with the options for help."""
+        everything = TyperOption(
+            param_decls=["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=self._show_everything,
+            hidden=not self._advanced,
+            help="Show all options and examples, and exit.",
+        )
+        return [*super().get_params(ctx), everything]
+
+    @property
+    def _advanced(self) -> frozenset[str]:
+        """The names of the parameters that only `--help-all` shows."""
+        return getattr(self.callback, "advanced", frozenset())
+
+    def _show_everything(self, ctx: Any, _option: Any, asked: bool) -> None:
+        if asked and not ctx.resilient_parsing:
+            super().format_help(ctx, ctx.make_formatter())
+            raise typer.Exit
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print what the command does, an example, and what the options do that are not advanced."""
+        short: Any = copy.copy(self)
+        short.params = [_briefly(one) for one in self.params if one.name not in self._advanced]
+        text, examples = self.help or "", (self.epilog or "").replace("\n\n", "\n")
+        if self._advanced:
+            text, examples = text.partition("\n\n")[0], "Example: " + "".join(examples.split("\n")[1:2])
+        short.help, short.epilog = f"{text}\n\n{examples}", self._further()
+        super(Command, short).format_help(ctx, formatter)
+
+    def _further(self) -> str:
+        """Return what the help leaves out."""
+        if not self._advanced:
+            return ""
+        panels = {getattr(one, "rich_help_panel", None) for one in self.params if one.name in self._advanced}
+        reading = "; how to read a trace: [cyan]emmclab explain reading[/]" if READING_PANEL in panels else ""
+        return f"More options and examples: [cyan]--help-all[/]{reading}"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; of a repeated option, the parser alone would use only the last value."""
@@ -125,6 +178,13 @@ class Command(TyperCommand):
         elif "--devices" in option.opts:
             name, hint = "--device", COMPARE_DEVICES.format(listed)
         raise ConfigError(message, kind="config", field=name, hint=hint)
+
+
+def _briefly(parameter: Any) -> Any:
+    """Return a parameter with the first sentence of its help."""
+    brief = copy.copy(parameter)
+    brief.help = _SENTENCE_END.split(parameter.help or "", maxsplit=1)[0]
+    return brief
 
 
 def refuse_ineffective(command: str, options: Collection[str]) -> None:

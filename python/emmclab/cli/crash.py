@@ -69,15 +69,23 @@ def crash(
             "nobarrier': which of both loses data at more cuts, and whether that is chance.",
             RUN_PANEL,
             metavar="OPTIONS",
+            advanced=True,
         ),
     ] = None,
-    save_log: Annotated[Path | None, option("Also write the log here.", LOGS_PANEL, metavar="FILE")] = None,
+    save_log: Annotated[
+        Path | None, option("Also write the log here.", LOGS_PANEL, metavar="FILE", advanced=True)
+    ] = None,
     save_dm_log: Annotated[
         Path | None,
-        option("Also write the commands as a log of dm-log-writes.", LOGS_PANEL, metavar="FILE"),
+        option(
+            "Also write the commands as a log of dm-log-writes.", LOGS_PANEL, metavar="FILE", advanced=True
+        ),
     ] = None,
     save_image: Annotated[
-        Path | None, option("With --again: write the disk image of this state.", LOGS_PANEL, metavar="FILE")
+        Path | None,
+        option(
+            "With --again: write the disk image of this state.", LOGS_PANEL, metavar="FILE", advanced=True
+        ),
     ] = None,
     html: Annotated[
         Path | None,

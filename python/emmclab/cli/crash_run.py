@@ -59,6 +59,7 @@ class CrashOptions:
             "until the device and the file system support it.",
             RUN_PANEL,
             metavar="SIZE",
+            advanced=True,
         ),
     ] = None
     recording: RecordingOptions
@@ -73,16 +74,29 @@ class CrashOptions:
             metavar="N",
             min=1,
             max=1000,
+            advanced=True,
         ),
     ] = 1
-    jobs: Annotated[int, option("Processes; 0 for one per processor.", STATES_PANEL, metavar="N", min=0)] = 0
+    jobs: Annotated[
+        int, option("Processes; 0 for one per processor.", STATES_PANEL, metavar="N", min=0, advanced=True)
+    ] = 0
     log: Annotated[
         Path | None,
-        option("Explore this log, of an earlier run or of dm-log-writes.", LOGS_PANEL, metavar="FILE"),
+        option(
+            "Explore this log, of an earlier run or of dm-log-writes.",
+            LOGS_PANEL,
+            metavar="FILE",
+            advanced=True,
+        ),
     ] = None
     base: Annotated[
         Path | None,
-        option("Image of the device from before the log of dm-log-writes.", LOGS_PANEL, metavar="IMAGE"),
+        option(
+            "Image of the device from before the log of dm-log-writes.",
+            LOGS_PANEL,
+            metavar="IMAGE",
+            advanced=True,
+        ),
     ] = None
     reuse: Annotated[
         bool | None,
@@ -92,6 +106,7 @@ class CrashOptions:
             LOGS_PANEL,
             "--resume/--fresh",
             show_default="--resume; --fresh if the check is a command, whose files may have changed",
+            advanced=True,
         ),
     ] = None
     results: ResultsFolder = RESULTS

@@ -18,6 +18,7 @@ from emmclab.calibration.registers import registers
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.explain_pair import Pair, explain_pair
 from emmclab.cli.explain_texts import (
+    READING,
     explain_option,
     explain_results,
     find_meanings,
@@ -91,7 +92,7 @@ def explain(
             autocompletion=explained_words,
             help="A trace, the name of a device, its TOML file, the registers of a real one (EXT_CSD, UFS "
             "descriptors), a setting (`gc.policy`) or group of settings (`gc`), a field of a result, a "
-            "result as JSON, or a word of the glossary.",
+            "result as JSON, a word of the glossary, or `reading`: the options on how to read a trace.",
         ),
     ] = None,
     other: Annotated[
@@ -173,6 +174,9 @@ def explain(
         explain_results(read_results(trace), as_json)
         return
     if not trace.exists():
+        if str(trace) == READING:
+            explain_option(option_meanings(READING), as_json)
+            return
         is_path = "/" in str(trace) or str(trace) == "-"
         if define(str(trace)) is None and not is_path and (meanings := find_meanings(str(trace))):
             reading.refuse(str(what))

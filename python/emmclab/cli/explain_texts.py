@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from rich.console import Console
 from rich.text import Text
 
+from emmclab.cli.command import READING_PANEL
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.show_profile import framed, show_explained
 from emmclab.simulation.device import Device, presets
@@ -48,7 +49,14 @@ def keys() -> list[str]:
     devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
     layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
     fields = [*(field.path for field in result_fields()), *(field.name for field in _profile_fields())]
-    return [*devices, *layers, *RUN_OPTIONS, *fields, *(f"ledger.{count}" for count in LEDGER_MEANINGS)]
+    return [
+        *devices,
+        *layers,
+        *RUN_OPTIONS,
+        *fields,
+        READING,
+        *(f"ledger.{count}" for count in LEDGER_MEANINGS),
+    ]
 
 
 class Meaning(TypedDict):
@@ -131,6 +139,10 @@ def _meaning(
     }
 
 
+#: The topic of `emmclab explain` for the options on how to read a trace.
+READING = READING_PANEL.lower()
+
+
 class OptionMeaning(TypedDict):
     """What an option of the command line means, and the commands that have it with this meaning."""
 
@@ -140,16 +152,21 @@ class OptionMeaning(TypedDict):
 
 
 def option_meanings(option: str) -> list[OptionMeaning]:
-    """Return what an option of the command line means: each meaning once, with the commands that have it."""
+    """Return what an option means, or each that tells how to read a trace, with the commands that have it."""
     from emmclab.cli import application
     from emmclab.cli.command_groups import walk_commands
 
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for words, command in walk_commands(application()):
         for parameter in command.params:
-            if option in (*parameter.opts, *parameter.secondary_opts):
-                found.setdefault(str(getattr(parameter, "help", None) or ""), []).append(words)
-    return [{"option": option, "meaning": text, "commands": commands} for text, commands in found.items()]
+            names = (*parameter.opts, *parameter.secondary_opts)
+            panel = getattr(parameter, "rich_help_panel", None)
+            if option in names or (option == READING and panel == READING_PANEL):
+                name = option if option in names else f"{names[0]} {parameter.metavar or ''}".rstrip()
+                found.setdefault((name, str(getattr(parameter, "help", None) or "")), []).append(words)
+    return [
+        {"option": name, "meaning": text, "commands": commands} for (name, text), commands in found.items()
+    ]
 
 
 def explain_option(rows: Sequence[OptionMeaning], as_json: bool) -> None:
@@ -157,10 +174,14 @@ def explain_option(rows: Sequence[OptionMeaning], as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
+    shared = rows[0]["commands"] if len(rows) > 1 else None
+    if shared and all(row["commands"] == shared for row in rows):
+        stdout().print(Text(f"Options of {', '.join(shared)}:"))
+    else:
+        shared = None
     for row in rows:
-        commands = ", ".join(row["commands"])
-        text = Text.assemble((row["option"], "bold"), f" (option of {commands}): {row['meaning']}")
-        stdout().print(text)
+        commands = "" if shared else f" (option of {', '.join(row['commands'])})"
+        stdout().print(Text.assemble((row["option"], "bold"), f"{commands}: {row['meaning']}"))
 
 
 def print_meanings(rows: Sequence[Meaning], as_json: bool) -> None:

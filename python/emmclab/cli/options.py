@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emmclab.cli.command import READING_PANEL
 from emmclab.cli.console import print_stderr
+from emmclab.cli.declared_options import option
 from emmclab.cli.name_completion import complete_words, format_names
 from emmclab.cli.output_files import in_a_folder
 from emmclab.errors import ConfigError
@@ -60,111 +62,121 @@ TraceFiles = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Format of the input (`emmclab formats`); default: recognised by content.",
+        READING_PANEL,
+        advanced=True,
         metavar="NAME",
-        help="Format of the input (`emmclab formats`); default: recognised by content.",
         autocompletion=format_names,
-        rich_help_panel="Reading",
     ),
 ]
 Lenient = Annotated[
-    bool, typer.Option("--lenient", help="Skip bad records and count them.", rich_help_panel="Reading")
+    bool, option("Skip bad records and count them.", READING_PANEL, "--lenient", advanced=True)
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Columns of a generic CSV in order, for example `arrival,op,sector,sectors`; default: its heading.",
+        READING_PANEL,
+        advanced=True,
         metavar="A,B,...",
-        help=(
-            "Columns of a generic CSV in order, for example "
-            "`arrival,op,sector,sectors`; default: its heading."
-        ),
-        rich_help_panel="Reading",
     ),
 ]
 TimeUnit = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Unit of times, for formats that do not define it: s, ms, us, ns; none if a table has no times.",
+        READING_PANEL,
+        advanced=True,
         metavar="UNIT",
-        help="Unit of times, for formats that do not define it: s, ms, us, ns; none if a table has no times.",
         autocompletion=complete_words("s", "ms", "us", "ns", "none"),
-        rich_help_panel="Reading",
     ),
 ]
 SizeUnit = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
+        READING_PANEL,
+        advanced=True,
         metavar="UNIT",
-        help="Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
         autocompletion=complete_words("sector", "byte", "kb", "page"),
-        rich_help_panel="Reading",
     ),
 ]
 ReorderWindow = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "Window, in requests, in which they are sorted by arrival; default: 65,536.",
+        READING_PANEL,
+        advanced=True,
         metavar="N",
         min=1,
-        help="Window, in requests, in which they are sorted by arrival; default: 65,536.",
-        rich_help_panel="Reading",
     ),
 ]
 MendClock = Annotated[
     str | None,
-    typer.Option(
-        metavar="[LENGTH]",
-        help="Cut clock jumps and pauses of the recording to the median gap, and move the requests after a "
+    option(
+        "Cut clock jumps and pauses of the recording to the median gap, and move the requests after a "
         "backward jump to the end of those before it. With a length, for "
         "example 1h: cut longer gaps, in one pass.",
-        rich_help_panel="Reading",
+        READING_PANEL,
+        advanced=True,
+        metavar="[LENGTH]",
     ),
 ]
 Figures = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR", help="Also write each figure to this folder as SVG and PDF, and its data as CSV."
+    option(
+        "Also write each figure to this folder as SVG and PDF, and its data as CSV.",
+        advanced=True,
+        metavar="DIR",
     ),
 ]
 OverTime = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "Also write IOPS, MB/s and response times over time, as .csv or .parquet by the name.",
+        advanced=True,
         metavar="FILE",
         callback=in_a_folder,
-        help="Also write IOPS, MB/s and response times over time, as .csv or .parquet by the name.",
     ),
 ]
 Bin = Annotated[
     str | None,
-    typer.Option(
-        metavar="WIDTH",
-        help="Width of the bins of time, for example 1s or 100ms; doubled if there would be more than "
+    option(
+        "Width of the bins of time, for example 1s or 100ms; doubled if there would be more than "
         "16,384. "
         "Default: at most 256 bins.",
+        advanced=True,
+        metavar="WIDTH",
     ),
 ]
 ReissueWindow = Annotated[
     str | None,
-    typer.Option(
-        metavar="FROM-TO",
-        help="Time from the first issue of a request to a suspected re-issue; default: 0.5ms-3ms, that of a "
+    option(
+        "Time from the first issue of a request to a suspected re-issue; default: 0.5ms-3ms, that of a "
         "UFS link that wakes up. A busy SCSI host takes 0-100ms.",
-        rich_help_panel="Reading",
+        READING_PANEL,
+        advanced=True,
+        metavar="FROM-TO",
     ),
 ]
 DropReissued = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Drop suspected re-issues: requests that the driver returned and the kernel issued again.",
+        READING_PANEL,
         "--drop-reissued",
-        help="Drop suspected re-issues: requests that the driver returned and the kernel issued again.",
-        rich_help_panel="Reading",
+        advanced=True,
     ),
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="KEY=VALUE,...",
-        help="Select these requests, for example `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
+    option(
+        "Select these requests, for example `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
         "`from=10s,to=2m30s` (from the first arrival); several conditions must all hold.",
-        rich_help_panel="Reading",
+        READING_PANEL,
+        advanced=True,
+        metavar="KEY=VALUE,...",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

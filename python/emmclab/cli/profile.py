@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.declared_options import Percentiles, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import (
@@ -109,10 +109,13 @@ def profile(
     ] = None,
     seed: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="With --against: seed of a workload or model."),
+        option("With --against: seed of a workload or model.", advanced=True, min=0, metavar="N"),
     ] = 1,
     together: Annotated[
-        bool, typer.Option("--combine", help="Interleave the traces on one clock and profile them as one.")
+        bool,
+        option(
+            "Interleave the traces on one clock and profile them as one.", None, "--combine", advanced=True
+        ),
     ] = False,
     fsync: Annotated[
         bool,

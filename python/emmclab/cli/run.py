@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
-from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.declared_options import Percentiles, option
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
@@ -75,28 +75,31 @@ def run(
     fresh: Fresh = False,
     estimate: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Run only a few cells of each grid, and estimate the time of the study.",
+            "Running",
             "--estimate",
-            help="Run only a few cells of each grid, and estimate the time of the study.",
-            rich_help_panel="Running",
+            advanced=True,
         ),
     ] = False,
     cell: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Run only the cell whose key begins with KEY, in this process, to see why it crashes.",
+            "Running",
+            advanced=True,
             metavar="KEY",
-            help="Run only the cell whose key begins with KEY, in this process, to see why it crashes.",
-            rich_help_panel="Running",
         ),
     ] = None,
     images_gb: ImagesSpace = 4.0,
     percentiles: Percentiles = None,
     scale: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "For a study of power cuts: factor on the number of cuts of every cell.",
+            "Running",
+            advanced=True,
             metavar="X",
-            help="For a study of power cuts: factor on the number of cuts of every cell.",
-            rich_help_panel="Running",
         ),
     ] = None,
     results: ResultsPlace = str(RESULTS),

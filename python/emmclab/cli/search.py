@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, print_stdout, stdout
-from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.declared_options import Percentiles, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import in_a_folder
@@ -64,19 +64,21 @@ def search(
     ] = 100,
     batch: Annotated[
         int,
-        typer.Option(
+        option(
+            "Trials that are chosen together from all earlier results, and run together.",
+            advanced=True,
             min=1,
             metavar="N",
-            help="Trials that are chosen together from all earlier results, and run together.",
         ),
     ] = 16,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Seed of the choices.")] = 1,
     baselines: Annotated[
         bool,
-        typer.Option(
+        option(
+            "For comparison, also run random trials, as many as --budget, and a grid of at most that many.",
+            None,
             "--baselines/--no-baselines",
-            help="For comparison, also run random trials, as many as --budget, and a grid of at most that "
-            "many.",
+            advanced=True,
         ),
     ] = True,
     html: Annotated[

@@ -95,6 +95,7 @@ def serve(
             "Let requests take no time until this file exists, or until the signal SIGUSR1.",
             TIME,
             metavar="FILE|SIGUSR1",
+            advanced=True,
         ),
     ] = None,
     recover_only: Annotated[
@@ -104,6 +105,7 @@ def serve(
             "without them afterwards.",
             RUN,
             "--recover-only",
+            advanced=True,
         ),
     ] = False,
     used: Used = None,

@@ -12,7 +12,7 @@ import typer
 
 from emmclab.cli.command import COMPARE_DEVICES
 from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import Percentiles, declared
+from emmclab.cli.declared_options import Percentiles, declared, option
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.glossary import NOT_MODELLED, define
 from emmclab.cli.name_completion import device_names, setting_names
@@ -50,17 +50,18 @@ Settings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         autocompletion=setting_names,
-        help="Change a setting, for example `timing.parallelism=both`; `emmclab explain DEVICE` lists them.",
+        help="Change a setting, for example `timing.parallelism=both`. `emmclab explain DEVICE` lists them.",
         rich_help_panel="Device",
     ),
 ]
 Capacity = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Scale the device to this capacity, for example 128GB: blocks in proportion; 1 GB is 1,024 MB.",
+        "Device",
         "--capacity",
+        advanced=True,
         metavar="SIZE",
-        help="Scale the device to this capacity, for example 128GB: blocks in proportion; 1 GB is 1,024 MB.",
-        rich_help_panel="Device",
     ),
 ]
 Mode = Annotated[str, declared("mode")]
@@ -72,11 +73,12 @@ Wrap = Annotated[bool, declared("wrap_addresses")]
 Seed = Annotated[int, declared("seed")]
 Seeds = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "Run with N seeds, from --seed on, and show mean and range.",
+        "Replay",
+        advanced=True,
         min=1,
         metavar="N",
-        help="Run with N seeds, from --seed on, and show mean and range.",
-        rich_help_panel="Replay",
     ),
 ]
 
@@ -166,12 +168,12 @@ class Replay:
 
 def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
     """Reject outputs of a single run, given with their options, if there are several seeds."""
-    for option, output in outputs:
+    for name, output in outputs:
         if output is not None:
             raise ConfigError(
-                f"several runs have no single output for `{option}`",
+                f"several runs have no single output for `{name}`",
                 kind="config",
-                field=option,
+                field=name,
                 hint="leave out --seeds",
             )
 

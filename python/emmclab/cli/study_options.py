@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emmclab.cli.console import print_stderr
+from emmclab.cli.declared_options import option
 from emmclab.cli.failures import complete_files
 from emmclab.cli.name_completion import complete_words, study_names
 from emmclab.cli.options import Reading
@@ -51,7 +52,8 @@ Fresh = Annotated[
     ),
 ]
 ResultsFolder = Annotated[
-    Path, typer.Option("--results", metavar="DIR", help="Results folder; each study has its own in it.")
+    Path,
+    option("Results folder; each study has its own in it.", None, "--results", advanced=True, metavar="DIR"),
 ]
 ResultsPlace = Annotated[
     str,
@@ -63,22 +65,24 @@ ResultsPlace = Annotated[
 ]
 Engine = Annotated[
     str,
-    typer.Option(
+    option(
+        "local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: a running one.",
+        "Running",
         "--on",
+        advanced=True,
         metavar="ENGINE",
         autocompletion=complete_words("local", "ray", "auto"),
-        help="local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: a running one.",
-        rich_help_panel="Running",
     ),
 ]
 ImagesSpace = Annotated[
     float,
-    typer.Option(
+    option(
+        "Space for preconditioned devices in the results folder, which cells share; 0 stores none.",
+        "Running",
         "--images-gb",
+        advanced=True,
         min=0,
         metavar="GB",
-        help="Space for preconditioned devices in the results folder, which cells share; 0 stores none.",
-        rich_help_panel="Running",
     ),
 ]
 TraceInputs = Annotated[

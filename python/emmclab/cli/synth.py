@@ -57,6 +57,7 @@ class OneKind:
             "Exponent of a Zipf distribution of random places, such as 0.9; default: uniform.",
             _ONE_KIND,
             metavar="THETA",
+            advanced=True,
         ),
     ] = None
     iops: Annotated[
@@ -64,11 +65,15 @@ class OneKind:
     ] = None
     even: Annotated[
         bool,
-        option("Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, "--even"),
+        option(
+            "Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, "--even", advanced=True
+        ),
     ] = False
     flush_every: Annotated[
         int | None,
-        option("Writes between two flushes; default: no flush.", _ONE_KIND, min=1, metavar="N"),
+        option(
+            "Writes between two flushes; default: no flush.", _ONE_KIND, min=1, metavar="N", advanced=True
+        ),
     ] = None
 
     def given(self) -> dict[str, Any]:
@@ -115,11 +120,22 @@ def synth(
     requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of requests.")] = None,
     duration: Annotated[
         float | None,
-        option("Time from first arrival to last completion, in seconds.", _MODEL, metavar="SECONDS"),
+        option(
+            "Time from first arrival to last completion, in seconds.",
+            _MODEL,
+            metavar="SECONDS",
+            advanced=True,
+        ),
     ] = None,
     rate_pct: Annotated[
         int,
-        option("Rate of arrivals, in percent of that of the workload.", _MODEL, min=1, metavar="PERCENT"),
+        option(
+            "Rate of arrivals, in percent of that of the workload.",
+            _MODEL,
+            min=1,
+            metavar="PERCENT",
+            advanced=True,
+        ),
     ] = 100,
     fio: Annotated[
         Path | None,

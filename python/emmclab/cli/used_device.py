@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from emmclab.cli.declared_options import option
 from emmclab.errors import ConfigError
 from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.traces.trace import Trace
 
 Used = Annotated[
     str | None,
-    typer.Option(
-        metavar="AGE[,KEY=VALUE...]",
-        help="A device that a phone has used for AGE (90d, 18mo, 2y); the same as --precondition used:AGE. "
+    option(
+        "A device that a phone has used for AGE (90d, 18mo, 2y); the same as --precondition used:AGE. "
         "daily=2GB: bytes written a day, or hours of the traces a day (4h), or the table of a fleet; "
         "filled=75, random=12: percent; trim=yes.",
-        rich_help_panel="Replay",
+        "Replay",
+        advanced=True,
+        metavar="AGE[,KEY=VALUE...]",
     ),
 ]
 _DAILY = re.compile(r"(?<=,)daily=([^,]*)")

@@ -74,11 +74,19 @@ class Options:
             panel=STATES_PANEL,
             metavar="LIST",
             shown_default="all methods",
+            advanced=True,
         ),
     ] = "device,boundary,omit1,only1,pairs,random"
     seed: Annotated[
         int,
-        Option(..., "Seed of the cuts and states to try.", panel=STATES_PANEL, metavar="N", least=0),
+        Option(
+            ...,
+            "Seed of the cuts and states to try.",
+            panel=STATES_PANEL,
+            metavar="N",
+            least=0,
+            advanced=True,
+        ),
     ] = 1
     tear: Annotated[
         str,
@@ -88,6 +96,7 @@ class Options:
             "any 512 bytes of a write in flight that is not reliable may hold garbage.",
             words=TEARS,
             panel=STATES_PANEL,
+            advanced=True,
         ),
     ] = "none"
     recovery: Annotated[
@@ -100,15 +109,16 @@ class Options:
             words=RECOVERIES,
             panel=STATES_PANEL,
             shown_default="process; mount with --guest, or if the check is a command",
+            advanced=True,
         ),
     ] = "process"
     check: Annotated[
         str | None,
         Option(
             ...,
-            "Check of the recovered files: sqlite, files, append-log, or a shell command that runs in the "
-            "mounted folder and fails if data is lost; EMMCLAB_ACKNOWLEDGED names a file with all "
-            "acknowledged lines.",
+            "Check of the recovered files: sqlite, files, append-log, or a shell command that fails if data "
+            "is lost. It runs in the mounted folder; EMMCLAB_ACKNOWLEDGED names a file with all acknowledged "
+            "lines.",
             panel=RUN_PANEL,
             metavar="NAME|CMD",
             completes=("sqlite", "files", "append-log"),
@@ -123,6 +133,7 @@ class Options:
             panel=STATES_PANEL,
             metavar="N",
             least=0,
+            advanced=True,
         ),
     ] = 0
     share: Annotated[
@@ -135,6 +146,7 @@ class Options:
             panel=STATES_PANEL,
             metavar="I/N",
             parse=_share,
+            advanced=True,
         ),
     ] = (0, 1)
     only: Annotated[
@@ -149,6 +161,7 @@ class Options:
             "one.",
             option="--no-prune",
             panel=STATES_PANEL,
+            advanced=True,
         ),
     ] = True
     guest: Annotated[
@@ -159,6 +172,7 @@ class Options:
             "the folders of its package. Needs QEMU.",
             panel=RUN_PANEL,
             metavar="KERNEL",
+            advanced=True,
         ),
     ] = None
 

@@ -64,9 +64,10 @@ class Workload:
         str,
         Option(
             ...,
-            "An included workload: files, append-log, sqlite-MODE[-LEVEL], with -unsynced after its name if "
-            "syncs are to return at once; or programs of file-system operations: ace:LENGTH[:PROGRAMS], "
-            "random:OPERATIONS, known[:BUG] (published bugs of file systems), or a file that ends in .prog.",
+            "An included workload: files, append-log, sqlite-MODE[-LEVEL], ace:LENGTH[:PROGRAMS], "
+            "random:OPERATIONS, known[:BUG], or a file that ends in .prog. With -unsynced after the name of "
+            "one of the first three, syncs return at once; the others are programs of operations on files, "
+            "and those of known show published bugs of file systems.",
             option="--workload",
             panel=RUN_PANEL,
             metavar="NAME",
@@ -76,7 +77,14 @@ class Workload:
     command: tuple[str, ...] = ()
     operations: Annotated[
         int,
-        Option(..., "Number of operations of an included workload.", panel=RUN_PANEL, metavar="N", least=1),
+        Option(
+            ...,
+            "Number of operations of an included workload.",
+            panel=RUN_PANEL,
+            metavar="N",
+            least=1,
+            advanced=True,
+        ),
     ] = 200
     seed: int = 1
     timeout_s: Annotated[
@@ -88,6 +96,7 @@ class Workload:
             panel=RUN_PANEL,
             metavar="S",
             least=0.1,
+            advanced=True,
         ),
     ] = 300.0
     thinks: int = 0
@@ -163,6 +172,7 @@ class RecordingOptions(TypedDict, total=False):
             panel=RUN_PANEL,
             metavar="PRESET|FILE",
             completes="device_names",
+            advanced=True,
         ),
     ]
     file_system: Annotated[
@@ -174,6 +184,7 @@ class RecordingOptions(TypedDict, total=False):
             panel=RUN_PANEL,
             metavar="NAME",
             completes="filesystem_names",
+            advanced=True,
         ),
     ]
     mkfs_options: Annotated[
@@ -184,11 +195,14 @@ class RecordingOptions(TypedDict, total=False):
             option="--mkfs-option",
             panel=RUN_PANEL,
             metavar="OPTION",
+            advanced=True,
         ),
     ]
     mount_options: Annotated[
         str | None,
-        Option(None, "Mount options, in the form of `mount -o`.", panel=RUN_PANEL, metavar="LIST"),
+        Option(
+            None, "Mount options, in the form of `mount -o`.", panel=RUN_PANEL, metavar="LIST", advanced=True
+        ),
     ]
     guest: Annotated[
         str | None,

@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Annotated, TypedDict, Unpack
@@ -67,10 +68,7 @@ class ServeOptions(TypedDict, total=False):
     tcp: Annotated[
         str | None,
         Option(
-            None,
-            "Loopback address of an NBD server.",
-            panel=WHERE,
-            metavar="127.0.0.1:PORT",
+            None, "Loopback address of an NBD server.", panel=WHERE, metavar="127.0.0.1:PORT", advanced=True
         ),
     ]
     sdhci: Annotated[
@@ -80,6 +78,7 @@ class ServeOptions(TypedDict, total=False):
             "vfio-user socket: an eMMC card with an SD host controller, for QEMU 10.1 or later.",
             panel=WHERE,
             metavar="SOCKET",
+            advanced=True,
         ),
     ]
     loop: Annotated[
@@ -97,15 +96,12 @@ class ServeOptions(TypedDict, total=False):
             False,
             "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).",
             panel=WHERE,
+            advanced=True,
         ),
     ]
     file: Annotated[
         bool,
-        Option(
-            False,
-            "A file of a FUSE file system.",
-            panel=WHERE,
-        ),
+        Option(False, "A file of a FUSE file system.", panel=WHERE, advanced=True),
     ]
     partitions: Annotated[
         bool,
@@ -134,15 +130,12 @@ class ServeOptions(TypedDict, total=False):
             panel=WHERE,
             option="--mkfs-option",
             metavar="OPTION",
+            advanced=True,
         ),
     ]
     overwrite: Annotated[
         bool,
-        Option(
-            False,
-            "Let --mkfs overwrite a file system that is there.",
-            panel=WHERE,
-        ),
+        Option(False, "Let --mkfs overwrite a file system that is there.", panel=WHERE, advanced=True),
     ]
     dirty_bytes: Annotated[
         int | None,
@@ -164,12 +157,7 @@ class ServeOptions(TypedDict, total=False):
     ]
     mount_options: Annotated[
         str | None,
-        Option(
-            None,
-            "Mount options, in the form of `mount -o`.",
-            panel=WHERE,
-            metavar="LIST",
-        ),
+        Option(None, "Mount options, in the form of `mount -o`.", panel=WHERE, metavar="LIST", advanced=True),
     ]
     clock: Annotated[
         str,
@@ -183,17 +171,13 @@ class ServeOptions(TypedDict, total=False):
     ]
     think: Annotated[
         bool,
-        Option(
-            False,
-            "On a free clock, count the host's time between requests.",
-            panel=TIME,
-        ),
+        Option(False, "On a free clock, count the host's time between requests.", panel=TIME, advanced=True),
     ]
     image: Annotated[
         str | PathLike[str] | None,
         Option(
             None,
-            "File that stores the contents of the device; its state is stored in FILE.state.",
+            "File that stores the contents of the device; FILE.state stores its state.",
             panel=RUN,
             metavar="FILE",
         ),
@@ -206,17 +190,13 @@ class ServeOptions(TypedDict, total=False):
             panel=RUN,
             option="--image2",
             metavar="FILE",
+            advanced=True,
         ),
     ]
-    precondition: Annotated[str, RUN_OPTIONS["precondition"]]
+    precondition: Annotated[str, replace(RUN_OPTIONS["precondition"], advanced=True)]
     seed: Annotated[
         int,
-        Option(
-            1,
-            "Seed of random preconditioning.",
-            metavar="N",
-            least=0,
-        ),
+        Option(1, "Seed of random preconditioning.", metavar="N", least=0, advanced=True),
     ]
     images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
     images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]

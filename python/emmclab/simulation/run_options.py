@@ -40,6 +40,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             "Open loop keeps arrival times, closed loop keeps think times, back to back has no pauses; "
             "auto: closed if completions are recorded, otherwise open.",
             words=("auto", "open", "closed", "back_to_back"),
+            advanced=True,
         ),
     ]
     precondition: Annotated[
@@ -59,13 +60,17 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             least=1e-6,
             most=1e6,
             metavar="FACTOR",
+            advanced=True,
         ),
     ]
     start_offset_ns: Annotated[
         int, Option(0, "Time of the first arrival on the simulated clock, in ns.", least=0, option=None)
     ]
     passes: Annotated[
-        int, Option(1, "Number of passes over the trace, 1 or more.", least=1, bits=32, metavar="N")
+        int,
+        Option(
+            1, "Number of passes over the trace, 1 or more.", least=1, bits=32, metavar="N", advanced=True
+        ),
     ]
     flush_every: Annotated[
         int,
@@ -75,12 +80,15 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             "0 adds no flush.",
             least=0,
             metavar="N",
+            advanced=True,
         ),
     ]
     wrap_addresses: Annotated[
         bool,
         Option(
-            False, "Wrap addresses beyond the device (modulo its capacity); else such a trace is refused."
+            False,
+            "Wrap addresses beyond the device (modulo its capacity); else such a trace is refused.",
+            advanced=True,
         ),
     ]
     seed: Annotated[
@@ -90,14 +98,16 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             "Seed of all random choices: preconditioning, wake-up times, victims of garbage collection.",
             least=0,
             metavar="N",
+            advanced=True,
         ),
     ]
     check: Annotated[
-        bool, Option(False, "Check all invariants and contents against a reference model (slow).")
+        bool,
+        Option(False, "Check all invariants and contents against a reference model (slow).", advanced=True),
     ]
     images: Annotated[
         str | PathLike[str] | None,
-        Option(None, "Folder of preconditioned devices, for reuse.", metavar="DIR"),
+        Option(None, "Folder of preconditioned devices, for reuse.", metavar="DIR", advanced=True),
     ]
     images_limit: Annotated[
         int | None,
@@ -117,6 +127,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             completes="device_names",
             metavar="PRESET|FILE",
             panel="Layers",
+            advanced=True,
         ),
     ]
     first_writes: Annotated[
@@ -135,6 +146,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             False,
             "After the last request, let the layers move all deferred data to its place, and measure this.",
             panel="Layers",
+            advanced=True,
         ),
     ]
     victim: Annotated[
@@ -156,6 +168,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             "within 0.1 %.",
             metavar="P,P,...",
             panel=None,
+            advanced=True,
         ),
     ]
     distribution: Annotated[
@@ -192,6 +205,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             metavar="FILE",
             panel=None,
             writes=True,
+            advanced=True,
         ),
     ]
     progress: Annotated[
@@ -221,6 +235,7 @@ class RunOptions(OptionsOfAnyLayers, total=False):
             completes="layer_names",
             metavar="NAME",
             panel="Layers",
+            advanced=True,
         ),
     ]
     layer_settings: Annotated[

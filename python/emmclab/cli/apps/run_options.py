@@ -98,7 +98,7 @@ Page = Annotated[
 class Running:
     """How applications are run, as given on the command line."""
 
-    seed: Annotated[int, option("Seed of all random draws.", RUN, metavar="N", min=0)] = 1
+    seed: Annotated[int, option("Seed of all random draws.", RUN, metavar="N", min=0, advanced=True)] = 1
     precondition: Annotated[
         str,
         option(
@@ -110,9 +110,12 @@ class Running:
     used: Used = None
     images: Images = None
     limit_s: Annotated[
-        int, option("Simulated seconds after which a run is an error.", RUN, metavar="S", min=1)
+        int,
+        option("Simulated seconds after which a run is an error.", RUN, metavar="S", min=1, advanced=True),
     ] = LIMIT_S
-    check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, "--check")] = False
+    check: Annotated[
+        bool, option("Check all invariants of the device (slow).", RUN, "--check", advanced=True)
+    ] = False
 
     def precondition_text(self) -> str:
         """Return the preconditioning of the device, as text."""
