@@ -23,7 +23,7 @@ from emmclab.comparison.seed_statistics import SPREAD_FIGURES
 from emmclab.live.status_types import LiveStatus
 from emmclab.pages import simulation
 from emmclab.pages.plots import simulation as simulation_plots
-from emmclab.simulation import result_text
+from emmclab.simulation import result_tables, result_text
 from emmclab.simulation.result import _SECOND, _WAITS, at, second_figures, ufs_figures
 from emmclab.simulation.result_fields import (
     ResultField,
@@ -36,12 +36,11 @@ from emmclab.studies.summary import METRICS
 
 #: Tables of figures, on the terminal and on pages.
 TABLES = {
-    "a run": show_runs._FACTS,
+    "a run": result_tables.FIGURES,
     "a comparison under layers": show_runs._OF_LAYERS,
     "a comparison": show_runs._OF_SPACE,
     "time and durability": show_runs._TIME_AND_DURABILITY,
     "recorded beside simulated": tuple(row.field for row in COMPARED_FIGURES),
-    "the page of runs": simulation._COLUMNS,
     "events on the page": simulation._EVENTS,
     "tiles of the page": simulation._MAIN,
     "advice": tuple(FIGURES.values()),

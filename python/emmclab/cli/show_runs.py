@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.show_profile import framed
+from emmclab.cli.show_profile import framed, show_table
 from emmclab.cli.unicode_bars import bar
 from emmclab.comparison.fastest_device import comparison_headlines
 from emmclab.comparison.recorded_vs_simulated import comparison_notes, comparison_rows
 from emmclab.comparison.seed_statistics import spread
 from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.number_format import signed
-from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
-from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
+from emmclab.simulation.result import Result, wait_figures
+from emmclab.simulation.result_fields import ResultField, result_field, shown_fields
+from emmclab.simulation.result_tables import (
+    layer_table,
+    link_table,
+    requested_percentiles,
+    run_table,
+    second_table,
+)
 from emmclab.simulation.result_text import (
-    completion,
     device_before,
     headline,
     mode_line,
     notes_by_text,
     warnings_by_text,
-    without_slc,
 )
-from emmclab.simulation.result_types import Lifetime, PercentileRow, UfsUse
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
@@ -84,68 +87,6 @@ def show_recorded_vs_simulated(
         console.print(Text(note, "dim"), soft_wrap=True)
 
 
-#: Rows of the table of one run.
-_FACTS = shown_fields(
-    (
-        "response.mean_response_ms",
-        "response.p50_ms",
-        "response.p99_ms",
-        "service.mean_service_ms",
-        "response.read.mean_ms",
-        "response.write.mean_ms",
-        "requests.no_wait_pct",
-        *DURABILITY,
-        "run.throughput_mb_per_s",
-        "space.space_utilisation",
-        "write_amplification.waf",
-        "flash.page_reads.total",
-        "flash.page_programs.total",
-        "flash.block_erases",
-        "gc.blocks",
-        "energy.total_mj",
-        "run.simulated_s",
-    )
-)
-
-
-#: The unit and format of all percentiles.
-_P99 = result_field("response.p99_ms")
-#: Rows that requested percentiles replace.
-_USUAL_PERCENTILES = ("response.p50_ms", "response.p99_ms")
-
-
-def _add_life(table: Table, result: Result, life: Lifetime) -> None:
-    """Add what the host can still write, if the run erased blocks, and the life that is used, if any is."""
-    if life["even_host_bytes"] is not None:
-        field = result_field("wear.lifetime.even_host_bytes")
-        left_out = without_slc(result)
-        unit = f"{field.display_unit} written by the host{left_out and f' {left_out}'}"
-        table.add_row(field.label, field.text(life["even_host_bytes"]), unit)
-    if life["used_pct"]:
-        used, of_slc = map(result_field, ("wear.lifetime.used_pct", "wear.lifetime.used_slc_pct"))
-        slc = life["used_slc_pct"]
-        unit = "% of the erase limit, most worn block" + (
-            f" ({of_slc.text(slc)} in SLC mode)" if slc is not None else ""
-        )
-        table.add_row(used.label, used.text(life["used_pct"]), unit)
-
-
-def _chosen(result: Result) -> list[PercentileRow]:
-    """Return the requested percentiles of reads and writes together."""
-    return [row for row in result.fields.get("percentiles", ()) if row["op"] == "all"]
-
-
-def _ufs_table(ufs: UfsUse) -> Table:
-    """Show the cost of link, queues, WriteBooster and hibernation of a UFS."""
-    lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
-    table = framed(f"Link of {lanes}, {ufs['link_mb_per_s']:,.0f} MB/s each way; {ufs['tags']} tags")
-    for heading in ("", "Value", "Unit"):
-        table.add_column(heading, justify="right" if heading == "Value" else "left")
-    for field, value in ufs_figures(ufs):
-        table.add_row(field.label, field.text(value), field.display_unit)
-    return table
-
-
 def show_result(console: Console, result: Result) -> None:
     """Print one run: summary, warnings, figures, parts of the response time."""
     show_warnings(console, [result])
@@ -158,44 +99,20 @@ def show_result(console: Console, result: Result) -> None:
             ("", "Recorded", "Simulated", "Error"),
             comparison_notes([result]),
         )
-    console.print()
-    parallel = f"parallelism {result.fields['configuration']['parallelism']}"
-    title = f"{result.fields['device']}: {parallel}, writes complete {completion(result)}"
-    table = framed(title)
-    for heading in ("", "Value", "Unit"):
-        table.add_column(heading, justify="right" if heading == "Value" else "left")
-    _add_figure(table, result, "requests.total")
-    chosen = {row["percentile"]: row["response_ms"] for row in _chosen(result)}
-    for field in _FACTS:
-        if chosen and field.path in _USUAL_PERCENTILES:
-            if field.path == _USUAL_PERCENTILES[0]:
-                for percent, time in chosen.items():
-                    table.add_row(f"{percentile_label(percent)} response", _P99.text(time), _P99.unit)
-            continue
-        _add_figure(table, result, field.path)
-    if result.fields["run"]["drain_s"] is not None:
-        _add_figure(table, result, "run.drain_s")
-    if life := result.fields["wear"]["lifetime"]:
-        _add_life(table, result, life)
-    console.print(table)
+    show_table(console, run_table(result))
     show_notes(console, [result])
     if ufs := result.fields.get("ufs"):
-        console.print()
-        console.print(_ufs_table(ufs))
+        show_table(console, link_table(ufs))
     if (most := max(value for _, value in wait_figures(result))) > 0:
         console.print()
         console.print(_waits_table(result, most))
     for layer in result.fields.get("layers", ()):
-        console.print()
-        _show_layer(console, layer)
+        show_table(console, layer_table(layer))
+        for left_out in layer.get("left_out", ()):
+            text = f"{layer['name']}: {left_out} disabled; this device does not support it"
+            console.print(text, soft_wrap=True)
     if second := result.fields.get("second_device"):
-        console.print()
-        table = framed(f"Second device: {second['device']}")
-        for heading in ("", "Value", "Unit"):
-            table.add_column(heading, justify="right" if heading == "Value" else "left")
-        for field, value in second_figures(second):
-            table.add_row(field.label, field.text(value), field.display_unit)
-        console.print(table)
+        show_table(console, second_table(second))
 
 
 def _waits_table(result: Result, most: float) -> Table:
@@ -206,11 +123,6 @@ def _waits_table(result: Result, most: float) -> Table:
     for field, value in wait_figures(result):
         table.add_row(field.short, Text(bar(value, most, 24), "cyan"), field.text(value))
     return table
-
-
-def _add_figure(table: Table, result: Result, path: str) -> None:
-    field = result_field(path)
-    table.add_row(field.label, field.text(result.shown(path)), field.display_unit)
 
 
 def _space_utilisation(result: Result) -> float:
@@ -241,24 +153,11 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
-    """Print the counts of a layer."""
-    table = framed(f"Layer: {layer['name']}")
-    for heading in ("", "Value", "Unit"):
-        table.add_column(heading, justify="right" if heading == "Value" else "left")
-    for name, value in layer.items():
-        if name not in ("name", "left_out"):
-            field = layer_field(name)
-            table.add_row(field.label, field.text(value), field.display_unit)
-    console.print(table)
-    for left_out in layer.get("left_out", ()):
-        text = f"{layer['name']}: {left_out} disabled; this device does not support it"
-        console.print(text, soft_wrap=True)
-
-
 def _percentile_times(result: Result) -> list[float]:
     """Return the percentiles of the comparison: the requested ones, or the 99th."""
-    return [row["response_ms"] for row in _chosen(result)] or [result.fields["response"]["p99_ms"]]
+    return [row["response_ms"] for row in requested_percentiles(result)] or [
+        result.fields["response"]["p99_ms"]
+    ]
 
 
 def show_comparison_headlines(console: Console, results: Sequence[Result]) -> None:
@@ -279,6 +178,8 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
     show_notes(console, results)
 
 
+#: The unit and format of all percentiles.
+_P99 = result_field("response.p99_ms")
 #: Columns for the work of a device: if runs differ in their layers, and otherwise.
 _OF_LAYERS = shown_fields(("flash.page_programs.total",))
 _OF_SPACE = shown_fields(("space.space_utilisation", "write_amplification.waf", "flash.block_erases"))
@@ -288,7 +189,9 @@ _OF_WEAR = shown_fields(("wear.lifetime.even_host_bytes", "wear.lifetime.used_pc
 
 def _headings(results: Sequence[Result]) -> list[str]:
     """Return the columns of the comparison with their units."""
-    chosen = [percentile_label(row["percentile"]) for row in _chosen(results[0])] or [_P99.short]
+    chosen = [percentile_label(row["percentile"]) for row in requested_percentiles(results[0])] or [
+        _P99.short
+    ]
     return [
         "Device\n",
         result_field("response.mean_response_ms").head,

@@ -12,7 +12,8 @@ from emmclab.comparison.fastest_device import comparison_headlines
 from emmclab.comparison.recorded_vs_simulated import comparison_rows
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
-from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
+from emmclab.pages.run_figures import FIGURES as CHARTS
+from emmclab.pages.run_figures import OF_SEVERAL, rows_of
 from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.document import (
     Cells,
@@ -29,29 +30,13 @@ from emmclab.runtime.document import (
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device
-from emmclab.simulation.result import DURABILITY, Result, ufs_figures
+from emmclab.simulation.result import Result, ufs_figures
 from emmclab.simulation.result_fields import result_field, shown_fields
+from emmclab.simulation.result_tables import FIGURES, figures_table
 from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.provenance_types import ProvenanceFields
 
-_COLUMNS = shown_fields(
-    (
-        "response.mean_response_ms",
-        "response.p50_ms",
-        "response.p99_ms",
-        "response.read.mean_ms",
-        "response.write.mean_ms",
-        "service.mean_service_ms",
-        "requests.no_wait_pct",
-        *DURABILITY,
-        "space.space_utilisation",
-        "write_amplification.waf",
-        "energy.total_mj",
-        "run.simulated_s",
-        "run.throughput_mb_per_s",
-    )
-)
 #: Figures of the work of the device.
 _EVENTS = shown_fields(
     (
@@ -79,6 +64,8 @@ _EVENTS = shown_fields(
         "power.wake_ups",
     )
 )
+#: Columns of the results; the work of the device is a table of its own.
+_COLUMNS = [field for field in FIGURES if field.path.partition(".")[0] not in ("flash", "gc")]
 #: Figures of a single run above the tables.
 _MAIN = shown_fields(
     (
@@ -105,7 +92,7 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
     one = len(results) == 1
     return assemble(
         "document.html.j2",
-        [figure for figure in FIGURES if not (one and figure.name in OF_SEVERAL)],
+        [figure for figure in CHARTS if not (one and figure.name in OF_SEVERAL)],
         rows_of(list(results), first),
         traces,
         title=_title(results, traces),
@@ -184,9 +171,7 @@ def _links(results: Sequence[Result]) -> list[Section]:
     for run in results:
         if ufs := run.get("ufs"):
             name = f"{run.fields['trace']} on {run.run_name}"
-            rows = [[field.label, field.text(value), field.display_unit] for field, value in ufs_figures(ufs)]
-            unit = Column("Unit", is_text=True)
-            parts += [Heading(name), TextTable(f"{title}, {name}", ["Figure", "Value", unit], rows)]
+            parts += [Heading(name), figures_table(f"{title}, {name}", ufs_figures(ufs))]
     return [Section("links", title, parts)] if parts else []
 
 

@@ -1,0 +1,115 @@
+"""The tables of a run: its figures, the link of a UFS, layers, and a second device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from emmclab.runtime.document import Cells, Column, TextTable
+from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures
+from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
+from emmclab.simulation.result_text import completion, without_slc
+from emmclab.simulation.result_types import PercentileRow, SecondDevice, UfsUse
+from emmclab.traces.profile_options import percentile_label
+
+#: The figures of a run, in the order of every output.
+FIGURES = shown_fields(
+    (
+        "response.mean_response_ms",
+        "response.p50_ms",
+        "response.p99_ms",
+        "service.mean_service_ms",
+        "response.read.mean_ms",
+        "response.write.mean_ms",
+        "requests.no_wait_pct",
+        *DURABILITY,
+        "run.throughput_mb_per_s",
+        "space.space_utilisation",
+        "write_amplification.waf",
+        "flash.page_reads.total",
+        "flash.page_programs.total",
+        "flash.block_erases",
+        "gc.blocks",
+        "energy.total_mj",
+        "run.simulated_s",
+    )
+)
+#: The unit and format of all percentiles.
+_P99 = result_field("response.p99_ms")
+#: Figures that requested percentiles replace.
+_USUAL_PERCENTILES = ("response.p50_ms", _P99.path)
+
+
+def figures_table(title: str, figures: Iterable[tuple[ResultField, float | None]]) -> TextTable:
+    """Return a table with a row for each figure: label, value and unit."""
+    return _table(title, [_row(field, value) for field, value in figures])
+
+
+def _table(title: str, rows: list[Cells]) -> TextTable:
+    return TextTable(title, ["", "Value", Column("Unit", is_text=True)], rows)
+
+
+def _row(field: ResultField, value: float | None) -> Cells:
+    return [field.label, field.text(value), field.display_unit]
+
+
+def requested_percentiles(result: Result) -> list[PercentileRow]:
+    """Return the requested percentiles of reads and writes together."""
+    return [row for row in result.fields.get("percentiles", ()) if row["op"] == "all"]
+
+
+def run_table(result: Result) -> TextTable:
+    """Return the figures of a run; requested percentiles replace the usual ones."""
+    chosen = [
+        [f"{percentile_label(row['percentile'])} response", _P99.text(row["response_ms"]), _P99.unit]
+        for row in requested_percentiles(result)
+    ]
+    total = result_field("requests.total")
+    rows: list[Cells] = [_row(total, result.shown(total.path))]
+    for field in FIGURES:
+        if not chosen or field.path not in _USUAL_PERCENTILES:
+            rows.append(_row(field, result.shown(field.path)))
+        elif field.path == _USUAL_PERCENTILES[0]:
+            rows += chosen
+    if (drain_s := result.fields["run"]["drain_s"]) is not None:
+        rows.append(_row(result_field("run.drain_s"), drain_s))
+    parallel = f"parallelism {result.fields['configuration']['parallelism']}"
+    title = f"{result.fields['device']}: {parallel}, writes complete {completion(result)}"
+    return _table(title, [*rows, *_life_rows(result)])
+
+
+def _life_rows(result: Result) -> list[Cells]:
+    """Return what the host can still write, if the run erased blocks, and the used life, if any is."""
+    rows: list[Cells] = []
+    if not (life := result.fields["wear"]["lifetime"]):
+        return rows
+    if (host_bytes := life["even_host_bytes"]) is not None:
+        field, left_out = result_field("wear.lifetime.even_host_bytes"), without_slc(result)
+        unit = f"{field.display_unit} written by the host{left_out and f' {left_out}'}"
+        rows.append([field.label, field.text(host_bytes), unit])
+    if life["used_pct"]:
+        used, of_slc = map(result_field, ("wear.lifetime.used_pct", "wear.lifetime.used_slc_pct"))
+        slc = life["used_slc_pct"]
+        in_slc = "" if slc is None else f" ({of_slc.text(slc)} in SLC mode)"
+        rows.append(
+            [used.label, used.text(life["used_pct"]), f"% of the erase limit, most worn block{in_slc}"]
+        )
+    return rows
+
+
+def link_table(ufs: UfsUse) -> TextTable:
+    """Return the cost of link, queues, WriteBooster and hibernation of a UFS."""
+    lanes = f"{ufs['lanes']} lane{'s' if ufs['lanes'] > 1 else ''} of {ufs['gear'].replace('_', '-').upper()}"
+    title = f"Link of {lanes}, {ufs['link_mb_per_s']:,.0f} MB/s each way; {ufs['tags']} tags"
+    return figures_table(title, ufs_figures(ufs))
+
+
+def layer_table(layer: Mapping[str, Any]) -> TextTable:
+    """Return the counts of a layer."""
+    counts = [(layer_field(name), value) for name, value in layer.items() if name not in ("name", "left_out")]
+    return figures_table(f"Layer: {layer['name']}", counts)
+
+
+def second_table(second: SecondDevice) -> TextTable:
+    """Return the figures of the second device."""
+    return figures_table(f"Second device: {second['device']}", second_figures(second))
