@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -88,7 +88,7 @@ def test_settings_are_ranked_in_the_declared_direction() -> None:
     assert [by for by, field in FIGURES.items() if field.better != "lower" or ORDERS[by] != field.name] == []
 
 
-def _said(fields: tuple[ResultField, ...], result: lab.Result) -> Iterator[tuple[str, str]]:
+def _said(fields: Sequence[ResultField], result: lab.Result) -> Iterator[tuple[str, str]]:
     for field in fields:
         yield field.label, field.text(result.shown(field.path))
 
@@ -103,7 +103,7 @@ def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(
     html = page.read_text(encoding="utf-8")
     for label, text in _said(TABLES["a run"], result):
         assert [label, text] in [cells[:2] for cells in lines], label
-    for label, text in _said(TABLES["the page of runs"], result):
+    for label, text in _said(simulation._COLUMNS, result):
         assert f'<th scope="col">{label}' in html and f">{text}</td>" in html, label
     for field, value in ufs_figures(result["ufs"]):
         assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
