@@ -20,14 +20,6 @@ from emmclab.runtime.files import write_atomically
 STDOUT = Path("-")
 
 
-TraceOutput = Annotated[
-    Path,
-    typer.Argument(
-        metavar="OUT",
-        help="Output file; its ending selects the format; .gz, .zst or .xz after it compress text. "
-        "`-` for stdout, with --to.",
-    ),
-]
 To = Annotated[
     str | None,
     typer.Option(
