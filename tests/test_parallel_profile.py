@@ -15,10 +15,13 @@ import pyarrow.parquet
 import pytest
 
 import emmclab as package
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment
+from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment
 from emmclab.errors import ConfigError, FormatError
 from emmclab.traces import parallel_profile as parts_module
 from emmclab.traces.parallel_profile import profile_parts, slices_of
+from emmclab.traces.profile import Profile
+from emmclab.traces.profile_notes import notes
+from emmclab.traces.reading import read
 from emmclab.traces.workload import Workload
 
 #: Figures that do not depend on unfinished requests or earlier accesses at the start of a part.
@@ -284,3 +287,31 @@ def test_files_named_as_parts_are_profiled_one_by_one_with_a_note(whole: Path, p
     assert done.returncode == 0 and len(json.loads(done.stdout)) == len(pieces)
     assert f"emmclab profile {parts}" in done.stderr
     assert "named as parts" not in emmclab("profile", whole, "--json").stderr
+
+
+FIXTURES = ROOT / "crates/trace/tests/fixtures"
+FILES = [FIXTURES / "little.blktrace.0.gz", FIXTURES / "little.blktrace.1.gz"]
+
+
+def kept(*arguments: object) -> list[Any]:
+    return [profile["ledger"]["kept"] for profile in emmclab_json("profile", *arguments)]
+
+
+def test_files_of_a_recording_count_once() -> None:
+    (alone,) = kept(FILES[0])
+    assert alone > 0
+    assert kept(*FILES) == [alone]
+    assert kept(*FILES, "--combine") == [alone]
+    assert kept(*FILES, FIXTURES / "big.blktrace.1.gz") == [alone, *kept(FIXTURES / "big.blktrace.0.gz")]
+
+
+def test_one_trace_that_is_no_recording_in_files_is_not_combined() -> None:
+    done = emmclab("profile", FIXTURES / "blkparse.txt.gz", "--combine")
+    assert done.returncode != 0
+    assert "one trace to combine" in done.stderr
+
+
+def test_the_note_of_a_trace_stands_among_those_of_its_profile() -> None:
+    profile = read(FILES[0]).profile()
+    told = {**profile.to_dict(), "header": {**profile["header"], "note": "processor 1 is missing"}}
+    assert ("Recording", "processor 1 is missing") in notes(Profile(told))

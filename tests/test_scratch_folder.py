@@ -1,7 +1,8 @@
-"""The user's folder in the shared temporary folder: no file or link of another user there is followed."""
+"""Temporary folders: no file or link of another user is followed, and no process removes those of another."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import tempfile
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from emmclab.crash.scratch_folders import remove_stale
 from emmclab.errors import InputError
-from emmclab.runtime.files import stale_folders
+from emmclab.runtime.files import folder_aside, stale_folders, sweep
 from emmclab.runtime.local_copies import scratch
 
 
@@ -75,3 +76,22 @@ def test_a_planted_link_to_a_folder_is_no_folder_that_a_killed_process_left(
     remove_stale(temporary)
     assert (other / "kept").exists()
     assert not (temporary / ".emmclab-tmp-left").exists()
+
+
+def work(parent: str) -> None:
+    for _ in range(100):
+        with folder_aside(Path(parent)) as folder:
+            (folder / "kept").write_text("1", encoding="utf-8")
+            sweep(Path(parent))
+            assert (folder / "kept").read_text(encoding="utf-8") == "1"
+
+
+def test_processes_that_sweep_each_others_parent_keep_their_folders(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=work, args=(str(tmp_path),)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    assert list(tmp_path.iterdir()) == []
