@@ -178,9 +178,7 @@ def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = F
         CANNOT: "dim",
         NOT_YET: "dim",
     }
-    table = framed("Claims", tall=True)
-    for heading in ("Claim", "Published", "Measured", "Verdict"):
-        table.add_column(heading)
+    table = framed("Claims", "Claim", "Published", "Measured", "Verdict", tall=True, words=4)
     for claim in judged:
         undecided = claim.verdict in (CANNOT, NOT_YET)
         measured = Text(claim.reason if undecided else claim.measured)

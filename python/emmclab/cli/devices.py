@@ -114,9 +114,7 @@ def _within(rows: Sequence[FittedFigure]) -> str:
 
 def _check_table(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
     """Return the table of the checked figures of one source."""
-    table = framed(title)
-    for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%"):
-        table.add_column(heading, justify="left" if heading in ("Figure", "Unit") else "right")
+    table = framed(title, "Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%", words=2)
     for row in rows:
         if row["source"] == source:
             table.add_row(

@@ -303,8 +303,7 @@ def show_provenance(console: Console, fields: Mapping[str, Any]) -> None:
     ):
         # The setting with its meaning for a device with or without write buffer, as in the output of the run.
         made["configuration"] = {**configuration, "write_complete": completion(fields)}
-    table = framed()
-    table.add_column("Setting")
+    table = framed("", "Setting")
     table.add_column("Value", overflow="fold")
     for key, value in _flat(_brief(made)):
         table.add_row(key, Text(value))

@@ -25,9 +25,7 @@ def formats(as_json: AsJson = False) -> None:
 
     from emmclab.cli.show_profile import framed, show_explained
 
-    table = framed()
-    for heading in ("Format", "Read", "Write", "About"):
-        table.add_column(heading)
+    table = framed("", "Format", "Read", "Write", "About", words=4)
     for entry in entries:
         ways = ("yes" if entry[way] else "" for way in ("reads", "writes"))
         table.add_row(entry["name"], *ways, Text(entry["about"]))

@@ -31,10 +31,7 @@ def layers(as_json: AsJson = False) -> None:
         return
     console = stdout()
     for row in rows:
-        table = framed(f"{row['name']}: {row['about']}")
-        table.add_column("Setting")
-        table.add_column("Default")
-        table.add_column("Unit")
+        table = framed(f"{row['name']}: {row['about']}", "Setting", "Default", "Unit", words=3)
         for setting in row["settings"]:
             table.add_row(
                 f"{row['name']}.{setting['name']}", default_text(setting["default"]), setting["unit"]

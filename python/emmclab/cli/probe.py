@@ -141,8 +141,7 @@ def confirm_overwriting(path: str) -> None:
 
 
 def _show(found: Probe) -> None:
-    table = framed(f"Bandwidth of {found.target}, MB/s")
-    table.add_column("Size\nKB", justify="right")
+    table = framed(f"Bandwidth of {found.target}, MB/s", "Size\nKB", words=0)
     columns = list(dict.fromkeys((point.op, point.order) for point in found.points))
     for op, order in columns:
         table.add_column(f"{order}\n{op}", justify="right")

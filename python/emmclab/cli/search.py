@@ -177,8 +177,7 @@ def _show(found: SearchResult) -> None:
     console.print(Text(headline(found), "bold"), soft_wrap=True)
     front = found.front()
     if front:
-        table = framed("Beaten by no other trial")
-        table.add_column("Way")
+        table = framed("Beaten by no other trial", "Way")
         for one in found.space.ranges:
             table.add_column(Text(one.name))
         for name in front[0].figures:

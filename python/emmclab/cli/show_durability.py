@@ -54,10 +54,7 @@ def show_report(console: Console, report: Report) -> None:
     _print_line(console, _count_text(report))
     if not report.cuts:
         return
-    table = framed("All cuts, with 99 % bounds")
-    table.add_column("Finding")
-    for heading in ("Cuts", "%", "At least\n%", "At most\n%"):
-        table.add_column(heading, justify="right")
+    table = framed("All cuts, with 99 % bounds", "Finding", "Cuts", "%", "At least\n%", "At most\n%")
     for share in report.shares:
         if share.cuts or share.finding == "broken":
             name = "a broken promise" if share.finding == "broken" else share.finding

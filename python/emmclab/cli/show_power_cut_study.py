@@ -25,10 +25,7 @@ def show_cuts(console: Console, results: Results) -> None:
 
 def _show(console: Console, table: Table) -> None:
     """Print a table with a row for each column of the page; workloads with the same verdict share a row."""
-    shown = framed()
-    shown.add_column("ext4")
-    shown.add_column("device")
-    shown.add_column("layer")
+    shown = framed("", "ext4", "device", "layer", words=3)
     shown.add_column("verdict", no_wrap=True)
     shown.add_column("states", justify="right")
     shown.add_column("workloads")

@@ -76,8 +76,7 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
     console.print()
     _sparks(console, profiles)
     console.print()
-    table = framed("Findings: does the trace show it?")
-    table.add_column("Application")
+    table = framed("Findings: does the trace show it?", "Application")
     for finding in profiles[0].findings:
         table.add_column(_short(finding))
     for profile in profiles:
@@ -103,8 +102,7 @@ def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
 def _tables(console: Console, profiles: Sequence[Profile]) -> None:
     """Print Tables III and IV; fields become rows if they do not fit as columns."""
     for title, fields in TABLES:
-        table = framed(title)
-        table.add_column("Application")
+        table = framed(title, "Application")
         for field in fields:
             table.add_column(
                 field.label.replace(" ", "\n", 1) + (f"\n{field.unit}" if field.unit else ""), justify="right"
@@ -143,8 +141,7 @@ def _turned(console: Console, title: str, fields: Sequence[Field], rows: Sequenc
     while start < len(rows):
         best = None
         for end in range(start + 1, len(rows) + 1):
-            table = framed(title)
-            table.add_column("")
+            table = framed(title, "")
             for name, _, style in rows[start:end]:
                 table.add_column(Text(name.strip()), justify="right", style=style or "")
             for number, field in enumerate(fields):
@@ -172,9 +169,7 @@ def as_printed(field: Field, value: float) -> str:
 def _operations(console: Console, profile: Profile) -> None:
     rows = profile["by_operation"]
     chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
-    table = framed("By operation")
-    for heading in ("Operation", "Requests", "Data\nKB", "Mean\nKB"):
-        table.add_column(heading, justify="left" if heading == "Operation" else "right")
+    table = framed("By operation", "Operation", "Requests", "Data\nKB", "Mean\nKB")
     timed = any(row["response_ms"] for row in rows)
     if timed:
         for heading in _time_headings(chosen):
@@ -190,8 +185,7 @@ def _operations(console: Console, profile: Profile) -> None:
         table.caption_justify = "left"
     console.print(table)
     if chosen and any(row["service_ms"] for row in rows):
-        table = framed("Service time (complete - start)")
-        table.add_column("Operation")
+        table = framed("Service time (complete - start)", "Operation")
         for heading in _time_headings(chosen):
             table.add_column(f"{heading}\nms", justify="right")
         for row in rows:
@@ -245,9 +239,7 @@ def _processes(console: Console, profile: Profile) -> None:
     rows = profile.figure("process_share")
     if not rows:
         return
-    table = framed("By process")
-    for heading in ("Process", "Pid", "Reads", "Writes", "Read\nKB", "Written\nKB", "Data\n%"):
-        table.add_column(heading, justify="left" if heading == "Process" else "right")
+    table = framed("By process", "Process", "Pid", "Reads", "Writes", "Read\nKB", "Written\nKB", "Data\n%")
     chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
     for heading in ("mean", *([percentile_label(percent) for percent in chosen] or ("p50", "p99"))):
         table.add_column(f"{heading}\nms", justify="right")
@@ -272,8 +264,7 @@ def _processes(console: Console, profile: Profile) -> None:
 
 
 def _sparks(console: Console, profiles: Sequence[Profile]) -> None:
-    table = framed("Distributions, share of requests from small to large")
-    table.add_column("Application")
+    table = framed("Distributions, share of requests from small to large", "Application")
     for _, title in _DISTRIBUTIONS:
         table.add_column(title)
     for profile in profiles:
@@ -385,9 +376,12 @@ def _cell(cell: str | Text) -> str | Text:
     return made
 
 
-def framed(title: str = "", *, tall: bool = False) -> Table:
-    """Make an empty table in the style of all commands; cells of a `tall` one may have several lines."""
-    return (Table if tall else _Framed)(
+def framed(title: str = "", *headings: str | Text, words: int = 1, tall: bool = False) -> Table:
+    """Make a table without rows in the style of all commands; cells of a `tall` one may have several lines.
+
+    The first `words` columns contain names, the others numbers. More columns may be added.
+    """
+    table = (Table if tall else _Framed)(
         title=title or None,
         title_justify="left",
         title_style="bold",
@@ -396,3 +390,6 @@ def framed(title: str = "", *, tall: bool = False) -> Table:
         pad_edge=False,
         collapse_padding=True,
     )
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number < words else "right")
+    return table

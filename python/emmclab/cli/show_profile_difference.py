@@ -17,8 +17,7 @@ from emmclab.traces.workload import difference_text
 def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequence[FieldDifference]) -> None:
     """Print the fields of Tables III and IV of two profiles, with their differences."""
     fields = {field.name: field for _, fields in TABLES for field in fields}
-    table = framed("Profiles compared")
-    table.add_column("")
+    table = framed("Profiles compared", "")
     for heading in (*(profile.name for profile in profiles), "Difference"):
         table.add_column(Text(heading), justify="right")
     for row in rows:

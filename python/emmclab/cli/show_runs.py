@@ -258,8 +258,7 @@ _TIME_AND_DURABILITY = shown_fields(
 
 def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) -> Table:
     """Return a table of total times, flushes and synchronous writes: means over the runs of each device."""
-    table = framed("Total time; response of flushes and synchronous writes")
-    table.add_column(first)
+    table = framed("Total time; response of flushes and synchronous writes", first)
     time = result_field("run.simulated_s")
     for heading in (time.head, "Change\n%", *(field.head for field in _TIME_AND_DURABILITY)):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -91,8 +91,7 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
     for trace in dict.fromkeys(result.fields["trace"] for result in results):
         runs = runs_by_device([result for result in results if result.fields["trace"] == trace])
         base = means_by_seed(runs[0][1])
-        table = framed(f"{trace}: mean response over {len(base)} seeds, change against the first")
-        table.add_column("Device\n")
+        table = framed(f"{trace}: mean response over {len(base)} seeds, change against the first", "Device\n")
         response, tail = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
         heads = (
             response.head,
@@ -131,8 +130,7 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
 def _work_table(runs: Sequence[tuple[str, Sequence[Result]]]) -> Table:
     """Return a table of the work and the wear of each device: means, with the ranges over the seeds below."""
     fields = work_fields([run for _, found in runs for run in found])
-    table = framed("Work and wear: mean and range over the seeds", tall=True)
-    table.add_column("Device\n")
+    table = framed("Work and wear: mean and range over the seeds", "Device\n", tall=True)
     for field in fields:
         table.add_column(field.head, justify="right", no_wrap=True)
     for name, found in runs:

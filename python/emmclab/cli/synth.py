@@ -293,16 +293,17 @@ def _list(as_json: bool) -> None:
         programs = [{"workload": name, "model": None, "group": "benchmarks"} for name in benchmarks()]
         print_json([*rows, *programs])
         return
-    table = framed("Workloads: of IISWC 2015 (applications, combos), fitted to traces of 2022 (phones)")
-    table.add_column("Workload")
-    table.add_column("Model")
-    table.add_column("Group")
+    table = framed(
+        "Workloads: of IISWC 2015 (applications, combos), fitted to traces of 2022 (phones)",
+        "Workload",
+        "Model",
+        "Group",
+        words=3,
+    )
     for group, model in models:
         table.add_row(model.name, model.digest, group)
     stdout().print(table)
-    table = framed("Benchmarks")
-    table.add_column("Benchmark")
-    table.add_column("What it does")
+    table = framed("Benchmarks", "Benchmark", "What it does", words=2)
     for name, about in benchmarks().items():
         table.add_row(name, about)
     stdout().print()

@@ -177,9 +177,7 @@ _HEADS = ("requests/s", "KB/s", "mean KB", "max KB", "p50 ms", "p99 ms", "no-wai
 
 def _table(stats: Interval, disks: str, rows: int) -> Group:
     """Return the view for a terminal."""
-    table = framed()
-    table.add_column("process")
-    table.add_column("op")
+    table = framed("", "process", "op", words=2)
     for head in _HEADS:
         table.add_column(head, justify="right")
     for row in stats["processes"][:rows]:

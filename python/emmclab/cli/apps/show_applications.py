@@ -31,9 +31,7 @@ _PARTS = 8
 
 def show_applications(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
     """Print the applications."""
-    table = framed("Applications")
-    table.add_column("Name")
-    table.add_column("Activity of the user")
+    table = framed("Applications", "Name", "Activity of the user", words=2)
     for row in rows:
         table.add_row(row["name"], Text(row["about"]))
     console.print(table)
@@ -89,9 +87,9 @@ def show_run(console: Console, result: AppResult) -> None:
         ),
         soft_wrap=True,
     )
-    table = framed(f"Time that the user waited for `{app['user_waits_for']}`, by part")
-    for heading in ("", "", "s", "%"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = framed(
+        f"Time that the user waited for `{app['user_waits_for']}`, by part", "", "", "s", "%", words=2
+    )
     most = max(app["states"].values(), default=0)
     for state, label in STATES.items():
         if nanoseconds := app["states"][state]:
@@ -134,9 +132,7 @@ def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
 
 
 def _show_storage(console: Console, parts: Sequence[Spent], runtime: int) -> None:
-    table = framed("Storage, by file and partition")
-    for heading in ("Waited for", "Files", "Partition", "s", "%"):
-        table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
+    table = framed("Storage, by file and partition", "Waited for", "Files", "Partition", "s", "%", words=3)
     for part in parts[:_PARTS]:
         table.add_row(
             (part["wait"] or "").replace("_", " "),
@@ -247,9 +243,7 @@ def _show_user_time(console: Console, user: LearnedTime) -> None:
 def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
     """Print a live run next to that of the model."""
     console.print()
-    table = framed("Live and in the model")
-    for heading in ("", "Live", "Model", "Model - live, %"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = framed("Live and in the model", "", "Live", "Model", "Model - live, %")
     for row in rows:
         digits = 2 if row["unit"] else 0
         values = (f"{value:,.{digits}f}" for value in (row["live"], row["model"]))
@@ -291,9 +285,7 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
 
 def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult]) -> None:
     """Print the runtimes with infinitely fast parts of the storage, by descending gain."""
-    table = framed("With a part of the storage infinitely fast")
-    for heading in ("Part", "Runtime, s", "Gain, s", "%"):
-        table.add_column(heading, justify="left" if heading == "Part" else "right")
+    table = framed("With a part of the storage infinitely fast", "Part", "Runtime, s", "Gain, s", "%")
     for run in sorted(faster, key=lambda run: run.runtime_s):
         gain = result.runtime_s - run.runtime_s
         share = 100 * gain / result.runtime_s if result.runtime_s else 0.0

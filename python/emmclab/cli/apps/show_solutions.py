@@ -59,16 +59,15 @@ def show_comparison(console: Console, found: Comparison) -> None:
 
 def _show_spread(console: Console, found: Comparison) -> None:
     """Print each solution over all applications, devices and networks."""
-    table = framed("Over all applications, devices and networks")
-    for heading in (
+    table = framed(
+        "Over all applications, devices and networks",
         "Solution",
         "Gain: least",
         "Median",
         "Most",
         "Faster in",
         "Pages programmed: median of plain",
-    ):
-        table.add_column(heading, justify="left" if heading == "Solution" else "right")
+    )
     for one in found["solutions"]:
         runs = [run for run in found["runs"] if run["solution"] == one["name"]]
         gains = [run["gain"] for run in runs if run["gain"] is not None]

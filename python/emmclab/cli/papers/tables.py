@@ -27,8 +27,7 @@ def tables(as_json: AsJson = False) -> None:
         return
     console = stdout()
     for title, fields in TABLES:
-        table = framed(f"{title} (Zhou et al., IISWC 2015)")
-        table.add_column("Application")
+        table = framed(f"{title} (Zhou et al., IISWC 2015)", "Application")
         marked = [any(doubts(row, field.name) for row in printed["rows"]) for field in fields]
         for field in fields:
             table.add_column("\n".join([*field.label.split(), field.unit]).rstrip(), justify="right")
@@ -44,9 +43,12 @@ def tables(as_json: AsJson = False) -> None:
 
 
 def _inconsistencies(entries: list[Inconsistency]) -> Table:
-    table = framed(f"* {len(entries)} contradictions: the other figures of the paper do not allow these")
-    table.add_column("Application")
-    table.add_column("Why")
+    table = framed(
+        f"* {len(entries)} contradictions: the other figures of the paper do not allow these",
+        "Application",
+        "Why",
+        words=2,
+    )
     last = None
     for entry in entries:
         table.add_row(Text("" if entry["name"] == last else entry["name"]), Text(entry["explanation"]))
