@@ -162,7 +162,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredLog]:
         file_system="ext4",
         mkfs_options=(),
         mount_options=None,
-        said=lambda _line: None,
+        on_message=lambda _line: None,
     )
     shutil.rmtree(folder)
 

@@ -210,7 +210,7 @@ def _record(
     session: Session,
     workload: Workload,
     ready: Callable[[str], None] = lambda _disk: None,
-    said: Callable[[str], None] = print_stderr,
+    on_message: Callable[[str], None] = print_stderr,
 ) -> StoredLog:
     """Record a workload on the device, with the requested layers and file system."""
     from emmclab.crash.device_capacity import scaled_down
@@ -228,7 +228,7 @@ def _record(
     return session.record(
         scaled_down(whole, recording["file_system"]) if asked.capacity is None else whole,
         workload,
-        said=said,
+        on_message=on_message,
         ready=ready,
         **above,
     )
@@ -273,7 +273,7 @@ def _with_programs(
                 program,
                 finding,
                 options,
-                lambda one: _record(asked, session, one, said=_quiet),
+                lambda one: _record(asked, session, one, on_message=_quiet),
                 folder,
                 guest,
             )

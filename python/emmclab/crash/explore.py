@@ -345,7 +345,7 @@ def explore(
     run: _core.CrashRun,
     options: Options,
     *,
-    told: Callable[[Exploration], None] = lambda _found: None,
+    on_results: Callable[[Exploration], None] = lambda _found: None,
     before: Exploration | None = None,
 ) -> Exploration:
     """Explore the states of a share of a run.
@@ -353,7 +353,7 @@ def explore(
     Args:
         run: a crash log, from `open_run`.
         options: options of the exploration.
-        told: called every half second with the results so far.
+        on_results: called every half second with the results so far.
         before: results of an interrupted exploration with these options.
     """
     explorer = explorer_of(run, options)
@@ -382,7 +382,7 @@ def explore(
                 reported = now
                 found.took_s = now - begun
                 found.covered = _covered(explorer)
-                told(found)
+                on_results(found)
         for finding in judge.rules_broken() if options.share[0] == 0 and options.only is None else ():
             found.add(finding)
     found.took_s, found.covered, found.finished = time.monotonic() - begun, _covered(explorer), True

@@ -224,7 +224,7 @@ def record_run(
     workload: Workload,
     log: str | PathLike[str],
     *,
-    said: Callable[[str], None] = lambda _line: None,
+    on_message: Callable[[str], None] = lambda _line: None,
     ready: Callable[[str], None] = lambda _path: None,
     **options: Unpack[RecordingOptions],
 ) -> Recorded:
@@ -238,7 +238,7 @@ def record_run(
         device: the device, or the name of a preset or TOML file.
         workload: the workload.
         log: the crash log to write.
-        said: called with progress messages.
+        on_message: called with progress messages.
         ready: called with the path of the disk once its file system is made and mounted, before the workload
             runs; may reject it by an exception.
         options: see `RecordingOptions`.
@@ -260,7 +260,7 @@ def record_run(
         arguments = workload.arguments(folder)
         mount = folder / "mount"
         mount.mkdir()
-        said(f"making {file_system}")
+        on_message(f"making {file_system}")
         with serve(
             device,
             layers=layers,
@@ -281,7 +281,7 @@ def record_run(
             ready(disk.path)
             with _place(guest, disk, file_system, mount_options, folder) as running:
                 disk.mark(MOUNTED)
-                said(f"running {' '.join(workload.command) or workload.name}")
+                on_message(f"running {' '.join(workload.command) or workload.name}")
                 if running is None:
                     recorded = run_here(disk, arguments, mount, workload)
                 else:

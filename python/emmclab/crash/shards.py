@@ -120,7 +120,7 @@ def _run_share(share: Share) -> Exploration:
     latest = before or Exploration()
     next_keep = time.monotonic() + _KEEP_S
 
-    def told(found: Exploration) -> None:
+    def on_results(found: Exploration) -> None:
         nonlocal latest, next_keep
         latest = found
         if time.monotonic() > next_keep:
@@ -132,7 +132,7 @@ def _run_share(share: Share) -> Exploration:
             _core.write_whole(kept, to_checked_json(as_json(found)))
 
     try:
-        found = explore(run, share.options, told=told, before=before)
+        found = explore(run, share.options, on_results=on_results, before=before)
     except (KeyboardInterrupt, SystemExit):
         keep(replace(latest, finished=False))
         raise
@@ -195,7 +195,7 @@ def explore_in_parallel(
     folder: Path | None = None,
     grounds: str = "",
     fresh: bool = False,
-    told: Callable[[Exploration], None] = lambda _found: None,
+    on_results: Callable[[Exploration], None] = lambda _found: None,
 ) -> Exploration:
     """Explore a log with several processes; the findings do not depend on their number.
 
@@ -208,7 +208,7 @@ def explore_in_parallel(
         grounds: digest of everything that a verdict depends on besides log and options, from
             `emmclab.crash.verdict_inputs`; results on other grounds are not reused.
         fresh: reuse no stored results.
-        told: called with the results at the end, and if there is a folder, at the start and every two
+        on_results: called with the results at the end, and if there is a folder, at the start and every two
             seconds.
     """
     # Known results are not explored again, but files of a killed exploration are removed in any case.
@@ -228,17 +228,17 @@ def explore_in_parallel(
         tasks.append(Share(log, base, part, kept))
     executor = executor_for(options, jobs)
     every = Exploration(finished=True)
-    _report(tasks, told)
-    with repeated(_KEEP_S, lambda: _report(tasks, told)):
+    _report(tasks, on_results)
+    with repeated(_KEEP_S, lambda: _report(tasks, on_results)):
         for _, found in executor.run(run_share, each(tasks)):
             if isinstance(found, Crash):
                 raise _crashed("explored the log", found)
             every.merge(found)
-    told(every)
+    on_results(every)
     return every
 
 
-def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None:
+def _report(tasks: Sequence[Share], on_results: Callable[[Exploration], None]) -> None:
     """Report the results that the shares have stored so far."""
     kept = [task.path for task in tasks if task.path]
     if not kept:
@@ -247,4 +247,4 @@ def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None
     for path in kept:
         if (found := _stored_share(Path(path))) is not None:
             so_far.merge(found)
-    told(so_far)
+    on_results(so_far)

@@ -76,14 +76,19 @@ class StoredLog:
         return f"{self.short}:{cut}:{state}:{digest_of(options)}"
 
     def explore(
-        self, options: Options, jobs: int, told: Callable[[Exploration], None], *, reuse: bool | None = None
+        self,
+        options: Options,
+        jobs: int,
+        on_results: Callable[[Exploration], None],
+        *,
+        reuse: bool | None = None,
     ) -> Exploration:
         """Explore the log, or continue an interrupted exploration on the same grounds.
 
         Args:
             options: options of the exploration.
             jobs: number of processes.
-            told: called with the results so far.
+            on_results: called with the results so far.
             reuse: whether stored results are reused; by default, if the check is not a command, whose files
                 may have changed since.
 
@@ -107,7 +112,7 @@ class StoredLog:
             folder=self.folder,
             grounds=digest(before),
             fresh=not reuse,
-            told=told,
+            on_results=on_results,
         )
         found.controls = controls
         after = now()
@@ -166,7 +171,7 @@ class Session:
         device: Device | str,
         workload: Workload,
         *,
-        said: Callable[[str], None],
+        on_message: Callable[[str], None],
         ready: Callable[[str], None] = lambda _path: None,
         **options: Unpack[RecordingOptions],
     ) -> StoredLog:
@@ -180,9 +185,9 @@ class Session:
         self._folder.mkdir(parents=True, exist_ok=True)
         with folder_aside(self._folder) as aside:
             log = aside / _LOG
-            recorded = record_run(device, workload, log, said=said, ready=ready, **options)
+            recorded = record_run(device, workload, log, on_message=on_message, ready=ready, **options)
             for note in recorded.notes:
-                said(f"note: {note}")
+                on_message(f"note: {note}")
             made: Made = {
                 "device": device if isinstance(device, str) else device.name,
                 "layers": several(given["layers"]),

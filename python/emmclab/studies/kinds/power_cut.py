@@ -149,7 +149,7 @@ def run_cuts(
             file_system="ext4",
             mkfs_options=options.mkfs,
             mount_options=options.mount or None,
-            said=lambda _line: None,
+            on_message=lambda _line: None,
         )
     except ConfigError as error:
         # Error messages of the tools contain the folder and the disk, on which the result of a cell must not
