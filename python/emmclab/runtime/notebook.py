@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from emmclab.errors import harmless
+from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import duration, significant
 
 #: Lines have the colour of the text, so that they are visible on any background.
@@ -38,22 +39,21 @@ def pairs_html(pairs: Sequence[tuple[str, str]]) -> str:
     return f'<table style="{_TABLE}">{rows}</table>'
 
 
-def grid_html(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", left: bool = False
-) -> str:
-    """Return a table of rows with headings; numbers are right-aligned."""
-    align = "left" if left else "right"
-    head = "".join(
-        f'<th style="{_CELL};text-align:{align};font-weight:500">{escaped(one)}</th>' for one in headings
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td style="{_CELL};text-align:{align}">{escaped(cell)}</td>' for cell in row)
-        + "</tr>"
+def table_html(part: TextTable) -> str:
+    """Return a table with its title as a caption."""
+    columns = [(one, f"{_CELL};text-align:{'left' if one.is_text else 'right'}") for one in part.columns]
+    head = "".join(f'<th style="{style};font-weight:500">{escaped(one.name)}</th>' for one, style in columns)
+    rows = [[cell if isinstance(cell, str) else cell.text for cell in cells] for cells in part.rows]
+    cells = (
+        "".join(
+            f'<td style="{style}">{escaped(text)}</td>' for text, (_, style) in zip(row, columns, strict=True)
+        )
         for row in rows
     )
-    title = f'<caption style="text-align:left;color:inherit">{escaped(caption)}</caption>' if caption else ""
-    return f'<table style="{_TABLE}">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    title = f'<caption style="text-align:left;color:inherit">{escaped(part.title)}</caption>'
+    shown = title if part.title else ""
+    return f'<table style="{_TABLE}">{shown}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def cell_text(value: Any) -> str:

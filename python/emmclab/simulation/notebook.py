@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emmclab.runtime.document import TextTable
 from emmclab.runtime.notebook import (
     cell_text,
-    grid_html,
     heading_html,
     milliseconds_text,
     pairs_html,
     share_text,
+    table_html,
 )
 
 if TYPE_CHECKING:
@@ -39,4 +40,4 @@ def result_html(result: Result) -> str:
     ]
     headings = ["requests of", "count", "mean", "median", "99 %", "longest"]
     title = heading_html("Result", f"{result.fields['trace']} on {result.run_name}")
-    return title + grid_html(headings, rows, "Response times") + pairs_html(facts)
+    return title + table_html(TextTable("Response times", headings, rows)) + pairs_html(facts)

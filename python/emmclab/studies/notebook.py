@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emmclab.runtime.notebook import grid_html, heading_html, pairs_html
+from emmclab.runtime.document import TextTable
+from emmclab.runtime.notebook import heading_html, pairs_html, table_html
 
 if TYPE_CHECKING:
     from emmclab.studies.definition import Study
@@ -21,4 +22,8 @@ def study_html(study: Study) -> str:
         )
     facts = [("about", study.about or "–"), ("inputs", ", ".join(study.inputs))]
     headings = ["grid", "devices", "settings", "modes", "seeds"]
-    return heading_html("Study", study.name) + pairs_html(facts) + grid_html(headings, rows, left=True)
+    return (
+        heading_html("Study", study.name)
+        + pairs_html(facts)
+        + table_html(TextTable("", headings, rows, words=5))
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from emmclab.runtime.notebook import cell_text, escaped, grid_html, heading_html, pairs_html
+from emmclab.runtime.document import TextTable
+from emmclab.runtime.notebook import cell_text, escaped, heading_html, pairs_html, table_html
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_fields import TABLES
 
@@ -38,7 +39,8 @@ def trace_html(trace: Trace) -> str:
         rows = trace.rows(_ROWS)
         columns: tuple[_Column, ...] = ("arrival_ns", "op", "sector", "sectors", "complete_ns", "process")
         shown = [column for column in columns if any(row[column] is not None for row in rows)]
-        parts.append(grid_html(shown, [[cell_text(row[column]) for column in shown] for row in rows]))
+        cells = [[cell_text(row[column]) for column in shown] for row in rows]
+        parts.append(table_html(TextTable("", shown, cells, words=0)))
     return "".join(parts)
 
 
@@ -47,14 +49,14 @@ def profile_html(profile: Profile) -> str:
     parts = [heading_html("Profile", profile.name), f"<div>{escaped(ledger_line(profile['ledger']))}</div>"]
     for title, fields in TABLES:
         cells = [field.text(profile[field.name]) for field in fields]
-        parts.append(grid_html([field.heading for field in fields], [cells], title))
+        parts.append(table_html(TextTable(title, [field.column for field in fields], [cells], words=0)))
     shown = {"yes": "yes", "no": "no", "unknown": "–"}
     findings = [
         [finding["title"], shown[finding["shown"]], finding["meaning"]] for finding in profile.findings
     ]
     parts.append(
         f"<details><summary>{len(findings)} findings</summary>"
-        + grid_html(["finding", "shown", "by these figures"], findings, left=True)
+        + table_html(TextTable("", ["finding", "shown", "by these figures"], findings, words=3))
         + "</details>"
     )
     return "".join(parts)
