@@ -26,7 +26,7 @@ from repository import complain, place, tracked
 pytestmark = pytest.mark.slow
 
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
-PAGES = [path for path in tracked(".md") if path.name == "README.md" or "docs" in path.parts]
+PAGES = [path for path in tracked(".md") if path.name == "README.md" or path.is_relative_to(ROOT / "docs")]
 #: Where a command begins in a line: at its start, after a prompt, a pipe or a word that starts it.
 BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
 #: Commands of guides that are not executed here, by their beginning, and the reason.
