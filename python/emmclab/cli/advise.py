@@ -88,11 +88,7 @@ class DeviceState:
 
     def replay(self) -> dict[str, Any]:
         """Return the options of a replay, without the state of the device."""
-        return {
-            "mode": self.mode,
-            "flush_every": self.flush_every,
-            "wrap_addresses": self.wrap_addresses,
-        }
+        return {"mode": self.mode, "flush_every": self.flush_every, "wrap_addresses": self.wrap_addresses}
 
 
 @dataclass(frozen=True)
@@ -172,8 +168,7 @@ def advise(
     ] = None,
     together: Together,
     jobs: Annotated[
-        int,
-        option("Simulations at a time; 0 for one per processor.", advanced=True, min=0, metavar="N"),
+        int, option("Simulations at a time; 0 for one per processor.", advanced=True, min=0, metavar="N")
     ] = 0,
     as_json: AsJson = False,
     reading: Reading,

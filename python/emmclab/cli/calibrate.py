@@ -75,11 +75,7 @@ def calibrate(
     trace = None if fio else reading.open(source)
     with Working(f"calibrate on {source}"):
         found = calibrate_device(
-            trace or source,
-            name=name,
-            capacity_gb=capacity_gb,
-            seed=seed,
-            skip_packed=skip_packed,
+            trace or source, name=name, capacity_gb=capacity_gb, seed=seed, skip_packed=skip_packed
         )
     if trace is not None and reading.changes and not trace.is_pipe:
         reading.note_changed(trace.name, trace.ledger)

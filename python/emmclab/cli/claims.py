@@ -46,9 +46,7 @@ def claims(
     paper: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="One paper (`emmclab papers`); default: all.",
-            autocompletion=paper_names,
+            metavar="NAME", help="One paper (`emmclab papers`); default: all.", autocompletion=paper_names
         ),
     ] = None,
     traces: PaperTraces = None,

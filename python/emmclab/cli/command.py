@@ -24,10 +24,7 @@ _BINNED: _Others = {"--bin": ("--over-time", "--html")}
 _REMOTE: _Others = {"--ssh-option": ("--ssh",)}
 #: Options that have an effect only with one of others, by command.
 NEEDS: dict[str, _Others] = {
-    "profile": {
-        "--bin": ("--over-time", "--html", "--figures", "--json"),
-        "--seed": ("--against",),
-    },
+    "profile": {"--bin": ("--over-time", "--html", "--figures", "--json"), "--seed": ("--against",)},
     "record": _REMOTE,
     "top": _REMOTE,
     "simulate": _BINNED,

@@ -103,10 +103,7 @@ def compare(
     results = []
     for source in sources:
         for device, above, way in itertools.product(configurations, chosen, ways):
-            software: AboveDevice = {
-                "layers": above,
-                "layer_settings": settings_of(above, layer_settings),
-            }
+            software: AboveDevice = {"layers": above, "layer_settings": settings_of(above, layer_settings)}
             results.append(way.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1].fields["trace"], results[-1].fields["ledger"])
     # The traces have already been hashed by the runs.

@@ -107,8 +107,7 @@ def explain(
         bool, typer.Option("--glossary", help="Print every word with its meaning.")
     ] = False,
     changed: Annotated[
-        bool,
-        typer.Option("--changed", help="Of a device: only the settings that differ from the defaults."),
+        bool, typer.Option("--changed", help="Of a device: only the settings that differ from the defaults.")
     ] = False,
     capacity: Capacity = None,
     pair: Pair,

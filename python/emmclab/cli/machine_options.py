@@ -17,9 +17,7 @@ _UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 Device = Annotated[
     list[str] | None,
     typer.Option(
-        "--device",
-        metavar="DEVICE",
-        help="Disk, partition, mapped device or mount point; may be repeated.",
+        "--device", metavar="DEVICE", help="Disk, partition, mapped device or mount point; may be repeated."
     ),
 ]
 Duration = Annotated[

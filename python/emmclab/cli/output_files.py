@@ -39,11 +39,7 @@ def in_a_folder(path: Path | None) -> Path | None:
         InputError: the folder is missing.
     """
     if path == STDOUT:
-        raise ConfigError(
-            "this output cannot go to stdout (`-`)",
-            kind="config",
-            hint="name a file",
-        )
+        raise ConfigError("this output cannot go to stdout (`-`)", kind="config", hint="name a file")
     return in_a_folder_or_stdout(path)
 
 

@@ -66,9 +66,7 @@ def preset(
     recording: Annotated[
         Path | None,
         typer.Option(
-            "--from",
-            metavar="RECORDING",
-            help="Registers that `emmclab record` has stored with a trace.",
+            "--from", metavar="RECORDING", help="Registers that `emmclab record` has stored with a trace."
         ),
     ] = None,
     like: Annotated[

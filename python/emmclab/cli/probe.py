@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
             "emmclab probe galaxys2",
             "emmclab probe /dev/mmcblk0",
             "emmclab probe scratch.bin --write --html probe.html -o probe.json",
-        ),
+        )
     )(probe)
 
 
@@ -75,8 +75,7 @@ def probe(
         typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page with the curves."),
     ] = None,
     output: Annotated[
-        Path | None,
-        output_option("Also write the result as JSON, as `--json` prints it."),
+        Path | None, output_option("Also write the result as JSON, as `--json` prints it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -113,13 +112,7 @@ def probe(
 def _run(target: Disk | Simulated, write: bool, span_mb: int | None, usual_mb: int, seed: int) -> Probe:
     span_kb = min(usual_mb * 1024, target.size_kb) if span_mb is None else span_mb * 1024
     with Meter(f"probe {target.name}") as meter:
-        return measure(
-            target,
-            write=write,
-            span_kb=span_kb,
-            seed=seed,
-            progress=meter,
-        )
+        return measure(target, write=write, span_kb=span_kb, seed=seed, progress=meter)
 
 
 def confirm_overwriting(path: str) -> None:
@@ -154,7 +147,6 @@ def _show(found: Probe) -> None:
         console.print(Text(finding))
     console.print(
         Text(
-            f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; MB of 2^20 bytes",
-            "dim",
+            f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; MB of 2^20 bytes", "dim"
         )
     )

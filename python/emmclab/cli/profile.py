@@ -108,8 +108,7 @@ def profile(
         ),
     ] = None,
     seed: Annotated[
-        int,
-        option("With --against: seed of a workload or model.", advanced=True, min=0, metavar="N"),
+        int, option("With --against: seed of a workload or model.", advanced=True, min=0, metavar="N")
     ] = 1,
     together: Annotated[
         bool,
@@ -180,8 +179,7 @@ def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
     if paths := bundled():
         return paths
     raise EmmclabError(
-        "no trace came with this installation",
-        hint="install emmclab again, or run `make demo` in a clone",
+        "no trace came with this installation", hint="install emmclab again, or run `make demo` in a clone"
     )
 
 

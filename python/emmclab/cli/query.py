@@ -75,8 +75,7 @@ def query(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        output_option("Output file, by its ending: .csv, .json or .parquet."),
+        Path | None, output_option("Output file, by its ending: .csv, .json or .parquet.")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a header.")] = False,
     results: ResultsFolder = RESULTS,

@@ -64,10 +64,9 @@ def record(
         typer.Argument(metavar="[-- COMMAND ...]", help="Record while this command runs on this host."),
     ] = None,
     duration: Duration = None,
-    output: Annotated[
-        Path,
-        output_option("Output file: the trace; its ending selects the format."),
-    ] = Path("recording.parquet"),
+    output: Annotated[Path, output_option("Output file: the trace; its ending selects the format.")] = Path(
+        "recording.parquet"
+    ),
     machine: Machine,
     as_json: AsJson = False,
 ) -> None:

@@ -59,8 +59,7 @@ def search(
         typer.Option(metavar="FIGURE", help="Figure to maximise, a column of `runs`; may be repeated."),
     ] = [],  # noqa: B006
     budget: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Trials by each method: the search, random, and a grid."),
+        int, typer.Option(min=1, metavar="N", help="Trials by each method: the search, random, and a grid.")
     ] = 100,
     batch: Annotated[
         int,

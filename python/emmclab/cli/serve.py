@@ -23,12 +23,7 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Preparing
 from emmclab.cli.signals import Ending, stop_on_signals, terminating
-from emmclab.cli.simulation_options import (
-    Capacity,
-    Settings,
-    configured,
-    layered,
-)
+from emmclab.cli.simulation_options import Capacity, Settings, configured, layered
 from emmclab.cli.subprocess_output import output_aside
 from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
@@ -83,11 +78,7 @@ def serve(
     options: ServeOptions,
     control: Annotated[
         Path | None,
-        option(
-            "Unix socket for `emmclab control`: status, cut, restore, set.",
-            WHERE,
-            metavar="SOCKET",
-        ),
+        option("Unix socket for `emmclab control`: status, cut, restore, set.", WHERE, metavar="SOCKET"),
     ] = None,
     delay_from: Annotated[
         str | None,

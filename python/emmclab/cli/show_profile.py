@@ -23,11 +23,7 @@ from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
-from emmclab.traces.profile_fields import (
-    SIZE_FIELDS,
-    TABLES,
-    Field,
-)
+from emmclab.traces.profile_fields import SIZE_FIELDS, TABLES, Field
 from emmclab.traces.profile_notes import doubts, notes, recording_note
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.profile_tables import clock_tables, devices_table, reissues_table

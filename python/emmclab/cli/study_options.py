@@ -88,9 +88,7 @@ ImagesSpace = Annotated[
 TraceInputs = Annotated[
     list[Path],
     typer.Option(
-        "--trace",
-        metavar="FILE",
-        help="A recorded trace of your own beside the workloads; may be repeated.",
+        "--trace", metavar="FILE", help="A recorded trace of your own beside the workloads; may be repeated."
     ),
 ]
 PaperTraces = Annotated[

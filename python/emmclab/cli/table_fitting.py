@@ -152,13 +152,7 @@ def _part(table: Table, places: Sequence[int], widths: Sequence[int]) -> Table:
     """Return a table of the columns at `places`, with these widths."""
     part = copy.copy(table)
     part.columns = [
-        dataclasses.replace(
-            table.columns[place],
-            _index=number,
-            width=width,
-            overflow="fold",
-            no_wrap=False,
-        )
+        dataclasses.replace(table.columns[place], _index=number, width=width, overflow="fold", no_wrap=False)
         for number, (place, width) in enumerate(zip(places, widths, strict=True))
     ]
     return part

@@ -59,11 +59,7 @@ def top(
         )
     seconds = None if duration is None else parse_duration(duration)
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
-    with (
-        closing(machine.record()) as recorder,
-        stop_on_signals() as ending,
-        live or nullcontext(),
-    ):
+    with closing(machine.record()) as recorder, stop_on_signals() as ending, live or nullcontext():
         disks = ", ".join(recorder.disks())
         if live is None:
             print_stderr(f"watching {disks}; Ctrl-C ends it")
@@ -102,11 +98,7 @@ def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> Interval:
     took = max(time.monotonic() - begin, 1e-6)
     depth = stats["response_sum_ns"] / max(stats["span_ns"], 1, took * 1e9)
     processes: list[ProcessRates] = [
-        {
-            **row,
-            "requests_per_s": round(row["requests"] / took, 2),
-            "bytes_per_s": round(row["bytes"] / took),
-        }
+        {**row, "requests_per_s": round(row["requests"] / took, 2), "bytes_per_s": round(row["bytes"] / took)}
         for row in stats["processes"]
     ]
     return {

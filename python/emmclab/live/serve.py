@@ -58,12 +58,7 @@ class ServeOptions(TypedDict, total=False):
     second: Annotated[Device | str | None, RUN_OPTIONS["second"]]
     nbd: Annotated[
         str | PathLike[str] | None,
-        Option(
-            None,
-            "Unix socket of an NBD server.",
-            panel=WHERE,
-            metavar="SOCKET",
-        ),
+        Option(None, "Unix socket of an NBD server.", panel=WHERE, metavar="SOCKET"),
     ]
     tcp: Annotated[
         str | None,
@@ -99,10 +94,7 @@ class ServeOptions(TypedDict, total=False):
             advanced=True,
         ),
     ]
-    file: Annotated[
-        bool,
-        Option(False, "A file of a FUSE file system.", panel=WHERE, advanced=True),
-    ]
+    file: Annotated[bool, Option(False, "A file of a FUSE file system.", panel=WHERE, advanced=True)]
     partitions: Annotated[
         bool,
         Option(
@@ -134,8 +126,7 @@ class ServeOptions(TypedDict, total=False):
         ),
     ]
     overwrite: Annotated[
-        bool,
-        Option(False, "Let --mkfs overwrite a file system that is there.", panel=WHERE, advanced=True),
+        bool, Option(False, "Let --mkfs overwrite a file system that is there.", panel=WHERE, advanced=True)
     ]
     dirty_bytes: Annotated[
         int | None,
@@ -148,12 +139,7 @@ class ServeOptions(TypedDict, total=False):
     ]
     mount: Annotated[
         str | PathLike[str] | None,
-        Option(
-            None,
-            "Mount the file system at this folder.",
-            panel=WHERE,
-            metavar="DIR",
-        ),
+        Option(None, "Mount the file system at this folder.", panel=WHERE, metavar="DIR"),
     ]
     mount_options: Annotated[
         str | None,
@@ -194,10 +180,7 @@ class ServeOptions(TypedDict, total=False):
         ),
     ]
     precondition: Annotated[str, replace(RUN_OPTIONS["precondition"], advanced=True)]
-    seed: Annotated[
-        int,
-        Option(1, "Seed of random preconditioning.", metavar="N", least=0, advanced=True),
-    ]
+    seed: Annotated[int, Option(1, "Seed of random preconditioning.", metavar="N", least=0, advanced=True)]
     images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
     images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]
     check: Annotated[bool, RUN_OPTIONS["check"]]

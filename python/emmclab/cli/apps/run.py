@@ -30,14 +30,7 @@ from emmclab.cli.console import print_stderr
 from emmclab.cli.declared_options import Perfetto, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.simulation_options import (
-    Capacity,
-    DeviceName,
-    Events,
-    Settings,
-    configured,
-    layered,
-)
+from emmclab.cli.simulation_options import Capacity, DeviceName, Events, Settings, configured, layered
 from emmclab.runtime.lists import once
 from emmclab.simulation.provenance import Provenance
 

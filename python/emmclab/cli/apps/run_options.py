@@ -58,14 +58,7 @@ Devices = Annotated[
     ),
 ]
 Network = Annotated[
-    str,
-    option(
-        "A network of the host.",
-        RUN,
-        *_NETWORK_OPTION,
-        metavar="NAME",
-        autocompletion=network_names,
-    ),
+    str, option("A network of the host.", RUN, *_NETWORK_OPTION, metavar="NAME", autocompletion=network_names)
 ]
 Networks = Annotated[
     str,
@@ -143,10 +136,7 @@ class Running:
 
 
 def software(
-    host: str | None,
-    devices: Sequence[Device],
-    layer_settings: Mapping[str, Setting],
-    asked: SoftwareOptions,
+    host: str | None, devices: Sequence[Device], layer_settings: Mapping[str, Setting], asked: SoftwareOptions
 ) -> SoftwareOptions:
     """Convert options of the command line to the options of a run for its host, layers and applications."""
     second = asked["second"]

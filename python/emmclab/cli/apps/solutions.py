@@ -56,8 +56,7 @@ def solutions(
     capacity: Capacity = None,
     running: Running,
     html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page."),
+        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
