@@ -246,14 +246,6 @@ def test_an_unknown_key_or_a_value_that_matches_nothing_lists_what_there_is(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "command", ["simulate", "compare", "advise", "calibrate", "validate", "fit", "explain", "head"]
-)
-def test_every_command_that_reads_a_trace_takes_only_and_drop_reissued(command: str) -> None:
-    told = emmclab(command, "--help-all", env={"COLUMNS": "200"}).stdout
-    assert "--only" in told and "--drop-reissued" in told
-
-
 def test_compared_profiles_take_the_options_of_reading(two: Path) -> None:
     found = emmclab_json("profile", two, "--against", "Messaging", "--only", "device=sdb")
     assert next(row["first"] for row in found["fields"] if row["field"] == "requests") == 100

@@ -62,13 +62,13 @@ class DeviceState:
     mode: Mode = "auto"
     precondition: Annotated[
         str,
-        typer.Option(
-            metavar="WHAT",
-            help="State of the devices before the run: auto, none, sequential:PCT, random:PCT, "
+        option(
+            "State of the devices before the run: auto, none, sequential:PCT, random:PCT, "
             "steady[:CAPACITIES], "
             "used:AGE or a trace. auto: the state that matches the recorded mean response best, else "
             f"{USED}.",
-            rich_help_panel="Replay",
+            "Replay",
+            metavar="WHAT",
         ),
     ] = AUTO
     used: Used = None
@@ -97,11 +97,11 @@ class Together:
 
     deep: Annotated[
         bool,
-        typer.Option(
-            "--deep",
-            help="Also search combinations of options; its page is NAME-deep.html. For settings of your own "
+        option(
+            "Also search combinations of options; its page is NAME-deep.html. For settings of your own "
             "choice: `emmclab search`.",
-            rich_help_panel="Together",
+            "Together",
+            "--deep",
         ),
     ] = False
     budget: Annotated[
@@ -136,9 +136,9 @@ def advise(
     capacity: Capacity = None,
     by: Annotated[
         str,
-        typer.Option(
+        option(
+            "Figure by which the options are ranked.",
             metavar="mean|p99|waf|lifetime",
-            help="Figure by which the options are ranked.",
             autocompletion=complete_words("mean", "p99", "waf", "lifetime"),
         ),
     ] = "mean",
@@ -163,9 +163,7 @@ def advise(
             metavar="N",
         ),
     ] = 1,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
-    ] = None,
+    html: Annotated[Path | None, option("Also write a page.", metavar="FILE", callback=in_a_folder)] = None,
     together: Together,
     jobs: Annotated[
         int, option("Simulations at a time; 0 for one per processor.", advanced=True, min=0, metavar="N")

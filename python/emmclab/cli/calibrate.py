@@ -13,6 +13,7 @@ from emmclab.calibration.calibrate import calibrate as calibrate_device
 from emmclab.calibration.calibrate import is_fio, refuse_probe
 from emmclab.calibration.calibration_types import Calibration
 from emmclab.cli.console import print_json, print_stderr, stderr
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import PresetFile, PresetName
@@ -43,18 +44,15 @@ def calibrate(
     ],
     output: PresetFile = None,
     name: PresetName = None,
-    capacity_gb: Annotated[
-        int, typer.Option(metavar="GB", help="Capacity that the host sees, 1 to 1024 GB.")
-    ] = 32,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed; the same seed results in the same preset.")
-    ] = 1,
+    capacity_gb: Annotated[int, option("Capacity that the host sees, 1 to 1024 GB.", metavar="GB")] = 32,
+    seed: Annotated[int, option("Seed; the same seed results in the same preset.", min=0, metavar="N")] = 1,
     skip_packed: Annotated[
         bool,
-        typer.Option(
-            "--skip-packed",
-            help="Leave packed commands out of the fit: a device may program their entries one by one, and a "
+        option(
+            "Leave packed commands out of the fit: a device may program their entries one by one, and a "
             "fit to all requests is an average of both kinds.",
+            None,
+            "--skip-packed",
         ),
     ] = False,
     as_json: AsJson = False,

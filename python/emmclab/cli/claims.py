@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import paper_names
 from emmclab.cli.options import AsJson, Reading
@@ -45,17 +46,14 @@ def claims(
     *,
     paper: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="One paper (`emmclab papers`); default: all.", autocompletion=paper_names
-        ),
+        option("One paper (`emmclab papers`); default: all.", metavar="NAME", autocompletion=paper_names),
     ] = None,
     traces: PaperTraces = None,
     trace: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
     stored: Annotated[
-        bool,
-        typer.Option("--stored", help="Run no simulation: refuse if one that claims read has no result."),
+        bool, option("Run no simulation: refuse if one that claims read has no result.", None, "--stored")
     ] = False,
     reading: Reading,
     as_json: AsJson = False,

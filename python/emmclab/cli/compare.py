@@ -11,6 +11,7 @@ import typer
 
 from emmclab.calibration.fit_sources import runs_note
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names, layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles
@@ -53,22 +54,22 @@ def compare(
     traces: TraceFiles,
     devices: Annotated[
         str,
-        typer.Option(
+        option(
+            "Devices: presets or TOML files; the first is the baseline.",
+            "Device",
             *DEVICE_OPTION,
             metavar="A,B,...",
-            help="Devices: presets or TOML files; the first is the baseline.",
             autocompletion=several(device_names),
-            rich_help_panel="Device",
         ),
     ] = "iiswc15-4ps,iiswc15-8ps,iiswc15-hps",
     layers: Annotated[
         str,
-        typer.Option(
+        option(
+            "Stacks of layers above each device, `none` for no layer, + from one to the next below; "
+            "the first is the baseline. Settings: --set NAME.KEY=VALUE, for every stack with the layer.",
+            "Layers",
             metavar="A,B+C,...",
             autocompletion=several(layer_names),
-            help="Stacks of layers above each device, `none` for no layer, + from one to the next below; "
-            "the first is the baseline. Settings: --set NAME.KEY=VALUE, for every stack with the layer.",
-            rich_help_panel="Layers",
         ),
     ] = "none",
     settings: Settings = [],  # noqa: B006
@@ -76,7 +77,7 @@ def compare(
     replay: Replay,
     seeds: Seeds = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write the report page.")
+        Path | None, option("Also write the report page.", metavar="FILE", callback=in_a_folder)
     ] = None,
     as_json: AsJson = False,
     reading: Reading,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, print_stderr
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import parse_duration
 from emmclab.cli.options import AsJson, Reading, one_per_recording
@@ -56,12 +57,10 @@ def convert(
     to: To = None,
     offset: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Times at which several traces begin, in their order, for example "
+            "`0s,10s,2m`; all at 0 by default.",
             metavar="TIMES",
-            help=(
-                "Times at which several traces begin, in their order, for example "
-                "`0s,10s,2m`; all at 0 by default."
-            ),
         ),
     ] = None,
     reading: Reading,

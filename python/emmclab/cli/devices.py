@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
@@ -38,10 +39,10 @@ def register(app: typer.Typer) -> None:
 def devices(
     check: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Measure the published figures that this device was fitted to, and print every deviation.",
             metavar="NAME",
             autocompletion=device_names,
-            help="Measure the published figures that this device was fitted to, and print every deviation.",
         ),
     ] = None,
     capacity: Capacity = None,

@@ -16,6 +16,7 @@ from emmclab import _core
 from emmclab.calibration.register_files import holds_registers
 from emmclab.calibration.registers import registers
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.explain_pair import Pair, explain_pair
 from emmclab.cli.explain_texts import (
     READING,
@@ -103,11 +104,9 @@ def explain(
             help="Another device, or another result: only what differs is printed.",
         ),
     ] = None,
-    whole_glossary: Annotated[
-        bool, typer.Option("--glossary", help="Print every word with its meaning.")
-    ] = False,
+    whole_glossary: Annotated[bool, option("Print every word with its meaning.", None, "--glossary")] = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Of a device: only the settings that differ from the defaults.")
+        bool, option("Of a device: only the settings that differ from the defaults.", None, "--changed")
     ] = False,
     capacity: Capacity = None,
     pair: Pair,
@@ -153,15 +152,15 @@ def explain(
         reading.refuse(str(what))
         _explain_device(configured(str(trace), [], capacity), as_json, changed=changed)
         return
-    for option, does, given in (
+    for name, does, given in (
         ("--changed", "is for", changed),
         ("--capacity", "scales", capacity is not None),
     ):
         if given:
             raise ConfigError(
-                f"`{option}` {does} devices, and `{what}` is not one",
+                f"`{name}` {does} devices, and `{what}` is not one",
                 kind="config",
-                field=option,
+                field=name,
                 hint="give it with the name of a device",
             )
     if reading.format is None and holds_registers(trace):

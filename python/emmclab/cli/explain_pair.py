@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from emmclab import _core
 from emmclab.calibration.fit_sources import pair_note, runs_note
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.explain_texts import explain_difference
 from emmclab.cli.options import Reading
 from emmclab.cli.show_profile import framed, show_explained
@@ -40,31 +40,31 @@ class Pair:
 
     trace: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Simulate both devices under this trace, and compare the results.",
+            "Two results or devices",
             metavar="TRACE",
-            help="Simulate both devices under this trace, and compare the results.",
-            rich_help_panel="Two results or devices",
         ),
     ] = None
     one_at_a_time: Annotated[
         bool,
-        typer.Option(
-            "--one-at-a-time",
-            help="Simulate the first again with each single difference to the second, and show how each "
+        option(
+            "Simulate the first again with each single difference to the second, and show how each "
             "changes the main figures.",
-            rich_help_panel="Two results or devices",
+            "Two results or devices",
+            "--one-at-a-time",
         ),
     ] = False
     images: Images = None
 
     def refuse(self) -> None:
         """Reject these options if only one result or device is named."""
-        for option, given in (("--trace", self.trace), ("--one-at-a-time", self.one_at_a_time)):
+        for name, given in (("--trace", self.trace), ("--one-at-a-time", self.one_at_a_time)):
             if given:
                 raise ConfigError(
-                    f"`{option}` compares two devices or two results, and one is named",
+                    f"`{name}` compares two devices or two results, and one is named",
                     kind="config",
-                    field=option,
+                    field=name,
                     hint="name two: `emmclab explain A B`",
                 )
 
@@ -103,11 +103,11 @@ def explain_pair(
         results = [StoredResult(one.run_name, "simulation", one.to_dict()) for one in found]
     else:
         if pair.trace is not None or capacity is not None:
-            option = "--capacity" if pair.trace is None else "--trace"
+            name = "--capacity" if pair.trace is None else "--trace"
             raise ConfigError(
-                f"`{option}` is for devices, and `{first}` is a result",
+                f"`{name}` is for devices, and `{first}` is a result",
                 kind="config",
-                field=option,
+                field=name,
                 hint="a result holds its trace and its device; leave the option out",
             )
         results = [read_result(name) for name in (first, second)]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_stderr
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import Reading, TraceFile
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option, write_text
@@ -29,10 +30,7 @@ def fit(
         output_option("Output file: the model; default, and `-`: stdout.", callback=in_a_folder_or_stdout),
     ] = None,
     name: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Name of the model; the trace's name is not stored unless given here."
-        ),
+        str, option("Name of the model; the trace's name is not stored unless given here.", metavar="NAME")
     ] = FITTED,
     reading: Reading,
 ) -> None:

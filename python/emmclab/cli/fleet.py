@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.failures import complete_files
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
@@ -27,14 +28,6 @@ _SHOWN = 10
 #: Ending of the default name of a table.
 _ENDING = ".fleet.parquet"
 
-_Fleet = Annotated[
-    str,
-    typer.Argument(
-        metavar="FOLDER",
-        help="A folder of recordings, s3://BUCKET/PREFIX of them, or a table that this command wrote.",
-    ),
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -48,12 +41,18 @@ def register(app: typer.Typer) -> None:
 
 def fleet(
     *,
-    folder: _Fleet,
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER",
+            help="A folder of recordings, s3://BUCKET/PREFIX of them, or a table that this command wrote.",
+        ),
+    ],
     by: Annotated[
         str,
-        typer.Option(
+        option(
+            "Group recordings by keys of folders named `key=value`, by format or by trace_device.",
             metavar="KEY,KEY,...",
-            help="Group recordings by keys of folders named `key=value`, by format or by trace_device.",
         ),
     ] = "",
     output: Annotated[
@@ -66,19 +65,17 @@ def fleet(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Test which figures differ from those of FOLDER in this one, in a bucket, or in its table.",
             metavar="FOLDER",
-            help="Test which figures differ from those of FOLDER in this one, in a bucket, or in its table.",
         ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", callback=in_a_folder, help="Also write a page: one file that needs no network."
-        ),
+        option("Also write a page: one file that needs no network.", metavar="FILE", callback=in_a_folder),
     ] = None,
     files: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Names of the files that are recordings, with * and ?.")
+        str, option("Names of the files that are recordings, with * and ?.", metavar="PATTERN")
     ] = "*",
     jobs: Jobs = 0,
     reading: Reading,

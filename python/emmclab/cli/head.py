@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile
 from emmclab.cli.show_profile import framed
@@ -26,7 +27,7 @@ def head(
     *,
     trace: TraceFile,
     requests: Annotated[
-        int, typer.Option("-n", "--requests", help="Number of requests.", min=1, max=100_000)
+        int, option("Number of requests.", None, "-n", "--requests", min=1, max=100_000)
     ] = 10,
     reading: Reading,
     as_json: AsJson = False,

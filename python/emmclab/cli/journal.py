@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile
 from emmclab.cli.output_files import in_a_folder
@@ -26,9 +27,7 @@ def journal(
     trace: TraceFile,
     html: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", callback=in_a_folder, help="Also write a page: one file that needs no network."
-        ),
+        option("Also write a page: one file that needs no network.", metavar="FILE", callback=in_a_folder),
     ] = None,
     as_json: AsJson = False,
     reading: Reading,

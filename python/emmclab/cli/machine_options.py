@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
-
 from emmclab import _core
+from emmclab.cli.declared_options import option
 from emmclab.cli.signals import ended_by_signals
 from emmclab.errors import ConfigError
 
@@ -16,33 +15,15 @@ _UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 Device = Annotated[
     list[str] | None,
-    typer.Option(
-        "--device", metavar="DEVICE", help="Disk, partition, mapped device or mount point; may be repeated."
+    option(
+        "Disk, partition, mapped device or mount point; may be repeated.", None, "--device", metavar="DEVICE"
     ),
 ]
 Duration = Annotated[
     str | None,
-    typer.Option(
-        metavar="TIME", help=("Stop after this time, for example 60s, 10m or 2h; default: at Ctrl-C.")
-    ),
+    option("Stop after this time, for example 60s, 10m or 2h; default: at Ctrl-C.", metavar="TIME"),
 ]
-Ssh = Annotated[
-    str | None, typer.Option(metavar="USER@HOST", help="Record that machine; nothing is written there.")
-]
-SshOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="WORD", help="An argument for the ssh client, as -p; may be repeated."),
-]
-Adb = Annotated[bool, typer.Option("--adb", help="Record the phone on adb; needs root there.")]
-Serial = Annotated[
-    str | None, typer.Option(metavar="SERIAL", help="Serial number of the phone, if adb knows several.")
-]
-BufferKb = Annotated[
-    int | None,
-    typer.Option(
-        metavar="KB", help="Ring buffer of each CPU, 1 to 1048576 KB; a larger one loses fewer events."
-    ),
-]
+Serial = Annotated[str | None, option("Serial number of the phone, if adb knows several.", metavar="SERIAL")]
 
 
 @dataclass(frozen=True)
@@ -50,11 +31,18 @@ class Machine:
     """The machine to record, as given on the command line."""
 
     device: Device = None
-    ssh: Ssh = None
-    ssh_option: SshOption = None
-    adb: Adb = False
+    ssh: Annotated[
+        str | None, option("Record that machine, without writing there.", metavar="USER@HOST")
+    ] = None
+    ssh_option: Annotated[
+        list[str] | None, option("An argument for the ssh client, as -p; may be repeated.", metavar="WORD")
+    ] = None
+    adb: Annotated[bool, option("Record the phone on adb; needs root there.", None, "--adb")] = False
     serial: Serial = None
-    buffer_kb: BufferKb = None
+    buffer_kb: Annotated[
+        int | None,
+        option("Ring buffer of each CPU, 1 to 1048576 KB; a larger one loses fewer events.", metavar="KB"),
+    ] = None
 
     def record(self) -> _core.Recorder:
         """Start recording it."""

@@ -70,9 +70,6 @@ Format = Annotated[
         autocompletion=format_names,
     ),
 ]
-Lenient = Annotated[
-    bool, option("Skip bad records and count them.", READING_PANEL, "--lenient", advanced=True)
-]
 Columns = Annotated[
     str | None,
     option(
@@ -80,47 +77,6 @@ Columns = Annotated[
         READING_PANEL,
         advanced=True,
         metavar="A,B,...",
-    ),
-]
-TimeUnit = Annotated[
-    str | None,
-    option(
-        "Unit of times, for formats that do not define it: s, ms, us, ns; none if a table has no times.",
-        READING_PANEL,
-        advanced=True,
-        metavar="UNIT",
-        autocompletion=complete_words("s", "ms", "us", "ns", "none"),
-    ),
-]
-SizeUnit = Annotated[
-    str | None,
-    option(
-        "Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
-        READING_PANEL,
-        advanced=True,
-        metavar="UNIT",
-        autocompletion=complete_words("sector", "byte", "kb", "page"),
-    ),
-]
-ReorderWindow = Annotated[
-    int | None,
-    option(
-        "Window, in requests, in which they are sorted by arrival; default: 65,536.",
-        READING_PANEL,
-        advanced=True,
-        metavar="N",
-        min=1,
-    ),
-]
-MendClock = Annotated[
-    str | None,
-    option(
-        "Cut clock jumps and pauses of the recording to the median gap, and move the requests after a "
-        "backward jump to the end of those before it. With a length, for "
-        "example 1h: cut longer gaps, in one pass.",
-        READING_PANEL,
-        advanced=True,
-        metavar="[LENGTH]",
     ),
 ]
 Figures = Annotated[
@@ -150,36 +106,7 @@ Bin = Annotated[
         metavar="WIDTH",
     ),
 ]
-ReissueWindow = Annotated[
-    str | None,
-    option(
-        "Time from the first issue of a request to a suspected re-issue; default: 0.5ms-3ms, that of a "
-        "UFS link that wakes up. A busy SCSI host takes 0-100ms.",
-        READING_PANEL,
-        advanced=True,
-        metavar="FROM-TO",
-    ),
-]
-DropReissued = Annotated[
-    bool,
-    option(
-        "Drop suspected re-issues: requests that the driver returned and the kernel issued again.",
-        READING_PANEL,
-        "--drop-reissued",
-        advanced=True,
-    ),
-]
-Only = Annotated[
-    list[str] | None,
-    option(
-        "Select these requests, for example `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
-        "`from=10s,to=2m30s` (from the first arrival); several conditions must all hold.",
-        READING_PANEL,
-        advanced=True,
-        metavar="KEY=VALUE,...",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, option("Print JSON, for programs.", None, "--json")]
 
 
 @dataclass(frozen=True)
@@ -187,15 +114,80 @@ class Reading:
     """How to read a trace, as given on the command line."""
 
     format: Format = None
-    lenient: Lenient = False
+    lenient: Annotated[
+        bool, option("Skip bad records and count them.", READING_PANEL, "--lenient", advanced=True)
+    ] = False
     columns: Columns = None
-    time_unit: TimeUnit = None
-    size_unit: SizeUnit = None
-    reorder_window: ReorderWindow = None
-    mend_clock: MendClock = None
-    reissue_window: ReissueWindow = None
-    drop_reissued: DropReissued = False
-    only: Only = None
+    time_unit: Annotated[
+        str | None,
+        option(
+            "Unit of times, for formats that do not define it: s, ms, us, ns; none if a table has no times.",
+            READING_PANEL,
+            advanced=True,
+            metavar="UNIT",
+            autocompletion=complete_words("s", "ms", "us", "ns", "none"),
+        ),
+    ] = None
+    size_unit: Annotated[
+        str | None,
+        option(
+            "Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
+            READING_PANEL,
+            advanced=True,
+            metavar="UNIT",
+            autocompletion=complete_words("sector", "byte", "kb", "page"),
+        ),
+    ] = None
+    reorder_window: Annotated[
+        int | None,
+        option(
+            "Window, in requests, in which they are sorted by arrival; default: 65,536.",
+            READING_PANEL,
+            advanced=True,
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    mend_clock: Annotated[
+        str | None,
+        option(
+            "Cut clock jumps and pauses of the recording to the median gap, and move the requests after a "
+            "backward jump to the end of those before it. With a length, for "
+            "example 1h: cut longer gaps, in one pass.",
+            READING_PANEL,
+            advanced=True,
+            metavar="[LENGTH]",
+        ),
+    ] = None
+    reissue_window: Annotated[
+        str | None,
+        option(
+            "Time from the first issue of a request to a suspected re-issue; default: 0.5ms-3ms, that of a "
+            "UFS link that wakes up. A busy SCSI host takes 0-100ms.",
+            READING_PANEL,
+            advanced=True,
+            metavar="FROM-TO",
+        ),
+    ] = None
+    drop_reissued: Annotated[
+        bool,
+        option(
+            "Drop suspected re-issues: requests that the driver returned and the kernel issued again.",
+            READING_PANEL,
+            "--drop-reissued",
+            advanced=True,
+        ),
+    ] = False
+    only: Annotated[
+        list[str] | None,
+        option(
+            "Select these requests, for example `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
+            "`from=10s,to=2m30s` (from the first arrival); several conditions must all hold.",
+            READING_PANEL,
+            advanced=True,
+            metavar="KEY=VALUE,...",
+        ),
+    ] = None
 
     def open(self, path: Path) -> Trace:
         """Open one trace with these options; `-` is stdin."""

@@ -11,6 +11,7 @@ import typer
 from emmclab.calibration.register_files import is_recording
 from emmclab.calibration.registers import Registers, registers
 from emmclab.cli.console import print_json, print_stderr, stderr
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
@@ -47,36 +48,38 @@ def preset(
     word: Annotated[str | None, typer.Argument(metavar="FILE", hidden=True)] = None,
     ext_csd: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "EXT_CSD register of an eMMC: 512 bytes, or as debugfs, mmc-utils, U-Boot or hexdump print "
+            "it; `-` for stdin.",
+            None,
             "--ext-csd",
             metavar="FILE",
-            help="EXT_CSD register of an eMMC: 512 bytes, or as debugfs, mmc-utils, U-Boot or hexdump print "
-            "it; `-` for stdin.",
         ),
     ] = None,
     ufs: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Descriptors of a UFS: its folder in sysfs, an archive or a listing (`grep -r .`) of it, or "
+            "the output of ufs-utils.",
+            None,
             "--ufs",
             metavar="PATH",
-            help="Descriptors of a UFS: its folder in sysfs, an archive or a listing (`grep -r .`) of it, or "
-            "the output of ufs-utils.",
         ),
     ] = None,
     recording: Annotated[
         Path | None,
-        typer.Option(
-            "--from", metavar="RECORDING", help="Registers that `emmclab record` has stored with a trace."
+        option(
+            "Registers that `emmclab record` has stored with a trace.", None, "--from", metavar="RECORDING"
         ),
     ] = None,
     like: Annotated[
         str | None,
-        typer.Option(
-            metavar="DEVICE",
-            autocompletion=device_names,
-            help="Preset that gives the settings that no register states (latencies, flash, collection); "
+        option(
+            "Preset that gives the settings that no register states (latencies, flash, collection); "
             "default: by kind and "
             "version.",
+            metavar="DEVICE",
+            autocompletion=device_names,
         ),
     ] = None,
     output: PresetFile = None,

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import json_text, print_json, stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
@@ -52,27 +53,25 @@ def probe(
     capacity: Capacity = None,
     write: Annotated[
         bool,
-        typer.Option(
-            "--write",
-            help="Measure writes, too; this destroys the data in the first part of a real target. "
+        option(
+            "Measure writes, too; this destroys the data in the first part of a real target. "
             "Simulated targets are always written.",
+            None,
+            "--write",
         ),
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before a real target is overwritten.")
-    ] = False,
+    yes: Annotated[bool, option("Do not ask before a real target is overwritten.", None, "--yes")] = False,
     span_mb: Annotated[
         int | None,
-        typer.Option(
-            metavar="MB",
-            help=f"Size of the part that is used, in MB; default: {_SIMULATED_MB} of a simulated target, "
+        option(
+            f"Size of the part that is used, in MB; default: {_SIMULATED_MB} of a simulated target, "
             f"{_REAL_MB} of a real one, at most the whole target.",
+            metavar="MB",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random orders.")] = 1,
+    seed: Annotated[int, option("Seed of the random orders.", min=0, metavar="N")] = 1,
     html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page with the curves."),
+        Path | None, option("Also write a page with the curves.", metavar="FILE", callback=in_a_folder)
     ] = None,
     output: Annotated[
         Path | None, output_option("Also write the result as JSON, as `--json` prints it.")

@@ -48,15 +48,6 @@ class Measured:
     bin: Bin = None
 
 
-_Traces = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="TRACE...",
-        help="Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
-        callback=one_per_recording,
-        show_default=False,
-    ),
-]
 #: Names of parts that Spark (`part-00000-...`) and DuckDB (`data_0.parquet`) give.
 _PART = re.compile(r"(part-|data_)\d+.*\.parquet")
 
@@ -84,26 +75,34 @@ def register(app: typer.Typer) -> None:
 
 def profile(
     *,
-    traces: _Traces = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Profile the traces that come with emmclab.")] = False,
+    traces: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="TRACE...",
+            help="Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
+            callback=one_per_recording,
+            show_default=False,
+        ),
+    ] = None,
+    demo: Annotated[bool, option("Profile the traces that come with emmclab.", None, "--demo")] = False,
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Also write the report page: one file that needs no network.",
             metavar="FILE",
             callback=in_a_folder,
-            help="Also write the report page: one file that needs no network.",
         ),
     ] = None,
     figures: Figures = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Print the comparison only.")] = False,
+    compare: Annotated[bool, option("Print the comparison only.", None, "--compare")] = False,
     against: Annotated[
         str | None,
-        typer.Option(
-            metavar="TRACE|NAME",
-            help="Compare one trace with another trace, a workload of the paper by name, or a model (.toml): "
+        option(
+            "Compare one trace with another trace, a workload of the paper by name, or a model (.toml): "
             "prints how far each value of Tables III and IV differs from it, in percent, shares in "
             "percentage points.",
+            metavar="TRACE|NAME",
             autocompletion=workload_names,
         ),
     ] = None,
@@ -118,10 +117,11 @@ def profile(
     ] = False,
     fsync: Annotated[
         bool,
-        typer.Option(
-            "--fsync",
-            help="Also divide each recorded wait for durability (fsync) into data, commit, flush, queue and "
+        option(
+            "Also divide each recorded wait for durability (fsync) into data, commit, flush, queue and "
             "the rest, and print this only.",
+            None,
+            "--fsync",
         ),
     ] = False,
     measured: Measured,

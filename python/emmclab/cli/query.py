@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import study_names
 from emmclab.cli.options import AsJson, Reading
@@ -58,26 +59,26 @@ def query(
     ] = _TABLES,
     study: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "The results of this study only: its name, or its TOML file.",
             metavar="NAME|FILE",
-            help="The results of this study only: its name, or its TOML file.",
             autocompletion=study_names,
         ),
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Query this trace, of any format. The table `trace` has its requests, `fsyncs` its waits in "
+        option(
+            "Query this trace, of any format. The table `trace` has its requests, `fsyncs` its waits in "
             "fsync (at most the 65,536 longest), `commits` those of journals. If the file was written by "
             "`simulate --events`, the table `events` has the waits of each request (`describe events` lists "
             "the columns). `flag_names(flags)` names flags, `has_flag(flags, 'fua')` tests one.",
+            metavar="FILE",
         ),
     ] = None,
     output: Annotated[
         Path | None, output_option("Output file, by its ending: .csv, .json or .parquet.")
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a header.")] = False,
+    as_csv: Annotated[bool, option("Print CSV, with a header.", None, "--csv")] = False,
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,
     reading: Reading,

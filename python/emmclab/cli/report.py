@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emmclab.cli.console import print_json, print_stderr
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Figures, Reading
 from emmclab.cli.output_files import in_a_folder
@@ -27,14 +28,13 @@ def report(
     *,
     study: StudyName,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the page.")
+        Path | None, option("Output file: the page.", metavar="FILE", callback=in_a_folder)
     ] = None,
     figures: Figures = None,
     results: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR|FILE",
-            help="Results folder, or the file of `emmclab collect`, which ends in .parquet.",
+        option(
+            "Results folder, or the file of `emmclab collect`, which ends in .parquet.", metavar="DIR|FILE"
         ),
     ] = RESULTS,
     reading: Reading,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
 from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading
@@ -52,7 +53,7 @@ def reproduce(
     jobs: Jobs = 0,
     fresh: Fresh = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the page.")
+        Path | None, option("Output file: the page.", metavar="FILE", callback=in_a_folder)
     ] = None,
     figures: Figures = None,
     traces: PaperTraces = None,

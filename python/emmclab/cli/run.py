@@ -63,13 +63,10 @@ def run(
     on: Engine = "local",
     shard: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Run only this part of the cells, from 1, for example 3/16; `emmclab collect` joins the parts.",
+            "Running",
             metavar="K/N",
-            help=(
-                "Run only this part of the cells, from 1, for example 3/16; "
-                "`emmclab collect` joins the parts."
-            ),
-            rich_help_panel="Running",
         ),
     ] = None,
     fresh: Fresh = False,

@@ -51,15 +51,13 @@ def search(
     *,
     study: StudyName,
     minimize: Annotated[
-        list[str],
-        typer.Option(metavar="FIGURE", help="Figure to minimise, a column of `runs`; may be repeated."),
+        list[str], option("Figure to minimise, a column of `runs`; may be repeated.", metavar="FIGURE")
     ] = [],  # noqa: B006
     maximize: Annotated[
-        list[str],
-        typer.Option(metavar="FIGURE", help="Figure to maximise, a column of `runs`; may be repeated."),
+        list[str], option("Figure to maximise, a column of `runs`; may be repeated.", metavar="FIGURE")
     ] = [],  # noqa: B006
     budget: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Trials by each method: the search, random, and a grid.")
+        int, option("Trials by each method: the search, random, and a grid.", min=1, metavar="N")
     ] = 100,
     batch: Annotated[
         int,
@@ -70,7 +68,7 @@ def search(
             metavar="N",
         ),
     ] = 16,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Seed of the choices.")] = 1,
+    seed: Annotated[int, option("Seed of the choices.", min=0, max=2**32 - 1, metavar="N")] = 1,
     baselines: Annotated[
         bool,
         option(
@@ -81,7 +79,7 @@ def search(
         ),
     ] = True,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Output file: the page.")
+        Path | None, option("Output file: the page.", metavar="FILE", callback=in_a_folder)
     ] = None,
     jobs: Jobs = 0,
     on: Engine = "local",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import Perfetto
+from emmclab.cli.declared_options import Perfetto, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
@@ -53,7 +53,7 @@ def simulate(
     events: Events = None,
     perfetto: Perfetto = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write the report page.")
+        Path | None, option("Also write the report page.", metavar="FILE", callback=in_a_folder)
     ] = None,
     as_json: AsJson = False,
     reading: Reading,

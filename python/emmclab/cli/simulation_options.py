@@ -36,22 +36,22 @@ DEVICE_OPTION = ("--device", "--devices")
 
 DeviceName = Annotated[
     str,
-    typer.Option(
+    option(
+        "The device: a preset (`emmclab devices`) or a TOML file.",
+        "Device",
         *DEVICE_OPTION,
         metavar="PRESET|FILE",
-        help="The device: a preset (`emmclab devices`) or a TOML file.",
         autocompletion=device_names,
-        rich_help_panel="Device",
     ),
 ]
 Settings = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "Change a setting, for example `timing.parallelism=both`. `emmclab explain DEVICE` lists them.",
+        "Device",
         "--set",
         metavar="KEY=VALUE",
         autocompletion=setting_names,
-        help="Change a setting, for example `timing.parallelism=both`. `emmclab explain DEVICE` lists them.",
-        rich_help_panel="Device",
     ),
 ]
 Capacity = Annotated[
@@ -66,8 +66,6 @@ Capacity = Annotated[
 ]
 Mode = Annotated[str, declared("mode")]
 Precondition = Annotated[str, declared("precondition")]
-Rate = Annotated[float, declared("rate")]
-Passes = Annotated[int, declared("passes")]
 FlushEvery = Annotated[int, declared("flush_every")]
 Wrap = Annotated[bool, declared("wrap_addresses")]
 Seed = Annotated[int, declared("seed")]
@@ -114,8 +112,8 @@ class Replay:
     mode: Mode = DEFAULTS["mode"]
     precondition: Precondition = DEFAULTS["precondition"]
     used: Used = None
-    rate: Rate = DEFAULTS["rate"]
-    passes: Passes = DEFAULTS["passes"]
+    rate: Annotated[float, declared("rate")] = DEFAULTS["rate"]
+    passes: Annotated[int, declared("passes")] = DEFAULTS["passes"]
     flush_every: FlushEvery = DEFAULTS["flush_every"]
     wrap_addresses: Wrap = DEFAULTS["wrap_addresses"]
     seed: Seed = DEFAULTS["seed"]

@@ -39,16 +39,13 @@ StudyName = Annotated[
         autocompletion=study_names,
     ),
 ]
-Jobs = Annotated[
-    int,
-    typer.Option(min=0, metavar="N", help="Processes; 0 for one per processor.", rich_help_panel="Running"),
-]
+Jobs = Annotated[int, option("Processes; 0 for one per processor.", "Running", min=0, metavar="N")]
 Fresh = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Run every cell again, or only cells that are missing or of another build.",
+        "Running",
         "--fresh/--resume",
-        help="Run every cell again, or only cells that are missing or of another build.",
-        rich_help_panel="Running",
     ),
 ]
 ResultsFolder = Annotated[
@@ -57,10 +54,11 @@ ResultsFolder = Annotated[
 ]
 ResultsPlace = Annotated[
     str,
-    typer.Option(
+    option(
+        "Results folder, or a bucket as s3://BUCKET/PREFIX; each study has its own in it.",
+        None,
         "--results",
         metavar="DIR|URL",
-        help="Results folder, or a bucket as s3://BUCKET/PREFIX; each study has its own in it.",
     ),
 ]
 Engine = Annotated[
@@ -87,18 +85,19 @@ ImagesSpace = Annotated[
 ]
 TraceInputs = Annotated[
     list[Path],
-    typer.Option(
-        "--trace", metavar="FILE", help="A recorded trace of your own beside the workloads; may be repeated."
+    option(
+        "A recorded trace of your own beside the workloads; may be repeated.", None, "--trace", metavar="FILE"
     ),
 ]
 PaperTraces = Annotated[
     Path | None,
-    typer.Option(
-        "--traces",
-        metavar="DIR",
-        help="A folder with the original traces of a paper. IISWC 2015: they replace the workloads "
+    option(
+        "A folder with the original traces of a paper. IISWC 2015: they replace the workloads "
         "(WorkSpace_nexus5/Trace_files of the archive at SNIA IOTTA). SYSTOR 2024: the study is of them "
         "(the public repository acsl-technion/MobileBlockIOTraces).",
+        None,
+        "--traces",
+        metavar="DIR",
     ),
 ]
 

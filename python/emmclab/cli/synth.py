@@ -114,10 +114,8 @@ def synth(
         Path | None,
         output_option("The same as OUT; required with --fio and --reads.", metavar="OUT", callback=None),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed; the same seed results in the same trace.")
-    ] = 1,
-    requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of requests.")] = None,
+    seed: Annotated[int, option("Seed; the same seed results in the same trace.", min=0, metavar="N")] = 1,
+    requests: Annotated[int | None, option("Number of requests.", min=1, metavar="N")] = None,
     duration: Annotated[
         float | None,
         option(
@@ -138,8 +136,7 @@ def synth(
         ),
     ] = 100,
     fio: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A job file of fio: the requests that fio would issue for it."),
+        Path | None, option("A job file of fio: the requests that fio would issue for it.", metavar="FILE")
     ] = None,
     one_kind: OneKind,
     to: To = None,

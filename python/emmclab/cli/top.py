@@ -15,6 +15,7 @@ from rich.text import Text
 
 from emmclab import _core
 from emmclab.cli.console import ClosedPipe, one_line, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import Duration, Machine, parse_duration
 from emmclab.cli.show_profile import framed
@@ -37,15 +38,11 @@ def register(app: typer.Typer) -> None:
 
 def top(
     *,
-    interval: Annotated[
-        str, typer.Option(metavar="TIME", help="Time of one view, for example 2s or 500ms.")
-    ] = "1s",
+    interval: Annotated[str, option("Time of one view, for example 2s or 500ms.", metavar="TIME")] = "1s",
     duration: Duration = None,
-    once: Annotated[bool, typer.Option("--once", help="Stop after one view.")] = False,
+    once: Annotated[bool, option("Stop after one view.", None, "--once")] = False,
     machine: Machine,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, one object in a line per view.")
-    ] = False,
+    as_json: Annotated[bool, option("Print JSON, one object in a line per view.", None, "--json")] = False,
 ) -> None:
     """Show the I/O of block devices live, by process: of this host, a machine over ssh, or a phone over adb.
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.failures import is_run_failure
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names, several
@@ -47,21 +48,19 @@ def validate(
     traces: TraceFiles,
     devices: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Also validate these devices, without a calibration: presets or TOML files.",
+            "Device",
             *DEVICE_OPTION,
             metavar="A,B,...",
-            help="Also validate these devices, without a calibration: presets or TOML files.",
             autocompletion=several(device_names),
-            rich_help_panel="Device",
         ),
     ] = None,
     mode: Mode = "auto",
     precondition: Precondition = "none",
     wrap_addresses: Wrap = False,
     seed: Seed = 1,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page.")
-    ] = None,
+    html: Annotated[Path | None, option("Also write a page.", metavar="FILE", callback=in_a_folder)] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:

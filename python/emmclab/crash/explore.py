@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from emmclab import _core
@@ -29,6 +30,7 @@ _REPORT_S = 0.5
 TEARS = ("none", "sector", "inside")
 #: The panel of the options in the help of `crash`.
 STATES_PANEL = "Cuts and states"
+_states = partial(Option, ..., panel=STATES_PANEL)
 
 
 class CoreOptions(TypedDict):
@@ -59,55 +61,38 @@ def _share(text: str) -> tuple[int, int]:
 class Options:
     """Options of an exploration."""
 
-    cuts: Annotated[
-        int,
-        Option(
-            ..., "Maximum number of times at which power is cut.", panel=STATES_PANEL, metavar="N", least=1
-        ),
-    ] = 1000
+    cuts: Annotated[int, _states("Maximum number of times at which power is cut.", metavar="N", least=1)] = (
+        1000
+    )
     states: Annotated[
         str,
-        Option(
-            ...,
+        _states(
             "Methods that select the states of a cut, each with an optional maximum, as omit1:64: device, "
             "boundary, omit1, only1, pairs, random.",
-            panel=STATES_PANEL,
             metavar="LIST",
             shown_default="all methods",
             advanced=True,
         ),
     ] = "device,boundary,omit1,only1,pairs,random"
     seed: Annotated[
-        int,
-        Option(
-            ...,
-            "Seed of the cuts and states to try.",
-            panel=STATES_PANEL,
-            metavar="N",
-            least=0,
-            advanced=True,
-        ),
+        int, _states("Seed of the cuts and states to try.", metavar="N", least=0, advanced=True)
     ] = 1
     tear: Annotated[
         str,
-        Option(
-            ...,
+        _states(
             "none: 4 KiB are written as a whole or not at all; sector: 512 bytes; inside: as sector, and "
             "any 512 bytes of a write in flight that is not reliable may hold garbage.",
             words=TEARS,
-            panel=STATES_PANEL,
             advanced=True,
         ),
     ] = "none"
     recovery: Annotated[
         str,
-        Option(
-            ...,
+        _states(
             "How the file system recovers: process (in emmclab, fast), e2fsck, or mount (by the kernel). For "
             "a check by a command, the kernel mounts what any of them leaves.",
             command_default=None,
             words=RECOVERIES,
-            panel=STATES_PANEL,
             shown_default="process; mount with --guest, or if the check is a command",
             advanced=True,
         ),
@@ -126,11 +111,9 @@ class Options:
     ] = None
     recovery_cuts: Annotated[
         int,
-        Option(
-            ...,
+        _states(
             "Number of cuts during the recovery of layers, for each state.",
             command_default=2,
-            panel=STATES_PANEL,
             metavar="N",
             least=0,
             advanced=True,
@@ -138,12 +121,10 @@ class Options:
     ] = 0
     share: Annotated[
         tuple[int, int],
-        Option(
-            ...,
+        _states(
             "Only this part of the states, for example 3/16; parts are counted from 1.",
             option="--shard",
             command_default="1/1",
-            panel=STATES_PANEL,
             metavar="I/N",
             parse=_share,
             advanced=True,
@@ -155,12 +136,10 @@ class Options:
     ] = None
     prune: Annotated[
         bool,
-        Option(
-            ...,
+        _states(
             "With --recovery mount: mount every state, even if its outcome follows from that of an earlier "
             "one.",
             option="--no-prune",
-            panel=STATES_PANEL,
             advanced=True,
         ),
     ] = True

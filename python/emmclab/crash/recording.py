@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, TypedDict, Unpack
@@ -47,6 +48,7 @@ _WITHOUT_EFFECT = {
 
 #: The panel of the options of a recording in the help of `crash`.
 RUN_PANEL = "The run"
+_run = partial(Option, panel=RUN_PANEL)
 
 
 @dataclass(frozen=True)
@@ -62,38 +64,28 @@ class Workload:
 
     name: Annotated[
         str,
-        Option(
+        _run(
             ...,
             "An included workload: files, append-log, sqlite-MODE[-LEVEL], ace:LENGTH[:PROGRAMS], "
             "random:OPERATIONS, known[:BUG], or a file that ends in .prog. With -unsynced after the name of "
             "one of the first three, syncs return at once; the others are programs of operations on files, "
             "and those of known show published bugs of file systems.",
             option="--workload",
-            panel=RUN_PANEL,
             metavar="NAME",
             completes="crash_workload_names",
         ),
     ] = ""
     command: tuple[str, ...] = ()
     operations: Annotated[
-        int,
-        Option(
-            ...,
-            "Number of operations of an included workload.",
-            panel=RUN_PANEL,
-            metavar="N",
-            least=1,
-            advanced=True,
-        ),
+        int, _run(..., "Number of operations of an included workload.", metavar="N", least=1, advanced=True)
     ] = 200
     seed: int = 1
     timeout_s: Annotated[
         float,
-        Option(
+        _run(
             ...,
             "Seconds after which the workload is ended.",
             option="--timeout",
-            panel=RUN_PANEL,
             metavar="S",
             least=0.1,
             advanced=True,
@@ -165,11 +157,10 @@ class RecordingOptions(TypedDict, total=False):
     layer_settings: Annotated[Mapping[str, Setting] | None, RUN_OPTIONS["layer_settings"]]
     second: Annotated[
         Device | str | None,
-        Option(
+        _run(
             None,
             "Second device, for layers that use one; it must have no volatile cache.",
             option="--device2",
-            panel=RUN_PANEL,
             metavar="PRESET|FILE",
             completes="device_names",
             advanced=True,
@@ -177,11 +168,10 @@ class RecordingOptions(TypedDict, total=False):
     ]
     file_system: Annotated[
         str,
-        Option(
+        _run(
             "ext4",
             "File system: ext4, or with --recovery mount or --guest xfs, btrfs, f2fs, vfat.",
             option="--fs",
-            panel=RUN_PANEL,
             metavar="NAME",
             completes="filesystem_names",
             advanced=True,
@@ -189,20 +179,12 @@ class RecordingOptions(TypedDict, total=False):
     ]
     mkfs_options: Annotated[
         Names,
-        Option(
-            (),
-            "Option for mkfs; may be repeated.",
-            option="--mkfs-option",
-            panel=RUN_PANEL,
-            metavar="OPTION",
-            advanced=True,
+        _run(
+            (), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True
         ),
     ]
     mount_options: Annotated[
-        str | None,
-        Option(
-            None, "Mount options, in the form of `mount -o`.", panel=RUN_PANEL, metavar="LIST", advanced=True
-        ),
+        str | None, _run(None, "Mount options, in the form of `mount -o`.", metavar="LIST", advanced=True)
     ]
     guest: Annotated[
         str | None,

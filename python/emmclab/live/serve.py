@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Annotated, TypedDict, Unpack
@@ -31,6 +32,9 @@ from emmclab.simulation.run_options import RUN_OPTIONS
 
 #: The panels of the options in the help of commands.
 WHERE, TIME, RUN = "Where clients find it", "Time", "The run"
+_where, _time, _run = (partial(Option, panel=panel) for panel in (WHERE, TIME, RUN))
+#: The name of a file, if it is given.
+_Path = str | PathLike[str] | None
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
 #: Python code that another process runs after this one was killed; its arguments are the package's folder and
@@ -56,45 +60,28 @@ class ServeOptions(TypedDict, total=False):
     layers: Annotated[Names, RUN_OPTIONS["layers"]]
     layer_settings: Annotated[Mapping[str, Setting] | None, RUN_OPTIONS["layer_settings"]]
     second: Annotated[Device | str | None, RUN_OPTIONS["second"]]
-    nbd: Annotated[
-        str | PathLike[str] | None,
-        Option(None, "Unix socket of an NBD server.", panel=WHERE, metavar="SOCKET"),
-    ]
+    nbd: Annotated[_Path, _where(None, "Unix socket of an NBD server.", metavar="SOCKET")]
     tcp: Annotated[
         str | None,
-        Option(
-            None, "Loopback address of an NBD server.", panel=WHERE, metavar="127.0.0.1:PORT", advanced=True
-        ),
+        _where(None, "Loopback address of an NBD server.", metavar="127.0.0.1:PORT", advanced=True),
     ]
     sdhci: Annotated[
-        str | PathLike[str] | None,
-        Option(
+        _Path,
+        _where(
             None,
             "vfio-user socket: an eMMC card with an SD host controller, for QEMU 10.1 or later.",
-            panel=WHERE,
             metavar="SOCKET",
             advanced=True,
         ),
     ]
     loop: Annotated[
         bool | None,
-        Option(
-            None,
-            "A loop device, /dev/loopN (root); the default for root.",
-            panel=WHERE,
-            command_default=False,
-        ),
+        _where(None, "A loop device, /dev/loopN (root); the default for root.", command_default=False),
     ]
     ublk: Annotated[
-        bool,
-        Option(
-            False,
-            "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).",
-            panel=WHERE,
-            advanced=True,
-        ),
+        bool, _where(False, "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", advanced=True)
     ]
-    file: Annotated[bool, Option(False, "A file of a FUSE file system.", panel=WHERE, advanced=True)]
+    file: Annotated[bool, _where(False, "A file of a FUSE file system.", advanced=True)]
     partitions: Annotated[
         bool,
         Option(
@@ -106,27 +93,21 @@ class ServeOptions(TypedDict, total=False):
     ]
     mkfs: Annotated[
         str | None,
-        Option(
+        _where(
             None,
             "Make a file system: ext4, xfs, btrfs, f2fs, vfat.",
-            panel=WHERE,
             metavar="NAME",
             completes="filesystem_names",
         ),
     ]
     mkfs_options: Annotated[
         Names,
-        Option(
-            (),
-            "Option for mkfs; may be repeated.",
-            panel=WHERE,
-            option="--mkfs-option",
-            metavar="OPTION",
-            advanced=True,
+        _where(
+            (), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True
         ),
     ]
     overwrite: Annotated[
-        bool, Option(False, "Let --mkfs overwrite a file system that is there.", panel=WHERE, advanced=True)
+        bool, _where(False, "Let --mkfs overwrite a file system that is there.", advanced=True)
     ]
     dirty_bytes: Annotated[
         int | None,
@@ -137,43 +118,33 @@ class ServeOptions(TypedDict, total=False):
             option=None,
         ),
     ]
-    mount: Annotated[
-        str | PathLike[str] | None,
-        Option(None, "Mount the file system at this folder.", panel=WHERE, metavar="DIR"),
-    ]
+    mount: Annotated[_Path, _where(None, "Mount the file system at this folder.", metavar="DIR")]
     mount_options: Annotated[
-        str | None,
-        Option(None, "Mount options, in the form of `mount -o`.", panel=WHERE, metavar="LIST", advanced=True),
+        str | None, _where(None, "Mount options, in the form of `mount -o`.", metavar="LIST", advanced=True)
     ]
     clock: Annotated[
         str,
-        Option(
+        _time(
             "real",
             "real: requests take the time of the device; free: no time; x0.1: ten times as fast.",
-            panel=TIME,
             metavar="real|free|xFACTOR",
             completes=("real", "free"),
         ),
     ]
     think: Annotated[
-        bool,
-        Option(False, "On a free clock, count the host's time between requests.", panel=TIME, advanced=True),
+        bool, _time(False, "On a free clock, count the host's time between requests.", advanced=True)
     ]
     image: Annotated[
-        str | PathLike[str] | None,
-        Option(
-            None,
-            "File that stores the contents of the device; FILE.state stores its state.",
-            panel=RUN,
-            metavar="FILE",
+        _Path,
+        _run(
+            None, "File that stores the contents of the device; FILE.state stores its state.", metavar="FILE"
         ),
     ]
     second_image: Annotated[
-        str | PathLike[str] | None,
-        Option(
+        _Path,
+        _run(
             None,
             "File that stores the contents of the second device.",
-            panel=RUN,
             option="--image2",
             metavar="FILE",
             advanced=True,
@@ -181,21 +152,20 @@ class ServeOptions(TypedDict, total=False):
     ]
     precondition: Annotated[str, replace(RUN_OPTIONS["precondition"], advanced=True)]
     seed: Annotated[int, Option(1, "Seed of random preconditioning.", metavar="N", least=0, advanced=True)]
-    images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
+    images: Annotated[_Path, RUN_OPTIONS["images"]]
     images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]
     check: Annotated[bool, RUN_OPTIONS["check"]]
     record: Annotated[
-        str | PathLike[str] | None,
-        Option(
+        _Path,
+        _run(
             None,
             "Trace to write, with the simulated times; without mkfs and mount.",
-            panel=RUN,
             metavar="FILE",
             writes=True,
         ),
     ]
     log: Annotated[
-        str | PathLike[str] | None,
+        _Path,
         Option(
             None,
             "Crash log to write, for `emmclab crash`: every command with its data; not an existing one.",

@@ -10,6 +10,7 @@ import typer
 
 from emmclab.apps.closed_loop import learn_application
 from emmclab.cli.console import print_json, print_stdout, stdout
+from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option
@@ -39,36 +40,38 @@ def learn(
     ] = None,
     partitions: Annotated[
         list[str],
-        typer.Option(
+        option(
+            "Files below a folder are on this partition; all other files are on the first one. "
+            "May be repeated.",
+            None,
             "--partition",
             metavar="NAME=FOLDER",
-            help="Files below a folder are on this partition; all other files are on the first one. "
-            "May be repeated.",
         ),
     ] = ["data=/"],  # noqa: B006
     user_waits_for: Annotated[
         str | None,
-        typer.Option(
-            metavar="PID",
-            help="The thread that the user waits for, by the number that the kernel gave it (PID in the "
+        option(
+            "The thread that the user waits for, by the number that the kernel gave it (PID in the "
             "recording); default: the first.",
+            metavar="PID",
         ),
     ] = None,
     keep_pauses: Annotated[
         bool,
-        typer.Option(
-            "--keep-pauses",
-            help="Accept that this thread mostly sleeps or waits for causes that are not in the recording; "
+        option(
+            "Accept that this thread mostly sleeps or waits for causes that are not in the recording; "
             "these waits are then as long on every device.",
+            None,
+            "--keep-pauses",
         ),
     ] = False,
     cpu_factor: Annotated[
         float,
-        typer.Option(
-            metavar="F",
-            help="CPU factor of the recorded machine, as hosts have it (`emmclab apps hosts`): 0.25 for "
+        option(
+            "CPU factor of the recorded machine, as hosts have it (`emmclab apps hosts`): 0.25 for "
             "cores four times as fast as 1 GHz of 2010. On a host of this factor, work takes as long as "
             "recorded.",
+            metavar="F",
         ),
     ] = 1.0,
     as_json: AsJson = False,

@@ -82,8 +82,7 @@ LiveHost = Annotated[
     ),
 ]
 Page = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page: time lines and tables."),
+    Path | None, option("Also write a page: time lines and tables.", metavar="FILE", callback=in_a_folder)
 ]
 
 
