@@ -51,14 +51,6 @@ def test_the_daily_writes_can_be_hours_of_the_traces_or_of_a_fleet(trace: Path, 
     assert float(found["daily"][:-2]) * unit == pytest.approx(per_day, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [("simulate",), ("compare",), ("advise",), ("serve",), ("apps", "run"), ("apps", "compare")],
-)
-def test_every_command_that_simulates_takes_used(command: tuple[str, ...]) -> None:
-    assert "--used" in emmclab(*command, "--help-all").stdout
-
-
 def test_several_seeds_are_compared_on_used_devices(trace: Path) -> None:
     done = emmclab("compare", trace, "--devices", "small-1gb", *SMALL[2:], "--used", "30d", "--seeds", "2")
     assert done.returncode == 0, done.stderr

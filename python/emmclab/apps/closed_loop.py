@@ -384,11 +384,22 @@ class SoftwareAndFiles(SoftwareOptions, FileOptions, total=False):
     """All options of an application for its software."""
 
 
-class ApplicationOptions(SoftwareAndFiles, total=False):
-    """The options of `run_application`; those that are not given have their defaults."""
+class RunningOptions(SoftwareOptions, total=False):
+    """The options of an application in the model and on a served device."""
 
     network: Annotated[str, Option(NETWORK, "A network of the host.")]
     seed: Annotated[int, Option(1, "Seed of all random draws.", least=0)]
+    precondition: Annotated[
+        str,
+        Option(PRECONDITION, "Data on the device before the run, as for `Device.simulate`, but not a trace."),
+    ]
+    images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
+    limit_s: Annotated[int, Option(LIMIT_S, "Simulated seconds after which a run is an error.", least=1)]
+
+
+class ApplicationOptions(RunningOptions, FileOptions, total=False):
+    """The options of `run_application`; those that are not given have their defaults."""
+
     what_if: Annotated[
         Names,
         Option(
@@ -397,13 +408,7 @@ class ApplicationOptions(SoftwareAndFiles, total=False):
             "`op=read|fsync|write_back`.",
         ),
     ]
-    precondition: Annotated[
-        str,
-        Option(PRECONDITION, "Data on the device before the run, as for `Device.simulate`, but not a trace."),
-    ]
-    images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
     images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]
-    limit_s: Annotated[int, Option(LIMIT_S, "Simulated seconds after which a run is an error.", least=1)]
     check: Annotated[bool, Option(False, "Check all invariants of the device (slow).")]
     perfetto: Annotated[
         str | PathLike[str] | None,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
 from emmclab import _core
 from emmclab.apps.closed_loop import (
-    LIMIT_S,
-    NETWORK,
-    PRECONDITION,
+    APPLICATION_OPTIONS,
     AppOptions,
     AppResult,
+    RunningOptions,
     program_of,
     setup_of,
 )
@@ -25,9 +24,9 @@ from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
 from emmclab.runtime.difference import change_pct
-from emmclab.runtime.lists import Names, several
+from emmclab.runtime.lists import several
+from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device
-from emmclab.simulation.layers import Setting
 
 #: The default host: all of its partitions have a file system that common kernels support.
 LIVE_HOST = "phone-2020-ext4"
@@ -46,18 +45,9 @@ def run_live(
     name: str,
     device: Device | str,
     *,
-    network: str = NETWORK,
-    host: str | None = LIVE_HOST,
-    seed: int = 1,
-    beside: Names = (),
     clock: str = "real",
-    precondition: str = PRECONDITION,
-    images: str | PathLike[str] | None = None,
-    layers: Names = (),
-    layer_settings: Mapping[str, Setting] | None = None,
-    second: Device | str | None = None,
     record: str | PathLike[str] | None = None,
-    limit_s: int = LIMIT_S,
+    **options: Unpack[RunningOptions],
 ) -> AppResult:
     """Run an application on this machine: real file operations on file systems of a served device.
 
@@ -69,18 +59,10 @@ def run_live(
     Args:
         name: an application that comes with emmclab, or the path of a TOML file.
         device: a device, or a name for `Device.named`.
-        network: a network of the host.
-        host: a host, or the path of a TOML file; of its kernel settings only the limit of dirty data is used.
-        seed: seed of all random draws.
-        beside: applications that run at the same time, as for `run_application`.
         clock: clock of the device, as for `serve`.
-        precondition: data on the device before the run, as for `serve`.
-        images: folder that stores preconditioned devices for later runs.
-        layers: names of layers above the device, the first on top.
-        layer_settings: their settings.
-        second: a second device, for layers that use one.
         record: trace to write, without the preparation.
-        limit_s: seconds after which the run is an error.
+        options: see `ApplicationOptions`; of the kernel settings of the host only the limit of dirty data is
+            used.
 
     Raises:
         ConfigError: as `run_application`; or this kernel does not support a file system of the host.
@@ -88,9 +70,12 @@ def run_live(
     """
     require_loop()
     require_tools(_TOOLS)
+    given = complete(APPLICATION_OPTIONS, {"host": LIVE_HOST, **options}, "an application")
+    network, host, seed, precondition = (given[name] for name in ("network", "host", "seed", "precondition"))
+    layer_settings, second = given["layer_settings"], given["second"]
     chosen = Device.named(device) if isinstance(device, str) else device
-    beside, layers = several(beside), several(layers)
-    program, setup = program_of(name, beside), setup_of(host or LIVE_HOST)
+    beside, layers = several(given["beside"]), several(given["layers"])
+    program, setup = program_of(name, beside), setup_of(host)
     setup.check_network(network)
     other = Device.named(second) if isinstance(second, str) else second
     said = AppOptions(
@@ -110,7 +95,7 @@ def run_live(
             clock="free",
             precondition=precondition,
             seed=seed,
-            images=images,
+            images=given["images"],
             record=record,
             dirty_bytes=setup.dirty_bytes(),
             layers=layers,
@@ -118,7 +103,7 @@ def run_live(
             second=other,
         ) as disk,
     ):
-        places = _places(setup, disk, host or LIVE_HOST)
+        places = _places(setup, disk, host)
         folders = [str(Path(folder, place["partition"])) for place in places]
         for number, place in enumerate(places, 1):
             kind, tables = _MKFS[place["filesystem"]]
@@ -133,7 +118,7 @@ def run_live(
         _mount(disk, places, folders)
         # Background work on the files that were written before is not part of the run.
         disk.settle()
-        asked = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": []}
+        asked = {"network": network, "seed": seed, "limit_s": given["limit_s"], "what_if": []}
         asked |= {name: said[name] for name in ("filesystems", "synced")}
         app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
         found = disk.result()

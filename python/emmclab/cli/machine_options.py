@@ -31,9 +31,9 @@ class Machine:
     """The machine to record, as given on the command line."""
 
     device: Device = None
-    ssh: Annotated[
-        str | None, option("Record that machine, without writing there.", metavar="USER@HOST")
-    ] = None
+    ssh: Annotated[str | None, option("Record that machine, without writing there.", metavar="USER@HOST")] = (
+        None
+    )
     ssh_option: Annotated[
         list[str] | None, option("An argument for the ssh client, as -p; may be repeated.", metavar="WORD")
     ] = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class Facts(TypedDict):
@@ -152,22 +152,6 @@ class ControlFields(TypedDict):
     before: ControlOutcome
 
 
-class OptionFields(TypedDict):
-    """The options of an exploration, like `emmclab.crash.explore.Options`."""
-
-    cuts: int
-    states: str
-    seed: int
-    tear: str
-    recovery: str
-    check: str | None
-    recovery_cuts: int
-    share: tuple[int, int]
-    only: tuple[int, int | None] | None
-    prune: bool
-    guest: str | None
-
-
 class CrashSummary(TypedDict):
     """All findings of one recording."""
 
@@ -188,7 +172,8 @@ class CrashSummary(TypedDict):
     seed: int
     log: LogFacts
     run: Made
-    options: OptionFields
+    #: Those of `emmclab.crash.explore.Options`.
+    options: dict[str, Any]
     #: Number of recordings of the workload, of which the page shows this one.
     recordings: NotRequired[int]
 

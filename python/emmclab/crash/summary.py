@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import cast
 
 from emmclab.crash import generated_programs
 from emmclab.crash.broken_promise import COMMANDS, Finding
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.json_types import CrashSummary, FindingFields, OptionFields
+from emmclab.crash.json_types import CrashSummary, FindingFields
 from emmclab.crash.minimize import Minimal
 from emmclab.crash.run_workload import failure_text
 from emmclab.crash.stored_log import StoredLog
@@ -117,5 +116,5 @@ def summary(
         "seed": options.seed,
         "log": {**kept.facts, "path": str(kept.log)},
         "run": {**kept.made},
-        "options": cast("OptionFields", asdict(options)),
+        "options": asdict(options),
     }
