@@ -77,8 +77,6 @@ class DeviceState:
         option(
             "Simulate new (empty) devices, like --precondition none: faster, but garbage collection "
             "never runs.",
-            None,
-            "--new",
             advanced=True,
         ),
     ] = False
@@ -101,7 +99,6 @@ class Together:
             "Also search combinations of options; its page is NAME-deep.html. For settings of your own "
             "choice: `emmclab search`.",
             "Together",
-            "--deep",
         ),
     ] = False
     budget: Annotated[
@@ -148,8 +145,6 @@ def advise(
         option(
             "Also estimate the lifetime, with --new on a used device; takes some seconds more per "
             "option and 32 GB of capacity.",
-            None,
-            "--lifetime",
             advanced=True,
         ),
     ] = False,

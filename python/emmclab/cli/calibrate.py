@@ -13,7 +13,7 @@ from emmclab.calibration.calibrate import calibrate as calibrate_device
 from emmclab.calibration.calibrate import is_fio, refuse_probe
 from emmclab.calibration.calibration_types import Calibration
 from emmclab.cli.console import print_json, print_stderr, stderr
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import PresetFile, PresetName
@@ -37,10 +37,7 @@ def calibrate(
     *,
     source: Annotated[
         Path,
-        typer.Argument(
-            metavar="TRACE|FIO",
-            help="A trace with service times, or the results of `fio --output-format=json`.",
-        ),
+        argument("TRACE|FIO", "A trace with service times, or the results of `fio --output-format=json`."),
     ],
     output: PresetFile = None,
     name: PresetName = None,
@@ -50,9 +47,7 @@ def calibrate(
         bool,
         option(
             "Leave packed commands out of the fit: a device may program their entries one by one, and a "
-            "fit to all requests is an average of both kinds.",
-            None,
-            "--skip-packed",
+            "fit to all requests is an average of both kinds."
         ),
     ] = False,
     as_json: AsJson = False,

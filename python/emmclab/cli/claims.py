@@ -53,7 +53,7 @@ def claims(
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
     stored: Annotated[
-        bool, option("Run no simulation: refuse if one that claims read has no result.", None, "--stored")
+        bool, option("Run no simulation: refuse if one that claims read has no result.")
     ] = False,
     reading: Reading,
     as_json: AsJson = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, print_stdout
-from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.declared_options import Percentiles, argument
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import output_option
@@ -32,10 +32,7 @@ def collect(
     study: StudyName,
     results: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RESULTS...",
-            help="Results of runs or shards (their --results): folders, s3://BUCKET/PREFIX.",
-        ),
+        argument("RESULTS...", "Results of runs or shards (their --results): folders, s3://BUCKET/PREFIX."),
     ],
     output: Annotated[Path, output_option("Output file, which ends in .parquet.", callback=None)],
     percentiles: Percentiles = None,

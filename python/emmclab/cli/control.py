@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, print_stderr
+from emmclab.cli.declared_options import argument
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import control_commands
 from emmclab.errors import ConfigError
@@ -21,22 +22,16 @@ def register(app: typer.Typer) -> None:
 
 
 def control(
-    socket: Annotated[
-        Path, typer.Argument(metavar="SOCKET", help="The socket of `emmclab serve --control`.")
-    ],
+    socket: Annotated[Path, argument("SOCKET", "The socket of `emmclab serve --control`.")],
     command: Annotated[
         str,
-        typer.Argument(
-            metavar="COMMAND",
-            help="status, cut, restore, set KEY=VALUE, or stop.",
-            autocompletion=control_commands,
-        ),
+        argument("COMMAND", "status, cut, restore, set KEY=VALUE, or stop.", autocompletion=control_commands),
     ],
     setting: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]",
-            help="With set: a setting of the device that can change in use, or clock=real|free|xFACTOR.",
+        argument(
+            "[KEY=VALUE]",
+            "With set: a setting of the device that can change in use, or clock=real|free|xFACTOR.",
         ),
     ] = None,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, print_stderr
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import parse_duration
 from emmclab.cli.options import AsJson, Reading, one_per_recording
@@ -39,9 +39,9 @@ def convert(
     *,
     traces: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="TRACE... [OUT]",
-            help="Traces of any format (gzip, bzip2, zstd, xz too; `-` for stdin), and the output file if "
+        argument(
+            "TRACE... [OUT]",
+            "Traces of any format (gzip, bzip2, zstd, xz too; `-` for stdin), and the output file if "
             "--output does not name it. Several traces become one.",
         ),
     ],

@@ -11,7 +11,7 @@ import typer
 from emmclab import _core
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.crash_run import LOGS_PANEL, CrashOptions, explored, minimized, recorded, results_folder
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
@@ -47,9 +47,9 @@ def crash(
     *,
     command: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="-- CMD...",
-            help="Workload to run in the mounted folder; each line that it prints declares data to be safe.",
+        argument(
+            "-- CMD...",
+            "Workload to run in the mounted folder; each line that it prints declares data to be safe.",
             show_default=False,
         ),
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -31,6 +32,11 @@ def option(help_: str, panel: str | None = None, *names: str, advanced: bool = F
     made = typer.Option(*names, help=help_, rich_help_panel=panel, **more)
     vars(made)["advanced"] = advanced
     return made
+
+
+def argument(metavar: str, help_: str, **more: Any) -> Any:
+    """Make an argument."""
+    return typer.Argument(metavar=metavar, help=help_, **more)
 
 
 def declared(name: str, among: Mapping[str, Option] = RUN_OPTIONS, **changes: Any) -> Any:
@@ -82,8 +88,8 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             groups[name] = hints[name]
             parameters += group_parameters(hints[name])
         else:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(parameter.replace(annotation=hints[name], kind=kind))
+            parameters.append(parameter.replace(annotation=hints[name]))
+    parameters = [_with_name(one).replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -159,6 +165,16 @@ def _on_command_line(hint: Any, one: Option) -> Any:
     if any(kind is Path or get_origin(kind) is PathLike for kind in kinds):
         on_command_line = Path
     return on_command_line | None if one.default is None else on_command_line
+
+
+def _with_name(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Give a flag its only name; Typer would add another one that turns it off."""
+    kind, made = [*get_args(parameter.annotation), None, None][:2]
+    if kind is not bool or not isinstance(made, OptionInfo) or made.param_decls or made.default is not ...:
+        return parameter
+    made = copy.copy(made)
+    made.default = f"--{parameter.name.replace('_', '-')}"
+    return parameter.replace(annotation=Annotated[bool, made])
 
 
 def _is_advanced(parameter: inspect.Parameter) -> bool:

@@ -11,7 +11,7 @@ import typer
 
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stderr, stdout
 from emmclab.cli.crash import FOUND
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout
@@ -42,17 +42,14 @@ def durability(
     *,
     target: Annotated[
         str | None,
-        typer.Argument(
-            metavar="/dev/X|FILE|NBD",
-            help="A block device, a file, or a disk over NBD as nbd+unix:///?socket=PATH.",
+        argument(
+            "/dev/X|FILE|NBD",
+            "A block device, a file, or a disk over NBD as nbd+unix:///?socket=PATH.",
             show_default=False,
         ),
     ] = None,
     write: Annotated[
-        bool,
-        option(
-            "Write records until the power is cut: destroys the first part of the target.", _WRITE, "--write"
-        ),
+        bool, option("Write records until the power is cut: destroys the first part of the target.", _WRITE)
     ] = False,
     log: Annotated[
         Path | None,
@@ -64,7 +61,7 @@ def durability(
             callback=in_a_folder_or_stdout,
         ),
     ] = None,
-    yes: Annotated[bool, option("Do not ask before the target is overwritten.", _WRITE, "--yes")] = False,
+    yes: Annotated[bool, option("Do not ask before the target is overwritten.", _WRITE)] = False,
     span_mb: Annotated[
         int | None,
         option(
@@ -85,11 +82,7 @@ def durability(
     ] = None,
     same_device: Annotated[
         bool,
-        option(
-            "Accept a target that is smaller than before, or has no record, as that of the log.",
-            _CHECK,
-            "--same-device",
-        ),
+        option("Accept a target that is smaller than before, or has no record, as that of the log.", _CHECK),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -16,7 +16,7 @@ from emmclab import _core
 from emmclab.calibration.register_files import holds_registers
 from emmclab.calibration.registers import registers
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.explain_pair import Pair, explain_pair
 from emmclab.cli.explain_texts import (
     READING,
@@ -88,26 +88,24 @@ def explain(
     *,
     what: Annotated[
         Path | None,
-        typer.Argument(
-            metavar=_METAVAR,
-            autocompletion=explained_words,
-            help="A trace, the name of a device, its TOML file, the registers of a real one (EXT_CSD, UFS "
+        argument(
+            _METAVAR,
+            "A trace, the name of a device, its TOML file, the registers of a real one (EXT_CSD, UFS "
             "descriptors), a setting (`gc.policy`) or group of settings (`gc`), a field of a result, a "
             "result as JSON, a word of the glossary, or `reading`: the options on how to read a trace.",
+            autocompletion=explained_words,
         ),
     ] = None,
     other: Annotated[
         str | None,
-        typer.Argument(
-            metavar="OTHER",
+        argument(
+            "OTHER",
+            "Another device, or another result: only what differs is printed.",
             autocompletion=device_names,
-            help="Another device, or another result: only what differs is printed.",
         ),
     ] = None,
     whole_glossary: Annotated[bool, option("Print every word with its meaning.", None, "--glossary")] = False,
-    changed: Annotated[
-        bool, option("Of a device: only the settings that differ from the defaults.", None, "--changed")
-    ] = False,
+    changed: Annotated[bool, option("Of a device: only the settings that differ from the defaults.")] = False,
     capacity: Capacity = None,
     pair: Pair,
     reading: Reading,

@@ -52,7 +52,6 @@ class Pair:
             "Simulate the first again with each single difference to the second, and show how each "
             "changes the main figures.",
             "Two results or devices",
-            "--one-at-a-time",
         ),
     ] = False
     images: Images = None

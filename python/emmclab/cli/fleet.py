@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.failures import complete_files
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
@@ -43,9 +43,9 @@ def fleet(
     *,
     folder: Annotated[
         str,
-        typer.Argument(
-            metavar="FOLDER",
-            help="A folder of recordings, s3://BUCKET/PREFIX of them, or a table that this command wrote.",
+        argument(
+            "FOLDER",
+            "A folder of recordings, s3://BUCKET/PREFIX of them, or a table that this command wrote.",
         ),
     ],
     by: Annotated[

@@ -37,7 +37,7 @@ class Machine:
     ssh_option: Annotated[
         list[str] | None, option("An argument for the ssh client, as -p; may be repeated.", metavar="WORD")
     ] = None
-    adb: Annotated[bool, option("Record the phone on adb; needs root there.", None, "--adb")] = False
+    adb: Annotated[bool, option("Record the phone on adb; needs root there.")] = False
     serial: Serial = None
     buffer_kb: Annotated[
         int | None,

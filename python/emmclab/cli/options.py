@@ -8,11 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from emmclab.cli.command import READING_PANEL
 from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.name_completion import complete_words, format_names
 from emmclab.cli.output_files import in_a_folder
 from emmclab.errors import ConfigError
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
 
 
 TraceFile = Annotated[
-    Path,
-    typer.Argument(metavar="TRACE", help="A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin."),
+    Path, argument("TRACE", "A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin.")
 ]
 #: A file of blktrace for one processor; its name begins with that of the recording.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
@@ -54,9 +51,9 @@ def one_per_recording(paths: list[Path] | None) -> list[Path]:
 
 TraceFiles = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="TRACE...",
-        help="Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
+    argument(
+        "TRACE...",
+        "Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
         callback=one_per_recording,
     ),
 ]
@@ -114,9 +111,7 @@ class Reading:
     """How to read a trace, as given on the command line."""
 
     format: Format = None
-    lenient: Annotated[
-        bool, option("Skip bad records and count them.", READING_PANEL, "--lenient", advanced=True)
-    ] = False
+    lenient: Annotated[bool, option("Skip bad records and count them.", READING_PANEL, advanced=True)] = False
     columns: Columns = None
     time_unit: Annotated[
         str | None,
@@ -174,7 +169,6 @@ class Reading:
         option(
             "Drop suspected re-issues: requests that the driver returned and the kernel issued again.",
             READING_PANEL,
-            "--drop-reissued",
             advanced=True,
         ),
     ] = False

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import json_text, print_json, stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
@@ -43,9 +43,9 @@ def register(app: typer.Typer) -> None:
 def probe(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="DEVICE|/dev/X|FILE",
-            help="A simulated device (preset or TOML file), a block device, or a file.",
+        argument(
+            "DEVICE|/dev/X|FILE",
+            "A simulated device (preset or TOML file), a block device, or a file.",
             autocompletion=device_names,
         ),
     ],
@@ -55,12 +55,10 @@ def probe(
         bool,
         option(
             "Measure writes, too; this destroys the data in the first part of a real target. "
-            "Simulated targets are always written.",
-            None,
-            "--write",
+            "Simulated targets are always written."
         ),
     ] = False,
-    yes: Annotated[bool, option("Do not ask before a real target is overwritten.", None, "--yes")] = False,
+    yes: Annotated[bool, option("Do not ask before a real target is overwritten.")] = False,
     span_mb: Annotated[
         int | None,
         option(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import Percentiles, option
+from emmclab.cli.declared_options import Percentiles, argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import (
@@ -77,14 +77,14 @@ def profile(
     *,
     traces: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="TRACE...",
-            help="Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
+        argument(
+            "TRACE...",
+            "Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
             callback=one_per_recording,
             show_default=False,
         ),
     ] = None,
-    demo: Annotated[bool, option("Profile the traces that come with emmclab.", None, "--demo")] = False,
+    demo: Annotated[bool, option("Profile the traces that come with emmclab.")] = False,
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
@@ -95,7 +95,7 @@ def profile(
         ),
     ] = None,
     figures: Figures = None,
-    compare: Annotated[bool, option("Print the comparison only.", None, "--compare")] = False,
+    compare: Annotated[bool, option("Print the comparison only.")] = False,
     against: Annotated[
         str | None,
         option(
@@ -119,9 +119,7 @@ def profile(
         bool,
         option(
             "Also divide each recorded wait for durability (fsync) into data, commit, flush, queue and "
-            "the rest, and print this only.",
-            None,
-            "--fsync",
+            "the rest, and print this only."
         ),
     ] = False,
     measured: Measured,

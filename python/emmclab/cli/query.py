@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import study_names
 from emmclab.cli.options import AsJson, Reading
@@ -49,12 +49,12 @@ def query(
     *,
     sql: Annotated[
         str,
-        typer.Argument(
-            metavar="SQL",
-            show_default=False,
-            help="A query on the table `trace` (--trace), or on the tables of all studies (runs, profiles, "
+        argument(
+            "SQL",
+            "A query on the table `trace` (--trace), or on the tables of all studies (runs, profiles, "
             "size_distribution, ...). Settings of studies are columns of runs: `gc.policy` is gc_policy. "
             "Without a query, the tables are listed with their columns.",
+            show_default=False,
         ),
     ] = _TABLES,
     study: Annotated[

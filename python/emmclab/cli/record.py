@@ -14,6 +14,7 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.declared_options import argument
 from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson
@@ -60,8 +61,7 @@ def register(app: typer.Typer) -> None:
 def record(
     *,
     command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- COMMAND ...]", help="Record while this command runs on this host."),
+        list[str] | None, argument("[-- COMMAND ...]", "Record while this command runs on this host.")
     ] = None,
     duration: Duration = None,
     output: Annotated[Path, output_option("Output file: the trace; its ending selects the format.")] = Path(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading
@@ -41,13 +41,13 @@ def reproduce(
     *,
     paper: Annotated[
         str,
-        typer.Argument(
-            metavar="PAPER",
-            autocompletion=paper_study_names,
-            help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
+        argument(
+            "PAPER",
+            "A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
             "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), `fast12`, or `systor24` (on the "
             "traces of --traces). Or `findings`: results that no paper of the list has.",
+            autocompletion=paper_study_names,
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,

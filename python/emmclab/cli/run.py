@@ -73,10 +73,7 @@ def run(
     estimate: Annotated[
         bool,
         option(
-            "Run only a few cells of each grid, and estimate the time of the study.",
-            "Running",
-            "--estimate",
-            advanced=True,
+            "Run only a few cells of each grid, and estimate the time of the study.", "Running", advanced=True
         ),
     ] = False,
     cell: Annotated[

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_stderr, stderr
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
@@ -59,19 +59,13 @@ def serve(
     *,
     device: Annotated[
         str,
-        typer.Argument(
-            metavar="DEVICE",
-            help="The device: a preset (`emmclab devices`) or a TOML file.",
-            autocompletion=device_names,
+        argument(
+            "DEVICE", "The device: a preset (`emmclab devices`) or a TOML file.", autocompletion=device_names
         ),
     ],
     command: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="-- CMD...",
-            help="Command to run; the device is removed when it ends.",
-            show_default=False,
-        ),
+        argument("-- CMD...", "Command to run; the device is removed when it ends.", show_default=False),
     ] = None,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
@@ -95,7 +89,6 @@ def serve(
             "Let the layers recover and move all data to its place, then end: the image can be served "
             "without them afterwards.",
             RUN,
-            "--recover-only",
             advanced=True,
         ),
     ] = False,

@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.failures import complete_files
 from emmclab.cli.name_completion import complete_words, study_names
 from emmclab.cli.options import Reading
@@ -33,10 +31,8 @@ RESULTS = Path("emmclab-results")
 
 StudyName = Annotated[
     str,
-    typer.Argument(
-        metavar="STUDY",
-        help="A study that comes with emmclab (iiswc15), or a TOML file.",
-        autocompletion=study_names,
+    argument(
+        "STUDY", "A study that comes with emmclab (iiswc15), or a TOML file.", autocompletion=study_names
     ),
 ]
 Jobs = Annotated[int, option("Processes; 0 for one per processor.", "Running", min=0, metavar="N")]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import AsJson
@@ -64,10 +64,7 @@ class OneKind:
         float | None, option("Requests in a second.", _ONE_KIND, metavar="N", show_default="1000")
     ] = None
     even: Annotated[
-        bool,
-        option(
-            "Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, "--even", advanced=True
-        ),
+        bool, option("Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, advanced=True)
     ] = False
     flush_every: Annotated[
         int | None,
@@ -98,17 +95,14 @@ def synth(
     *,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME|FILE",
-            help="A workload or benchmark of emmclab, or a model that `emmclab fit` wrote (.toml).",
+        argument(
+            "NAME|FILE",
+            "A workload or benchmark of emmclab, or a model that `emmclab fit` wrote (.toml).",
             autocompletion=workload_names,
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="OUT", help="The trace; its ending selects the format; `-` for stdout, with --to."
-        ),
+        Path | None, argument("OUT", "The trace; its ending selects the format; `-` for stdout, with --to.")
     ] = None,
     output: Annotated[
         Path | None,

@@ -40,7 +40,7 @@ def top(
     *,
     interval: Annotated[str, option("Time of one view, for example 2s or 500ms.", metavar="TIME")] = "1s",
     duration: Duration = None,
-    once: Annotated[bool, option("Stop after one view.", None, "--once")] = False,
+    once: Annotated[bool, option("Stop after one view.")] = False,
     machine: Machine,
     as_json: Annotated[bool, option("Print JSON, one object in a line per view.", None, "--json")] = False,
 ) -> None:

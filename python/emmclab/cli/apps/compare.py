@@ -19,6 +19,7 @@ from emmclab.cli.apps.run_options import (
     software,
     write_page,
 )
+from emmclab.cli.declared_options import argument
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import application_names
 from emmclab.cli.options import AsJson
@@ -38,9 +39,9 @@ def compare(
     *,
     applications: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME|FILE...",
-            help="Applications: presets (`emmclab apps`) or TOML files.",
+        argument(
+            "NAME|FILE...",
+            "Applications: presets (`emmclab apps`) or TOML files.",
             autocompletion=application_names,
         ),
     ],

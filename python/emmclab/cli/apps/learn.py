@@ -10,7 +10,7 @@ import typer
 
 from emmclab.apps.closed_loop import learn_application
 from emmclab.cli.console import print_json, print_stdout, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option
@@ -31,9 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def learn(
-    recording: Annotated[
-        str, typer.Argument(metavar="RECORDING", help="A recording of system calls by strace or ftrace.")
-    ],
+    recording: Annotated[str, argument("RECORDING", "A recording of system calls by strace or ftrace.")],
     output: Annotated[
         Path | None,
         output_option("Output file: the program; `-` for stdout.", callback=in_a_folder_or_stdout),
@@ -60,9 +58,7 @@ def learn(
         bool,
         option(
             "Accept that this thread mostly sleeps or waits for causes that are not in the recording; "
-            "these waits are then as long on every device.",
-            None,
-            "--keep-pauses",
+            "these waits are then as long on every device."
         ),
     ] = False,
     cpu_factor: Annotated[

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from emmclab.apps.closed_loop import (
     APPLICATION_OPTIONS,
     LIMIT_S,
@@ -20,7 +18,7 @@ from emmclab.apps.closed_loop import (
     run_application,
 )
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
-from emmclab.cli.declared_options import declared, option
+from emmclab.cli.declared_options import argument, declared, option
 from emmclab.cli.name_completion import application_names, device_names, network_names, several
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
@@ -41,9 +39,9 @@ _NETWORK_OPTION = ("--network", "--networks")
 
 Application = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME|FILE",
-        help="An application: a preset (`emmclab apps`) or a TOML file.",
+    argument(
+        "NAME|FILE",
+        "An application: a preset (`emmclab apps`) or a TOML file.",
         autocompletion=application_names,
     ),
 ]
@@ -105,9 +103,7 @@ class Running:
         int,
         option("Simulated seconds after which a run is an error.", RUN, metavar="S", min=1, advanced=True),
     ] = LIMIT_S
-    check: Annotated[
-        bool, option("Check all invariants of the device (slow).", RUN, "--check", advanced=True)
-    ] = False
+    check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, advanced=True)] = False
 
     def precondition_text(self) -> str:
         """Return the preconditioning of the device, as text."""

@@ -12,7 +12,7 @@ from emmclab.apps.closed_loop import NETWORK, AppResult, activities, host_for
 from emmclab.apps.solutions import Solution, compare_solutions, find_solutions
 from emmclab.cli.apps.run_options import RUN, Devices, Host, Networks, Running, devices_of, networks_of
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import application_names, solution_names
 from emmclab.cli.options import AsJson
@@ -32,9 +32,9 @@ def solutions(
     *,
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[NAME|FILE]...",
-            help="Applications: presets (`emmclab apps`) or TOML files; default: all that a user waits for.",
+        argument(
+            "[NAME|FILE]...",
+            "Applications: presets (`emmclab apps`) or TOML files; default: all that a user waits for.",
             autocompletion=application_names,
             show_default=False,
         ),
