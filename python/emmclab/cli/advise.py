@@ -102,10 +102,7 @@ class Together:
         ),
     ] = False
     budget: Annotated[
-        int,
-        option(
-            "With --deep: number of trials by each method.", "Together", advanced=True, min=1, metavar="N"
-        ),
+        int, option("With --deep: number of trials by each method.", "Together", advanced=True, min=1)
     ] = 60
     results: Annotated[
         str,
@@ -155,14 +152,11 @@ def advise(
             "significant over the seeds.",
             advanced=True,
             min=1,
-            metavar="N",
         ),
     ] = 1,
-    html: Annotated[Path | None, option("Also write a page.", metavar="FILE", callback=in_a_folder)] = None,
+    html: Annotated[Path | None, option("Also write a page.", callback=in_a_folder)] = None,
     together: Together,
-    jobs: Annotated[
-        int, option("Simulations at a time; 0 for one per processor.", advanced=True, min=0, metavar="N")
-    ] = 0,
+    jobs: Annotated[int, option("Simulations at a time; 0 for one per processor.", advanced=True, min=0)] = 0,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:

@@ -42,7 +42,7 @@ def calibrate(
     output: PresetFile = None,
     name: PresetName = None,
     capacity_gb: Annotated[int, option("Capacity that the host sees, 1 to 1024 GB.", metavar="GB")] = 32,
-    seed: Annotated[int, option("Seed; the same seed results in the same preset.", min=0, metavar="N")] = 1,
+    seed: Annotated[int, option("Seed; the same seed results in the same preset.", min=0)] = 1,
     skip_packed: Annotated[
         bool,
         option(

@@ -76,9 +76,7 @@ def compare(
     capacity: Capacity = None,
     replay: Replay,
     seeds: Seeds = None,
-    html: Annotated[
-        Path | None, option("Also write the report page.", metavar="FILE", callback=in_a_folder)
-    ] = None,
+    html: Annotated[Path | None, option("Also write the report page.", callback=in_a_folder)] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:

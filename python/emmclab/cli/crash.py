@@ -72,24 +72,15 @@ def crash(
             advanced=True,
         ),
     ] = None,
-    save_log: Annotated[
-        Path | None, option("Also write the log here.", LOGS_PANEL, metavar="FILE", advanced=True)
-    ] = None,
+    save_log: Annotated[Path | None, option("Also write the log here.", LOGS_PANEL, advanced=True)] = None,
     save_dm_log: Annotated[
-        Path | None,
-        option(
-            "Also write the commands as a log of dm-log-writes.", LOGS_PANEL, metavar="FILE", advanced=True
-        ),
+        Path | None, option("Also write the commands as a log of dm-log-writes.", LOGS_PANEL, advanced=True)
     ] = None,
     save_image: Annotated[
-        Path | None,
-        option(
-            "With --again: write the disk image of this state.", LOGS_PANEL, metavar="FILE", advanced=True
-        ),
+        Path | None, option("With --again: write the disk image of this state.", LOGS_PANEL, advanced=True)
     ] = None,
     html: Annotated[
-        Path | None,
-        option("Also write the page of the findings.", LOGS_PANEL, metavar="FILE", callback=in_a_folder),
+        Path | None, option("Also write the page of the findings.", LOGS_PANEL, callback=in_a_folder)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -71,23 +71,17 @@ class CrashOptions:
             "Number of recordings of the workload, which are explored together; in all but the first it "
             "pauses at random times until all data is written back, as if it waited for its user.",
             RUN_PANEL,
-            metavar="N",
             min=1,
             max=1000,
             advanced=True,
         ),
     ] = 1
     jobs: Annotated[
-        int, option("Processes; 0 for one per processor.", STATES_PANEL, metavar="N", min=0, advanced=True)
+        int, option("Processes; 0 for one per processor.", STATES_PANEL, min=0, advanced=True)
     ] = 0
     log: Annotated[
         Path | None,
-        option(
-            "Explore this log, of an earlier run or of dm-log-writes.",
-            LOGS_PANEL,
-            metavar="FILE",
-            advanced=True,
-        ),
+        option("Explore this log, of an earlier run or of dm-log-writes.", LOGS_PANEL, advanced=True),
     ] = None
     base: Annotated[
         Path | None,

@@ -20,6 +20,8 @@ from emmclab.runtime.lists import Names
 from emmclab.runtime.option import Option, declarations
 from emmclab.simulation.run_options import RUN_OPTIONS, check
 
+#: Placeholders of values in the help, by type.
+_PLACEHOLDERS: dict[type, str] = {int: "N", Path: "FILE"}
 #: Begins the name of a flag that turns a field off.
 _OFF = "no_"
 
@@ -89,7 +91,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             parameters += group_parameters(hints[name])
         else:
             parameters.append(parameter.replace(annotation=hints[name]))
-    parameters = [_with_name(one).replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    parameters = [_completed(one).replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -108,11 +110,6 @@ def is_group(hint: Any) -> bool:
     return dataclasses.is_dataclass(hint) or is_typeddict(hint)
 
 
-def group_parameters(group: type) -> list[inspect.Parameter]:
-    """Return a parameter for each field that commands have, of a group and the groups in it."""
-    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in _parameters(group)]
-
-
 def filled(group: type, given: Mapping[str, Any], base: Any = None) -> Any:
     """Make a group from the parameters of a command; fields that are not given have the value in `base`."""
     fields: dict[str, Any] = {}
@@ -128,14 +125,15 @@ def filled(group: type, given: Mapping[str, Any], base: Any = None) -> Any:
     return group(**fields) if base is None else dataclasses.replace(base, **fields)
 
 
-def _parameters(group: type) -> Iterator[inspect.Parameter]:
+def group_parameters(group: type) -> Iterator[inspect.Parameter]:
+    """Yield a parameter for each field that commands have, of a group and the groups in it."""
     kind = inspect.Parameter.KEYWORD_ONLY
     declared_here = declarations(group)
     fields = {one.name: one for one in dataclasses.fields(group)} if dataclasses.is_dataclass(group) else {}
     for name, hint in get_type_hints(group, include_extras=True).items():
         one = declared_here.get(name)
         if is_group(hint):
-            yield from _parameters(hint)
+            yield from group_parameters(hint)
             continue
         if one is None:
             if get_args(hint) and isinstance(get_args(hint)[-1], typer.models.ParameterInfo):
@@ -167,14 +165,17 @@ def _on_command_line(hint: Any, one: Option) -> Any:
     return on_command_line | None if one.default is None else on_command_line
 
 
-def _with_name(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Give a flag its only name; Typer would add another one that turns it off."""
+def _completed(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Give a flag its only name, as Typer would add another that turns it off, and numbers a placeholder."""
     kind, made = [*get_args(parameter.annotation), None, None][:2]
-    if kind is not bool or not isinstance(made, OptionInfo) or made.param_decls or made.default is not ...:
+    if not isinstance(made, OptionInfo):
         return parameter
     made = copy.copy(made)
-    made.default = f"--{parameter.name.replace('_', '-')}"
-    return parameter.replace(annotation=Annotated[bool, made])
+    if kind is bool and not made.param_decls and made.default is ...:
+        made.default = f"--{parameter.name.replace('_', '-')}"
+    kinds = get_args(kind) or (kind,)
+    made.metavar = made.metavar or next((text for one, text in _PLACEHOLDERS.items() if one in kinds), None)
+    return parameter.replace(annotation=Annotated[kind, made])
 
 
 def _is_advanced(parameter: inspect.Parameter) -> bool:

@@ -57,7 +57,6 @@ def durability(
             "Log of acknowledged writes, on another disk; an existing log is continued. `-` for stdout, "
             "so that another machine can store it.",
             _WRITE,
-            metavar="FILE",
             callback=in_a_folder_or_stdout,
         ),
     ] = None,

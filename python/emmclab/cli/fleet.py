@@ -71,8 +71,7 @@ def fleet(
         ),
     ] = None,
     html: Annotated[
-        Path | None,
-        option("Also write a page: one file that needs no network.", metavar="FILE", callback=in_a_folder),
+        Path | None, option("Also write a page: one file that needs no network.", callback=in_a_folder)
     ] = None,
     files: Annotated[
         str, option("Names of the files that are recordings, with * and ?.", metavar="PATTERN")

@@ -26,8 +26,7 @@ def journal(
     *,
     trace: TraceFile,
     html: Annotated[
-        Path | None,
-        option("Also write a page: one file that needs no network.", metavar="FILE", callback=in_a_folder),
+        Path | None, option("Also write a page: one file that needs no network.", callback=in_a_folder)
     ] = None,
     as_json: AsJson = False,
     reading: Reading,

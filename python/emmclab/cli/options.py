@@ -89,7 +89,6 @@ OverTime = Annotated[
     option(
         "Also write IOPS, MB/s and response times over time, as .csv or .parquet by the name.",
         advanced=True,
-        metavar="FILE",
         callback=in_a_folder,
     ),
 ]
@@ -139,7 +138,6 @@ class Reading:
             "Window, in requests, in which they are sorted by arrival; default: 65,536.",
             READING_PANEL,
             advanced=True,
-            metavar="N",
             min=1,
         ),
     ] = None

@@ -53,7 +53,6 @@ def preset(
             "it; `-` for stdin.",
             None,
             "--ext-csd",
-            metavar="FILE",
         ),
     ] = None,
     ufs: Annotated[

@@ -67,10 +67,8 @@ def probe(
             metavar="MB",
         ),
     ] = None,
-    seed: Annotated[int, option("Seed of the random orders.", min=0, metavar="N")] = 1,
-    html: Annotated[
-        Path | None, option("Also write a page with the curves.", metavar="FILE", callback=in_a_folder)
-    ] = None,
+    seed: Annotated[int, option("Seed of the random orders.", min=0)] = 1,
+    html: Annotated[Path | None, option("Also write a page with the curves.", callback=in_a_folder)] = None,
     output: Annotated[
         Path | None, output_option("Also write the result as JSON, as `--json` prints it.")
     ] = None,

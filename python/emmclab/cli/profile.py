@@ -88,11 +88,7 @@ def profile(
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
-        option(
-            "Also write the report page: one file that needs no network.",
-            metavar="FILE",
-            callback=in_a_folder,
-        ),
+        option("Also write the report page: one file that needs no network.", callback=in_a_folder),
     ] = None,
     figures: Figures = None,
     compare: Annotated[bool, option("Print the comparison only.")] = False,
@@ -106,9 +102,7 @@ def profile(
             autocompletion=workload_names,
         ),
     ] = None,
-    seed: Annotated[
-        int, option("With --against: seed of a workload or model.", advanced=True, min=0, metavar="N")
-    ] = 1,
+    seed: Annotated[int, option("With --against: seed of a workload or model.", advanced=True, min=0)] = 1,
     together: Annotated[
         bool,
         option(

@@ -71,8 +71,7 @@ def query(
             "Query this trace, of any format. The table `trace` has its requests, `fsyncs` its waits in "
             "fsync (at most the 65,536 longest), `commits` those of journals. If the file was written by "
             "`simulate --events`, the table `events` has the waits of each request (`describe events` lists "
-            "the columns). `flag_names(flags)` names flags, `has_flag(flags, 'fua')` tests one.",
-            metavar="FILE",
+            "the columns). `flag_names(flags)` names flags, `has_flag(flags, 'fua')` tests one."
         ),
     ] = None,
     output: Annotated[

@@ -27,9 +27,7 @@ def register(app: typer.Typer) -> None:
 def report(
     *,
     study: StudyName,
-    html: Annotated[
-        Path | None, option("Output file: the page.", metavar="FILE", callback=in_a_folder)
-    ] = None,
+    html: Annotated[Path | None, option("Output file: the page.", callback=in_a_folder)] = None,
     figures: Figures = None,
     results: Annotated[
         Path,

@@ -52,9 +52,7 @@ def reproduce(
     ] = "iiswc15",
     jobs: Jobs = 0,
     fresh: Fresh = False,
-    html: Annotated[
-        Path | None, option("Output file: the page.", metavar="FILE", callback=in_a_folder)
-    ] = None,
+    html: Annotated[Path | None, option("Output file: the page.", callback=in_a_folder)] = None,
     figures: Figures = None,
     traces: PaperTraces = None,
     trace: TraceInputs = [],  # noqa: B006

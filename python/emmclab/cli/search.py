@@ -56,19 +56,16 @@ def search(
     maximize: Annotated[
         list[str], option("Figure to maximise, a column of `runs`; may be repeated.", metavar="FIGURE")
     ] = [],  # noqa: B006
-    budget: Annotated[
-        int, option("Trials by each method: the search, random, and a grid.", min=1, metavar="N")
-    ] = 100,
+    budget: Annotated[int, option("Trials by each method: the search, random, and a grid.", min=1)] = 100,
     batch: Annotated[
         int,
         option(
             "Trials that are chosen together from all earlier results, and run together.",
             advanced=True,
             min=1,
-            metavar="N",
         ),
     ] = 16,
-    seed: Annotated[int, option("Seed of the choices.", min=0, max=2**32 - 1, metavar="N")] = 1,
+    seed: Annotated[int, option("Seed of the choices.", min=0, max=2**32 - 1)] = 1,
     baselines: Annotated[
         bool,
         option(
@@ -78,9 +75,7 @@ def search(
             advanced=True,
         ),
     ] = True,
-    html: Annotated[
-        Path | None, option("Output file: the page.", metavar="FILE", callback=in_a_folder)
-    ] = None,
+    html: Annotated[Path | None, option("Output file: the page.", callback=in_a_folder)] = None,
     jobs: Jobs = 0,
     on: Engine = "local",
     images_gb: ImagesSpace = 4.0,

@@ -94,8 +94,7 @@ def serve(
     ] = False,
     used: Used = None,
     html: Annotated[
-        Path | None,
-        option("Also write the report page of the run.", RUN, metavar="FILE", callback=in_a_folder),
+        Path | None, option("Also write the report page of the run.", RUN, callback=in_a_folder)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -52,9 +52,7 @@ def simulate(
     seeds: Seeds = None,
     events: Events = None,
     perfetto: Perfetto = None,
-    html: Annotated[
-        Path | None, option("Also write the report page.", metavar="FILE", callback=in_a_folder)
-    ] = None,
+    html: Annotated[Path | None, option("Also write the report page.", callback=in_a_folder)] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:

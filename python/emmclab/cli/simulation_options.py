@@ -71,13 +71,7 @@ Wrap = Annotated[bool, declared("wrap_addresses")]
 Seed = Annotated[int, declared("seed")]
 Seeds = Annotated[
     int | None,
-    option(
-        "Run with N seeds, from --seed on, and show mean and range.",
-        "Replay",
-        advanced=True,
-        min=1,
-        metavar="N",
-    ),
+    option("Run with N seeds, from --seed on, and show mean and range.", "Replay", advanced=True, min=1),
 ]
 
 

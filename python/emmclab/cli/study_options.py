@@ -35,7 +35,7 @@ StudyName = Annotated[
         "STUDY", "A study that comes with emmclab (iiswc15), or a TOML file.", autocompletion=study_names
     ),
 ]
-Jobs = Annotated[int, option("Processes; 0 for one per processor.", "Running", min=0, metavar="N")]
+Jobs = Annotated[int, option("Processes; 0 for one per processor.", "Running", min=0)]
 Fresh = Annotated[
     bool,
     option(
@@ -80,10 +80,7 @@ ImagesSpace = Annotated[
     ),
 ]
 TraceInputs = Annotated[
-    list[Path],
-    option(
-        "A recorded trace of your own beside the workloads; may be repeated.", None, "--trace", metavar="FILE"
-    ),
+    list[Path], option("A recorded trace of your own beside the workloads; may be repeated.", None, "--trace")
 ]
 PaperTraces = Annotated[
     Path | None,

@@ -67,10 +67,7 @@ class OneKind:
         bool, option("Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, advanced=True)
     ] = False
     flush_every: Annotated[
-        int | None,
-        option(
-            "Writes between two flushes; default: no flush.", _ONE_KIND, min=1, metavar="N", advanced=True
-        ),
+        int | None, option("Writes between two flushes; default: no flush.", _ONE_KIND, min=1, advanced=True)
     ] = None
 
     def given(self) -> dict[str, Any]:
@@ -108,8 +105,8 @@ def synth(
         Path | None,
         output_option("The same as OUT; required with --fio and --reads.", metavar="OUT", callback=None),
     ] = None,
-    seed: Annotated[int, option("Seed; the same seed results in the same trace.", min=0, metavar="N")] = 1,
-    requests: Annotated[int | None, option("Number of requests.", min=1, metavar="N")] = None,
+    seed: Annotated[int, option("Seed; the same seed results in the same trace.", min=0)] = 1,
+    requests: Annotated[int | None, option("Number of requests.", min=1)] = None,
     duration: Annotated[
         float | None,
         option(
@@ -130,7 +127,7 @@ def synth(
         ),
     ] = 100,
     fio: Annotated[
-        Path | None, option("A job file of fio: the requests that fio would issue for it.", metavar="FILE")
+        Path | None, option("A job file of fio: the requests that fio would issue for it.")
     ] = None,
     one_kind: OneKind,
     to: To = None,

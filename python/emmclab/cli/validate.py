@@ -60,7 +60,7 @@ def validate(
     precondition: Precondition = "none",
     wrap_addresses: Wrap = False,
     seed: Seed = 1,
-    html: Annotated[Path | None, option("Also write a page.", metavar="FILE", callback=in_a_folder)] = None,
+    html: Annotated[Path | None, option("Also write a page.", callback=in_a_folder)] = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:

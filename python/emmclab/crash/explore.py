@@ -61,9 +61,7 @@ def _share(text: str) -> tuple[int, int]:
 class Options:
     """Options of an exploration."""
 
-    cuts: Annotated[int, _states("Maximum number of times at which power is cut.", metavar="N", least=1)] = (
-        1000
-    )
+    cuts: Annotated[int, _states("Maximum number of times at which power is cut.", least=1)] = 1000
     states: Annotated[
         str,
         _states(
@@ -74,9 +72,7 @@ class Options:
             advanced=True,
         ),
     ] = "device,boundary,omit1,only1,pairs,random"
-    seed: Annotated[
-        int, _states("Seed of the cuts and states to try.", metavar="N", least=0, advanced=True)
-    ] = 1
+    seed: Annotated[int, _states("Seed of the cuts and states to try.", least=0, advanced=True)] = 1
     tear: Annotated[
         str,
         _states(
@@ -114,7 +110,6 @@ class Options:
         _states(
             "Number of cuts during the recovery of layers, for each state.",
             command_default=2,
-            metavar="N",
             least=0,
             advanced=True,
         ),

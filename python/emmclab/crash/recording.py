@@ -77,7 +77,7 @@ class Workload:
     ] = ""
     command: tuple[str, ...] = ()
     operations: Annotated[
-        int, _run(..., "Number of operations of an included workload.", metavar="N", least=1, advanced=True)
+        int, _run(..., "Number of operations of an included workload.", least=1, advanced=True)
     ] = 200
     seed: int = 1
     timeout_s: Annotated[

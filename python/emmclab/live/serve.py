@@ -135,34 +135,19 @@ class ServeOptions(TypedDict, total=False):
         bool, _time(False, "On a free clock, count the host's time between requests.", advanced=True)
     ]
     image: Annotated[
-        _Path,
-        _run(
-            None, "File that stores the contents of the device; FILE.state stores its state.", metavar="FILE"
-        ),
+        _Path, _run(None, "File that stores the contents of the device; FILE.state stores its state.")
     ]
     second_image: Annotated[
         _Path,
-        _run(
-            None,
-            "File that stores the contents of the second device.",
-            option="--image2",
-            metavar="FILE",
-            advanced=True,
-        ),
+        _run(None, "File that stores the contents of the second device.", option="--image2", advanced=True),
     ]
     precondition: Annotated[str, replace(RUN_OPTIONS["precondition"], advanced=True)]
-    seed: Annotated[int, Option(1, "Seed of random preconditioning.", metavar="N", least=0, advanced=True)]
+    seed: Annotated[int, Option(1, "Seed of random preconditioning.", least=0, advanced=True)]
     images: Annotated[_Path, RUN_OPTIONS["images"]]
     images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]
     check: Annotated[bool, RUN_OPTIONS["check"]]
     record: Annotated[
-        _Path,
-        _run(
-            None,
-            "Trace to write, with the simulated times; without mkfs and mount.",
-            metavar="FILE",
-            writes=True,
-        ),
+        _Path, _run(None, "Trace to write, with the simulated times; without mkfs and mount.", writes=True)
     ]
     log: Annotated[
         _Path,

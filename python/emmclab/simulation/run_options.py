@@ -67,10 +67,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
         int, Option(0, "Time of the first arrival on the simulated clock, in ns.", least=0, option=None)
     ]
     passes: Annotated[
-        int,
-        Option(
-            1, "Number of passes over the trace, 1 or more.", least=1, bits=32, metavar="N", advanced=True
-        ),
+        int, Option(1, "Number of passes over the trace, 1 or more.", least=1, bits=32, advanced=True)
     ]
     flush_every: Annotated[
         int,
@@ -79,7 +76,6 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             "Writes between two flushes that are added to those of the trace, for traces that record none; "
             "0 adds no flush.",
             least=0,
-            metavar="N",
             advanced=True,
         ),
     ]
@@ -97,7 +93,6 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             1,
             "Seed of all random choices: preconditioning, wake-up times, victims of garbage collection.",
             least=0,
-            metavar="N",
             advanced=True,
         ),
     ]
@@ -190,19 +185,13 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     events: Annotated[
         str | PathLike[str] | None,
-        Option(
-            None,
-            "Output file: one row per request (times, waits by cause), as Parquet.",
-            metavar="FILE",
-            panel=None,
-        ),
+        Option(None, "Output file: one row per request (times, waits by cause), as Parquet.", panel=None),
     ]
     perfetto: Annotated[
         str | PathLike[str] | None,
         Option(
             None,
             "Output file: a picture of the run for ui.perfetto.dev; ends in .pftrace or .pftrace.gz.",
-            metavar="FILE",
             panel=None,
             writes=True,
             advanced=True,

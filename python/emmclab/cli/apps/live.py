@@ -50,7 +50,7 @@ def live(
     capacity: Capacity = None,
     running: Running,
     record: Annotated[
-        Path | None, option("Also write the trace of the device.", RUN, metavar="FILE", callback=in_a_folder)
+        Path | None, option("Also write the trace of the device.", RUN, callback=in_a_folder)
     ] = None,
     html: Page = None,
     as_json: AsJson = False,

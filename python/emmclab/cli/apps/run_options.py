@@ -79,16 +79,14 @@ LiveHost = Annotated[
         about="The host: a preset (`emmclab apps hosts`) or a TOML file.",
     ),
 ]
-Page = Annotated[
-    Path | None, option("Also write a page: time lines and tables.", metavar="FILE", callback=in_a_folder)
-]
+Page = Annotated[Path | None, option("Also write a page: time lines and tables.", callback=in_a_folder)]
 
 
 @dataclass(frozen=True)
 class Running:
     """How applications are run, as given on the command line."""
 
-    seed: Annotated[int, option("Seed of all random draws.", RUN, metavar="N", min=0, advanced=True)] = 1
+    seed: Annotated[int, option("Seed of all random draws.", RUN, min=0, advanced=True)] = 1
     precondition: Annotated[
         str,
         option(

@@ -55,7 +55,7 @@ def solutions(
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     running: Running,
-    html: Annotated[Path | None, option("Also write a page.", metavar="FILE", callback=in_a_folder)] = None,
+    html: Annotated[Path | None, option("Also write a page.", callback=in_a_folder)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run applications with each pilot solution of FAST 2012, and print gain, cost and risk of each.
