@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use emmclab_base::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags, SECTOR_BYTES};
 use emmclab_host::{FileClass, HostBlockRequest};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Counts and times of a group of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RequestGroup {
     /// Number of requests.
     pub requests: u64,
@@ -38,7 +39,7 @@ impl RequestGroup {
 }
 
 /// Reads and writes of one class of files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReadWriteCounts {
     /// Reads.
     pub read: RequestGroup,
@@ -47,7 +48,7 @@ pub struct ReadWriteCounts {
 }
 
 /// Bytes that were written to blocks of a role.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RoleBytes {
     /// The role, as in traces.
     pub role: &'static str,
@@ -56,7 +57,7 @@ pub struct RoleBytes {
 }
 
 /// Counts of the requests of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RequestCounts {
     /// All reads and writes.
     pub all: ReadWriteCounts,

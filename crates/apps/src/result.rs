@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use emmclab_base::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::requests::RequestCounts;
@@ -12,7 +13,7 @@ use crate::timeline::{ActivityTimes, CriticalPath, ThreadActivity, ThreadState, 
 const MOST_BINS: i64 = 240;
 
 /// Time by state, in ns; a thread is in one state at a time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct StateTimes(BTreeMap<&'static str, i64>);
 
@@ -33,9 +34,10 @@ impl StateTimes {
 }
 
 /// A part of the time that the user waited for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UserWaitPart {
     /// What the thread did or waited for.
+    #[schemars(with = "String")]
     pub state: ThreadState,
     /// For storage: the cause of the wait, as named by the host.
     pub wait: Option<&'static str>,
@@ -48,7 +50,7 @@ pub struct UserWaitPart {
 }
 
 /// Results of a thread.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ThreadResult {
     /// Its name.
     pub name: String,
@@ -59,7 +61,7 @@ pub struct ThreadResult {
 }
 
 /// The run over time, in bins of equal width.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StatesOverTime {
     /// Width of a bin, in ns; the last one may be shorter.
     pub bin_ns: i64,
@@ -68,7 +70,7 @@ pub struct StatesOverTime {
 }
 
 /// The states of a thread in each bin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ThreadStateLane {
     /// Name of the thread; `the user waits for` for the critical path.
     pub name: String,
@@ -77,7 +79,7 @@ pub struct ThreadStateLane {
 }
 
 /// The result of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AppResult {
     /// The program.
     pub program: String,

@@ -1,5 +1,6 @@
 //! Options and result of a calibration.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Sizes with fewer held-out requests are left out of the summary of errors.
@@ -23,7 +24,7 @@ pub struct CalibrateOptions {
 
 /// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests. `None` if the samples
 /// contain nothing to which it could be fitted.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct FittedParameter {
     pub name: String,
@@ -34,7 +35,7 @@ pub struct FittedParameter {
 }
 
 /// Requests that are no part of the fit of plain reads and writes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DurabilityRow {
     /// `flush`, `preflush` (the flush before the data of a write), `fua` (a write that is durable on completion) or `discard`.
     pub kind: &'static str,
@@ -48,7 +49,7 @@ pub struct DurabilityRow {
 }
 
 /// Requests that took at least twice the time of their operation and size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CalibrationStallRow {
     /// Operation.
     pub op: &'static str,
@@ -61,7 +62,7 @@ pub struct CalibrationStallRow {
 }
 
 /// Measured and predicted service times of one size, in us; medians.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CalibrationSizeRow {
     /// Operation.
     pub op: &'static str,
@@ -84,7 +85,7 @@ pub struct CalibrationSizeRow {
 }
 
 /// The result of a calibration.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Calibration {
     /// The preset, commented.
     pub toml: String,

@@ -3,13 +3,14 @@
 
 use emmclab_base::SECTOR_BYTES;
 use emmclab_registers::ext_csd::fields::{self, RegisterField};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::geometry::Geometry;
 use emmclab_settings::{DeviceSettings, InterfaceKind};
 
 /// Functions that a device announces to its host in its registers or descriptors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceCapabilities {
     /// The kind of its interface.
     pub interface: InterfaceKind,
@@ -32,7 +33,7 @@ pub struct DeviceCapabilities {
 }
 
 /// A field of the `EXT_CSD` register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExtCsdField {
     /// Its name in the standard.
     pub name: &'static str,
@@ -42,6 +43,23 @@ pub struct ExtCsdField {
     pub bytes: u16,
     /// The value that the device reports there.
     pub value: u32,
+}
+
+/// The capabilities of a device, as values and as fields of its register.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AnnouncedCapabilities {
+    /// The values.
+    pub values: DeviceCapabilities,
+    /// Fields of the `EXT_CSD` register; none for a UFS.
+    pub ext_csd: Vec<ExtCsdField>,
+}
+
+impl AnnouncedCapabilities {
+    /// The capabilities of a device with these settings.
+    pub fn of(settings: &DeviceSettings) -> Self {
+        let values = DeviceCapabilities::of(settings);
+        Self { values, ext_csd: values.ext_csd() }
+    }
 }
 
 impl DeviceCapabilities {

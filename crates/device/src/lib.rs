@@ -31,7 +31,7 @@ mod reconfigure;
 mod wear;
 mod zones;
 
-pub use capabilities::{DeviceCapabilities, ExtCsdField};
+pub use capabilities::{AnnouncedCapabilities, DeviceCapabilities, ExtCsdField};
 pub use command::DeviceCommand;
 pub use counters::{BoosterCounters, DeviceCounters, FetchCounters, LinkCounters, ZoneCounters};
 pub use cut::UndoLog;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use emmclab_base::{Error, ErrorClass, Nanos, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
@@ -74,7 +75,7 @@ const REASONS: &[(&str, &str)] = &[
 const OTHERWISE: &str = "it determines the order of the lists of blocks";
 
 /// A setting that changed in a device in use.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingChange {
     /// Simulated time of the change, s.
     pub at_s: f64,

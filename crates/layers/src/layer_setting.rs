@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// A setting of a layer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LayerSetting {
     /// Its name.
     pub name: String,

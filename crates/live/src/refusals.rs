@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use emmclab_base::Error;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Requests that violated one rule, such as the order of writes in a zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RefusedRequests {
     /// Number of requests.
     pub requests: u64,

@@ -15,6 +15,7 @@ use emmclab_layers::LayerConfig;
 use emmclab_media::RawImage;
 use emmclab_replay::{ImageStore, LiveStack, ReplayOptions, Simulation, StackDevice};
 use emmclab_trace::{AtomicFile, compress_checked};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::core::LiveCore;
@@ -26,7 +27,7 @@ const LEVEL: i32 = 3;
 const MARK: &[u8; 8] = b"EMMCLIVE";
 
 /// What a run found of an earlier run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PreviousRun {
     /// Whether the image existed.
     pub image: bool,

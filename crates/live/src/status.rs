@@ -1,6 +1,7 @@
 //! The status of a live device while it runs.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, SECTOR_BYTES};
@@ -23,7 +24,7 @@ fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
 }
 
 /// The status of a live device: totals, and figures since the last call.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LiveStatus {
     /// The clock: `real`, `free`, or `x` and a factor.
     pub clock: String,

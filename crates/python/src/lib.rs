@@ -25,6 +25,7 @@ mod profile;
 mod reader;
 mod record;
 mod registers;
+mod schemas;
 mod simulate;
 mod synth;
 mod victim_policy;
@@ -75,6 +76,8 @@ mod _core {
     use crate::record::PyRecorder;
     #[pymodule_export]
     use crate::registers::{are_registers, is_register_file, read_registers};
+    #[pymodule_export]
+    use crate::schemas::schemas;
     #[pymodule_export]
     use crate::simulate::{
         PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds,

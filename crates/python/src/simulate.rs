@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use emmclab_device::{DeviceCapabilities, DeviceConfig, presets};
+use emmclab_device::{AnnouncedCapabilities, DeviceConfig, presets};
 use emmclab_layers::{ByteSize, LayerConfig};
 use emmclab_replay::{
     ImageStore, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks, Simulation, age_by_traces,
@@ -110,10 +110,7 @@ impl PyDeviceConfig {
 
     /// Its capabilities as its `EXT_CSD` register reports them, as JSON: values, and fields of the register.
     fn capabilities(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || {
-            let capabilities = DeviceCapabilities::of(self.0.settings());
-            to_json(&serde_json::json!({ "values": capabilities, "ext_csd": capabilities.ext_csd() }))
-        })
+        run(py, || to_json(&AnnouncedCapabilities::of(self.0.settings())))
     }
 
     /// Every value with its unit, origin and meaning, as JSON.

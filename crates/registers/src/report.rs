@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Everything that is read from the registers of a device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RegisterReport {
     /// `emmc` or `ufs`.
     pub kind: &'static str,
@@ -28,7 +29,7 @@ pub struct RegisterReport {
 }
 
 /// One property of the device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegisterFact {
     /// The name of the property.
     pub topic: &'static str,
@@ -39,7 +40,7 @@ pub struct RegisterFact {
 }
 
 /// A field as it was read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FieldRow {
     /// Its name in the standard.
     pub name: &'static str,
@@ -54,7 +55,7 @@ pub struct FieldRow {
 }
 
 /// A value of a field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RegisterValue {
     /// A number.
@@ -64,7 +65,7 @@ pub enum RegisterValue {
 }
 
 /// A setting of a device that is derived from a register.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DerivedSetting {
     /// Its dotted key.
     pub key: &'static str,
@@ -75,7 +76,7 @@ pub struct DerivedSetting {
 }
 
 /// An amount in bytes that registers state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegisterCapacity {
     /// Bytes.
     pub bytes: u64,

@@ -3,12 +3,13 @@
 
 use emmclab_device::DeviceConfig;
 use emmclab_trace::{Error, ErrorClass, Nanos, Op, Result};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bandwidth::{BandwidthRow, FILE_BYTES, SyncMethod, TransferPattern, UsedDevice, bandwidth};
 
 /// A published figure and the same figure measured with a preset.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FittedFigure {
     /// Name of the table in `presets/published` that contains it.
     pub source: &'static str,

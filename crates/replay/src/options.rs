@@ -1,14 +1,17 @@
 //! Options of a replay.
 
 use emmclab_trace::{Error, ErrorClass, Nanos, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::precondition::Precondition;
 
 /// When a request arrives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayMode {
+    /// [`ReplayMode::Closed`] if the trace has the completions that it needs, else [`ReplayMode::Open`].
+    Auto,
     /// At its recorded arrival time, however slow the device is.
     #[default]
     Open,
@@ -18,8 +21,6 @@ pub enum ReplayMode {
     Closed,
     /// At the completion of its predecessor, whatever was recorded. This measures the speed of the device with one request at a time.
     BackToBack,
-    /// [`ReplayMode::Closed`] if the trace has the completions that it needs, else [`ReplayMode::Open`].
-    Auto,
 }
 
 /// A factor on the rate of arrivals, with a resolution of one millionth.
@@ -72,37 +73,53 @@ impl RateFactor {
     }
 }
 
-/// Options of a replay.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Options of a replay. The doc comment of a field is the help of the option, everywhere: in Python, on the command line, in studies and in
+/// the reference. The package has other defaults where `default` says so. `option` is the name on the command line if it is not that of the
+/// field (null: no command has it), an `advanced` one is in `--help-all` alone, `panel` the panel of its help, `python` the type in Python, and `stored` says where results repeat it.
+/// `make generate` writes the declarations for Python from this struct.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct ReplayOptions {
-    /// Open or closed loop.
+    /// Open loop keeps arrival times, closed loop keeps think times, back to back has no pauses; auto: closed if completions are recorded,
+    /// otherwise open.
+    #[schemars(extend("advanced" = true, "default" = "auto", "python" = "str | None", "stored" = "results"))]
     pub mode: ReplayMode,
     /// Why the mode was chosen, if it was chosen automatically.
+    #[schemars(skip)]
     pub mode_reason: Option<String>,
-    /// Factor on the rate of arrivals.
+    /// Factor on the rate of arrivals, above 0; 2 halves the times between them.
+    #[schemars(with = "f64", range(min = 0.000_001, max = 1_000_000), extend("advanced" = true, "metavar" = "FACTOR", "stored" = "always"))]
     pub rate: RateFactor,
-    /// Time of the first arrival on the simulated clock.
+    /// Time of the first arrival on the simulated clock, in ns.
     #[serde(rename = "start_offset_ns")]
+    #[schemars(with = "i64", range(min = 0), extend("option" = null, "stored" = "results"))]
     pub start_offset: Nanos,
-    /// Wrap addresses into a device that is smaller than the trace; otherwise such a trace is refused.
-    pub wrap_addresses: bool,
-    /// The contents of the device before the run.
-    pub precondition: Precondition,
-    /// Seed of random preconditioning.
+    /// Seed of all random choices: preconditioning, wake-up times, victims of garbage collection.
+    #[schemars(extend("advanced" = true, "default" = 1, "metavar" = "N", "stored" = "results"))]
     pub seed: u64,
-    /// Number of the first writes from layers to the device that are kept, for a plot of their pattern.
-    pub first_writes: u32,
-    /// A flush follows every so many writes, in addition to those of the trace; 0 for none.
-    pub flush_every: u32,
-    /// After the last request, make the layers move all data that they hold in temporary places to its final place, and measure how long
-    /// that takes.
-    pub drain: bool,
-    /// Percentiles of response times to report in addition to the usual ones: percent, ascending.
-    pub percentiles: Vec<f64>,
-    /// Report the distribution of response times.
-    pub distribution: bool,
-    /// Check the device's invariants and contents after every request.
+    /// Check all invariants and contents against a reference model (slow).
+    #[schemars(extend("advanced" = true, "stored" = "results"))]
     pub check: bool,
+    /// Number of writes to the device, from the first, that the result lists; needs layers.
+    #[schemars(extend("option" = null, "panel" = "Layers", "stored" = "results"))]
+    pub first_writes: u32,
+    /// After the last request, let the layers move all deferred data to its place, and measure this.
+    #[schemars(extend("advanced" = true, "panel" = "Layers", "stored" = "results"))]
+    pub drain: bool,
+    /// Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, or a trace.
+    #[schemars(with = "String", extend("default" = "none", "metavar" = "WHAT", "stored" = "always"))]
+    pub precondition: Precondition,
+    /// Wrap addresses beyond the device (modulo its capacity); else such a trace is refused.
+    #[schemars(extend("advanced" = true, "stored" = "always"))]
+    pub wrap_addresses: bool,
+    /// Writes between two flushes that are added to those of the trace, for traces that record none; 0 adds no flush.
+    #[schemars(extend("advanced" = true, "metavar" = "N"))]
+    pub flush_every: u32,
+    /// Percentiles of response times instead of the usual ones, above 0 to 100, for example 50,90,99,99.9; within 0.1 %.
+    #[schemars(extend("advanced" = true, "default" = null, "metavar" = "P,P,...", "panel" = null, "python" = "Iterable[float] | str | None", "stored" = "never"))]
+    pub percentiles: Vec<f64>,
+    /// Add the distribution of response times to the result (`response_distribution`).
+    #[schemars(extend("option" = null, "stored" = "never"))]
+    pub distribution: bool,
 }

@@ -3,11 +3,12 @@
 use emmclab_device::{GcFinished, GcStarted, Observer, RequestCompleted, WokeUp};
 use emmclab_timeline::{BinContent, BinWidth, DataDirection, OverTimeRow, RequestsOverTime};
 use emmclab_trace::{Nanos, Op};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One bin of time of a run. Requests are counted at their arrival, collections at their end, and wake-ups at the arrival of the request
 /// that wakes the device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunTimeRow {
     /// Reads and writes.
     #[serde(flatten)]

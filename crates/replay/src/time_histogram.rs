@@ -1,16 +1,28 @@
 //! A histogram of times with the classes of `HdrHistogram` for three significant digits.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Mean and percentiles, in ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TimeSummary {
+    /// Mean.
+    #[schemars(extend("label" = "Mean {of}", "short" = "Mean", "digits" = 3, "better" = "lower"))]
     pub mean_ms: f64,
+    /// Median.
+    #[schemars(extend("label" = "Median {of}", "short" = "p50", "digits" = 3, "better" = "lower"))]
     pub p50_ms: f64,
+    /// 90th percentile.
+    #[schemars(extend("label" = "p90 {of}", "short" = "p90", "digits" = 3, "better" = "lower"))]
     pub p90_ms: f64,
+    /// 99th percentile.
+    #[schemars(extend("label" = "p99 {of}", "short" = "p99", "digits" = 3, "better" = "lower"))]
     pub p99_ms: f64,
+    /// 99.9th percentile.
+    #[schemars(extend("label" = "p99.9 {of}", "short" = "p99.9", "digits" = 3, "better" = "lower"))]
     pub p999_ms: f64,
+    /// Longest.
+    #[schemars(extend("label" = "Longest {of}", "short" = "Longest", "digits" = 3, "better" = "lower"))]
     pub max_ms: f64,
 }
 

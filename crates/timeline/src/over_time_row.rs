@@ -1,12 +1,13 @@
 //! Bins of time as rows of a table.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::over_time::{DataDirection, OverTimeBin};
 
 /// Reads and writes that arrive in a bin of time. Response times are `None` if they are not known; percentiles are at most
 /// 1 / 32 too high.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OverTimeRow {
     /// Start of the bin after the first arrival, seconds.
     pub time_s: f64,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class Option:
         shown_default: the default in words, for the help.
         parse: converts the text of the command line.
         writes: whether it is an output file, whose folder must exist.
+        stored: of an option of a run, when results and cells of studies repeat it: `always`; `results`
+            always, and cells if it is set; `set` if it differs from its default; with `layers`; or `never`,
+            because it does not change the run.
     """
 
     default: Any
@@ -52,6 +55,7 @@ class Option:
     shown_default: str | None = None
     parse: Callable[[str], Any] | None = None
     writes: bool = False
+    stored: Literal["always", "results", "set", "layers", "never"] = "set"
 
     @property
     def command_line(self) -> str:

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value as Json;
 use toml::Value;
@@ -10,7 +11,7 @@ use super::schema::{allowed, json_schema, resolve};
 use emmclab_settings::{BlockGroup, DeviceSettings};
 
 /// One setting with its explanation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SettingExplanation {
     /// Its path, as `set` accepts it.
     pub key: String,

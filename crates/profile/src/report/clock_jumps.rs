@@ -1,9 +1,10 @@
 //! Clock jumps, and the figures that are distorted by them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A clock jump or pause of the recording.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClockJumpRow {
     /// `forward` or `backward`.
     pub direction: &'static str,

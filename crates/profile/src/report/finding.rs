@@ -1,9 +1,10 @@
 //! Findings: judgements on a trace, as numbers and as text.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One characteristic (section III) or implication (section IV) of the paper, judged on one trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Stable name: `characteristic-1` ... `implication-5`.
     pub id: String,
@@ -26,7 +27,7 @@ pub struct Finding {
 }
 
 /// The two kinds of findings in the paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
     /// A property of the workload.
@@ -36,7 +37,7 @@ pub enum FindingKind {
 }
 
 /// Whether a trace shows a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingVerdict {
     /// The rule holds.

@@ -1,9 +1,10 @@
 //! Suspected re-issues, and the figures that are changed by them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Requests that were probably issued a second time, because the driver could not accept them at first.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReissueSummary {
     /// Suspected re-issues that are still in the trace.
     pub reissued: u64,
@@ -24,7 +25,7 @@ pub struct ReissueSummary {
 }
 
 /// Figures of Tables III and IV that are changed by re-issues.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReissueFigures {
     /// Reads and writes.
     pub requests: u64,

@@ -5,20 +5,21 @@ use emmclab_device::{
     CommandFlags, DeviceCapabilities, DeviceCommand, DeviceSettings, KernelEra, KernelRules,
 };
 use emmclab_trace::{Nanos, Op};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Counts of the commands into which a named kernel translates the flags of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DriverCounts {
-    /// The kernel, as `host.kernel` names it.
+    /// Kernel that translates flags into commands: `host.kernel`.
     pub kernel: KernelEra,
     /// Flushes of the cache that it sent.
     pub flushes: u64,
     /// Cache barriers that it sent.
     pub barriers: u64,
-    /// Writes that it sent as reliable writes, to a UFS with FUA.
+    /// Writes that it sent as reliable writes.
     pub reliable_writes: u64,
-    /// Requests that needed no command: flushes of a device without a cache, and barriers of one that keeps the order of writes.
+    /// Flushes and barriers that needed no command.
     pub without_command: u64,
 }
 

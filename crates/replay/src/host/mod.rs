@@ -18,6 +18,7 @@ mod tests;
 
 use emmclab_device::{DeviceCommand, DeviceSettings, HostSettings, LatencyBreakdown, RequestCompleted};
 use emmclab_trace::{Nanos, Op};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sequence_map::SequenceMap;
@@ -29,7 +30,7 @@ use queue::{RequestQueue, packable};
 use tags::TagSet;
 
 /// Counts of the host's queue and driver.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HostCounts {
     /// Commands sent; a packed one counts once.
     pub commands: u64,
@@ -39,9 +40,9 @@ pub struct HostCounts {
     pub packs: u64,
     /// Requests in packed commands, after merging.
     pub packed_requests: u64,
-    /// Packed commands by their number of entries, from 0 entries on.
+    /// List of the number of packed commands with 0, 1, 2, ... entries.
     pub packs_by_entries: Vec<u64>,
-    /// Bytes of the largest command, header blocks not counted.
+    /// Size of the largest command without header blocks.
     pub largest_command_bytes: u64,
     /// Counts of the translation of flags, if `host.kernel` names a kernel.
     pub driver: Option<DriverCounts>,

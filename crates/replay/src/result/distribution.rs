@@ -1,9 +1,11 @@
 //! Distributions over blocks.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Blocks by a value, in equal steps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("whole" = true))]
 pub struct BlockDistribution {
     /// Smallest value.
     pub min: u32,

@@ -1,6 +1,7 @@
 //! Work of the FTL beside the host's own operations: mapping, collection, SLC folding, RAM for data.
 
 use emmclab_device::{BlockState, Device, DeviceCounters, DeviceSettings};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::distribution::BlockDistribution;
@@ -11,35 +12,39 @@ fn share(part: u64, of: u64) -> f64 {
 }
 
 /// The map from logical to physical addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct MapCounts {
-    /// Bytes of memory that the map takes inside the device.
+    /// Memory that the map takes inside the device.
     pub ram_bytes: u64,
-    /// Map entries that the mapping cache held when they were needed, in percent; `None` if all are always in memory.
+    /// Lookups whose map entry was in the mapping cache; null if all entries are always in memory.
     pub cache_hit_pct: Option<f64>,
-    /// Lookups of map entries, found in memory or not; 0 if all are always in memory.
+    /// Lookups of map entries, in the mapping cache or not; 0 if all are always in memory.
     pub lookups: u64,
     /// Requests whose map entries were looked up; 0 if all are always in memory.
     pub requests: u64,
-    /// Requests among them for which a page of the map had to be read from the flash.
+    /// Of these, the requests for which a page of the map was read from the flash.
     pub missed_requests: u64,
-    /// Their share, in percent; `None` if all entries are always in memory.
+    /// Share of `map.missed_requests` in `map.requests`, counted in the same way for all schemes; null if all entries are always in
+    /// memory.
     pub request_miss_pct: Option<f64>,
-    /// Map entries that came into memory along with others that were needed.
+    /// Map entries that were loaded into the mapping cache together with requested ones.
     pub prefetched_entries: u64,
     /// Page reads in vain, because a learned map led to another page than that of the data.
+    #[schemars(extend("unit" = "page"))]
     pub double_reads: u64,
-    /// Bytes that map entries in memory take at the end; `None` if the map is not on the flash.
+    /// Bytes that map entries in memory take at the end; null if the map is not on the flash.
     pub cached_bytes: Option<u64>,
-    /// Learned segments of the whole map, or runs in memory, at the end; `None` if the map is not on the flash.
+    /// Learned segments of the whole map (`leaftl`), or runs in memory (`rqftl`), at the end; null if the map is not on the flash.
     pub segments: Option<u64>,
-    /// Map units whose places these give.
+    /// Map units whose locations these segments or runs describe.
     pub segment_units: Option<u64>,
-    /// Map units read that had never been written.
+    /// Map units that were read and had never been written.
     pub unwritten_unit_reads: u64,
-    /// Share of the bytes read that had never been written, in percent; `None` if nothing was read.
+    /// Share of the bytes read that neither the workload nor the preconditioning had written; null if nothing was read. With
+    /// `mapping.unwritten_read = "flash"`, they are read as if they had been written in order of address before the run.
+    #[schemars(extend("label" = "Read without having been written", "short" = "Unwritten", "digits" = 1))]
     pub unwritten_read_pct: Option<f64>,
-    /// Map units discarded; `None` if the trace does not record discards.
+    /// Map units discarded; null if there was none, and the trace records no discards.
     pub discarded_units: Option<u64>,
     /// Merges of log blocks in the block-mapped schemes.
     pub log_block_merges: LogBlockMerges,
@@ -77,30 +82,34 @@ impl MapCounts {
 }
 
 /// Merges of log blocks by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LogBlockMerges {
-    /// The log block took the place of its data block; no page was copied.
+    /// Log blocks that replaced their data block without a copy.
     pub switch: u64,
-    /// The rest of the data was copied to the log block first.
+    /// Log blocks that replaced their data block after the rest of its data was copied to them.
     pub partial: u64,
-    /// All data was copied to a fresh block.
+    /// Logical blocks copied to a fresh block.
     pub full: u64,
 }
 
 /// Garbage collection.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct GcSummary {
-    /// Blocks collected.
+    /// Collected.
+    #[schemars(extend("label" = "Blocks collected"))]
     pub blocks: u64,
-    /// Blocks among them that were collected while the device was idle.
+    /// Collected while the device was idle.
+    #[schemars(extend("label" = "Blocks collected in idle time"))]
     pub idle_blocks: u64,
     /// Requests that interrupted idle collection.
+    #[schemars(extend("label" = "Collections interrupted by requests"))]
     pub interruptions: u64,
-    /// Time that flash dies and planes spent on collection, in s.
+    /// Flash time of copies and erases: of collection, of folding the SLC cache (`slc.folded_blocks`) and of wear levelling
+    /// (`wear.moved_blocks`).
     pub busy_s: f64,
-    /// Time among it while the device was idle, in s.
+    /// Part of `gc.busy_s` while the device was idle: of collection (`gc.idle_blocks`), and of folding the SLC cache.
     pub idle_busy_s: f64,
-    /// Valid map units in the full blocks, by block: what a collection would move.
+    /// Distribution of valid map units over the full blocks: `min`, `max`, `mean`, `deviation`, and `from` and `blocks` by step.
     pub valid_units: BlockDistribution,
 }
 
@@ -120,24 +129,26 @@ impl GcSummary {
 }
 
 /// Blocks in SLC mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SlcCounts {
-    /// Blocks folded from the SLC cache into others.
+    /// Folded from the SLC cache into others.
+    #[schemars(extend("label" = "SLC blocks folded"))]
     pub folded_blocks: u64,
 }
 
 /// The write buffer and the read cache of the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CacheCounts {
-    /// Map units of written data that the write buffer took in.
+    /// Map units of written data that the write buffer received.
     pub units_written: u64,
-    /// Share of them that were there already and so cost no program.
+    /// Share of them that replaced data in the buffer and so needed no program of their own.
     pub write_hit_pct: f64,
     /// Map units that the host read.
     pub units_read: u64,
-    /// Share of them that were in RAM.
+    /// Share of them that were found in RAM.
     pub read_hit_pct: f64,
-    /// Flushes that found written data; `None` if the trace does not record flushes.
+    /// Flushes, and preflushes of writes, that found written data; null if there was none, and the trace does not record them.
+    #[schemars(extend("label" = "Cache flushes with data", "short" = "Cache flushes"))]
     pub flushes: Option<u64>,
 }
 

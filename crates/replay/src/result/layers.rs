@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use emmclab_device::Device;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::host::HostCounts;
@@ -10,7 +11,7 @@ use crate::run_measurement::OperationTotals;
 use crate::time_histogram::TimeSummary;
 
 /// The work of a layer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LayerResult {
     /// Name of the layer.
     pub name: String,
@@ -29,9 +30,10 @@ pub struct LayerResult {
 }
 
 /// Response times of flushes, and of writes with a flag that promises durability or an order, above all layers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DurableTimes {
-    /// How many.
+    /// Number of these requests; one with a preflush also flushes the cache.
+    #[schemars(extend("label" = "Flushes and synchronous writes", "short" = "Synchronous"))]
     pub requests: u64,
     /// Mean and percentiles, ms.
     #[serde(flatten)]
@@ -45,7 +47,8 @@ impl DurableTimes {
 }
 
 /// The work of the second device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("whole" = true))]
 pub struct SecondDevice {
     /// Name of the device.
     pub device: String,

@@ -1,4 +1,9 @@
-//! Results of a run, in groups. The names are those of the JSON output and of Python; python/emmclab/data/result-fields.toml lists them.
+//! Results of a run, in groups. The names are those of the JSON output and of Python. The doc comment of a field is its meaning, wherever it is
+//! described. What commands, pages and notebooks show as a figure has a `label` and the number of `digits` behind the point (0 if omitted),
+//! a `short` label for the heads of narrow columns, and `better` (lower, higher) where one is better than the other. A struct with the
+//! figures of several things names them `{of}`, and each field of this type says `of` what. The ending of a name is the `unit`, unless
+//! there is another one. `column` is the column of the SQL table `runs` if it is not the path with `_` for `.`. Bytes are shown in MB, or
+//! in `shown_in`. A struct that is `whole` is one field. `make generate` writes the types and the table of fields for Python from these structs.
 
 mod distribution;
 mod flash;
@@ -14,6 +19,7 @@ use std::time::Duration;
 
 use emmclab_device::{Device, DeviceConfig, DeviceSettings, SettingChange};
 use emmclab_trace::{Ledger, Nanos, Op, RecordedFeatures as RecordedKinds, RequestFlags, TraceHeader};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::host::HostCounts;
@@ -38,7 +44,7 @@ pub use ufs::{LinkDirection, UfsUse, WriteBoosterUse, ZoneUse};
 pub use wear::{LifetimeEstimate, WearSummary};
 
 /// The result of a run. All but `computing` depends on nothing but input, settings and version.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SimulationResult {
     /// Name of the device.
     pub device: String,
@@ -46,34 +52,43 @@ pub struct SimulationResult {
     pub configuration: ConfigurationSummary,
     /// How the workload was driven, and how that ended.
     pub run: ReplaySummary,
-    /// The requests of the workload.
+    /// Requests completed.
     pub requests: RequestTotals,
-    /// Response times: complete - arrival.
+    /// Response times (complete - arrival) of reads and writes. `read` and `write` hold those of one operation.
+    #[schemars(extend("of" = "response"))]
     pub response: ResponseTimeSummary,
-    /// Percentiles of response times that were asked for.
+    /// With `--percentiles`: a list of `op` (`read`, `write`, and `all` for both; flushes and discards are in none), `percentile` and
+    /// `response_ms`, at most 0.1 % too high.
+    #[schemars(extend("unit" = "ms"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub percentiles: Vec<ResponsePercentileRow>,
-    /// Requests by response time, where asked for.
+    /// In Python with `distribution=True`: a list of `op` (as in `percentiles`), `up_to_ms`, `requests` and `cumulative_pct`, in ranges,
+    /// 16 for each power of two.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub response_distribution: Vec<ResponseHistogramRow>,
-    /// Requests, response times and the work of the device over time, where asked for.
+    /// With `--over-time`: a list of bins of time by arrival: `time_s` (after the first arrival), `width_s`, `reads`, `writes`,
+    /// `read_kb`, `write_kb`, `iops`, `mb_per_s`, `response_mean_ms`, `response_p99_ms`, `response_max_ms`, `read_mean_ms`,
+    /// `read_p99_ms`, `write_mean_ms`, `write_p99_ms` (percentiles at most 3.2 % too high), mean waits `queue_ms`, `gc_ms`, `wake_up_ms`
+    /// of reads and writes, `collections` and `collecting_ms` (blocks, and their time together), `wake_ups`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over_time: Vec<RunTimeRow>,
-    /// Service times: complete - start.
+    /// Service times (complete - start), in the same form.
+    #[schemars(extend("of" = "service", "short" = {}))]
     pub service: ServiceTimeSummary,
-    /// Where the response time went.
+    /// Mean of each part of the response time over all requests; the parts add up to it.
     pub waits: WaitTimes,
-    /// Recorded and simulated.
+    /// Recorded and simulated times of the replayed requests, by the definitions of the profile; null if the trace has no such times. The
+    /// group has `all` (reads and writes together; flushes and discards are in none), `read` and `write`.
     pub recorded: RecordedComparison,
     /// Use of the flash space by host data.
     pub space: SpaceUse,
-    /// Bytes programmed over bytes the host wrote.
+    /// Bytes programmed over bytes the host wrote, in all and by cause.
     pub write_amplification: WriteAmplification,
     /// Page and block operations.
     pub flash: FlashOperations,
-    /// How busy the parts were.
+    /// Share of the simulated time in which each part was busy, as lists.
     pub utilisation: Utilisation,
-    /// The map.
+    /// The map from logical to physical addresses.
     pub map: MapCounts,
     /// Garbage collection.
     pub gc: GcSummary,
@@ -81,54 +96,61 @@ pub struct SimulationResult {
     pub wear: WearSummary,
     /// Blocks in SLC mode.
     pub slc: SlcCounts,
-    /// Write buffer and read cache, where the device has any.
+    /// Write buffer and read cache; null if the device has neither.
     pub cache: Option<CacheCounts>,
-    /// Link, queues and hibernation of a UFS.
+    /// Link, queues, WriteBooster and hibernation of a UFS; no such group for an eMMC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ufs: Option<UfsUse>,
-    /// Power states.
+    /// Time in each power state; the times add up to the simulated time.
     pub power: PowerStateTimes,
-    /// Energy.
+    /// Energy; 0 if the device has no figures for it.
     pub energy: EnergyUse,
-    /// The counts of the host above the device, where it merges or packs.
+    /// Queue of the host above the device; null if the host neither merges nor packs, and `host.kernel` names no kernel. `driver` is null
+    /// without a kernel.
     pub host: Option<HostCounts>,
-    /// The counts of the readers, and the requests whose addresses were wrapped.
+    /// Counts of what the reader did with each record; `emmclab explain ledger.` lists them.
+    #[schemars(with = "std::collections::BTreeMap<String, Option<u64>>")]
     pub ledger: Ledger,
-    /// The counts of each layer, the first on top.
+    /// With layers: a list, the first on top; name, held requests, own counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerResult>,
-    /// The times of flushes and durable writes, as the workload saw them, where there were any.
+    /// Flushes and writes with a flag that promises durability or an order (FUA, preflush, barrier), as the workload saw them; only if
+    /// there were any.
+    #[schemars(extend("of" = "of flushes and synchronous writes"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable: Option<DurableTimes>,
-    /// The first writes that came from the layers to the device, sector and length, as many as were asked for.
+    /// Start and length of the first writes to the device, as many as were asked for.
+    #[schemars(extend("unit" = "sector"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first_writes: Vec<(u64, u32)>,
-    /// Settings that changed while the run went on: figures are made under several of them.
+    /// Of a served device whose settings changed: a list of `at_s` (simulated time), `key`, `from` and `to`; the figures cover the whole
+    /// run with all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub setting_changes: Vec<SettingChange>,
-    /// The counts of the second device, where there is one.
+    /// With a second device: bytes, page programs, block erases, WAF.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second_device: Option<SecondDevice>,
-    /// Cost of the run on this computer; differs from run to run.
+    /// Cost of the run on this computer; the only fields that differ from run to run.
     pub computing: ComputeCost,
 }
 
 /// The settings of a device that decide most.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ConfigurationSummary {
     /// Capacity that the host sees.
     pub capacity_bytes: u64,
     /// RAM of the write buffer and the read cache.
+    #[schemars(extend("label" = "RAM", "better" = "lower"))]
     pub ram_kb: u64,
-    /// RAM of the write buffer alone.
+    /// RAM of the write buffer (`cache.size_kb`).
     pub write_buffer_kb: u64,
-    /// The unit of parallelism: `timing.parallelism`.
+    /// Units that work in parallel: `timing.parallelism`.
     pub parallelism: String,
     /// Mapping scheme: `mapping.scheme`.
     pub mapping_scheme: String,
     /// When a write is complete: `timing.write_complete`.
     pub write_complete: String,
-    /// The promise that the device breaks on purpose, or `none`.
+    /// The promise that the device breaks on purpose (`cache.lies`), or `none`.
     pub lies: String,
 }
 
@@ -155,58 +177,69 @@ fn word(value: impl Serialize) -> String {
 }
 
 /// The replay, and how it ended.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ReplaySummary {
-    /// Open loop, closed loop or back to back.
+    /// `open`, `closed` or `back_to_back`.
     pub mode: ReplayMode,
-    /// Why that was chosen, where it was not asked for.
+    /// Why this mode was chosen; null if it was requested.
     pub mode_reason: Option<String>,
-    /// The operations and flags that a device acts upon and that the trace does not record: their figures are `None`. `None` if it
-    /// records all.
+    /// Operations and flags (discard, flush, `secure_erase`, fua, preflush) that the trace does not record, with blanks between them:
+    /// figures of them are null unless the run had some; null if it records all.
     pub unrecorded: Option<String>,
-    /// The step of the trace's clock, such as `1ms`, if it is too coarse to tell which requests waited for each other.
+    /// Step of the trace's clock, such as `1ms`, if it is too coarse to tell which requests waited for each other; null for usual clocks.
     pub coarse_clock: Option<String>,
     /// Whether the device kept up.
     pub load: LoadSummary,
-    /// Why the run ended early, where it did.
+    /// Why the run ended early; null if it did not.
     pub stopped: Option<String>,
-    /// From the first arrival to the last completion, in s.
+    /// First arrival to last completion.
+    #[schemars(extend("label" = "Simulated time", "short" = "Time", "digits" = 3))]
     pub simulated_s: f64,
-    /// Bytes read and written per second of it, in MB (1,024 x 1,024 bytes).
+    /// Bytes read and written per second of simulated time.
+    #[schemars(extend("label" = "Throughput", "digits" = 3, "better" = "higher"))]
     pub throughput_mb_per_s: f64,
-    /// From the last completion until the layers had moved all data that they kept aside, in s; only where that was asked for.
+    /// Time from the last completion until the layers had moved all deferred data to its place; null unless requested (`--drain`).
+    #[schemars(extend("label" = "Drain time", "digits" = 3, "better" = "lower"))]
     pub drain_s: Option<f64>,
 }
 
 /// Requests completed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RequestTotals {
-    /// All of them.
+    /// All requests.
+    #[schemars(extend("label" = "Requests"))]
     pub total: u64,
     /// Reads.
+    #[schemars(extend("label" = "Reads"))]
     pub read: u64,
     /// Writes.
+    #[schemars(extend("label" = "Writes"))]
     pub write: u64,
-    /// Discards and flushes; `None` if there was none, and the trace does not record both.
+    /// Discards and flushes; null if there was none, and the trace does not record both.
+    #[schemars(extend("label" = "Flushes and discards", "short" = "Flushes"))]
     pub other: Option<u64>,
-    /// Reads and writes that arrived when no earlier request was unfinished, in percent: the definition of the profile.
+    /// Reads and writes that arrived when no earlier request was unfinished, as in a profile.
+    #[schemars(extend("label" = "No-wait", "digits" = 2, "better" = "higher", "column" = "no_wait_pct"))]
     pub no_wait_pct: f64,
-    /// Reads and writes that the device began as soon as they arrived, alone or in parallel with others, in percent.
+    /// Reads and writes that the device started as soon as they arrived, alone or in parallel with others.
+    #[schemars(extend("column" = "begun_at_once_pct"))]
     pub begun_at_once_pct: f64,
-    /// Bytes read.
+    /// Bytes that the host read.
+    #[schemars(extend("label" = "Data read", "digits" = 1))]
     pub bytes_read: u64,
-    /// Bytes written.
+    /// Bytes that the host wrote.
+    #[schemars(extend("label" = "Data written", "digits" = 1))]
     pub bytes_written: u64,
-    /// Requests beyond the device whose addresses were wrapped into it, in percent; also those that a reader wrapped.
+    /// Requests whose addresses lie beyond the device and were wrapped into it.
     pub wrapped_pct: f64,
 }
 
 /// Cost of a run on the computer that simulated it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ComputeCost {
     /// Computing time.
     pub wall_s: f64,
-    /// Page reads and programs per second of it.
+    /// Page reads and programs per second of computing time.
     pub page_operations_per_s: f64,
 }
 

@@ -2,12 +2,13 @@
 
 use emmclab_device::{Device, DeviceCounters, DeviceSettings, LOOKUP_NJ};
 use emmclab_trace::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Time of the device in each power state, in s; the times add up to the simulated time, and that of draining.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PowerStateTimes {
-    /// Working on requests, or collecting while idle.
+    /// Processing requests, or collecting garbage while idle.
     pub active_s: f64,
     /// Awake without work.
     pub idle_s: f64,
@@ -16,6 +17,7 @@ pub struct PowerStateTimes {
     /// Waking up.
     pub waking_s: f64,
     /// Times the device woke up.
+    #[schemars(extend("label" = "Wake-ups"))]
     pub wake_ups: u64,
 }
 
@@ -33,21 +35,22 @@ impl PowerStateTimes {
 }
 
 /// Energy that the device took, in mJ; `None` if its settings give no figure for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct EnergyUse {
-    /// All that is known.
+    /// All of it.
+    #[schemars(extend("label" = "Energy", "digits" = 1, "better" = "lower"))]
     pub total_mj: Option<f64>,
-    /// Page reads, page programs, block erases and transfers over the flash bus.
+    /// Page reads, page programs, block erases and bus transfers.
     pub flash_mj: Option<f64>,
-    /// Lookups of the map in the controller.
+    /// Lookups of the map in the controller (`mapping.lookup_nj`).
     pub map_mj: Option<f64>,
-    /// Energy of the active time, without that of flash operations.
+    /// Active state, without the flash operations.
     pub active_mj: Option<f64>,
-    /// Of the idle time.
+    /// Idle.
     pub idle_mj: Option<f64>,
     /// Asleep.
     pub asleep_mj: Option<f64>,
-    /// Of waking up.
+    /// Waking up.
     pub waking_mj: Option<f64>,
 }
 

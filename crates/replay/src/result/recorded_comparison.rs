@@ -1,5 +1,6 @@
 //! Recorded and simulated, and whether the device kept up with the trace.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::options::{ReplayMode, ReplayOptions};
@@ -7,50 +8,54 @@ use crate::recorded_times::RecordedTotals;
 use crate::run_measurement::{OperationTotals, RunMeasurement};
 use crate::time_histogram::TimeSummary;
 
-/// A simulated time and the recorded one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// A time beside the recorded one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TimeComparison {
-    /// As recorded, in ms; `None` if the trace has no such times.
+    /// As recorded; null if the trace has no such times.
     pub recorded_ms: Option<f64>,
-    /// As simulated, in ms; `None` without such requests.
+    /// As simulated; null without such requests.
     pub simulated_ms: Option<f64>,
-    /// `simulated_ms / recorded_ms - 1`, in percent; `None` if one is missing, or the run was not paced as recorded.
+    /// Simulated / recorded - 1; null unless paced as recorded (open or closed loop, rate 1).
     pub error_pct: Option<f64>,
 }
 
-/// A simulated share and the recorded one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// A share beside the recorded one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ShareComparison {
-    /// As recorded, in percent.
+    /// As recorded.
     pub recorded_pct: Option<f64>,
-    /// As simulated, in percent.
+    /// As simulated.
     pub simulated_pct: Option<f64>,
-    /// Their difference, in percentage points.
+    /// Difference, simulated - recorded.
     pub error_points: Option<f64>,
 }
 
 /// A figure of reads and writes together, of reads, and of writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ByOperation<T> {
+    /// Reads and writes together.
     pub all: T,
     pub read: T,
     pub write: T,
 }
 
 /// Recorded and simulated: the requests that were driven, by the definitions of the profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RecordedComparison {
     /// Mean response time.
+    #[schemars(extend("of" = "mean response (complete - arrival)"))]
     pub response: ByOperation<TimeComparison>,
     /// 99th percentile of the response times.
+    #[schemars(extend("of" = "99th percentile of the response"))]
     pub response_p99: ByOperation<TimeComparison>,
-    /// Mean service time.
+    /// Mean service time. A driver that fetches a request while another runs counts that wait as service.
+    #[schemars(extend("of" = "mean service (complete - start)"))]
     pub service: ByOperation<TimeComparison>,
     /// Share of requests that found nothing unfinished.
+    #[schemars(extend("of" = "reads and writes that arrived when no earlier request was unfinished"))]
     pub no_wait: ByOperation<ShareComparison>,
-    /// Share of the recorded reads and writes that came within 1 ms of the device going idle, in percent. Open loop does not
-    /// let such requests wait for those that they depend on.
+    /// Recorded reads and writes that arrived within 1 ms after the device became idle; above 25 %, results of open loop are misleading.
     pub dependent_pct: Option<f64>,
 }
 
@@ -125,20 +130,20 @@ fn share(recorded_pct: Option<f64>, simulated_pct: Option<f64>, as_recorded: boo
 }
 
 /// Whether the device kept up with the arrivals of an open loop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LoadSummary {
-    /// Time in which the device has work, over the time in which requests arrive, in percent. Above 100 the device needs longer for
-    /// the requests than they take to come. `None` outside open loop, where the device sets the pace, and below two arrivals.
+    /// Open loop: time in which the device has work over the time in which requests arrive; null in other modes.
     pub offered_pct: Option<f64>,
-    /// From the last arrival to the last completion, in s.
+    /// Last arrival to last completion.
     pub backlog_s: f64,
-    /// The most work that was left when a request arrived: time until everything before it was complete, in s.
+    /// Largest backlog: the longest time from an arrival until all earlier requests were complete.
     pub peak_backlog_s: f64,
-    /// Work that came from the device's last idle moment until then, over that time, in percent; `None` outside open loop, and
-    /// without a backlog.
+    /// Open loop: offered load between the last time that the device was idle and the largest backlog; null in other modes and without a
+    /// backlog.
     pub peak_offered_pct: Option<f64>,
-    /// The peak is above [`OVERLOAD_REQUESTS`] mean service times, and either above [`OVERLOAD_SHARE`] of the time in which requests
-    /// arrive or [`OVERLOAD_S`], or left by an offered load above 100 %.
+    /// Open loop: whether the device did not keep up. The peak backlog is longer than ten mean service times, and longer than 10 s or 10
+    /// % of the time in which requests arrive; or a backlog of more than ten mean service times is left at the last arrival, with an
+    /// offered load above 100 %.
     pub overloaded: bool,
 }
 

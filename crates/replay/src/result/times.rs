@@ -1,18 +1,28 @@
 //! Response, service and waiting times of reads and writes.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::run_measurement::{OperationTotals, RunMeasurement};
 use crate::time_histogram::TimeSummary;
 
 /// Percentiles, in ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TimePercentiles {
+    /// Median.
+    #[schemars(extend("label" = "Median {of}", "short" = "p50", "digits" = 3, "better" = "lower"))]
     pub p50_ms: f64,
+    /// 90th percentile.
+    #[schemars(extend("label" = "p90 {of}", "short" = "p90", "digits" = 3, "better" = "lower"))]
     pub p90_ms: f64,
+    /// 99th percentile.
+    #[schemars(extend("label" = "p99 {of}", "short" = "p99", "digits" = 3, "better" = "lower"))]
     pub p99_ms: f64,
+    /// 99.9th percentile.
+    #[schemars(extend("label" = "p99.9 {of}", "short" = "p99.9", "digits" = 3, "better" = "lower"))]
     pub p999_ms: f64,
+    /// Longest.
+    #[schemars(extend("label" = "Longest {of}", "short" = "Longest", "digits" = 3, "better" = "lower"))]
     pub max_ms: f64,
 }
 
@@ -30,16 +40,19 @@ impl TimePercentiles {
 }
 
 /// Response times (complete - arrival) of reads and writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseTimeSummary {
-    /// Mean of reads and writes together, in ms.
+    /// Mean.
+    #[schemars(extend("label" = "Mean response", "short" = "Mean", "digits" = 3, "better" = "lower", "column" = "mean_response_ms"))]
     pub mean_response_ms: f64,
     /// Percentiles of reads and writes together.
     #[serde(flatten)]
     pub percentiles: TimePercentiles,
     /// Reads alone.
+    #[schemars(extend("of" = "response of reads", "short" = { "mean_ms": "Reads" }))]
     pub read: TimeSummary,
     /// Writes alone.
+    #[schemars(extend("of" = "response of writes", "short" = { "mean_ms": "Writes" }))]
     pub write: TimeSummary,
 }
 
@@ -56,16 +69,19 @@ impl ResponseTimeSummary {
 }
 
 /// Service times (complete - start) of reads and writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ServiceTimeSummary {
-    /// Mean of reads and writes together, in ms.
+    /// Mean.
+    #[schemars(extend("label" = "Mean service", "short" = "Service", "digits" = 3, "better" = "lower", "column" = "mean_service_ms"))]
     pub mean_service_ms: f64,
     /// Percentiles of reads and writes together.
     #[serde(flatten)]
     pub percentiles: TimePercentiles,
     /// Reads alone.
+    #[schemars(extend("of" = "service of reads", "short" = {}))]
     pub read: TimeSummary,
     /// Writes alone.
+    #[schemars(extend("of" = "service of writes", "short" = {}))]
     pub write: TimeSummary,
 }
 
@@ -88,19 +104,25 @@ fn by_operation(measure: &RunMeasurement, times: fn(&[&OperationTotals]) -> Time
 }
 
 /// Mean of each part of the response time over reads and writes, in ms; the parts add up to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct WaitTimes {
-    /// Behind earlier requests.
+    /// Wait for earlier requests.
+    #[schemars(extend("label" = "Mean wait for earlier requests", "short" = "queue", "digits" = 3, "better" = "lower"))]
     pub queue_ms: f64,
-    /// In the host's driver, in the controller, and between host and device.
+    /// In the host's driver, in the controller and between host and device.
+    #[schemars(extend("label" = "Mean time in driver, controller and interface", "short" = "controller", "digits" = 3, "better" = "lower"))]
     pub controller_ms: f64,
-    /// On the flash bus and for it.
+    /// Transfers on the flash bus, and waiting for it.
+    #[schemars(extend("label" = "Mean time on the flash bus", "short" = "bus", "digits" = 3, "better" = "lower"))]
     pub bus_ms: f64,
     /// In the flash array.
+    #[schemars(extend("label" = "Mean time in the flash array", "short" = "array", "digits" = 3, "better" = "lower"))]
     pub array_ms: f64,
-    /// Behind garbage collection.
+    /// Wait for garbage collection.
+    #[schemars(extend("label" = "Mean wait for garbage collection", "short" = "gc", "digits" = 3, "better" = "lower"))]
     pub gc_ms: f64,
-    /// For the device to wake up.
+    /// Wait for the device to wake up.
+    #[schemars(extend("label" = "Mean wait for wake-up", "short" = "wake-up", "digits" = 3, "better" = "lower"))]
     pub wake_up_ms: f64,
 }
 
@@ -115,7 +137,7 @@ impl WaitTimes {
 }
 
 /// A percentile of the response time that was asked for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResponsePercentileRow {
     /// `read`, `write`, or `all` for both together.
     pub op: &'static str,
@@ -144,8 +166,8 @@ impl ResponsePercentileRow {
     }
 }
 
-/// Requests by response time, in 16 ranges for each power of two.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Requests by response time, in ranges of which 16 make a power of two.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseHistogramRow {
     /// `read` or `write`.
     pub op: &'static str,

@@ -2,115 +2,151 @@
 
 use emmclab_device::{Device, DeviceSettings, LinkGear, OperationCause, SlcMode};
 use emmclab_trace::{Nanos, SECTOR_BYTES};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Link, queues and hibernation of a UFS.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct UfsUse {
     /// Lanes of the link in each direction.
     pub lanes: u32,
     /// Gear of each lane.
     pub gear: LinkGear,
-    /// The capacity of the link in each direction, in MB/s of 1,000,000 bytes.
+    /// Capacity of the link in each direction (MB of 1,000,000 bytes).
     pub link_mb_per_s: f64,
     /// Data of writes.
+    #[schemars(extend("of" = "to the device"))]
     pub to_device: LinkDirection,
     /// Data of reads.
+    #[schemars(extend("of" = "to the host"))]
     pub to_host: LinkDirection,
-    /// Tags: commands that can be in the device at once.
+    /// Commands that can be in the device at once.
     pub tags: u32,
-    /// Most commands that were.
+    /// Most commands that were in the device at once.
+    #[schemars(extend("label" = "Most commands in flight"))]
     pub most_in_flight: u32,
-    /// Mean time that a command waited for a tag, in ms.
+    /// Mean time that a command waited for a tag.
+    #[schemars(extend("label" = "Mean wait for a tag", "digits" = 4, "better" = "lower"))]
     pub tag_wait_ms: f64,
     /// Queues of the host controller; 0 = one list.
     pub queues: u32,
-    /// Mean time that a command with a tag waited for its queue, in ms.
+    /// Mean time that a command with a tag waited for its queue.
+    #[schemars(extend("label" = "Mean wait for a queue", "digits" = 4, "better" = "lower"))]
     pub queue_wait_ms: f64,
     /// `WriteBooster`, where the device has it.
     pub write_booster: Option<WriteBoosterUse>,
     /// Its zones, where it has some.
     pub zones: Option<ZoneUse>,
-    /// Map entries that the host brought along with reads (HPB).
+    /// Map entries that the host sent with reads (HPB).
     pub map_hints: u64,
-    /// Share of the simulated time in hibernation, in percent.
+    /// Share of the simulated time in hibernation.
+    #[schemars(extend("label" = "In hibernation", "digits" = 1))]
     pub hibernated_pct: f64,
-    /// Times it left hibernation.
+    /// Times that the device left hibernation.
+    #[schemars(extend("label" = "Exits from hibernation"))]
     pub hibernate_exits: u64,
-    /// Mean time of leaving it, in ms.
+    /// Mean time of leaving hibernation.
+    #[schemars(extend("label" = "Mean time of an exit from hibernation", "digits" = 3, "better" = "lower"))]
     pub hibernate_exit_ms: f64,
 }
 
 /// One direction of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LinkDirection {
-    /// Bytes carried.
+    /// Bytes of data.
     pub bytes: u64,
-    /// Share of the simulated time in use, in percent.
+    /// Share of the simulated time in which the link carried data.
+    #[schemars(extend("label" = "Link {of} in use", "digits" = 2))]
     pub busy_pct: f64,
-    /// Mean time that the data of a command waited for other data, in ms.
+    /// Mean time that data waited for other data on its way.
+    #[schemars(extend("label" = "Mean wait for the link {of}", "digits" = 4, "better" = "lower"))]
     pub wait_ms: f64,
 }
 
 /// `WriteBooster` of a UFS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct WriteBoosterUse {
-    /// Its size, in bytes.
+    /// Size of WriteBooster; null without it.
+    #[schemars(extend("label" = "WriteBooster, size", "digits" = 1))]
     pub size_bytes: u64,
-    /// Flash bytes that host data took in it.
+    /// Flash that was programmed with host data in WriteBooster.
+    #[schemars(extend("label" = "Written to WriteBooster", "digits" = 1))]
     pub bytes_written: u64,
-    /// Flash bytes that host data took past it.
+    /// Flash that was programmed with host data outside WriteBooster.
+    #[schemars(extend("label" = "Written past WriteBooster", "digits" = 1))]
     pub bytes_past_it: u64,
-    /// Blocks flushed into others.
+    /// Blocks whose data was flushed into other blocks.
+    #[schemars(extend("label" = "Blocks of WriteBooster flushed"))]
     pub flushed_blocks: u64,
-    /// Mean erases of its blocks, in percent of their erase limit; `None` if the settings give no limit.
+    /// Mean erases of its blocks divided by their erase limit; null without a limit.
+    #[schemars(extend("label" = "Life of WriteBooster used", "digits" = 4, "better" = "lower"))]
     pub life_used_pct: Option<f64>,
-    /// Its size at the end, in bytes.
+    /// Size of WriteBooster at the end of the run.
+    #[schemars(extend("label" = "WriteBooster, size at the end", "digits" = 1))]
     pub current_size_bytes: u64,
-    /// Bytes that the host read from it.
+    /// Data that the host read from it.
+    #[schemars(extend("label" = "Read from WriteBooster", "digits" = 1))]
     pub bytes_read: u64,
-    /// Share of the bytes that the host read from the flash, in percent.
+    /// Share of it in the bytes that the host read from the flash.
+    #[schemars(extend("label" = "Reads found in WriteBooster", "digits" = 2))]
     pub read_hit_pct: f64,
-    /// Bytes that a flush moved into other blocks.
+    /// Data that flushes moved into other blocks.
+    #[schemars(extend("label" = "Migrated by flushes of WriteBooster", "digits" = 1, "better" = "lower"))]
     pub migrated_bytes: u64,
-    /// Bytes written to its pinned part.
+    /// Data written to its pinned part.
+    #[schemars(extend("label" = "Pinned to WriteBooster", "digits" = 1))]
     pub pinned_bytes: u64,
-    /// Number of times that the device reported to the host that little of it is free.
+    /// Times that the device told the host that little of it is free.
+    #[schemars(extend("label" = "WRITEBOOSTER_FLUSH_NEEDED"))]
     pub flush_needed: u64,
-    /// Number of times that the device reported that its pinned part is full.
+    /// Times that the device told the host that its pinned part is full.
+    #[schemars(extend("label" = "PINNED_WRITEBOOSTER_BUFFER_FULL"))]
     pub pinned_full: u64,
     /// Times that it grew upon a hint.
+    #[schemars(extend("label" = "Times WriteBooster grew"))]
     pub grown: u64,
     /// Times that it shrank upon a hint.
+    #[schemars(extend("label" = "Times WriteBooster shrank"))]
     pub shrunk: u64,
 }
 
 /// Zones of a zoned UFS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ZoneUse {
-    /// Zones that are written in order.
+    /// Zones that are written in order; null without zones.
+    #[schemars(extend("label" = "Zones"))]
     pub count: u32,
-    /// Size of each, in bytes.
+    /// Size of each.
+    #[schemars(extend("label" = "Size of a zone", "digits" = 1))]
     pub size_bytes: u64,
     /// Zones that were reset.
+    #[schemars(extend("label" = "Zones reset"))]
     pub resets: u64,
     /// Zones that a write or the host opened.
+    #[schemars(extend("label" = "Zones opened"))]
     pub opened: u64,
     /// Zones that were closed for another one, or by the host.
+    #[schemars(extend("label" = "Zones closed"))]
     pub closed: u64,
     /// Zones that became full.
+    #[schemars(extend("label" = "Zones filled"))]
     pub filled: u64,
     /// Most zones that were open at once.
+    #[schemars(extend("label" = "Most zones open at once"))]
     pub most_open: u32,
     /// Most zones that were open or closed at once.
     pub most_active: u32,
-    /// Flash in SLC mode that was programmed, in bytes: pages that a flush cut short, and conventional zones.
+    /// Flash in SLC mode that was programmed: pages that a flush cut short, conventional zones.
+    #[schemars(extend("label" = "Flash in SLC mode programmed", "digits" = 1))]
     pub slc_bytes: u64,
     /// Times that a zone took the write buffer of another one.
+    #[schemars(extend("label" = "Write buffers taken from other zones", "better" = "lower"))]
     pub buffer_conflicts: u64,
-    /// Of these, those in which data had to leave that buffer before.
+    /// Of these, cases in which the buffer still contained data, which was written to the flash early.
+    #[schemars(extend("label" = "Premature flushes of zones", "better" = "lower"))]
     pub premature_flushes: u64,
-    /// Bytes that left it then.
+    /// Data that was written to the flash in these cases.
+    #[schemars(extend("label" = "Flushed prematurely", "digits" = 1, "better" = "lower"))]
     pub premature_bytes: u64,
 }
 

@@ -1,20 +1,23 @@
 //! Wear: moves for levelling, erase counts, lifetime.
 
 use emmclab_device::{Device, DeviceSettings, SlcMode};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::distribution::BlockDistribution;
 
 /// Wear of the blocks, and the work against it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct WearSummary {
-    /// Blocks moved to even out wear.
+    /// Moved to even out wear.
+    #[schemars(extend("label" = "Blocks moved by wear levelling"))]
     pub moved_blocks: u64,
-    /// Blocks gone bad.
+    /// Blocks that went bad.
+    #[schemars(extend("label" = "Blocks that went bad"))]
     pub bad_blocks: u64,
-    /// Erases of all blocks, by block.
+    /// Distribution of erases over all blocks, in the same form.
     pub erase_counts: BlockDistribution,
-    /// How much of its life the device has used, and how long it would live under this workload; only with an erase limit.
+    /// Null without an erase limit; blocks without a limit (`slc.erase_limit = 0`) are left out.
     pub lifetime: Option<LifetimeEstimate>,
 }
 
@@ -31,16 +34,20 @@ impl WearSummary {
 
 /// Bytes that the host can write to the device in its life, which ends with that of the first kind of block (block group, those in SLC mode
 /// among them). Blocks without an erase limit are left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LifetimeEstimate {
-    /// Until every block of one kind has reached its erase limit: perfect levelling among them. `None` if the run erased no block.
+    /// Bytes that the host can write until all blocks of one kind (a block group, or those in SLC mode) have reached their erase limit,
+    /// with as many programs and erases for each byte as in the run; null if it erased no block.
+    #[schemars(extend("label" = "Lifetime, even wear", "short" = "Life", "digits" = 2, "better" = "higher", "shown_in" = "TB"))]
     pub even_host_bytes: Option<f64>,
-    /// Until the most worn block reaches its limit: the work of the run, as unevenly spread as all wear of the device so far. `None` if
-    /// the run erased no block.
+    /// Bytes that the host can write until the most worn block reaches its limit, with as many programs and erases for each byte as in
+    /// the run, and as unevenly distributed as all wear so far; null if the run erased no block.
     pub first_block_host_bytes: Option<f64>,
-    /// Erases of the most worn block in percent of its limit, from preconditioning and the run.
+    /// Erases of the most worn block over its limit, preconditioning included.
+    #[schemars(extend("label" = "Wear so far", "short" = "Wear", "digits" = 2, "better" = "lower"))]
     pub used_pct: f64,
-    /// The same of the blocks in SLC mode alone; `None` without such blocks, or without a limit of theirs.
+    /// The same of the blocks in SLC mode alone; null without such blocks or without a limit of theirs.
+    #[schemars(extend("label" = "Wear so far, SLC mode", "short" = "Wear of SLC", "digits" = 2, "better" = "lower"))]
     pub used_slc_pct: Option<f64>,
 }
 

@@ -1,0 +1,265 @@
+"""Writes types of what the core returns, and the table of the fields of a result, from the core's schemas.
+
+`make generate` runs it; `tests/test_generated.py` fails if the files are not current.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from emmclab import _core
+
+PACKAGE = Path(__file__).parents[1] / "python" / "emmclab"
+TYPES = PACKAGE / "core_types.py"
+FIELDS = PACKAGE / "data" / "result-fields.json"
+
+Schema = Mapping[str, Any]
+
+#: What the declaration of an option has besides default, meaning, words and range.
+_DECLARED = ("option", "metavar", "panel", "advanced", "stored")
+
+_PLAIN = {"number": "float", "integer": "int", "string": "str", "boolean": "bool", "null": "None"}
+#: Units by the endings of names; a name with `bytes` counts these.
+_UNITS = {
+    "_ms": "ms",
+    "mb_per_s": "MB/s",
+    "_per_s": "1/s",
+    "_s": "s",
+    "_pct": "%",
+    "_kb": "KB",
+    "_mj": "mJ",
+    "_points": "points",
+}
+_WORDS = {"bytes": "byte", "blocks": "block", "units": "map unit", "unit": "map unit"}
+#: What a field of the table has besides path, unit and meaning.
+_SHOWN = ("label", "short", "digits", "better", "shown_in", "column")
+
+
+def target(schema: Schema) -> str | None:
+    """Return the name of the structure to which a schema refers, directly or as one that may be missing."""
+    choices = [schema, *schema.get("anyOf", ())]
+    return next((one["$ref"].rpartition("/")[2] for one in choices if "$ref" in one), None)
+
+
+def is_optional(schema: Schema) -> bool:
+    """Return whether a value may be null."""
+    return "null" in schema.get("type", ()) or {"type": "null"} in schema.get("anyOf", ())
+
+
+def python_type(schema: Schema, every: Mapping[str, Schema]) -> str:
+    """Return a schema as a type of Python."""
+    if "python" in schema:
+        return str(schema["python"])
+    if name := target(schema):
+        inner = every[name]
+        plain = name if is_typed(inner) else python_type(inner, every)
+        return f"{plain} | None" if is_optional(schema) else plain
+    if "anyOf" in schema:
+        return " | ".join(python_type(one, every) for one in schema["anyOf"])
+    if "oneOf" in schema or "enum" in schema or "const" in schema:
+        return "str"
+    kinds = schema.get("type", "any")
+    return " | ".join(
+        _of_kind(kind, schema, every) for kind in ([kinds] if isinstance(kinds, str) else kinds)
+    )
+
+
+def _of_kind(kind: str, schema: Schema, every: Mapping[str, Schema]) -> str:
+    if kind == "array" and "prefixItems" in schema:
+        return f"tuple[{', '.join(python_type(one, every) for one in schema['prefixItems'])}]"
+    if kind == "array":
+        return f"list[{python_type(schema['items'], every)}]"
+    if kind == "object":
+        more = schema.get("additionalProperties")
+        return (
+            f"dict[str, {python_type(more, every)}]"
+            if more and "properties" not in schema
+            else "dict[str, Any]"
+        )
+    return _PLAIN.get(kind, "Any")
+
+
+def properties(schema: Schema) -> dict[str, Schema]:
+    """Return the fields of a structure: those that are always there in their order, then the others."""
+    return {name: schema["properties"][name] for name in (*schema.get("required", ()), *schema["properties"])}
+
+
+def is_typed(schema: Schema) -> bool:
+    """Return whether a structure has named fields and no others."""
+    return "properties" in schema and not isinstance(schema.get("additionalProperties"), dict)
+
+
+def typed_dict(name: str, schema: Schema, every: Mapping[str, Schema]) -> str:
+    """Return the type of a structure."""
+    fields = []
+    required = schema.get("required", ())
+    for field, one in properties(schema).items():
+        kind = python_type(one, every)
+        # What is left out where there is none is never null.
+        said = kind if field in required else f"NotRequired[{kind.removesuffix(' | None')}]"
+        # Lines break only between fields.
+        fields.append(f'"{field}": {said}'.replace(" ", "\0"))
+    text = f'{name} = TypedDict("{name}", {{{", ".join(fields)}}})'
+    return (
+        textwrap.fill(text, 108, subsequent_indent="    ", break_long_words=False).replace("\0", " ") + "\n"
+    )
+
+
+def types(every: Mapping[str, Schema]) -> str:
+    """Return the module of types, inner ones first."""
+    done: dict[str, str] = {}
+
+    def write(name: str) -> None:
+        schema = every[name]
+        for field in schema.get("properties", {}).values():
+            for inner in _named(field):
+                if inner not in done:
+                    write(inner)
+        if is_typed(schema):
+            done[name] = typed_dict(name, schema, every)
+
+    for name in sorted(every.keys() - {"ReplayOptions"}):
+        if name not in done:
+            write(name)
+    head = (
+        '"""Types of what the core returns, by the names of its structs, which describe them.\n\n'
+        'Written by scripts/generate_types.py (`make generate`).\n"""\n\n'
+        "# fmt: off\n# ruff: noqa: E501, UP013\n\nfrom collections.abc import Iterable\n"
+        "from typing import Annotated, Any, NotRequired, TypedDict\n\n"
+        "from emmclab.runtime.option import Option\n\n"
+    )
+    return head + "".join(done.values()) + "\n\n" + options(every)
+
+
+def _named(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            yield schema["$ref"].rpartition("/")[2]
+        for one in schema.values():
+            yield from _named(one)
+    elif isinstance(schema, list):
+        for one in schema:
+            yield from _named(one)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def meaning(schema: Schema) -> str:
+    """Return a doc comment as part of a sentence: without capital and full stop."""
+    text = _plain(schema.get("description", "")).removesuffix(".")
+    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
+
+
+def unit(name: str) -> str:
+    """Return the unit in the name of a field; empty if there is none."""
+    ending = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), None)
+    return ending or next((unit for word, unit in _WORDS.items() if word in name.split("_")), "")
+
+
+def rows(path: str, schema: Schema, every: Mapping[str, Schema], of: Schema) -> Iterator[dict[str, Any]]:
+    """Yield the documented fields of a structure; those of inner ones follow with their paths.
+
+    `of` is the innermost field around it that says of what its figures are.
+    """
+    for name, field in properties(schema).items():
+        inner = every.get(target(field) or "", {})
+        is_group = is_typed(inner) and not inner.get("whole")
+        if "description" not in field:
+            continue
+        if not is_group or is_optional(field):
+            yield {
+                "path": f"{path}{name}",
+                "unit": field.get("unit", unit(name)),
+                "about": _about(field, of),
+                **_shown(name, field, of),
+            }
+        if is_group:
+            yield from rows(f"{path}{name}.", inner, every, field if "of" in field else of)
+
+
+def _about(field: Schema, of: Schema) -> str:
+    about, label = meaning(field), field.get("label", "")
+    if label.startswith("{of}"):
+        return f"{of['of'].lower()} {about}"
+    if "{of}" in label:
+        return f"{about} {of['of']}"
+    return f"{of['of']}, {about}" if not label and "of" in of else about
+
+
+def _shown(name: str, field: Schema, of: Schema) -> dict[str, Any]:
+    """Return how a figure is shown; empty if it is shown nowhere."""
+    shown = {key: field[key] for key in _SHOWN if key in field}
+    if "{of}" in shown.get("label", ""):
+        shown["label"] = shown["label"].replace("{of}", of["of"])
+        if "short" in of:
+            shown["short"] = of["short"].get(name, "")
+    return {key: value for key, value in shown.items() if value != ""}
+
+
+def fields(every: Mapping[str, Schema]) -> str:
+    """Return the table of the fields of a result by group: first plain fields, then groups, then lists."""
+    plain, groups, others = [], [], []
+    for name, field in properties(every["SimulationResult"]).items():
+        inner = every.get(target(field) or "", {})
+        if is_typed(inner) and not inner.get("whole"):
+            groups.append((name, meaning(field), list(rows(f"{name}.", inner, every, field))))
+        else:
+            row = {"path": name, "unit": field.get("unit", unit(name)), "about": meaning(field)}
+            (plain if field.get("type") == "string" else others).append(row)
+    every_group = [
+        ("", "identity of the run", plain),
+        *groups,
+        ("others", "groups of counts by name", others),
+    ]
+    text = [
+        f'{{"name": "{name}", "about": {json.dumps(_sentence(about))}, "fields": [\n'
+        + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        + "\n]}"
+        for name, about, rows in every_group
+    ]
+    return "[" + ",\n".join(text) + "]\n"
+
+
+def options(every: Mapping[str, Schema]) -> str:
+    """Return the declarations of the options of a run that the core implements."""
+    lines = []
+    declared = every["ReplayOptions"]["properties"]
+    for name, one in ((name, declared[name]) for name in _core.replay_defaults() if name in declared):
+        said = [repr(one["default"]), json.dumps(_plain(one["description"]))]
+        if words := [choice["const"] for choice in every.get(target(one) or "", {}).get("oneOf", ())]:
+            said.append(f"words={tuple(words)!r}")
+        said += [
+            f"{to}={one[key]!r}" for key, to in (("minimum", "least"), ("maximum", "most")) if key in one
+        ]
+        said += ["bits=32"] if one.get("format") == "uint32" else []
+        said += [
+            f"{key}={one[key]!r}"
+            for key in ("option", "metavar", "panel", "advanced", "stored")
+            if key in one
+        ]
+        lines.append(f"    {name}: Annotated[{python_type(one, every)}, Option({', '.join(said)})]\n")
+    about = _plain(every["ReplayOptions"]["description"]).partition(".")[0]
+    return f'class ReplayOptions(TypedDict, total=False):\n    """{about}."""\n\n' + "".join(lines)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def generated() -> dict[Path, str]:
+    """Return the text of each generated file."""
+    every: dict[str, Schema] = _core.schemas()
+    every |= every["ReplayOptions"].pop("$defs")
+    return {TYPES: types(every), FIELDS: fields(every)}
+
+
+if __name__ == "__main__":
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")
+        print(path)
