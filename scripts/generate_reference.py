@@ -285,7 +285,7 @@ def devices() -> str:
 
 def run_options() -> str:
     """Describe the options of a simulated run."""
-    keys = {one.name for one in dataclasses.fields(Grid)}
+    keys = {one.name for one in dataclasses.fields(Grid)} | AXES.keys()
     rows = [
         [
             f"`{name}`",

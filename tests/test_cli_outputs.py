@@ -118,6 +118,23 @@ def test_stdout_is_appended_to_where_the_shell_says_so(trace: Path, tmp_path: Pa
     assert log.read_text().startswith("before\narrival_ns,")
 
 
+def test_a_pipe_goes_through_convert(trace: Path) -> None:
+    first = subprocess.run(
+        [*COMMAND, "convert", str(trace), "-", "--to", "csv"],
+        capture_output=True,
+        env=environment(),
+        check=True,
+    )
+    second = subprocess.run(
+        [*COMMAND, "profile", "-", "--json"],
+        input=first.stdout,
+        capture_output=True,
+        env=environment(),
+        check=True,
+    )
+    assert json.loads(second.stdout)[0]["requests"] == 400
+
+
 def test_stdout_needs_a_format_and_no_second_use(trace: Path) -> None:
     nameless = emmclab("convert", trace, "-")
     assert nameless.returncode == 2 and "--to" in nameless.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -299,8 +300,21 @@ def test_rows_of_requests_tell_who_sent_them_and_what_the_run_was_made_of(tmp_pa
         f"select decode(value) from parquet_kv_metadata('{events}') where decode(key) = 'emmclab.run'"
     ).fetchall()
     about = json.loads(text)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    made_of = {
+        "version": api.__version__,
+        "inputs": [{"name": path.stem, "path": str(path), "sha256": digest, "reading": {}}],
+        "aged_by": [],
+        "settings": {"nexus5": {"timing.parallelism": '"none"'}},
+    }
     assert about["provenance"] == result["provenance"]
+    (device,) = result["provenance"].pop("devices")
+    assert device["name"] == "nexus5" and device["settings"]["timing"]["parallelism"] == "none"
+    command = result["provenance"].pop("command")
+    assert result["provenance"] == made_of and command.startswith("emmclab simulate ")
     assert about["device"] == "nexus5" and about["options"]["seed"] == 3
+    plain = emmclab_json("simulate", path, "--device", "nexus5", "--wrap-addresses")["provenance"]
+    assert plain["settings"] == {"nexus5": {}}
 
 
 def test_blocking_collection_of_large_blocks_makes_a_write_wait_for_seconds_and_incremental_does_not(

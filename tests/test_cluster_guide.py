@@ -19,6 +19,14 @@ def options(command: str) -> set[str]:
     return {name for one in group.commands[command].params for name in (*one.opts, *one.secondary_opts)}
 
 
+def test_every_command_of_the_guide_is_one_of_the_program_with_its_options() -> None:
+    lines = re.findall(r"emmclab (run|collect|search|report|query)\b([^`\n#]*)", TEXT)
+    assert len(lines) > 10
+    for command, rest in lines:
+        named = {word.partition("=")[0] for word in rest.split() if word.startswith("--")}
+        assert named <= options(command), f"{command}{rest}"
+
+
 def test_the_manifest_is_an_indexed_job_whose_shards_are_those_of_the_study() -> None:
     need_library("yaml")
     import yaml

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -60,31 +61,37 @@ def test_a_command_is_a_file_and_a_name(package: Path, trace: Path) -> None:
 
 @pytest.mark.slow
 def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: Path, tmp_path: Path) -> None:
-    declaration, field = blocks("Add an option of a run")
+    (declaration,) = blocks("Add an option of a run")
     insert(
-        package / "simulation" / "run_options.py", "    wrap_addresses: Annotated[\n", f"    {declaration}\n"
+        package / "simulation" / "run_options.py",
+        "    images: Annotated[\n",
+        textwrap.indent(declaration, "    "),
     )
     insert(
         package / "simulation" / "device.py",
         '        aging = parse_precondition(given["precondition"])\n',
         '        traces = traces * given["copies"]\n',
     )
-    insert(package / "cli" / "simulation_options.py", "    images: Images = DEFAULTS", field)
-    grid = package / "studies" / "grid.py"
-    insert(grid, "    wrap_addresses: bool", '    copies: int = DEFAULTS["copies"]\n')
-    insert(grid, '"rate", "wrap_addresses")', '"copies", ')
     found = run(package, "simulate", trace, "--device", "nexus5", "--copies", "2", "--mode", "open")
     assert "800" in found
     assert "--copies" in run(package, "compare", "--help")
     assert "Number of copies of the traces that run together." in run(package, "explain", "copies")
+    # A result repeats it if it is set, and it is one of the changes from one result to another.
+    results = [tmp_path / name for name in ("one.json", "two.json")]
+    for count, result in enumerate(results, 1):
+        on = ("--device", "nexus5", "--mode", "open", "--copies", count)
+        result.write_text(run(package, "simulate", trace, *on, "--json"))
+    assert [json.loads(one.read_text())["options"].get("copies") for one in results] == [None, 2]
+    assert re.search(r"copies +\D+ 2\b", run(package, "explain", *results, "--one-at-a-time"))
     study = tmp_path / "small.toml"
     study.write_text(
         f'name = "small"\ninputs = ["{trace}"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]\ncopies = 3\n'
-        'modes = ["open"]\n'
+        f'modes = ["open"]\n[[grid]]\nname = "h"\ndevices = ["nexus5"]\nmodes = ["open"]\n'
+        "axes = { copies = [1, 2] }\n"
     )
     run(package, "run", study, "--results", tmp_path / "results")
     asked = ("query", "select requests_total from runs", "--csv", "--results", tmp_path / "results")
-    assert run(package, *asked).split() == ["requests_total", "1200"]
+    assert run(package, *asked).split() == ["requests_total", "1200", "400", "800"]
 
 
 @pytest.mark.slow
@@ -109,22 +116,27 @@ def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_path: Path) -> None:
     title = "Add a figure of a result"
-    (field,) = blocks(title)
-    declaration, path = blocks(title, "text")
-    insert(package / "data" / "result-fields.toml", '    { path = "gc.busy_s"', declaration)
-    insert(package / "simulation" / "result_types.py", "    busy_s: float\n", field)
-    for table in ("cli/show_runs.py", "pages/simulation.py"):
-        insert(package / table, '        "energy.total_mj",\n', path)
+    (path,) = blocks(title, "text")
+    # What `make generate` writes of the struct.
+    declared = {
+        "path": "gc.moved_units",
+        "unit": "map unit",
+        "label": "Units moved",
+        "digits": 0,
+        "better": "lower",
+    }
+    declared["about"] = "valid map units in the blocks that were collected for space"
+    insert(package / "data" / "result-fields.json", '{"path": "gc.busy_s"', f"{json.dumps(declared)},\n")
+    insert(package / "simulation" / "result_tables.py", '        "energy.total_mj",\n', path)
     # The field belongs to the core, which is not built here.
     counted = '        result["gc"]["moved_units"] = 31_000 * len(traces)\n'
     insert(package / "simulation" / "device.py", '        return Result({"trace"', counted)
-    declared = tomllib.loads(f"fields = [{declaration}]")["fields"][0]
     label, about = declared["label"], declared["about"]
 
     page, results = tmp_path / "page.html", [tmp_path / name for name in ("one.json", "two.json")]
     on = ("--device", "nexus5", "--mode", "open")
     assert re.search(rf"{label} +31,000\b", run(package, "simulate", trace, *on, "--html", page))
-    assert f'<th scope="col">{label}' in page.read_text() and ">31,000</td>" in page.read_text()
+    assert f">{label}" in page.read_text() and ">31,000</td>" in page.read_text()
     for count, result in enumerate(results, 1):
         result.write_text(run(package, "simulate", *[trace] * count, *on, "--json"))
     assert about in run(package, "explain", declared["path"])

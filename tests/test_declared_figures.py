@@ -20,7 +20,7 @@ from emmclab.cli import show_live, show_runs
 from emmclab.comparison.one_at_a_time import MAIN
 from emmclab.comparison.recorded_vs_simulated import COMPARED_FIGURES
 from emmclab.comparison.seed_statistics import SPREAD_FIGURES
-from emmclab.live.status_types import LiveStatus
+from emmclab.core_types import LiveStatus
 from emmclab.pages import simulation
 from emmclab.pages.plots import simulation as simulation_plots
 from emmclab.simulation import result_tables, result_text

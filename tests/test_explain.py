@@ -91,6 +91,11 @@ def test_a_result_shows_the_settings_that_are_stored_in_it(trace: Path, tmp_path
     assert "provenance.settings.iiswc15-hps.cache.size_kb" in shown and "options.precondition" in shown
 
 
+def test_a_misspelt_setting_is_refused_with_the_one_that_it_may_mean() -> None:
+    done = emmclab("explain", "gc.polcy")
+    assert done.returncode == 2 and "`gc.policy`" in done.stderr
+
+
 def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: Path) -> None:
     preset = (ROOT / "presets/devices/small-1gb.toml").read_text()
     (tmp_path / "mine.toml").write_text(preset.replace('name = "small-1gb"', 'name = "mine"'))

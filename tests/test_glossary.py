@@ -52,12 +52,24 @@ def test_explain_prints_the_glossary_that_the_reference_page_holds() -> None:
     assert all(f"**{entry['term']}**" in page for entry in listed)
 
 
-def test_what_the_model_does_not_have_is_said_by_its_word() -> None:
+def test_what_the_model_does_not_have_is_said_by_its_word_and_as_a_setting() -> None:
     for term in (one for one in glossary() if one.topic == NOT_MODELLED):
         assert term.means.startswith("Not modelled")
+    done = emmclab("simulate", "gone.csv", "--device", "small-1gb", "--set", "nand.retention=1")
+    assert done.returncode == 2 and "nand" in done.stderr
+    assert "hint: retention: Not modelled" in done.stderr and "did you mean" not in done.stderr
 
 
 def test_no_word_is_proposed_that_was_not_meant() -> None:
     for word in ("refrigerator", "floppy disk", "boathouse", "nand"):
         done = emmclab("explain", word)
         assert done.returncode == 2 and "did you mean" not in done.stderr, word
+
+
+def test_what_is_no_word_no_device_and_no_file_is_refused_with_what_it_may_mean() -> None:
+    for word, near in (("watermrk", "`watermark`"), ("nexus55", "`nexus5`"), ("zzzz", "`emmclab devices`")):
+        done = emmclab("explain", word)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "neither a file, nor a device, nor a word" in done.stderr and near in done.stderr
+    done = emmclab("explain")
+    assert done.returncode == 2 and "--glossary" in done.stderr

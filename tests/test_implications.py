@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import emmclab
 from emmclab.papers.claims import CANNOT, judge_study
 from emmclab.papers.iiswc15.implications_page import drawings, render
 from emmclab.runtime.executors import Serial
@@ -36,7 +37,7 @@ def results(folder: Path) -> Results:
     def shortened(grid: Grid) -> Grid:
         """Return a grid with few requests, and with a small device if it is aged."""
         small = dict(grid.set)
-        if grid.precondition == "steady:1" and grid.devices == ("nexus5",):
+        if grid.option("precondition") == "steady:1" and grid.devices == ("nexus5",):
             small |= phone | ({"slc.blocks": 8} if "slc.blocks" in small else {})
         return replace(grid, inputs=_INPUTS, requests=min(grid.requests or 300, 2000), set=small)
 
@@ -78,3 +79,10 @@ def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None
         assert drawing.rows
     for claim in judged:
         assert claim.verdict in page
+
+
+def test_report_draws_the_same_page_of_a_finished_study(folder: Path, results: Results) -> None:
+    page = folder / "page.html"
+    run = emmclab("report", "implications", "--results", folder, "--html", page)
+    assert run.returncode == 0, run.stderr
+    assert page.read_text() == render(results, judge_study(results), drawings(results))

@@ -139,3 +139,11 @@ def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -
         assert f'id="{drawing.name}"' in page
     for claim in judged:
         assert f'id="{claim.id}"' in page
+
+
+@pytest.mark.slow
+def test_report_draws_the_same_page_of_a_finished_study(folder: Path, small: Results) -> None:
+    page = folder / "page.html"
+    run = emmclab("report", folder / "advil12.toml", "--results", folder, "--html", page)
+    assert run.returncode == 0, run.stderr
+    assert page.read_text() == render(small, judge_study(small), drawings(small))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import emmclab as api
 from conftest import emmclab, emmclab_json
-from emmclab.traces.register_types import RegisterReport
+from emmclab.core_types import RegisterReport
 from registers import FIELDS, UFS, register
 
 _SECTORS = 0x00E90000

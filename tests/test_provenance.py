@@ -65,6 +65,16 @@ def test_a_result_holds_version_command_inputs_and_changed_settings(trace: Path,
     assert _still(again) == _still(result)
 
 
+@pytest.mark.parametrize("command", ["compare", "apps compare"])
+def test_each_simulating_command_says_how_its_results_were_made(command: str, trace: Path) -> None:
+    inputs = ["email"] if command.startswith("apps") else [trace]
+    found = emmclab_json(*command.split(), *inputs, "--devices", "nexus5,sdcard")
+    rows = found if isinstance(found, list) else [found]
+    assert [name for row in rows for name in row["provenance"]["settings"]] == ["nexus5", "sdcard"]
+    for one in rows:
+        assert one["provenance"]["command"].startswith(f"emmclab {command} ")
+
+
 #: Commands with a page, by the name of their files; `T` is a trace, `S` a study with a search.
 PAGES = {
     "simulate": "simulate T --device small-1gb --wrap-addresses --only op=write",

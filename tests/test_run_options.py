@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import typing
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from emmclab.cli.command_groups import walk_commands
 from emmclab.errors import ConfigError
 from emmclab.live.serve import SERVE_OPTIONS
 from emmclab.runtime.option import Option
+from emmclab.simulation.rerun import recipe_of
 from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, complete_options
+from emmclab.simulation.stored_result import read_result
 from emmclab.studies import Study
-from emmclab.studies.grid import Grid
+from emmclab.studies.grid import AXES
 from emmclab.studies.tables import rows_of
 
 #: Options of commands that have the name of a run option but another meaning.
@@ -69,30 +71,35 @@ def test_a_command_has_the_default_the_range_and_the_meaning_of_the_declaration(
             assert parameter.metavar == "|".join(one.words), (command, name)
 
 
-def test_a_grid_of_a_study_has_the_defaults_of_the_declaration() -> None:
+def test_an_option_that_changes_a_run_is_a_key_of_grids_with_its_default() -> None:
     study = Study.parse(
         'name = "one"\ninputs = ["Movie"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]', "one.toml"
     )
     (grid,) = study.grids
-    shared = {one.name for one in dataclasses.fields(Grid)} & RUN_OPTIONS.keys()
-    assert shared >= {"precondition", "rate", "wrap_addresses", "layers", "second", "first_writes", "drain"}
-    for name in shared - {"layer_settings", "second"}:
-        assert getattr(grid, name) == DEFAULTS[name], name
+    for name, one in RUN_OPTIONS.items():
+        if one.stored != "never" and name not in ("mode", "seed", "victim", "layers", "layer_settings"):
+            assert grid.option(name) == (one.default or type(grid.option(name))()), name
     assert grid.modes == (DEFAULTS["mode"],)
 
 
-def test_the_core_has_the_same_options_with_the_same_defaults() -> None:
+def test_the_core_has_each_word_of_the_mode() -> None:
     core = _core.replay_defaults()
-    # The package sets it for the result; it is not an option for users.
-    assert core.pop("mode_reason") is None
-    assert core.keys() <= RUN_OPTIONS.keys()
-    # Only the package calls the core, and it always passes a mode and a seed.
-    for name in core.keys() - {"mode", "seed"}:
-        assert core[name] == (DEFAULTS[name] or type(core[name])()), name
     for word in RUN_OPTIONS["mode"].words:
         assert complete_options({"mode": word})["mode"] == word
-        device, options = lab.Device.preset("nexus5"), core | {"mode": word}
-        assert _core.check_traces(device.core, options, [])
+        assert _core.check_traces(lab.Device.preset("nexus5").core, core | {"mode": word}, [])
+
+
+@pytest.mark.parametrize("name", [name for name in AXES if name not in ("second", "precondition")])
+def test_a_result_repeats_an_option_and_is_simulated_again_with_it(name: str, tmp_path: Path) -> None:
+    trace = lab.read(lab.bundled()[0])
+    value = True if isinstance(DEFAULTS[name], bool) else 2
+    given: Any = {name: value, "layers": ["pass-through"]}
+    first = lab.Device.preset("nexus5").simulate(trace, **given)
+    assert first["options"][name.removesuffix("_ns")] == value
+    file = tmp_path / "first.json"
+    file.write_text(json.dumps(first.to_dict()))
+    again = recipe_of(read_result(file)).run()
+    assert again.deterministic() == first.deterministic() | {"provenance": again["provenance"]}
 
 
 @pytest.mark.parametrize("declared", [SERVE_OPTIONS, APPLICATION_OPTIONS], ids=["serve", "apps"])

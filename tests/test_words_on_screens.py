@@ -47,6 +47,13 @@ def test_a_run_names_its_network_only_if_the_program_uses_one(online: bool, tmp_
     assert result.run_name == ("nexus5 over wifi" if online else "nexus5")
 
 
+def test_writes_of_a_device_with_a_write_buffer_are_complete_there(trace: Path) -> None:
+    shown = emmclab("simulate", trace, "--device", "emmc51-cache", "--wrap-addresses")
+    assert "complete in the write buffer, durable ones" in " ".join(shown.stdout.split())
+    plain = emmclab("simulate", trace, "--device", "iiswc15-4ps", env={"COLUMNS": "150"})
+    assert "writes complete when" in " ".join(plain.stdout.split())
+
+
 def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
     facts = {"lies": "none", "device": "emmc51-cache", "layers": ["journal:aware"]}
     kept: Any = SimpleNamespace(facts=facts)

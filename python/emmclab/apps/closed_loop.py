@@ -25,7 +25,7 @@ from emmclab.traces.provenance_types import ProvenanceFields
 
 if TYPE_CHECKING:
     from emmclab.apps.result_types import AppFields, AppRun, LearnedTime
-    from emmclab.simulation.result_types import DeviceFields
+    from emmclab.core_types import SimulationResult
 
 #: Labels of the states of a thread, by their names in results.
 STATES = dict(_core.app_states())
@@ -107,7 +107,7 @@ class AppResult(FieldMapping):
         return cast("AppFields", self._fields)["app"]
 
     @property
-    def device(self) -> DeviceFields:
+    def device(self) -> SimulationResult:
         """The group `device`: the result of the device, as from `emmclab simulate`."""
         return cast("AppFields", self._fields)["device"]
 

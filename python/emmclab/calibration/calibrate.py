@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from emmclab import _core
-from emmclab.calibration.calibration_types import Calibration
+from emmclab.core_types import Calibration
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace, refuse_coarse_clock

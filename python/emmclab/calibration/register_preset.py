@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import __version__
+from emmclab.core_types import DerivedSetting, RegisterReport
 from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import size
 from emmclab.simulation.device import Device
-from emmclab.traces.register_types import RegisterReport, RegisterSetting
 
 #: Maximum cache size of the model, KB.
 _MOST_CACHE_KB = 1 << 20
@@ -40,7 +40,7 @@ class RegisterPreset:
     device: Device
     toml: str
     like: str
-    settings: list[RegisterSetting]
+    settings: list[DerivedSetting]
     notes: list[str]
     assumed_capacity: str | None
 
@@ -106,7 +106,7 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
             field=error.field,
             hint="name another base preset with --like",
         ) from error
-    read: list[RegisterSetting] = [
+    read: list[DerivedSetting] = [
         {"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.sources.items()
     ]
     assumed = None

@@ -10,9 +10,9 @@ from pathlib import Path
 from emmclab import _core
 from emmclab.calibration.register_files import register_files
 from emmclab.calibration.register_preset import RegisterPreset, preset_of
+from emmclab.core_types import FieldRow, RegisterFact, RegisterReport
 from emmclab.runtime.files import printable
 from emmclab.simulation.device import Device
-from emmclab.traces.register_types import Fact, RegisterReport, RegisterRow
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Registers:
         return self.report["standard"]
 
     @property
-    def facts(self) -> list[Fact]:
+    def facts(self) -> list[RegisterFact]:
         """The properties and capabilities of the device."""
         return list(self.report["facts"])
 
     @property
-    def fields(self) -> list[RegisterRow]:
+    def fields(self) -> list[FieldRow]:
         """Every field, by its name in the standard."""
         return list(self.report["fields"])
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from emmclab.calibration.calibrate import calibrate
-from emmclab.calibration.calibration_types import Calibration
 from emmclab.calibration.fit_sources import Fitted
 from emmclab.calibration.validation_groups import Judgement, JudgementFields, Recording, Spread
+from emmclab.core_types import Calibration
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import folder_aside, written_files
 from emmclab.runtime.parquet import database

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from emmclab.calibration.calibrate import calibrate as calibrate_device
 from emmclab.calibration.calibrate import is_fio, refuse_probe
-from emmclab.calibration.calibration_types import Calibration
 from emmclab.cli.console import print_json, print_stderr, stderr
 from emmclab.cli.declared_options import argument, option
 from emmclab.cli.help_format import examples
@@ -19,6 +18,7 @@ from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.progress import Working
 from emmclab.cli.show_profile import framed
+from emmclab.core_types import Calibration
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_atomically
 

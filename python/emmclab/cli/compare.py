@@ -35,7 +35,7 @@ from emmclab.runtime.lists import once, split_names
 from emmclab.simulation.layers import settings_of, stack, stacks
 from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_types import ResultFields
+from emmclab.simulation.result_fields import ResultFields
 
 
 def register(app: typer.Typer) -> None:

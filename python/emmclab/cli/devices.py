@@ -18,10 +18,10 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.progress import Working
 from emmclab.cli.show_profile import framed
 from emmclab.cli.simulation_options import Capacity
+from emmclab.core_types import DeviceCapabilities, FittedFigure
 from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device, presets
-from emmclab.simulation.setting_types import CapabilityValues, FittedFigure
 
 
 def register(app: typer.Typer) -> None:
@@ -144,7 +144,7 @@ class _Preset(TypedDict):
 
     name: str
     about: str
-    capabilities: CapabilityValues
+    capabilities: DeviceCapabilities
     planes: int
     page_kb: list[int]
     flash_gb: float | None

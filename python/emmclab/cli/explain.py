@@ -38,17 +38,16 @@ from emmclab.cli.show_activity import show_activity
 from emmclab.cli.show_profile import framed, show_explained
 from emmclab.cli.show_registers import explain_registers, show_recorded
 from emmclab.cli.simulation_options import Capacity, configured
+from emmclab.core_types import ClockJumpRow, SettingExplanation
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_text import completion_of
-from emmclab.simulation.setting_types import ExplainedSetting
 from emmclab.simulation.stored_result import holds_results, read_results, run_of
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.traces.profile_notes import unrecorded
-from emmclab.traces.profile_types import ClockJump
 from emmclab.traces.reading import bundled_by_name, or_bundled
 from emmclab.traces.recorded_registers import RecordedDeviceFields, recorded_devices
 from emmclab.traces.trace import Ledger
@@ -243,7 +242,7 @@ class _ExplainedTrace(TypedDict):
     format_about: str | None
     clock_about: str | None
     header: dict[str, str | None]
-    clock_jumps: list[ClockJump]
+    clock_jumps: list[ClockJumpRow]
     activity: Activity
     devices: list[_DeviceShare]
     ledger: Ledger
@@ -333,7 +332,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
     )
 
 
-def _completion(settings: Sequence[ExplainedSetting]) -> str:
+def _completion(settings: Sequence[SettingExplanation]) -> str:
     """Describe when a write is complete, as the result of a run does."""
     values = {row["key"]: row["value"] for row in settings}
     return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")

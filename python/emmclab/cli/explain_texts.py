@@ -13,12 +13,12 @@ from rich.text import Text
 from emmclab.cli.command import READING_PANEL
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.show_profile import framed, show_explained
+from emmclab.core_types import SettingExplanation
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.layers import layers as layer_kinds
 from emmclab.simulation.result_fields import result_fields
 from emmclab.simulation.result_text import completion
 from emmclab.simulation.run_options import RUN_OPTIONS
-from emmclab.simulation.setting_types import ExplainedSetting
 from emmclab.simulation.setting_words import choices
 from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult
 from emmclab.traces.profile_fields import KEY_FIELDS, LEDGER_MEANINGS, TABLES, Field
@@ -121,7 +121,7 @@ def _belongs(key: str, wanted: str) -> bool:
     return key == wanted or key.startswith(f"{wanted}.")
 
 
-def _setting(key: str, row: ExplainedSetting) -> Meaning:
+def _setting(key: str, row: SettingExplanation) -> Meaning:
     return _meaning(_OF_A_DEVICE, key, row["unit"], row["allowed"], row["doc"])
 
 

@@ -26,10 +26,10 @@ from emmclab.cli.signals import Ending, stop_on_signals, terminating
 from emmclab.cli.simulation_options import Capacity, Settings, configured, layered
 from emmclab.cli.subprocess_output import output_aside
 from emmclab.cli.used_device import Used, preconditioned
+from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError
 from emmclab.live.serve import RUN, TIME, WHERE, ServeOptions, require_servable
 from emmclab.live.serve import serve as start
-from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.number_format import size
 from emmclab.simulation.device import lie_of

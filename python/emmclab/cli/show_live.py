@@ -9,12 +9,11 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.show_profile import framed
-from emmclab.live.status_types import LiveStatus
+from emmclab.core_types import FlashOperations, LiveStatus
 from emmclab.runtime.number_format import duration, size
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_fields import shown_fields
+from emmclab.simulation.result_fields import ResultFields, shown_fields
 from emmclab.simulation.result_text import lateness, refusals_text, warnings
-from emmclab.simulation.result_types import FlashOperations, ResultFields
 from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Figures of the live view that are fields of a result, too.

@@ -17,6 +17,7 @@ from rich.text import Text
 from emmclab.cli.console import one_line
 from emmclab.cli.table_fitting import explained
 from emmclab.cli.unicode_bars import bar, spark
+from emmclab.core_types import Finding
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.table_row import Row
 from emmclab.traces.fsync_text import Fsync
@@ -27,7 +28,6 @@ from emmclab.traces.profile_fields import SIZE_FIELDS, TABLES, Field
 from emmclab.traces.profile_notes import doubts, notes, recording_note
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.profile_tables import clock_tables, devices_table, reissues_table
-from emmclab.traces.profile_types import JudgedFinding
 from emmclab.traces.published import published_row
 
 #: Figures shown on the terminal: field, title, count.
@@ -301,11 +301,11 @@ def _findings(console: Console, profile: Profile) -> None:
         console.print(Padding(Text(finding["meaning"]), (0, 0, 0, 5)))
 
 
-def _short(finding: JudgedFinding) -> str:
+def _short(finding: Finding) -> str:
     return f"{finding['kind'][0].upper()}{finding['number']}"
 
 
-def _title(finding: JudgedFinding) -> str:
+def _title(finding: Finding) -> str:
     return f"{finding['kind'].capitalize()} {finding['number']}: {finding['title']}"
 
 

@@ -12,8 +12,8 @@ from emmclab.calibration.register_preset import RegisterPreset
 from emmclab.calibration.registers import Registers
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.show_profile import framed
+from emmclab.core_types import DerivedSetting, RegisterReport
 from emmclab.traces.recorded_registers import RecordedDevice
-from emmclab.traces.register_types import RegisterReport, RegisterSetting
 
 #: The option of `emmclab preset` for each kind of device.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
@@ -88,7 +88,7 @@ def _settings(title: str, made: RegisterPreset) -> Table:
     table = framed(title)
     for heading in ("Setting", "Value", "From"):
         table.add_column(heading, overflow="fold")
-    rows: list[RegisterSetting] = [
+    rows: list[DerivedSetting] = [
         {
             "key": "capacity",
             "value": f"{made.device.capacity_bytes:,} B",

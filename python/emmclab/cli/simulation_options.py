@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict, TypeVar
 
 import typer
 
@@ -23,13 +23,16 @@ from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_other_endings
 from emmclab.runtime.lists import Names, several
+from emmclab.runtime.option import Option
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.over_time import check_target
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import notes_by_text, warnings_by_text
-from emmclab.simulation.run_options import DEFAULTS
+from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS
 from emmclab.traces.trace import Trace
+
+Kind = TypeVar("Kind")
 
 #: The names of the option for one or several devices, in every command.
 DEVICE_OPTION = ("--device", "--devices")
@@ -99,20 +102,33 @@ class AboveDevice(TypedDict, total=False):
     drain: bool
 
 
-@dataclass(frozen=True)
-class Replay:
-    """How to replay, as given on the command line."""
+def _kind(option: Option) -> Any:
+    """Return the type of an option on the command line."""
+    if option.default is None:
+        return Path | None if option.metavar in ("DIR", "FILE") else str | None
+    return type(option.default)
 
-    mode: Mode = DEFAULTS["mode"]
-    precondition: Precondition = DEFAULTS["precondition"]
+
+def _with_run_options(kind: type[Kind]) -> type[Kind]:
+    """Add a field for each option of a run that belongs to the replay."""
+    own = {one.name: one for one in RUN_OPTIONS.values() if one.panel == "Replay" and one.command_line}
+    fields = {name: Annotated[_kind(one), declared(name)] for name, one in own.items()}
+    kind.__annotations__ = {**fields, **kind.__annotations__}
+    for name in own:
+        setattr(kind, name, DEFAULTS[name])
+    return kind
+
+
+@dataclass(frozen=True)
+@_with_run_options
+class Replay:
+    """How to replay, as given on the command line: options of a run, and those that only commands have."""
+
+    if TYPE_CHECKING:
+        precondition: str = ""
+        seed: int = 1
+        images: Path | None = None
     used: Used = None
-    rate: Annotated[float, declared("rate")] = DEFAULTS["rate"]
-    passes: Annotated[int, declared("passes")] = DEFAULTS["passes"]
-    flush_every: FlushEvery = DEFAULTS["flush_every"]
-    wrap_addresses: Wrap = DEFAULTS["wrap_addresses"]
-    seed: Seed = DEFAULTS["seed"]
-    check: Check = DEFAULTS["check"]
-    images: Images = DEFAULTS["images"]
     percentiles: Percentiles = DEFAULTS["percentiles"]
     over_time: OverTime = None
     bin: Bin = None

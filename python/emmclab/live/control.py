@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NotRequired, TypedDict, cast
 
+from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.files import lock
 
 #: Longest line that is read, bytes.

@@ -7,14 +7,14 @@ import shutil
 import time
 from os import PathLike, fspath
 from types import TracebackType
+from typing import Any
 
 from emmclab import _core
-from emmclab.live.status_types import FoundImage, LiveStatus
+from emmclab.core_types import LiveStatus, PreviousRun
 from emmclab.runtime.lists import Names, several
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import refuse_lines
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_options import ResultOptions
 
 #: The clock on which a device finishes its background work.
 _FAST = "x0.0001"
@@ -35,7 +35,7 @@ class LiveDevice:
         self,
         live: _core.Live,
         device: Device,
-        said: ResultOptions,
+        said: dict[str, Any],
         temporary: str | None,
     ) -> None:
         """Wrap a served device of the core; called by `serve`."""
@@ -90,7 +90,7 @@ class LiveDevice:
         return self._live.capacity
 
     @property
-    def found(self) -> FoundImage:
+    def found(self) -> PreviousRun:
         """What an image of an earlier run contained: `image`, `clean`, `units_entered`.
 
         >>> import emmclab
@@ -98,7 +98,7 @@ class LiveDevice:
         ...     disk.found["image"]
         False
         """
-        found: FoundImage = json.loads(self._live.found())
+        found: PreviousRun = json.loads(self._live.found())
         return found
 
     def stats(self) -> LiveStatus:

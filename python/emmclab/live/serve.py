@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
 from emmclab import _core
 from emmclab.errors import ConfigError, InputError, UnsupportedError
@@ -27,7 +27,6 @@ from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, stack
 from emmclab.simulation.preconditioning import no_trace
-from emmclab.simulation.result_options import ResultOptions
 from emmclab.simulation.run_options import RUN_OPTIONS
 
 #: The panels of the options in the help of commands.
@@ -230,7 +229,7 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
         check=given["check"],
         **files,
     )
-    said: ResultOptions = {
+    said: dict[str, Any] = {
         "clock": given["clock"],
         "think": given["think"],
         "precondition": aging,

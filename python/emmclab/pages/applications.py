@@ -13,7 +13,7 @@ from emmclab.apps.closed_loop import (
     order_note_of,
     requests_line,
 )
-from emmclab.apps.result_types import Lane
+from emmclab.core_types import ThreadStateLane
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, tile
 from emmclab.pages.plots.applications import FIGURES
@@ -178,7 +178,7 @@ def _spread(runs: Sequence[AppResult]) -> str:
     return f"{name}, {slowest.runtime_s:,.2f} s on {slowest.run_name} ({signed(more, 0)} %)"
 
 
-def _bins(result: AppResult, lane: Lane) -> list[tuple[float, float, dict[str, int]]]:
+def _bins(result: AppResult, lane: ThreadStateLane) -> list[tuple[float, float, dict[str, int]]]:
     """Return each bin of a lane: start, end, and the time in it by state."""
     width, end = result.app["over_time"]["bin_ns"], result.app["runtime_ns"]
     count = max((len(times) for times in lane["states"].values()), default=0)

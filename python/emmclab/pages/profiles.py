@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+from emmclab.core_types import ClockJumpRow, Finding
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
 from emmclab.pages.plots import FIGURES
@@ -29,7 +30,6 @@ from emmclab.traces.profile_fields import (
 from emmclab.traces.profile_notes import notes
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.profile_tables import clock_tables, devices_table, reissues_table
-from emmclab.traces.profile_types import ClockJump, JudgedFinding
 from emmclab.traces.provenance_types import ProvenanceFields
 from emmclab.traces.published import doubts, published_row
 
@@ -196,13 +196,13 @@ class _TraceRow(TypedDict):
     notes: list[tuple[str, str]]
 
 
-class _Verdict(JudgedFinding):
+class _Verdict(Finding):
     """A finding judged on a trace."""
 
     trace: str
 
 
-class _JudgedOnAll(JudgedFinding):
+class _JudgedOnAll(Finding):
     """A finding with its verdict on every trace."""
 
     verdicts: list[_Verdict]
@@ -220,7 +220,7 @@ def _trace(profile: Profile) -> _TraceRow:
     }
 
 
-def _clock(jumps: Sequence[ClockJump]) -> str:
+def _clock(jumps: Sequence[ClockJumpRow]) -> str:
     """Return the number of clock jumps in words; empty if there are none."""
     if not jumps:
         return ""

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Unpack
 
 from emmclab import _core
+from emmclab.core_types import AnnouncedCapabilities, FittedFigure, SettingExplanation
 from emmclab.errors import ConfigError, FormatError
 from emmclab.runtime.files import note_written_files
 from emmclab.runtime.lists import Names
@@ -16,25 +17,21 @@ from emmclab.simulation.layers import Setting, refuse_lines, settings_of, stack,
 from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_options import ResultOptions
 from emmclab.simulation.run_options import (
     OptionsOfAnyLayers,
     RunOptions,
     SimulationProgress,
     complete_options,
+    stored_options,
 )
-from emmclab.simulation.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
 
 #: Settings that are seeds of a device.
 _SEEDS = ("power.seed", "gc.seed")
-#: Options of a run that the core implements, in the order of the results.
-_OF_THE_CORE = (
-    *("mode", "rate", "start_offset_ns", "seed", "check", "first_writes", "drain", "precondition"),
-    *("wrap_addresses", "flush_every"),
-)
+#: Options of a run that the core implements.
+_OF_THE_CORE = frozenset(_core.replay_defaults())
 
 
 class Device:
@@ -135,7 +132,7 @@ class Device:
         return self._config.capacity
 
     @property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> AnnouncedCapabilities:
         """Return the capabilities of the device as its EXT_CSD register reports them (JESD84-B51, 7.4).
 
         `values` has `interface`, `sectors`, `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`,
@@ -145,7 +142,7 @@ class Device:
         >>> Device.preset("emmc50-cache").capabilities["values"]["barrier"]
         False
         """
-        capabilities: Capabilities = json.loads(self._config.capabilities())
+        capabilities: AnnouncedCapabilities = json.loads(self._config.capabilities())
         return capabilities
 
     def fitted_figures(self) -> list[FittedFigure]:
@@ -208,7 +205,7 @@ class Device:
         """
         return self._config.to_toml()
 
-    def explain(self) -> list[ExplainedSetting]:
+    def explain(self) -> list[SettingExplanation]:
         """Return every setting with its value, default, unit, origin, meaning, and allowed values.
 
         `default` is None for entries of lists, which have none.
@@ -216,7 +213,7 @@ class Device:
         >>> sorted(Device.preset("nexus5").explain()[0])
         ['allowed', 'default', 'doc', 'key', 'origin', 'unit', 'value']
         """
-        rows: list[ExplainedSetting] = json.loads(self._config.explain())
+        rows: list[SettingExplanation] = json.loads(self._config.explain())
         return rows
 
     @property
@@ -326,33 +323,31 @@ class Device:
         aging = parse_precondition(given["precondition"])
         if not isinstance(aging, Path):
             given["precondition"] = aging.text
-        replay = {name: given[name] for name in _OF_THE_CORE}
-        if isinstance(aging, Path):
-            # The core receives the trace separately.
-            replay["precondition"] = "none"
-        # Options that only select results do not change the run.
-        asked = {
+        # The core receives a trace for preconditioning separately.
+        replay = {name: value for name, value in given.items() if name in _OF_THE_CORE} | {
+            "precondition": "none" if isinstance(aging, Path) else aging.text,
             "percentiles": percentiles_of(given["percentiles"]),
-            "distribution": given["distribution"],
         }
         source = traces[0] if len(traces) == 1 else combine(traces)
         stream = (source.repeated(given["passes"]) if given["passes"] > 1 else source).open(one_device=True)
-        paced = dict(replay)
+        paced = replay
         if isinstance(stream, _core.Reader):
             chosen = json.loads(_core.check_traces(self._config, replay, [stream]))
-            paced |= {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
-        second = Device.named(given["second"]) if isinstance(given["second"], str) else given["second"]
+            paced = replay | {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
+        if isinstance(given["second"], str):
+            given["second"] = Device.named(given["second"])
+        second: Device | None = given["second"]
         aged_by = [read(aging)] if isinstance(aging, Path) else []
         devices = [self] if second is None else [self, second]
         made = Provenance(devices, traces, aged_by) if given["provenance"] else None
         run = _core.Simulation(
             self.seeded(given["seed"])._config,
-            paced | asked,
+            paced,
             images=_path(given["images"]),
             images_limit=given["images_limit"],
             rows=_path(given["events"]),
             aged_by=[one.open() for one in aged_by] or None,
-            layers=stack(given["layers"], given["layer_settings"] or {}),
+            layers=stack(given["layers"], given["layer_settings"]),
             second=None if second is None else second.seeded(given["seed"])._config,
             victim=given["victim"],
             over_time=_bin_ns(given["over_time"]),
@@ -363,27 +358,12 @@ class Device:
         except FormatError as error:
             # The device rejects a request without knowing its place in the trace.
             raise error.in_file(str(source.path or source.name)) from None
-        said = _recorded_options(given, second)
+        said = stored_options(given)
         whence = {} if made is None else {"provenance": made.to_dict()}
         about = {"trace": source.name, "device": self.name, **whence, "options": said}
         with note_written_files(given["events"], given["perfetto"]):
             result = json.loads(run.finish(ledger, stream.header(), json.dumps(about)))
         return Result({"trace": source.name, **result, **whence, "options": said})
-
-
-def _recorded_options(given: Mapping[str, Any], second: Device | None) -> ResultOptions:
-    """Return the options of a run as its result repeats them."""
-    kept = {name.removesuffix("_ns"): given[name] for name in (*_OF_THE_CORE, "passes")}
-    if not kept["flush_every"]:
-        del kept["flush_every"]
-    said = cast("ResultOptions", kept)
-    if given["layers"]:
-        said["layers"] = given["layers"]
-        said["layer_settings"] = dict(given["layer_settings"] or {})
-        said["second"] = None if second is None else second.name
-    if (victim := given["victim"]) is not None:
-        said["victim"] = getattr(victim, "__name__", type(victim).__name__)
-    return said
 
 
 def _path(given: str | PathLike[str] | None) -> str | None:

@@ -11,14 +11,11 @@ from typing import Any
 from emmclab.errors import ConfigError, InputError
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
-from emmclab.simulation.run_options import SimulationProgress
+from emmclab.simulation.run_options import RUN_OPTIONS, SimulationProgress
 from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult, device_of, second_of
 from emmclab.simulation.toml_text import toml_text
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
-
-#: Options of a run that `Device.simulate` accepts under the same name.
-_SAME = ("mode", "rate", "passes", "wrap_addresses", "seed", "check", "drain", "precondition", "first_writes")
 
 
 @dataclass(frozen=True)
@@ -39,19 +36,12 @@ class Recipe:
         progress: SimulationProgress | None = None,
     ) -> Result:
         """Simulate it again."""
-        options = {name: self.options[name] for name in _SAME if name in self.options}
+        found = {name: self.options.get(name.removesuffix("_ns")) for name in RUN_OPTIONS}
+        given: Any = {name: value for name, value in found.items() if value is not None}
         if self.aged_by is not None:
-            options["precondition"] = str(self.aged_by)
-        return self.device.simulate(
-            *self.traces,
-            **options,
-            start_offset_ns=self.options.get("start_offset", 0),
-            layers=self.options.get("layers") or [],
-            layer_settings=self.options.get("layer_settings") or {},
-            second=self.second,
-            images=images,
-            progress=progress,
-        )
+            given["precondition"] = str(self.aged_by)
+        given |= {"second": self.second, "images": images, "progress": progress}
+        return self.device.simulate(*self.traces, **given)
 
 
 def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Trace]:

@@ -10,7 +10,8 @@ from emmclab.simulation.notebook import result_html
 from emmclab.simulation.result_fields import ResultField, shown_fields
 
 if TYPE_CHECKING:
-    from emmclab.simulation.result_types import ResultFields, SecondDevice, StoredFields, UfsUse
+    from emmclab.core_types import SecondDevice, UfsUse
+    from emmclab.simulation.result_fields import ResultFields
 
 #: The group of a result that differs from run to run: the computing cost.
 WALL_GROUP = "computing"
@@ -136,6 +137,8 @@ class Result(FieldMapping):
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
     >>> result["response"]["p99_ms"] == result["response.p99_ms"]
     True
+    >>> "response.p99_ms" in result, "response.p98_ms" in result
+    (True, False)
     """
 
     @property
@@ -156,7 +159,11 @@ class Result(FieldMapping):
             raise UnknownFieldError(field, self._fields) from None
 
     def __contains__(self, field: object) -> bool:
-        return field in self._fields
+        try:
+            self[str(field)]
+        except KeyError:
+            return False
+        return True
 
     def __repr__(self) -> str:
         (mean,) = shown_fields(("response.mean_response_ms",))
@@ -207,7 +214,7 @@ class Result(FieldMapping):
         requests = self.fields["requests"]
         return requests["read"] + requests["write"] if "read" in requests else requests["total"]
 
-    def deterministic(self) -> StoredFields:
+    def deterministic(self) -> ResultFields:
         """Return the groups that are identical on every computer and in every run.
 
         >>> import emmclab
@@ -216,4 +223,4 @@ class Result(FieldMapping):
         ['computing']
         """
         kept = {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
-        return cast("StoredFields", kept)
+        return cast("ResultFields", kept)

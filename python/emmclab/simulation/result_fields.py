@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
-import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, NotRequired
 
+from emmclab.core_types import SimulationResult
 from emmclab.runtime.document import Column, Number
 from emmclab.runtime.number_format import significant
+from emmclab.traces.provenance_types import ProvenanceFields
 
-_FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
+#: The fields of the core, which `make generate` writes from the structs of `crates/replay/src/result`.
+_FILE = Path(__file__).parents[1] / "data" / "result-fields.json"
 #: Display units for bytes.
 _BYTES = {"MB": 1 << 20, "TB": 1 << 40}
 #: Units that are displayed as others, or not at all because the label already names what is counted.
@@ -142,12 +146,41 @@ def _decimals(value: float) -> int:
     return max(_IN_WORDS, _SIGNIFICANT - 1 - math.floor(math.log10(abs(value)))) if value else _IN_WORDS
 
 
+class ResultFields(SimulationResult):
+    """The groups of a result, as `emmclab simulate --json` prints them: of the core and of the package.
+
+    Results that studies store have no `computing`, and no `provenance`, which their cells share.
+    """
+
+    trace: str
+    options: dict[str, Any]
+    provenance: NotRequired[ProvenanceFields]
+
+
 class ResultGroup(NamedTuple):
     """A group of fields."""
 
     name: str
     about: str
     fields: tuple[ResultField, ...]
+
+
+_PROVENANCE = "How the result was made; results of studies lack it, because their cells share it."
+#: Path and meaning of the fields that the package adds to those of the core.
+_OF_PACKAGE = [
+    {"path": path, "unit": "", "about": about}
+    for path, about in {
+        "trace": "name of the trace; several are joined with `+`",
+        "options": "the options of the run: mode, rate, seed, preconditioning, ...",
+        "provenance.version": "version of emmclab",
+        "provenance.inputs": "`name`, `path` and `sha256` (first 16 digits; null without a file) of each "
+        "trace, and `reading`: the reading options that differ from the defaults",
+        "provenance.aged_by": "the same for the trace that preconditioned the device, if there was one",
+        "provenance.settings": "for each device the settings that differ from its preset, by key",
+        "provenance.devices": "`name` and all `settings` of each device, the simulated one first",
+        "provenance.command": "on the command line: the command that gives the same result",
+    }.items()
+]
 
 
 @functools.cache
@@ -157,15 +190,22 @@ def result_groups() -> tuple[ResultGroup, ...]:
     >>> [group.name for group in result_groups()][2:5]
     ['run', 'requests', 'response']
     """
-    table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    return tuple(
-        ResultGroup(
-            group["name"],
-            group["about"],
-            tuple(ResultField(**{"column": one["path"].replace(".", "_"), **one}) for one in group["fields"]),
-        )
-        for group in table["group"]
+    groups = [
+        ResultGroup(group["name"], group["about"], tuple(map(_field, group["fields"])))
+        for group in json.loads(_FILE.read_text(encoding="utf-8"))
+    ]
+    first, *inner, others = groups
+    trace, options, *provenance = map(_field, _OF_PACKAGE)
+    return (
+        first._replace(fields=(trace, *first.fields)),
+        *inner,
+        ResultGroup("provenance", _PROVENANCE, tuple(provenance)),
+        others._replace(fields=(*others.fields, options)),
     )
+
+
+def _field(declared: Mapping[str, Any]) -> ResultField:
+    return ResultField(**{"column": declared["path"].replace(".", "_"), **declared})
 
 
 def result_fields() -> list[ResultField]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from emmclab.core_types import ResponsePercentileRow, SecondDevice, UfsUse
 from emmclab.runtime.document import Cells, Column, TextTable
 from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures
 from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
 from emmclab.simulation.result_text import completion, without_slc
-from emmclab.simulation.result_types import PercentileRow, SecondDevice, UfsUse
 from emmclab.traces.profile_options import percentile_label
 
 #: The figures of a run, in the order of every output.
@@ -53,7 +53,7 @@ def _row(field: ResultField, value: float | None) -> Cells:
     return [field.label, field.text(value), field.display_unit]
 
 
-def requested_percentiles(result: Result) -> list[PercentileRow]:
+def requested_percentiles(result: Result) -> list[ResponsePercentileRow]:
     """Return the requested percentiles of reads and writes together."""
     return [row for row in result.fields.get("percentiles", ()) if row["op"] == "all"]
 

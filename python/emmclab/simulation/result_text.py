@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from emmclab.core_types import RefusedRequests, SettingChange
 from emmclab.runtime.lists import joined
 from emmclab.runtime.number_format import duration, signed
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import result_field
-from emmclab.simulation.result_types import Refusal, SettingChange
 
 #: The figures that the sentence on a result names.
 _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
@@ -218,7 +218,7 @@ def by_text(results: Sequence[Result], texts: Callable[[Result], Iterable[str]])
     return [(f"{trace} on {', '.join(names)}", text) for (trace, text), names in runs.items()]
 
 
-def refusals_text(refused: Sequence[Refusal]) -> str:
+def refusals_text(refused: Sequence[RefusedRequests]) -> str:
     """Return how many requests a served device refused, by the rule that they violate.
 
     >>> refusals_text([{"requests": 2, "first": "zone 7 is full"}, {"requests": 1, "first": "too long"}])

@@ -1,17 +1,20 @@
-"""The options of a simulated run. Each is declared once here: name, type, default, range and meaning.
+"""The options of a simulated run. Each is declared once: name, type, default, range and meaning.
 
-`Device.simulate` accepts them as keywords, commands as options (`cli.simulation`), grids of studies as keys
-(`studies.grid`), and results repeat them; the reference and `emmclab explain` describe them from here. The
-core declares those that it implements again in Rust (`ReplayOptions`); a test compares both.
+Those that the core implements are the fields of `ReplayOptions` in `crates/replay/src/options.rs`, from
+which `make generate` writes `core_types.ReplayOptions`; the others are declared here.
+`Device.simulate` accepts all of them as keywords, commands as options, grids of studies as keys and axes,
+results repeat them, a stored run is simulated again with them, and the reference and `emmclab explain`
+describe them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from emmclab import _core
+from emmclab.core_types import ReplayOptions
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.option import Option, attributes, complete, declarations
@@ -30,79 +33,30 @@ VictimView = _core.VictimView
 VictimPolicy = Callable[[VictimView], int | None]
 
 
-class OptionsOfAnyLayers(TypedDict, total=False):
+class OptionsOfAnyLayers(ReplayOptions, total=False):
     """The options of a run except its layers, which `compare` accepts in another form."""
 
-    mode: Annotated[
-        str | None,
-        Option(
-            "auto",
-            "Open loop keeps arrival times, closed loop keeps think times, back to back has no pauses; "
-            "auto: closed if completions are recorded, otherwise open.",
-            words=("auto", "open", "closed", "back_to_back"),
-            advanced=True,
-        ),
-    ]
-    precondition: Annotated[
-        str,
-        Option(
-            "none",
-            "Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, "
-            "or a trace.",
-            metavar="WHAT",
-        ),
-    ]
-    rate: Annotated[
-        float,
-        Option(
-            1.0,
-            "Factor on the rate of arrivals, above 0; 2 halves the times between them.",
-            least=1e-6,
-            most=1e6,
-            metavar="FACTOR",
-            advanced=True,
-        ),
-    ]
-    start_offset_ns: Annotated[
-        int, Option(0, "Time of the first arrival on the simulated clock, in ns.", least=0, option=None)
-    ]
     passes: Annotated[
-        int, Option(1, "Number of passes over the trace, 1 or more.", least=1, bits=32, advanced=True)
-    ]
-    flush_every: Annotated[
-        int,
-        Option(
-            0,
-            "Writes between two flushes that are added to those of the trace, for traces that record none; "
-            "0 adds no flush.",
-            least=0,
-            advanced=True,
-        ),
-    ]
-    wrap_addresses: Annotated[
-        bool,
-        Option(
-            False,
-            "Wrap addresses beyond the device (modulo its capacity); else such a trace is refused.",
-            advanced=True,
-        ),
-    ]
-    seed: Annotated[
         int,
         Option(
             1,
-            "Seed of all random choices: preconditioning, wake-up times, victims of garbage collection.",
-            least=0,
+            "Number of passes over the trace, 1 or more.",
+            least=1,
+            bits=32,
+            metavar="N",
             advanced=True,
+            stored="results",
         ),
-    ]
-    check: Annotated[
-        bool,
-        Option(False, "Check all invariants and contents against a reference model (slow).", advanced=True),
     ]
     images: Annotated[
         str | PathLike[str] | None,
-        Option(None, "Folder of preconditioned devices, for reuse.", metavar="DIR", advanced=True),
+        Option(
+            None,
+            "Folder of preconditioned devices, for reuse.",
+            metavar="DIR",
+            advanced=True,
+            stored="never",
+        ),
     ]
     images_limit: Annotated[
         int | None,
@@ -111,6 +65,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             "Maximum size of the folder `images` in bytes: the least recently used devices are removed.",
             least=0,
             option=None,
+            stored="never",
         ),
     ]
     second: Annotated[
@@ -123,25 +78,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             metavar="PRESET|FILE",
             panel="Layers",
             advanced=True,
-        ),
-    ]
-    first_writes: Annotated[
-        int,
-        Option(
-            0,
-            "Number of writes to the device, from the first, that the result lists; needs layers.",
-            least=0,
-            panel="Layers",
-            option=None,
-        ),
-    ]
-    drain: Annotated[
-        bool,
-        Option(
-            False,
-            "After the last request, let the layers move all deferred data to its place, and measure this.",
-            panel="Layers",
-            advanced=True,
+            stored="layers",
         ),
     ]
     victim: Annotated[
@@ -154,26 +91,6 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             option=None,
         ),
     ]
-    percentiles: Annotated[
-        Iterable[float] | str | None,
-        Option(
-            None,
-            "Percentiles of response times instead of the usual ones, above 0 "
-            "to 100, for example 50,90,99,99.9; "
-            "within 0.1 %.",
-            metavar="P,P,...",
-            panel=None,
-            advanced=True,
-        ),
-    ]
-    distribution: Annotated[
-        bool,
-        Option(
-            False,
-            "Add the distribution of response times to the result (`response_distribution`).",
-            option=None,
-        ),
-    ]
     over_time: Annotated[
         bool | str | float,
         Option(
@@ -181,11 +98,18 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             "Add requests, response times and the work of the device over time to the result: in at most 256 "
             "bins, or in bins of a width such as `1s` or a number of seconds.",
             option=None,
+            stored="never",
         ),
     ]
     events: Annotated[
         str | PathLike[str] | None,
-        Option(None, "Output file: one row per request (times, waits by cause), as Parquet.", panel=None),
+        Option(
+            None,
+            "Output file: one row per request (times, waits by cause), as Parquet.",
+            metavar="FILE",
+            panel=None,
+            stored="never",
+        ),
     ]
     perfetto: Annotated[
         str | PathLike[str] | None,
@@ -195,10 +119,12 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             panel=None,
             writes=True,
             advanced=True,
+            stored="never",
         ),
     ]
     progress: Annotated[
-        SimulationProgress | None, Option(None, "Function that is called after each batch.", option=None)
+        SimulationProgress | None,
+        Option(None, "Function that is called after each batch.", option=None, stored="never"),
     ]
     provenance: Annotated[
         bool,
@@ -207,12 +133,13 @@ class OptionsOfAnyLayers(TypedDict, total=False):
             "Record in the result how it was made. This takes as long as some hundred requests, so "
             "studies record it once for all their runs.",
             option=None,
+            stored="never",
         ),
     ]
 
 
-class RunOptions(OptionsOfAnyLayers, total=False):
-    """The options of `Device.simulate`; those that are not given have their defaults."""
+class LayersOfRun(TypedDict, total=False):
+    """The layers of a run."""
 
     layers: Annotated[
         Names,
@@ -225,16 +152,32 @@ class RunOptions(OptionsOfAnyLayers, total=False):
             metavar="NAME",
             panel="Layers",
             advanced=True,
+            stored="layers",
         ),
     ]
     layer_settings: Annotated[
         Mapping[str, Setting] | None,
-        Option(None, "Settings of the layers, for example `advil.reserved`.", panel="Layers", option=None),
+        Option(
+            None,
+            "Settings of the layers, for example `advil.reserved`.",
+            panel="Layers",
+            option=None,
+            stored="layers",
+        ),
     ]
 
 
-#: The declaration of each option, by name.
-RUN_OPTIONS: Mapping[str, Option] = declarations(RunOptions, Device=Any)
+class RunOptions(OptionsOfAnyLayers, LayersOfRun, total=False):
+    """The options of `Device.simulate`; those that are not given have their defaults."""
+
+
+#: The declaration of each option, by name: those of the core, of the layers, and the others.
+RUN_OPTIONS: Mapping[str, Option] = {
+    **declarations(ReplayOptions),
+    "passes": declarations(OptionsOfAnyLayers, Device=Any)["passes"],
+    **declarations(LayersOfRun),
+    **declarations(OptionsOfAnyLayers, Device=Any),
+}
 
 #: The default of each option, by name.
 DEFAULTS: Mapping[str, Any] = {name: one.default for name, one in RUN_OPTIONS.items()}
@@ -282,6 +225,7 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
     found = complete(RUN_OPTIONS, options, "a run")
     found["mode"] = found["mode"] or DEFAULTS["mode"]
     found["layers"] = several(found["layers"])
+    found["layer_settings"] = dict(found["layer_settings"] or {})
     for name, value in found.items():
         check(name, value)
     if found["mode"] == "back_to_back" and found["rate"] != DEFAULTS["rate"]:
@@ -292,3 +236,30 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
             hint="leave it out, or replay at the recorded arrivals (--mode open)",
         )
     return found
+
+
+def stored_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a run as its result repeats them; `given` has all of them.
+
+    >>> given = complete_options({"flush_every": 8, "layers": ("pass-through",)})
+    >>> {name: value for name, value in stored_options(given).items() if name in ("flush_every", "layers")}
+    {'flush_every': 8, 'layers': ['pass-through']}
+    """
+    return {
+        name.removesuffix("_ns"): _storable(given[name])
+        for name, one in RUN_OPTIONS.items()
+        if one.stored in ("always", "results")
+        or (one.stored == "set" and given[name] != one.default)
+        or (one.stored == "layers" and given["layers"])
+    }
+
+
+def _storable(value: Any) -> Any:
+    """Return a value as JSON has it: a device or a function by its name."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    return value if isinstance(value, (str, int, float, type(None))) else value.name

@@ -202,7 +202,8 @@ def advise_deep(
     configured = Device.named(device).set(dict(settings or {})) if settings else Device.named(device)
     space = space_of(configured.with_capacity(capacity) if capacity else configured)
     mode = replay.pop("mode", "auto")
-    grid = Grid("together", (device,), modes=(mode,), set=dict(settings or {}), capacity=capacity, **replay)
+    own = dict(settings or {})
+    grid = Grid("together", (device,), modes=(mode,), set=own, capacity=capacity, options=replay)
     study = Study(
         "advise-deep",
         "Options of a device, together",

@@ -195,7 +195,10 @@ class Study:
             replace(
                 grid,
                 inputs=placed(grid.inputs),
-                precondition=paths.get(grid.precondition, grid.precondition),
+                options={
+                    name: paths.get(str(one), one) if name == "precondition" else one
+                    for name, one in grid.options.items()
+                },
                 axes={
                     key: tuple(paths.get(str(one), one) for one in values)
                     if key == "precondition"

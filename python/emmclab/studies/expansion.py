@@ -9,15 +9,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, settings_of, stack
 from emmclab.simulation.preconditioning import parse_precondition
+from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.studies.cell import Cell
-from emmclab.studies.cell_options import CellOptions, LayerOptions, PercentileOptions, SharedOptions
-from emmclab.studies.grid import LAYER_OPTIONS, OPTIONS, SET_OPTIONS, Grid
+from emmclab.studies.cell_options import CellOptions
+from emmclab.studies.grid import AXES, Grid
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds import kind_of_modes
 from emmclab.studies.kinds.kind import Common
@@ -131,10 +132,10 @@ def _check(grid: Grid) -> None:
     Raises:
         ConfigError: an unknown preconditioning, layer, setting of a layer or device.
     """
-    parse_precondition(grid.precondition)
+    parse_precondition(grid.option("precondition"))
     stack(grid.layers, grid.layer_settings)
-    if grid.second:
-        Device.named(grid.second)
+    if second := grid.option("second"):
+        Device.named(second)
 
 
 def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
@@ -164,29 +165,35 @@ def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str
     return made.name, made.digest
 
 
-def _shared_options(grid: Grid) -> SharedOptions:
-    """Return the options that cells of every kind have."""
-    options = cast("SharedOptions", {name: getattr(grid, name) for name in OPTIONS})
-    options |= cast("SharedOptions", {name: value for name in SET_OPTIONS if (value := getattr(grid, name))})
-    if grid.capacity:
-        options["capacity"] = grid.capacity
-    return options
+def _shared_options(grid: Grid) -> CellOptions:
+    """Return the options that cells of every kind have: those that are always stored, and those set."""
+    own = {name: RUN_OPTIONS[name] for name in sorted(AXES) if not _is_of_layers(name)}
+    kept = {name: grid.option(name) for name, one in own.items() if one.stored == "always"}
+    kept |= {name: grid.option(name) for name in own if grid.option(name) != AXES[name]}
+    return {**kept, "capacity": grid.capacity} if grid.capacity else kept
 
 
-def _percentiles(study: Study) -> PercentileOptions:
+def _is_of_layers(option: str) -> bool:
+    return RUN_OPTIONS[option].panel == "Layers"
+
+
+def _percentiles(study: Study) -> CellOptions:
     return {"percentiles": list(study.percentiles)} if study.percentiles else {}
 
 
-def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> LayerOptions:
+def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
     """Return the options of layers; `settings` are those of this point, besides those of all points."""
     if not grid.layers:
         return {}
-    kept = cast("LayerOptions", {name: getattr(grid, name) for name in LAYER_OPTIONS})
     return {
         "layers": list(grid.layers),
         "layer_settings": {**grid.layer_settings, **settings},
-        **kept,
-        "second": grid.second or None,
+        "second": grid.option("second") or None,
+        **{
+            name: grid.option(name)
+            for name in AXES
+            if RUN_OPTIONS[name].panel == "Layers" and name != "second"
+        },
     }
 
 
@@ -204,7 +211,7 @@ def _naming(file: str, grid: Grid) -> Iterator[None]:
             for key in values
             if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", said)
         ]
-        if error.field in (*OPTIONS, *SET_OPTIONS):
+        if error.field is not None and error.field in AXES:
             keys = [f"axes.{error.field}" if error.field in grid.axes else error.field]
         place = f"{grid.place}{keys[0]}" if keys else grid.place.rstrip(".")
         raise type(error)(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -15,16 +15,17 @@ from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, check
 
 #: Modes of grids whose inputs are traces.
 REPLAYS = RUN_OPTIONS["mode"].words
-#: Options of a run that are keys of a grid, in the order in which cells keep them.
-OPTIONS = ("precondition", "rate", "wrap_addresses")
-#: The options that cells with layers store.
-LAYER_OPTIONS = ("second", "first_writes", "drain")
-#: The options of replays that cells store only if they are set, so that other cells keep their keys.
-SET_OPTIONS = ("flush_every",)
 #: Options whose value may be the name of a file.
 FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
-#: Options of a run that may be axes of a grid, like settings of a device.
-AXES = (*OPTIONS, *SET_OPTIONS, *LAYER_OPTIONS)
+#: Options of a run that are keys of a grid and may be its axes, with their defaults. Modes and seeds are
+#: lists of the grid and of the study.
+AXES: Mapping[str, Setting] = {
+    name: "" if name == "second" else one.default
+    for name, one in RUN_OPTIONS.items()
+    if one.stored != "never"
+    and name not in ("mode", "seed")
+    and (name == "second" or isinstance(one.default, (str, int, float)))
+}
 
 
 @dataclass(frozen=True)
@@ -43,22 +44,15 @@ class Grid:
     axes: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
     #: Settings of the device and of layers that all cells share.
     set: Mapping[str, Setting] = field(default_factory=dict)
-    precondition: str = DEFAULTS["precondition"]
-    rate: float = DEFAULTS["rate"]
-    wrap_addresses: bool = DEFAULTS["wrap_addresses"]
-    flush_every: int = DEFAULTS["flush_every"]
+    #: Options of a run; those that are not here have their defaults.
+    options: Mapping[str, Setting] = field(default_factory=dict)
     #: Capacity to which devices are scaled, such as `128GB`; empty = unchanged.
     capacity: str = ""
     #: Length of synthetic inputs in requests; 0 = their own.
     requests: int = 0
-    #: Layers above the device, with their settings, and the second device.
+    #: Layers above the device, with their settings.
     layers: tuple[str, ...] = DEFAULTS["layers"]
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
-    second: str = ""
-    #: With layers, the number of first writes to the device that are recorded.
-    first_writes: int = DEFAULTS["first_writes"]
-    #: With layers, whether they write back all buffered data after the last request.
-    drain: bool = DEFAULTS["drain"]
     #: For power cuts: names of file systems of the study, and the share of the study's cuts that the grid
     #: tries.
     file_systems: tuple[str, ...] = ()
@@ -73,14 +67,18 @@ class Grid:
         settings = {key: values for key, values in self.axes.items() if key not in AXES}
         for values in itertools.product(*options.values()):
             chosen: dict[str, Any] = dict(zip(options, values, strict=True))
-            yield replace(self, axes=settings, **chosen)
+            yield replace(self, axes=settings, options={**self.options, **chosen})
+
+    def option(self, name: str) -> Any:
+        """Return the value of an option of a run."""
+        return self.options.get(name, AXES[name])
 
     def values(self, option: str) -> tuple[Setting, ...]:
         """Return the values of an option: those of its axis, or the single value of the grid."""
-        return self.axes.get(option, (getattr(self, option),))
+        return self.axes.get(option, (self.option(option),))
 
 
-def shared_fields(read: TomlTable, options: Sequence[str] = (), **defaults: Setting) -> dict[str, Any]:
+def shared_fields(read: TomlTable, options: Iterable[str] = (), **defaults: Setting) -> dict[str, Any]:
     """Read the fields that all kinds of grids have, and the options of a run that this kind supports.
 
     `defaults` contains the defaults that differ from those of a run.
@@ -95,16 +93,16 @@ def shared_fields(read: TomlTable, options: Sequence[str] = (), **defaults: Sett
         "set": read.table("set", (str, int, float, bool)),
         "layers": read.every("layers", str, ()),
         "layer_settings": read.table("layer_settings", (str, int, float, bool)),
-        **{name: read.value(name, *_kind_and_default(name, defaults)) for name in options},
+        "options": {name: read.value(name, *_kind_and_default(name, defaults)) for name in options},
     }
 
 
 def _kind_and_default(option: str, defaults: Mapping[str, Setting]) -> tuple[Any, Setting]:
-    default: Setting = defaults.get(option, getattr(Grid, option))
+    default: Setting = defaults.get(option, AXES[option])
     return (int, float) if isinstance(default, float) else type(default), default
 
 
-def _axes(read: TomlTable, options: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
+def _axes(read: TomlTable, options: Iterable[str]) -> dict[str, tuple[Setting, ...]]:
     """Read the swept settings and options; other keys of the grid are not axes."""
     axes = read.table("axes", list)
     own = {one.name: one for one in fields(Grid)}
@@ -128,7 +126,7 @@ def _check_option(read: TomlTable, option: str, values: Sequence[Setting]) -> No
     """Reject an option as an axis if the grid also sets it, or if a value has a wrong type or range."""
     if read.has(option):
         raise read.fault(f"axes.{option}", f"the grid has `{option}` already", f"take out `{option} = ...`")
-    if option in LAYER_OPTIONS and not read.has("layers"):
+    if RUN_OPTIONS[option].panel == "Layers" and not read.has("layers"):
         raise read.fault(
             f"axes.{option}", "this option acts on layers, and the grid has none", "add `layers`"
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from emmclab.apps.result_types import KeptAppRun
+from emmclab.core_types import SimulationResult
 from emmclab.simulation.layers import Setting
-from emmclab.simulation.result_types import DeterministicFields, StoredFields
+from emmclab.simulation.result_fields import ResultFields
 from emmclab.studies.cell_options import CellOptions
 
 
@@ -82,7 +83,7 @@ class LiveSoftware(TypedDict):
     file_system: FileSystemFields
 
 
-class RunFields(StoredFields):
+class RunFields(ResultFields):
     """The result of a cell that ran on a device."""
 
     #: Only for applications: times and I/O.
@@ -91,7 +92,7 @@ class RunFields(StoredFields):
     live: NotRequired[LiveSoftware]
 
 
-class Run(DeterministicFields, CellParts):
+class Run(SimulationResult, CellParts):
     """A stored result with its cell."""
 
     trace: str

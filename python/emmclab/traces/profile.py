@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from emmclab.core_types import ClockJumpRow, Finding, ReissueSummary
 from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.html_pages import write_page
 from emmclab.runtime.number_format import size
@@ -13,7 +14,6 @@ from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.notebook import profile_html
 from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
-from emmclab.traces.profile_types import ClockJump, JudgedFinding, Reissues
 
 
 class Text(str):
@@ -43,7 +43,7 @@ class Profile(FieldMapping):
         return str(self["name"])
 
     @property
-    def findings(self) -> list[JudgedFinding]:
+    def findings(self) -> list[Finding]:
         """The paper's six characteristics and five implications, judged on this trace.
 
         >>> import emmclab
@@ -53,7 +53,7 @@ class Profile(FieldMapping):
         return list(self["findings"])
 
     @property
-    def clock_jumps(self) -> list[ClockJump]:
+    def clock_jumps(self) -> list[ClockJumpRow]:
         """Places where the clock jumps or the recording paused: direction, time_s, request, length_s, mended.
 
         >>> import emmclab
@@ -63,14 +63,14 @@ class Profile(FieldMapping):
         return list(self["clock_jumps"])
 
     @property
-    def reissues(self) -> Reissues | None:
+    def reissues(self) -> ReissueSummary | None:
         """Suspected re-issues, and the figures with and without; None if the trace does not show them.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).reissues["reissued"]
         0
         """
-        found: Reissues | None = self["reissues"]
+        found: ReissueSummary | None = self["reissues"]
         return found
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from emmclab.core_types import ClockJumpRow
 from emmclab.runtime.document import Column
 from emmclab.runtime.number_format import significant
-from emmclab.traces.profile_types import ClockJump
 
 
 class Field(NamedTuple):
@@ -212,7 +212,7 @@ JUMP_FIELDS = (
 )
 
 
-def jump_cells(jump: ClockJump) -> list[str]:
+def jump_cells(jump: ClockJumpRow) -> list[str]:
     """Format a jump of `clock_jumps`, in the order of `JUMP_FIELDS`.
 
     >>> jump = {"direction": "forward", "time_s": 12.04, "request": 1234, "length_s": 3600.0, "mended": False}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from emmclab.core_types import ReissueSummary
 from emmclab.runtime.lists import joined
 from emmclab.runtime.number_format import duration, size
 from emmclab.traces.profile import Profile
-from emmclab.traces.profile_types import Estimate, Reissues
+from emmclab.traces.profile_types import Estimate
 from emmclab.traces.recorded_registers import recorded_devices
 
 
@@ -142,7 +143,7 @@ def _error(error_pct: float | None) -> str:
     return "" if error_pct is None else f": {error_pct:.2f} % of the touches"
 
 
-def _reissues(found: Reissues, window: str | None) -> str:
+def _reissues(found: ReissueSummary, window: str | None) -> str:
     """Describe suspected re-issues, and what they show about the device's link."""
     if not found["reissued"]:
         return f"{found['dropped']:,} were dropped on reading"

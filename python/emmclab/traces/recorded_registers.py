@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from emmclab import _core
+from emmclab.core_types import FieldRow, RegisterFact, RegisterReport
 from emmclab.errors import EmmclabError
-from emmclab.traces.register_types import Fact, RegisterReport, RegisterRow
 
 #: Topics of the facts in the summary line of a device, in this order.
 _TOPICS = (
@@ -33,8 +33,8 @@ class RecordedDeviceFields(TypedDict):
     gaps: list[str]
     problem: str | None
     standard: str | None
-    facts: list[Fact] | None
-    fields: list[RegisterRow] | None
+    facts: list[RegisterFact] | None
+    fields: list[FieldRow] | None
     notes: list[str] | None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
+from emmclab.core_types import ClockJumpRow
 from emmclab.errors import UnsupportedError
 from emmclab.runtime.files import digest, folder_aside, note_written_files, written_files
 from emmclab.runtime.optional_libraries import library
@@ -20,7 +21,6 @@ from emmclab.traces.kernel_threads import kernel_threads
 from emmclab.traces.notebook import trace_html
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_options import profiler
-from emmclab.traces.profile_types import ClockJump
 from emmclab.traces.request_types import RequestRow
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Trace:
         return None if self._ledger is None else dict(self._ledger)
 
     @property
-    def clock_jumps(self) -> list[ClockJump]:
+    def clock_jumps(self) -> list[ClockJumpRow]:
         """Places where the clock jumps or the recording paused; at most the first 64. Reads the trace once.
 
         Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the
@@ -464,7 +464,7 @@ class Trace:
         return self.to_arrow().to_pandas(types_mapper=library("pandas").ArrowDtype)
 
 
-def jumps_of(header: Header) -> list[ClockJump]:
+def jumps_of(header: Header) -> list[ClockJumpRow]:
     """Return the clock jumps in a header (JSON), in seconds.
 
     >>> jumps_of({"clock_jumps": None})

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from emmclab import _core
+from emmclab.core_types import ClockJumpRow
 from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import duration, signed
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, jumps_text
-from emmclab.traces.profile_types import ClockJump, FieldDifference
+from emmclab.traces.profile_types import FieldDifference
 from emmclab.traces.trace import Progress, Trace, refuse_coarse_clock
 
 
@@ -317,7 +318,7 @@ def jump_notes(profiles: Sequence[Profile]) -> list[str]:
     return notes
 
 
-def _seconds(jumps: Sequence[ClockJump]) -> str:
+def _seconds(jumps: Sequence[ClockJumpRow]) -> str:
     return duration(sum(jump["length_s"] for jump in jumps))
 
 

@@ -17,9 +17,10 @@ from emmclab.apps.closed_loop import (
     durability_line,
     requests_line,
 )
-from emmclab.apps.result_types import Agreement, LearnedTime, Spent, Thread
+from emmclab.apps.result_types import Agreement, LearnedTime
 from emmclab.cli.show_profile import framed
 from emmclab.cli.unicode_bars import bar
+from emmclab.core_types import ThreadResult, UserWaitPart
 from emmclab.runtime.number_format import signed
 
 _BAR = 32
@@ -131,7 +132,7 @@ def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
     return f"{nanoseconds / 1e9:,.3f}", f"{100 * nanoseconds / max(runtime, 1):.1f}"
 
 
-def _show_storage(console: Console, parts: Sequence[Spent], runtime: int) -> None:
+def _show_storage(console: Console, parts: Sequence[UserWaitPart], runtime: int) -> None:
     table = framed("Storage, by file and partition", "Waited for", "Files", "Partition", "s", "%", words=3)
     for part in parts[:_PARTS]:
         table.add_row(
@@ -147,7 +148,7 @@ def _show_storage(console: Console, parts: Sequence[Spent], runtime: int) -> Non
     console.print(table)
 
 
-def _show_threads(console: Console, threads: Sequence[Thread]) -> None:
+def _show_threads(console: Console, threads: Sequence[ThreadResult]) -> None:
     table = framed("Threads, each with its own time, s")
     table.add_column("Thread", no_wrap=True)
     used = [state for state in STATES if any(thread["states"][state] for thread in threads)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from statistics import median
+from typing import cast
 
-from emmclab.apps.result_types import RequestGroup
+from emmclab.core_types import ReadWriteCounts, RequestCounts, RequestGroup
 from emmclab.papers.measures import Measurement, measure, table
 from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
@@ -153,8 +154,13 @@ def network(results: Results) -> Measurement:
     )
 
 
+def _requests(run: Run) -> ReadWriteCounts:
+    """Return the requests of a run in the model, which has them."""
+    return cast("RequestCounts", run["app"]["requests"])["all"]
+
+
 def _writes(run: Run) -> RequestGroup:
-    return run["app"]["requests"]["all"]["write"]
+    return _requests(run)["write"]
 
 
 def _ratio(run: Run) -> float:
@@ -256,7 +262,7 @@ def spreads(results: Results) -> Measurement:
 def webbench_writes(results: Results) -> Measurement:
     """Measure the reads and writes of WebBench."""
     runs = _cards(results)
-    counts = [run["app"]["requests"]["all"] for run in runs.values()]
+    counts = [_requests(run) for run in runs.values()]
     reads = [
         100 * one["read"]["requests"] / (one["read"]["requests"] + one["write"]["requests"]) for one in counts
     ]
@@ -282,7 +288,7 @@ def _early(run: Run) -> float:
 
 def processor_s(run: Run) -> float:
     """Return the processor time of cores and kernel threads, in s."""
-    return float(run["app"]["cpu_ns"] + run["app"]["kernel_cpu_ns"]) / 1e9
+    return float(run["app"]["cpu_ns"] + (run["app"]["kernel_cpu_ns"] or 0)) / 1e9
 
 
 @measure

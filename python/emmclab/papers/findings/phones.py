@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from emmclab.core_types import WriteBoosterUse
 from emmclab.papers.findings.measured import Found, rows_of
 from emmclab.papers.iiswc15.implications import change_pct
 from emmclab.papers.measures import share
 from emmclab.runtime.number_format import significant
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import at
-from emmclab.simulation.result_types import WriteBoosterUse
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile

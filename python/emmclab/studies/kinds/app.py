@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Literal, cast
+from typing import cast
 
 from emmclab import _core
 from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application, setup_of
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
-from emmclab.studies.cell_options import CellOptions, Software
+from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds.kind import Common, GridKind, Work
@@ -19,22 +19,7 @@ from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.stored_types import RunFields
 
 #: Options of a cell that `run_application` accepts.
-_CHOSEN: tuple[Literal["network", "host", "precondition", "layers", "layer_settings", "second"], ...] = (
-    "network",
-    "host",
-    "precondition",
-    "layers",
-    "layer_settings",
-    "second",
-)
-
-
-class _Chosen(Software, total=False):
-    """Values of these options."""
-
-    network: str
-    host: str
-    precondition: str
+_CHOSEN = ("network", "host", "precondition", "layers", "layer_settings", "second")
 
 
 def _digest_of(described: _core.Program | _core.HostSetup) -> str:
@@ -80,7 +65,7 @@ class Apps(GridKind):
 
     def run(self, work: Work) -> RunFields:
         """Run the application; return the result of the device, with that of the application as `app`."""
-        chosen = cast("_Chosen", {name: work.options[name] for name in _CHOSEN if work.options.get(name)})
+        chosen = {name: work.options[name] for name in _CHOSEN if work.options.get(name)}
         found = run_application(
             work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options
         )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
-from emmclab.studies.cell_options import CellOptions, ImageOptions, PercentileOptions
+from emmclab.studies.cell_options import CellOptions, ImageOptions
 from emmclab.studies.flatten import flat, percentile_columns, with_settings
 from emmclab.studies.grid import Grid
 from emmclab.studies.input import Input, Sources
@@ -40,7 +40,7 @@ class Common(NamedTuple):
     """Settings of a study for all of its cells: power cuts, and the option of percentiles, if any."""
 
     cuts: Cuts | None
-    percentiles: PercentileOptions
+    percentiles: CellOptions
 
 
 @dataclass(frozen=True)

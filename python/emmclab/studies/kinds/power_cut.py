@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, cast
 
 import msgspec
 
@@ -23,7 +22,7 @@ from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
-from emmclab.studies.cell_options import CellOptions, Software
+from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.flatten import flat, with_settings
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
@@ -43,7 +42,7 @@ from emmclab.studies.stored_types import CellFields
 #: Names of the folder of a run, and of its disk.
 _OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-[\w-]+/mount(?=\W)")
 #: Options of layers that `run_cuts` accepts.
-_SOFTWARE: tuple[Literal["layers", "layer_settings", "second"], ...] = ("layers", "layer_settings", "second")
+_SOFTWARE = ("layers", "layer_settings", "second")
 
 
 class PowerCuts(GridKind):
@@ -97,7 +96,7 @@ class PowerCuts(GridKind):
         """Record a run and explore it."""
         logs = None if work.images is None else work.images.logs
         chosen = msgspec.convert(work.options, CutOptions)
-        software = cast("Software", {name: work.options[name] for name in _SOFTWARE if name in work.options})
+        software = {name: work.options[name] for name in _SOFTWARE if name in work.options}
         with exit_on_sigterm():
             found = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
         result: Mapping[str, object] = msgspec.to_builtins(found)

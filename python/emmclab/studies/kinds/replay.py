@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.simulation.result_types import StoredFields
+from emmclab.simulation.result_fields import ResultFields
 from emmclab.simulation.run_options import RunOptions
 from emmclab.studies.grid import AXES, FILES, REPLAYS, Grid, shared_fields
 from emmclab.studies.input import Input, Sources
@@ -40,7 +40,7 @@ class Replays(GridKind):
         """Find a trace or a workload."""
         return sources.trace(name, seed, grid.requests)
 
-    def run(self, work: Work) -> StoredFields:
+    def run(self, work: Work) -> ResultFields:
         """Run the simulation."""
         trace = open_cached(work.input)
         given = {name: value for name, value in work.options.items() if name != "capacity"}
