@@ -26,6 +26,7 @@ from emmclab.pages import crash_text as words
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
 from emmclab.pages.plots import Chart, Figure, Row, Rows, power_cuts
+from emmclab.runtime.document import Bullets, Heading, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
 
 #: Number of distinguishable positions on the time line; cuts at one position are counted together.
@@ -108,9 +109,14 @@ def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) 
         provenance=Provenance(f"Log {log['identity']} of {log['device']}", _provenance(summary)),
         findings=[_finding_content(summary, finding, results) for finding in summary["findings"]],
         documented=[_finding_content(summary, finding, results) for finding in summary["documented"]],
-        covered=words.covered(summary),
-        not_covered=words.not_covered(summary),
+        sections=[Section("covered", "Covered", _covered(summary), nav="Covered")],
     )
+
+
+def _covered(summary: CrashSummary) -> list[Part]:
+    headings, rows = ["Measure", "Extent"], words.covered(summary)
+    table = TextTable("Table of what was covered", headings, rows, words=2, style="matrix")
+    return [table, Heading("Not covered"), Bullets([(line, "") for line in words.not_covered(summary)])]
 
 
 def _drawn_cut(finding: FindingFields) -> int:
@@ -166,7 +172,8 @@ class _ShownFinding(FindingFields):
     """A finding in the form that the page shows.
 
     `meaning` and `shown_in` are sentences, `command` reproduces the state, `smallest` is the smallest state,
-    `listed` contains the listed missing writes, and `unlisted` is the number of further ones.
+    `listed` contains the listed missing writes, which `listed_table` shows, and `unlisted` is the number of
+    further ones.
     """
 
     meaning: str
@@ -174,6 +181,7 @@ class _ShownFinding(FindingFields):
     command: str | None
     smallest: MinimalState | None
     listed: list[MissingWrite]
+    listed_table: TextTable
     unlisted: int
 
 
@@ -191,6 +199,20 @@ def _finding_content(summary: CrashSummary, finding: FindingFields, results: Pat
         "command": None if words.is_of_commands(finding) else shlex.join(command),
         "smallest": minimal,
         "listed": missing[:_MOST_LISTED],
+        "listed_table": TextTable(
+            "Missing writes",
+            ["Missing command", "Arrival, ms", "First sector", "Sectors", "Contains"],
+            [
+                [
+                    str(write["command"]),
+                    f"{write['at_ns'] / 1e6:,.3f}",
+                    f"{write['sector']:,}",
+                    f"{write['sectors']:,}",
+                    "garbage" if write["garbled"] else "the previous data",
+                ]
+                for write in missing[:_MOST_LISTED]
+            ],
+        ),
         "unlisted": len(missing[_MOST_LISTED:]),
     }
 

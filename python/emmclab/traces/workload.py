@@ -12,7 +12,8 @@ from typing import Any, cast
 from emmclab import _core
 from emmclab.core_types import ClockJumpRow
 from emmclab.errors import ConfigError
-from emmclab.runtime.number_format import duration, signed
+from emmclab.runtime.difference import FigureChange
+from emmclab.runtime.number_format import duration
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, jumps_text
 from emmclab.traces.profile_types import FieldDifference
@@ -290,9 +291,7 @@ def difference_text(row: FieldDifference) -> str:
     >>> [difference_text(row) for row in differences(*twins)][1]
     '+0.00 %'
     """
-    if row["difference_points"] is not None:
-        return f"{signed(row['difference_points'], 2)} points"
-    return "–" if row["difference_pct"] is None else f"{signed(row['difference_pct'], 2)} %"
+    return FigureChange(row["difference_pct"], row["difference_points"]).text(2)
 
 
 def jump_notes(profiles: Sequence[Profile]) -> list[str]:

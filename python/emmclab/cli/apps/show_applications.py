@@ -21,6 +21,7 @@ from emmclab.apps.result_types import Agreement, LearnedTime
 from emmclab.cli.show_profile import framed
 from emmclab.cli.unicode_bars import bar
 from emmclab.core_types import ThreadResult, UserWaitPart
+from emmclab.runtime.difference import percent_text
 from emmclab.runtime.number_format import signed
 
 _BAR = 32
@@ -248,9 +249,8 @@ def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
     for row in rows:
         digits = 2 if row["unit"] else 0
         values = (f"{value:,.{digits}f}" for value in (row["live"], row["model"]))
-        difference = "–" if row["difference_pct"] is None else signed(row["difference_pct"])
         label = f"{row['name']}, {row['unit']}" if row["unit"] else row["name"]
-        table.add_row(label, *values, difference)
+        table.add_row(label, *values, percent_text(row["difference_pct"]))
     console.print(table)
 
 
