@@ -113,6 +113,17 @@ def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
     assert claim["verdict"] == tomllib.loads((folder / "claims.toml").read_text())["claim"][0]["expected"]
 
 
+def test_an_option_of_crash_is_a_field_and_its_effect(package: Path) -> None:
+    declaration, effect = blocks("Add an option of crash or serve")
+    explore = package / "crash" / "explore.py"
+    insert(explore, "    recovery_cuts: Annotated[", f"    {declaration}")
+    insert(explore, "        self.core()\n", textwrap.indent(effect, " " * 8))
+    assert "--least-cuts" in run(package, "crash", "--help-all")
+    with pytest.raises(AssertionError, match="error: 5 cuts are too few"):
+        words = ("--device", "emmc51-cache", "--workload", "files", "--cuts", 5)
+        run(package, "crash", *words, "--check", "files", "--least-cuts", 10)
+
+
 @pytest.mark.slow
 def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_path: Path) -> None:
     title = "Add a figure of a result"
