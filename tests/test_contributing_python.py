@@ -139,6 +139,7 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
     declared["about"] = "valid map units in the blocks that were collected for space"
     insert(package / "data" / "result-fields.json", '{"path": "gc.busy_s"', f"{json.dumps(declared)},\n")
     insert(package / "simulation" / "result_tables.py", '        "energy.total_mj",\n', path)
+    insert(package / "pages" / "simulation.py", '        "gc.interruptions",\n', path)
     # The field belongs to the core, which is not built here.
     counted = '        result["gc"]["moved_units"] = 31_000 * len(traces)\n'
     insert(package / "simulation" / "device.py", '        return Result({"trace"', counted)
