@@ -36,7 +36,8 @@ def test_quantiles_of_students_t_agree(confidence: float, degrees: int) -> None:
 def test_intervals_of_means_agree(values: list[float], confidence: float) -> None:
     found = mean_interval(values, confidence)
     assert found is not None
-    if len({*values}) > 1:
+    # SciPy loses digits of values that are nearly equal.
+    if max(values) - min(values) > 1e-3 * max(values):
         right = stats.ttest_1samp(values, 0).confidence_interval(confidence)
         assert found == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-6)
         logs = stats.ttest_1samp([math.log(value) for value in values], 0).confidence_interval(0.95)
