@@ -401,7 +401,7 @@ def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> No
         (["--tcp", "0.0.0.0:10809"], "other machines"),
         (["--image", "/no/such/folder/x.img"], "/no/such/folder"),
         (["--layer", "advil", "--set", "advil.recovery=false"], "recovery"),
-        (["--precondition", __file__], "aged by a trace"),
+        (["--precondition", __file__], "preconditioned by a trace"),
         (["--html", "/no/such/folder/x.html"], "folder"),
         (["--set", "cache.lies=flush"], "cache"),
         (["--device2", "small-1gb"], "no layer uses it"),
