@@ -150,7 +150,6 @@ fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let filesystem = match filesystem.as_str() {
         "ext4" => FilesystemKind::Ext4,
         "fat32" => FilesystemKind::Fat32,
-        "yaffs2" => FilesystemKind::Yaffs2,
         "lfs" => FilesystemKind::Lfs,
         other => return Err(format!("no file system {other}").into()),
     };
@@ -223,8 +222,8 @@ type Kind = (&'static str, usize, Box<dyn FnMut(usize) -> FileOp>);
 /// Millions of operations a second of one caller, each kind by itself, with the device's events.
 fn speed() -> Result<(), Box<dyn Error>> {
     println!("{:<10} {:<34} {:>12} {:>14}", "system", "operation", "operations", "ns/operation");
-    let kinds = [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Yaffs2, FilesystemKind::Lfs];
-    for (name, filesystem) in ["ext4", "fat32", "yaffs2", "lfs"].into_iter().zip(kinds) {
+    let kinds = [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs];
+    for (name, filesystem) in ["ext4", "fat32", "lfs"].into_iter().zip(kinds) {
         let mount = Mount { filesystem, first_sector: 0, sectors: 4 << 21, options: MountOptions::default() };
         let mut run = Run::new(HostConfig::era("linux-6")?, mount)?;
         let spec = |class| FileSpec { mount: MountId(0), folder: FolderId(0), class };

@@ -165,7 +165,6 @@ def _is_ours(path: Path, folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--host", "nexusone-yaffs2"], "has yaffs2, which this kernel does not mount"),
         (["--host", "n900"], "there is no host `n900`"),
         (["--network", "lte"], "has no network `lte`"),
         (["--networks", "wifi,usb"], "`live` runs one application on one device with one network"),
@@ -174,11 +173,20 @@ def _is_ours(path: Path, folder: Path) -> bool:
     ],
 )
 def test_a_live_run_that_cannot_be_is_refused(words: list[str], said: str, program: Path) -> None:
-    device = ["--device", "nexusone" if "yaffs2" in said else "nexus5"]
-    given = words if "--device" in words else [*words, *device]
+    given = words if "--device" in words else [*words, "--device", "nexus5"]
     done = emmclab("apps", "live", program, *given)
     assert done.returncode == 2, done.stdout
     assert said in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("root")
+def test_a_live_run_on_a_file_system_that_the_kernel_lacks_is_refused(program: Path, tmp_path: Path) -> None:
+    host = tmp_path / "lfs.toml"
+    preset = Path(__file__).parents[1] / "presets/hosts/phone-2020-ext4.toml"
+    host.write_text(preset.read_text().replace('"ext4"', '"lfs"'))
+    done = emmclab("apps", "live", program, "--device", "nexus5", "--host", host)
+    assert done.returncode == 2, done.stdout
+    assert "has lfs, which this kernel does not mount" in " ".join(done.stderr.split())
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,6 @@ macro_rules! presets {
 
 presets! {
     "nexusone",
-    "nexusone-yaffs2",
     "phone-2020",
     "phone-2020-ext4",
 }
@@ -286,10 +285,7 @@ impl HostSetup {
             choice.split_once('=').map_or((None, choice), |(partition, name)| (Some(partition), name));
         let kind = serde_json::from_value::<FilesystemKind>(name.into());
         let Ok(kind) = kind else {
-            return refused(
-                "is not a file system",
-                "use one of ext4, fat32, yaffs2, lfs, as data=lfs".to_owned(),
-            );
+            return refused("is not a file system", "use one of ext4, fat32, lfs, as data=lfs".to_owned());
         };
         let mut mounted: Vec<&mut HostPartition> =
             self.partitions.iter_mut().filter(|known| known.filesystem.is_some()).collect();

@@ -11,8 +11,6 @@ pub enum FilesystemKind {
     Ext4,
     /// FAT32: tables and folders written in place, no journal.
     Fat32,
-    /// A log of chunks in erase blocks, as yaffs2 writes it to raw flash.
-    Yaffs2,
     /// A log of segments with node blocks, as F2FS writes it.
     Lfs,
 }
@@ -31,7 +29,7 @@ pub struct MountOptions {
     pub journal_mb: Option<u32>,
     /// Size of a cluster in KB; by default as mkfs.fat chooses it. Only for FAT32.
     pub cluster_kb: Option<u32>,
-    /// Size of a segment (`lfs`, by default 2048) or an erase block (`yaffs2`, by default 128) in KB.
+    /// Size of a segment in KB, by default 2048. Only for `lfs`.
     pub segment_kb: Option<u32>,
 }
 

@@ -194,7 +194,7 @@ def hosts() -> list[dict[str, Any]]:
     """List the hosts that come with emmclab, with every setting of each.
 
     >>> [host["name"] for host in hosts()]
-    ['nexusone', 'nexusone-yaffs2', 'phone-2020', 'phone-2020-ext4']
+    ['nexusone', 'phone-2020', 'phone-2020-ext4']
     """
     return [json.loads(_core.HostSetup.preset(name).to_json()) for name in _core.host_presets()]
 
@@ -359,7 +359,7 @@ class FileOptions(TypedDict, total=False):
         Option(
             (),
             "A file system instead of the host's: PARTITION=NAME, or NAME on all partitions; ext4, fat32, "
-            "yaffs2, lfs. Repeated.",
+            "lfs. Repeated.",
             option="--filesystem",
             metavar="[PARTITION=]NAME",
             panel=_PANEL,

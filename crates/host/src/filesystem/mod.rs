@@ -12,7 +12,6 @@ mod fat32;
 mod free_blocks;
 mod lfs;
 mod segment_log;
-mod yaffs2;
 
 use std::ops::Range;
 
@@ -130,7 +129,6 @@ pub(crate) fn build(number: u16, mount: &Mount, config: &HostConfig) -> Result<B
     match mount.filesystem {
         FilesystemKind::Ext4 => Ok(Box::new(ext4::Ext4::new(number, mount, config.commit_interval())?)),
         FilesystemKind::Fat32 => Ok(Box::new(fat32::Fat32::new(number, mount)?)),
-        FilesystemKind::Yaffs2 => Ok(Box::new(yaffs2::Yaffs2::new(number, mount)?)),
         FilesystemKind::Lfs => Ok(Box::new(lfs::Lfs::new(number, mount)?)),
     }
 }

@@ -73,7 +73,6 @@ fn mounts(kind: FilesystemKind) -> Vec<Mount> {
         }
         FilesystemKind::Fat32 => MountOptions { discard: true, ..MountOptions::default() },
         FilesystemKind::Lfs => MountOptions { segment_kb: Some(256), ..MountOptions::default() },
-        FilesystemKind::Yaffs2 => MountOptions::default(),
     };
     let mount = |first_sector| Mount { filesystem: kind, first_sector, sectors: 96 << 11, options };
     vec![mount(8), mount(100 << 11)]
@@ -101,7 +100,7 @@ struct Model {
 
 impl Model {
     fn new(config: HostConfig, kind: FilesystemKind, plain: bool) -> Self {
-        let moves = matches!(kind, FilesystemKind::Lfs | FilesystemKind::Yaffs2);
+        let moves = kind == FilesystemKind::Lfs;
         let mut bench = Bench::new(config, &mounts(kind), plain);
         let classes = [FileClass::Database, FileClass::DatabaseJournal, FileClass::Cache, FileClass::Other];
         for file in 0..FILES {
@@ -303,8 +302,8 @@ impl Model {
 }
 
 fn check(kind: FilesystemKind, config: &HostConfig, actions: &[Action]) {
-    // A device without flushes keeps what is complete; so does raw flash.
-    let plain = kind == FilesystemKind::Yaffs2 || config.barrier == emmclab_host::BarrierMode::Drain;
+    // A device without flushes keeps what is complete.
+    let plain = config.barrier == emmclab_host::BarrierMode::Drain;
     let mut logs = Vec::new();
     for _ in 0..2 {
         let mut model = Model::new(config.clone(), kind, plain);
@@ -325,11 +324,6 @@ proptest! {
     #[test]
     fn fat32_keeps_its_promises(config in config(), actions in prop::collection::vec(action(), 1..120)) {
         check(FilesystemKind::Fat32, &config, &actions);
-    }
-
-    #[test]
-    fn yaffs2_keeps_its_promises(config in config(), actions in prop::collection::vec(action(), 1..120)) {
-        check(FilesystemKind::Yaffs2, &config, &actions);
     }
 
     #[test]

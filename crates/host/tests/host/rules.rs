@@ -16,7 +16,7 @@ fn mount(filesystem: FilesystemKind, mb: u64, options: MountOptions) -> Mount {
 }
 
 fn bench_with(config: HostConfig, mount: Mount) -> Bench {
-    let plain = mount.filesystem == FilesystemKind::Yaffs2 || config.barrier == BarrierMode::Drain;
+    let plain = config.barrier == BarrierMode::Drain;
     let mut bench = Bench::new(config, &[mount], plain);
     for file in 0..400 {
         let class = if file == 0 { FileClass::Database } else { FileClass::Other };
@@ -183,7 +183,7 @@ fn a_sequential_reader_reads_ahead_and_a_second_time_from_memory() {
 
 #[test]
 fn a_part_of_a_page_is_read_before_it_is_written() {
-    for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs, FilesystemKind::Yaffs2] {
+    for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs] {
         let mut bench = bench(kind);
         bench.host.preload(FILE, 40_000).unwrap();
         bench.perform(&FileOp::Open { file: FILE, create: false });
@@ -249,27 +249,25 @@ fn a_sync_on_a_log_needs_no_checkpoint_but_after_a_rename() {
 }
 
 #[test]
-fn logs_are_cleaned_and_every_page_survives() {
-    for kind in [FilesystemKind::Lfs, FilesystemKind::Yaffs2] {
-        let options = MountOptions { segment_kb: Some(128), ..MountOptions::default() };
-        let mut bench = bench_with(HostConfig::era("linux-6").unwrap(), mount(kind, 64, options));
-        bench.host.preload(FILE, 36 << 20).unwrap();
-        let mut state = 7_u64;
-        let mut cleaning = 0;
-        for _ in 0..3_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let offset = (state >> 33) % (9 << 10) * 4096;
-            let from = bench.device.log.len();
-            bench.perform(&FileOp::Write { file: FILE, offset, bytes: 16_384.min((36 << 20) - offset) });
-            bench.perform(&fdatasync(FILE));
-            cleaning += bench.device.log[from..].iter().filter(|(_, op, ..)| *op == Op::Read).count();
-        }
-        let pages: u64 = bench.host.extents(FILE).iter().map(|extent| extent.pages).sum();
-        assert_eq!(pages, 9 << 10);
-        assert!(cleaning > 100, "{kind:?} had to clean: {cleaning}");
-        let discards = bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Discard).count();
-        assert_eq!(discards > 0, kind == FilesystemKind::Yaffs2, "an erase is a discard");
+fn the_log_is_cleaned_and_every_page_survives() {
+    let options = MountOptions { segment_kb: Some(128), ..MountOptions::default() };
+    let mut bench = bench_with(HostConfig::era("linux-6").unwrap(), mount(FilesystemKind::Lfs, 64, options));
+    bench.host.preload(FILE, 36 << 20).unwrap();
+    let mut state = 7_u64;
+    let mut cleaning = 0;
+    for _ in 0..3_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let offset = (state >> 33) % (9 << 10) * 4096;
+        let from = bench.device.log.len();
+        bench.perform(&FileOp::Write { file: FILE, offset, bytes: 16_384.min((36 << 20) - offset) });
+        bench.perform(&fdatasync(FILE));
+        cleaning += bench.device.log[from..].iter().filter(|(_, op, ..)| *op == Op::Read).count();
     }
+    let pages: u64 = bench.host.extents(FILE).iter().map(|extent| extent.pages).sum();
+    assert_eq!(pages, 9 << 10);
+    assert!(cleaning > 100, "it had to clean: {cleaning}");
+    let discards = bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Discard).count();
+    assert_eq!(discards, 0, "cleaning erases nothing");
 }
 
 #[test]
@@ -384,7 +382,6 @@ fn settings_and_mounts_that_cannot_be_are_refused_by_name() {
         (era(|_| {}), vec![mount(FilesystemKind::Fat32, 1024, clusters)], "cluster_kb"),
         (era(|_| {}), vec![Mount { filesystem: FilesystemKind::Fat32, ..small }], "sectors"),
         (era(|_| {}), vec![Mount { filesystem: FilesystemKind::Lfs, ..small }], "sectors"),
-        (era(|_| {}), vec![Mount { filesystem: FilesystemKind::Yaffs2, ..small }], "sectors"),
         (era(|_| {}), vec![Mount { sectors: u64::MAX, ..good }], "sectors"),
         (era(|_| {}), vec![Mount { sectors: 1 << 30, filesystem: FilesystemKind::Lfs, ..good }], "too large"),
         (
@@ -448,7 +445,7 @@ fn what_changes_on_its_way_to_the_device_is_written_once_more_by_a_sync() {
 
 #[test]
 fn many_small_files_end_with_a_full_file_system_and_not_before() {
-    for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs, FilesystemKind::Yaffs2] {
+    for kind in [FilesystemKind::Ext4, FilesystemKind::Fat32, FilesystemKind::Lfs] {
         let segment_kb = (kind == FilesystemKind::Lfs).then_some(128);
         let options = MountOptions { segment_kb, ..MountOptions::default() };
         let mut bench = bench_with(HostConfig::era("linux-6").unwrap(), mount(kind, 64, options));
