@@ -1,9 +1,8 @@
-//! The trace formats, one file for each, and the list of all.
+//! The trace formats, one file for each or for a family, and the list of all.
 
 // The registry's function types return results and take inputs by value; not every format needs both.
 #![allow(clippy::unnecessary_wraps, clippy::needless_pass_by_value)]
 
-mod alibaba;
 mod binary;
 mod biosnoop;
 mod biotracer;
@@ -13,6 +12,7 @@ mod blktrace;
 mod capabilities;
 mod column_positions;
 mod csv;
+mod csv_tables;
 mod disksim;
 mod fast_fields;
 mod field_reader;
@@ -23,7 +23,6 @@ mod hfplayer;
 mod input;
 mod iosnoop;
 mod iotrace;
-mod k5cloud;
 mod libcachesim;
 mod line_format;
 mod line_sink;
@@ -36,12 +35,9 @@ mod pixel;
 mod placement;
 mod rwbs;
 mod snoop;
-mod spc1;
 mod ssdsim;
-mod systor17;
 mod systrace;
 mod tectonic;
-mod tencent;
 mod thesios;
 mod time_unit;
 mod trace_format;
@@ -89,12 +85,12 @@ pub static FORMATS: &[&TraceFormat] = &[
     &vscsi::CSV,
     &csv::FORMAT,
     &pixel::FORMAT,
-    &systor17::FORMAT,
+    &csv_tables::SYSTOR17,
     &msr::FORMAT,
-    &alibaba::FORMAT,
-    &k5cloud::FORMAT,
-    &spc1::FORMAT,
-    &tencent::FORMAT,
+    &csv_tables::ALIBABA,
+    &csv_tables::K5CLOUD,
+    &csv_tables::SPC1,
+    &csv_tables::TENCENT,
     &fiu::FORMAT,
     &biotracer::FORMAT,
     &systrace::FORMAT,

@@ -1,0 +1,372 @@
+//! Published block traces that are plain CSV files. They differ in the order of their columns, units, and words for operations, so that
+//! each is a row of a table. None has processes or flags.
+
+use std::path::Path;
+
+use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+
+use super::field_reader::FieldReader;
+use super::input::DecompressedInput;
+use super::line_format::{
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_decimal, is_digits,
+    text,
+};
+use super::time_unit::TimeUnit;
+use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
+use crate::columns::TraceColumn;
+use crate::header::TraceHeader;
+use crate::recorded_features::RecordedFeatures;
+use crate::source::TraceSource;
+
+use CsvField::{
+    Block, ByteOffset, Bytes, DeviceName, DeviceNumber, Operation, Response, Sectors, Time, WholeTime,
+};
+
+/// Content of a column. The address of a request precedes its size, and its arrival precedes its response.
+#[derive(Clone, Copy)]
+enum CsvField {
+    /// Number of the device.
+    DeviceNumber,
+    /// Name of the device.
+    DeviceName,
+    /// Time of arrival.
+    Time,
+    /// Time of arrival without decimals.
+    WholeTime,
+    /// Response time; empty if it was not recorded.
+    Response,
+    /// Operation: the words for a read and a write.
+    Operation(&'static [[&'static [u8]; 2]]),
+    /// First byte.
+    ByteOffset,
+    /// First sector.
+    Block,
+    /// Size in bytes.
+    Bytes,
+    /// Size in sectors.
+    Sectors,
+}
+
+const CAPITAL: &[[&[u8]; 2]] = &[[b"R", b"W"]];
+const EITHER_CASE: &[[&[u8]; 2]] = &[[b"R", b"W"], [b"r", b"w"]];
+const ZERO_ONE: &[[&[u8]; 2]] = &[[b"0", b"1"]];
+
+/// Whether the first line of a file contains the names of the columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HeadingRule {
+    Never,
+    Possible,
+    /// It is the mark of the format.
+    Always,
+}
+
+/// A published format.
+struct CsvTable {
+    name: &'static str,
+    about: &'static str,
+    known_by: &'static str,
+    origin: FormatOrigin,
+    columns: &'static [(&'static str, CsvField)],
+    heading: HeadingRule,
+    unit: TimeUnit,
+    clock: &'static str,
+    /// Whether there may be white space around a field.
+    trimmed: bool,
+    /// Whether there may be further columns.
+    open_ended: bool,
+    /// Whether records without an operation are skipped and counted, instead of refused.
+    skips_lost: bool,
+    /// The error for another file of the same collection.
+    no_trace: fn(&[u8], &Path) -> Option<Error>,
+}
+
+const UNKNOWN: &str = "response times, processes, flags";
+const DEVICE: &[TraceColumn] = &[TraceColumn::Device];
+
+/// What most rows have in common.
+const PLAIN: CsvTable = CsvTable {
+    name: "",
+    about: "",
+    known_by: "",
+    origin: FormatOrigin { from: "", gives: DEVICE, unknown: UNKNOWN },
+    columns: &[],
+    heading: HeadingRule::Never,
+    unit: TimeUnit::Seconds,
+    clock: "unix",
+    trimmed: false,
+    open_ended: false,
+    skips_lost: false,
+    no_trace: |_, _| None,
+};
+
+const TABLES: [CsvTable; 5] = [
+    // Li et al., IISWC 2020; repository alibaba/block-traces, whose README describes them ("Schema"). The time is that at which the
+    // server received the request.
+    CsvTable {
+        name: "alibaba",
+        about: "Alibaba block traces CSV",
+        known_by: "five columns, the second `R` or `W`, the others numbers; or their heading",
+        origin: FormatOrigin { from: "Alibaba's block traces", gives: DEVICE, unknown: UNKNOWN },
+        columns: &[
+            ("device_id", DeviceNumber),
+            ("opcode", Operation(CAPITAL)),
+            ("offset", ByteOffset),
+            ("length", Bytes),
+            ("timestamp", WholeTime),
+        ],
+        heading: HeadingRule::Possible,
+        unit: TimeUnit::Micros,
+        no_trace: alibaba_devices,
+        ..PLAIN
+    },
+    // SNIA IOTTA 27917; Zhang et al., "OSCA", ATC 2020; README of the set, section 3. Within a second only the order is known.
+    CsvTable {
+        name: "tencent",
+        about: "Tencent block storage CSV (SNIA IOTTA)",
+        known_by: "five numbers between commas, the fourth 0 or 1",
+        origin: FormatOrigin {
+            from: "SNIA IOTTA, Tencent block storage",
+            gives: DEVICE,
+            unknown: "response times, processes, flags; times are whole seconds",
+        },
+        columns: &[
+            ("Timestamp", WholeTime),
+            ("Offset", Block),
+            ("Size", Sectors),
+            ("IOType", Operation(ZERO_ONE)),
+            ("VolumeID", DeviceNumber),
+        ],
+        ..PLAIN
+    },
+    // SNIA IOTTA 26930, of Fujitsu; README of the set, section 3. Times are seconds since the first request of all files.
+    CsvTable {
+        name: "k5cloud",
+        about: "K5cloud CSV of Fujitsu (SNIA IOTTA)",
+        known_by: "a number, a time, `R` or `W`, and two numbers, between commas",
+        origin: FormatOrigin { from: "SNIA IOTTA, K5cloud", gives: DEVICE, unknown: UNKNOWN },
+        columns: &[
+            ("ID", DeviceNumber),
+            ("Timestamp", Time),
+            ("Type", Operation(CAPITAL)),
+            ("Offset", ByteOffset),
+            ("Length", Bytes),
+        ],
+        clock: "relative",
+        trimmed: true,
+        ..PLAIN
+    },
+    // Storage Performance Council, "SPC Trace File Format Specification", revision 1.0.1. Blocks have 512 bytes, as in the UMass traces.
+    // Times are seconds since the start of the trace.
+    CsvTable {
+        name: "spc1",
+        about: "SPC-1 trace file (Storage Performance Council, UMass)",
+        known_by: "three numbers, `R` or `W`, and a time, between commas",
+        origin: FormatOrigin {
+            from: "Storage Performance Council; UMass trace repository",
+            gives: DEVICE,
+            unknown: UNKNOWN,
+        },
+        columns: &[
+            ("ASU", DeviceNumber),
+            ("LBA", Block),
+            ("size", Bytes),
+            ("opcode", Operation(EITHER_CASE)),
+            ("timestamp", Time),
+        ],
+        clock: "relative",
+        trimmed: true,
+        open_ended: true,
+        ..PLAIN
+    },
+    // SNIA IOTTA 4964; Lee et al., "Understanding Storage Traffic Characteristics on Enterprise Virtual Desktop Infrastructure"; README of
+    // the set, section 3. The last three of nine decimals mean nothing. If the response was lost on the monitored network port, the
+    // response time is empty or irregular, and the operation may be empty.
+    CsvTable {
+        name: "systor17",
+        about: "SNIA Systor '17 CSV (virtual desktops)",
+        known_by: "its heading (`Timestamp,Response,IOType,...`)",
+        origin: FormatOrigin {
+            from: "SNIA IOTTA, Systor '17",
+            gives: &[TraceColumn::Complete, TraceColumn::Device],
+            unknown: "processes, flags",
+        },
+        columns: &[
+            ("Timestamp", Time),
+            ("Response", Response),
+            ("IOType", Operation(CAPITAL)),
+            ("LUN", DeviceName),
+            ("Offset", ByteOffset),
+            ("Size", Bytes),
+        ],
+        heading: HeadingRule::Always,
+        skips_lost: true,
+        ..PLAIN
+    },
+];
+
+pub(super) static ALIBABA: TraceFormat = format_of::<0>();
+pub(super) static TENCENT: TraceFormat = format_of::<1>();
+pub(super) static K5CLOUD: TraceFormat = format_of::<2>();
+pub(super) static SPC1: TraceFormat = format_of::<3>();
+pub(super) static SYSTOR17: TraceFormat = format_of::<4>();
+
+/// The format of a row of the table.
+const fn format_of<const ROW: usize>() -> TraceFormat {
+    let table = &TABLES[ROW];
+    TraceFormat {
+        name: table.name,
+        about: table.about,
+        known_by: table.known_by,
+        origin: table.origin,
+        extensions: &[],
+        recorded: RecordedFeatures::NONE,
+        times: FormatTimes::Fixed(table.unit),
+        sniff: |head, path| TABLES[ROW].accepts(head, path),
+        open: |input, options| CsvTableReader::open(&TABLES[ROW], input, options),
+        writes: None,
+    }
+}
+
+impl CsvTable {
+    fn is_heading(&self, line: &[u8]) -> bool {
+        self.heading != HeadingRule::Never
+            && comma_separated(line).eq(self.columns.iter().map(|(name, _)| name.as_bytes()))
+    }
+
+    fn fields<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let trimmed = self.trimmed;
+        comma_separated(line).map(move |field| if trimmed { field.trim_ascii() } else { field })
+    }
+
+    fn accepts(&self, head: &[u8], path: &Path) -> bool {
+        let line = first_line(head);
+        if self.is_heading(line) || (self.no_trace)(head, path).is_some() {
+            return true;
+        }
+        let count = self.fields(line).count();
+        self.heading != HeadingRule::Always
+            && (count == self.columns.len() || self.open_ended && count > self.columns.len())
+            && self.fields(line).zip(self.columns).all(|(field, (_, column))| column.accepts(field))
+    }
+}
+
+impl CsvField {
+    fn accepts(self, field: &[u8]) -> bool {
+        match self {
+            Operation(words) => words.as_flattened().contains(&field),
+            Time | Response => is_decimal(field),
+            _ => is_digits(field),
+        }
+    }
+}
+
+/// The error for the list of devices that is part of Alibaba's traces; it is known by its heading, or by its file name.
+fn alibaba_devices(head: &[u8], path: &Path) -> Option<Error> {
+    let line = first_line(head);
+    let is_named = || path.file_name().is_some_and(|name| name.to_string_lossy().contains("device_size"));
+    let two_numbers = || comma_separated(line).count() == 2 && comma_separated(line).all(is_digits);
+    (line == b"device_id,capacity" || is_named() && two_numbers()).then(|| {
+        let problem =
+            "is no trace: it lists the devices of the Alibaba traces with their capacities in bytes";
+        Error::new(ErrorClass::UnknownFormat, problem)
+            .hint("the requests are in io_traces.csv of the same archive")
+    })
+}
+
+/// Reads the lines of a file.
+struct CsvTableReader {
+    table: &'static CsvTable,
+    device: NameIdCache,
+    /// Number of records without an operation, and the line of the first one.
+    lost: u64,
+    first_lost: u64,
+}
+
+impl CsvTableReader {
+    fn open(
+        table: &'static CsvTable,
+        input: DecompressedInput,
+        options: &ReadOptions,
+    ) -> Result<Box<dyn TraceSource>> {
+        if let Some(error) = (table.no_trace)(input.head(), input.path()) {
+            return Err(error);
+        }
+        let reader = Self { table, device: NameIdCache::default(), lost: 0, first_lost: 0 };
+        Ok(Box::new(LineSource::new(reader, input, options)))
+    }
+}
+
+impl LineFormat for CsvTableReader {
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+        if self.table.is_heading(line) {
+            context.no_record();
+            return Ok(());
+        }
+        let mut fields = FieldReader::along(self.table.fields(line));
+        let mut request = Request::new(Nanos::ZERO, Op::Read, Sector(0), 0);
+        let (mut device, mut offset, mut is_lost) = (&[][..], 0, false);
+        for (name, column) in self.table.columns {
+            let field = fields.next(name)?;
+            if is_lost {
+                continue;
+            }
+            match column {
+                DeviceName => device = field.bytes,
+                DeviceNumber => {
+                    field.unsigned()?;
+                    device = field.bytes;
+                }
+                Time | WholeTime => request.arrival = Nanos(field.time(self.table.unit)?),
+                Response if field.bytes.is_empty() => {}
+                Response => {
+                    let end = request.arrival.0.checked_add(field.time(self.table.unit)?);
+                    let end = end.ok_or_else(|| field.refused("ends beyond the year 2262"))?;
+                    request.complete = Some(Nanos(end));
+                }
+                Operation(_) if self.table.skips_lost && field.bytes.is_empty() => is_lost = true,
+                Operation(words) => {
+                    let each = words.iter().map(|[read, write]| field.op(read, write));
+                    request.op =
+                        each.reduce(Result::or).unwrap_or_else(|| Err(field.refused("is no operation")))?;
+                }
+                ByteOffset => offset = field.unsigned()?,
+                Block => {
+                    request.sector = Sector(field.unsigned()?);
+                    let bytes = request.sector.0.checked_mul(SECTOR_BYTES);
+                    offset = bytes.ok_or_else(|| field.refused("is beyond byte 2^64"))?;
+                }
+                Bytes => (request.sector, request.sectors) = field.span(offset)?,
+                Sectors => request.sectors = field.sectors()?,
+            }
+        }
+        if !self.table.open_ended {
+            fields.end()?;
+        }
+        if is_lost {
+            if self.lost == 0 {
+                self.first_lost = context.line;
+            }
+            self.lost += 1;
+            context.skip();
+            return Ok(());
+        }
+        request.device = Some(self.device.id(device, &mut context.devices, |raw| Ok(text(raw)))?);
+        out.push(request);
+        Ok(())
+    }
+
+    fn header(&self) -> TraceHeader {
+        let (count, line) = (self.lost, self.first_lost);
+        let note = (count > 0).then(|| {
+            format!(
+                "{count} of the records have no operation (IOType) and are left out, the first in line {line}"
+            )
+        });
+        TraceHeader {
+            format: self.table.name.into(),
+            clock: self.table.clock.into(),
+            note,
+            ..TraceHeader::default()
+        }
+    }
+}
