@@ -1,11 +1,16 @@
 #![no_main]
 
+use std::sync::LazyLock;
+
 use emmclab_fuzz::read_as;
+use emmclab_trace::formats;
 use libfuzzer_sys::fuzz_target;
 
-const FORMATS: [&str; 21] = [
-    "biotracer", "pixel", "msr", "alibaba", "tencent", "systor17", "spc1", "ssdsim", "mqsim", "disksim", "fio", "csv", "biosnoop", "iosnoop",
-    "fiu", "iotrace", "k5cloud", "hfplayer", "thesios", "tectonic", "vscsi-csv",
-];
+/// Formats that have a target of their own.
+const OTHERS: [&str; 9] =
+    ["parquet", "blktrace", "perfetto", "lcs", "oracle-general", "vscsi", "systrace", "ftrace", "blkparse"];
+
+static FORMATS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| formats::FORMATS.iter().map(|format| format.name).filter(|name| !OTHERS.contains(name)).collect());
 
 fuzz_target!(|data: &[u8]| read_as(&FORMATS, data));
