@@ -186,11 +186,6 @@ impl DeviceCounters {
         }
     }
 
-    /// Total number of pages read.
-    pub fn all_page_reads(&self) -> u64 {
-        self.page_reads.iter().sum()
-    }
-
     /// Total number of pages programmed.
     pub fn all_page_programs(&self) -> u64 {
         self.page_programs.iter().sum()

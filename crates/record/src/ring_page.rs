@@ -88,11 +88,6 @@ impl RingPageLayout {
         self.order
     }
 
-    /// Bytes of a `long` on the recorded kernel.
-    pub fn long_bytes(&self) -> usize {
-        self.commit_size
-    }
-
     /// Starts reading a page.
     ///
     /// # Errors

@@ -123,11 +123,6 @@ impl<T: BinContent> CoarseningBins<T> {
         i128::from(self.narrowest) << self.shift
     }
 
-    /// Whether bins are wider than they were at first.
-    pub fn is_coarser(&self) -> bool {
-        self.shift > 0
-    }
-
     /// Bins in order, each with its start and its width in seconds. Starts are relative to `origin`; if the first bin begins
     /// before it, it is cut there and is narrower.
     pub fn iter(&self, origin: Nanos) -> impl Iterator<Item = (f64, f64, &T)> {

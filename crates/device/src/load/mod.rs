@@ -75,17 +75,6 @@ impl DeviceConfig {
         Self::parse(&text, &path.display().to_string()).map_err(|error| error.in_file(path))
     }
 
-    /// A device from settings made in code.
-    ///
-    /// # Errors
-    /// [`ErrorClass::Config`] with every impossible value at once.
-    pub fn from_settings(settings: &DeviceSettings) -> Result<Self> {
-        let given = settings.to_table().map_err(|error| {
-            Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}"))
-        })?;
-        Self::check(given, BTreeMap::new())
-    }
-
     fn parse(text: &str, origin: &str) -> Result<Self> {
         let given: Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);

@@ -34,11 +34,6 @@ pub enum AnnotatorStatus {
 }
 
 impl AnnotatorStatus {
-    /// Whether the blocks of the journal are classified.
-    pub const fn names_journal(self) -> bool {
-        matches!(self, Self::Recovering | Self::Following)
-    }
-
     /// The status for a superblock of these bytes that was refused with this error.
     pub(super) fn of_superblock(bytes: &[u8], error: &Error) -> Self {
         match error.kind() {

@@ -36,10 +36,6 @@ impl ChecksumCache {
         }
     }
 
-    pub fn len(&self) -> usize {
-        self.logged.len() + self.checksummed.len()
-    }
-
     /// Returns the checksum of a logged block at byte `offset` of the disk, continued from `state`.
     pub fn logged(
         &mut self,

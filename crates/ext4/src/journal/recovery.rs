@@ -124,11 +124,6 @@ impl JournalRecovery {
         self.replay_log(disk, journal, &location, &filesystem)
     }
 
-    /// Number of block contents whose checksum is known.
-    pub fn known_checksums(&self) -> usize {
-        self.verified.len()
-    }
-
     fn clear(&mut self, block_size: usize) {
         self.overlay.copies.clear();
         self.overlay.edits.clear();
