@@ -181,10 +181,9 @@ def test_processes_have_the_requested_percentiles(tmp_path: Path) -> None:
     assert "p99.9" in emmclab("profile", trace, "--percentiles", "25,99.9").stdout
 
 
-def test_waits_of_an_earlier_version_are_read_but_not_divided() -> None:
-    stall = {"process": "dd", "file_system": "ext4", "start_ns": 5, "time_ns": 7}
-    activity = {"stalls": [stall], "syncs": [{**stall, "calls": 1, "errors": 0, "longest_ns": 7}]}
+def test_waits_that_are_only_counted_are_not_divided() -> None:
+    syncs = [{"process": "dd", "file_system": "ext4", "time_ns": 7, "calls": 1, "errors": 0, "longest_ns": 7}]
     trace = lab.read(lab.bundled()[0])
-    trace.header["activity"] = json.dumps(activity)
-    with pytest.raises(UnsupportedError, match="earlier version"):
+    trace.header["activity"] = json.dumps({"syncs": syncs})
+    with pytest.raises(UnsupportedError, match="only the totals"):
         trace.profile(fsync=True)

@@ -11,7 +11,7 @@ use crate::nand::Nand;
 
 /// "EMIM" and the version of the layout.
 const MARK: u32 = 0x4D49_4D45;
-const VERSION: u32 = 5;
+const VERSION: u32 = 1;
 
 /// Makes an image of the data of an FTL and of the state of the blocks.
 pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {

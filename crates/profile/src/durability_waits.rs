@@ -48,7 +48,7 @@ mod tests {
     fn waits_stand_on_the_time_line_of_the_requests_unless_its_jumps_were_taken_out() {
         let wait = SyncWait {
             process: "dd".into(),
-            pid: Some(7),
+            pid: 7,
             file_system: "ext4".into(),
             device: "sda1".into(),
             start: Nanos(1_500_000_000),

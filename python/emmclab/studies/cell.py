@@ -22,7 +22,7 @@ from emmclab.studies.kinds.kind import CellKind, Images, Work
 from emmclab.studies.stored_types import CellFields, Entry
 
 #: Version of the format of stored results; results with another version are not found.
-_KEPT_AS = 3
+_KEPT_AS = 1
 #: Number of requests from which generating an input takes longer than reading the image of a device.
 _LONG_REQUESTS = 200_000
 

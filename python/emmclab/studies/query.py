@@ -20,7 +20,6 @@ from emmclab.runtime.checksummed import is_intact
 from emmclab.runtime.files import folder_aside, written_files
 from emmclab.runtime.parquet import quoted, sql_list
 from emmclab.studies.kinds import TABLES
-from emmclab.traces.activity import waits_of
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.trace import Trace
 
@@ -133,7 +132,7 @@ def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
             database.execute(f"create macro {macro}")
         database.execute(_ACTIVITY)
         activity: Activity = json.loads(trace.header["activity"] or "{}")
-        for task in waits_of(activity):
+        for task in activity.get("waits", ()):
             database.execute(_FSYNC, task)
         database.execute(_IN_ORDER)
         for journal in activity.get("journals", ()):
@@ -153,7 +152,7 @@ def without_fsyncs(trace: Trace) -> str:
     """
     activity: Activity = json.loads(trace.header["activity"] or "{}")
     calls = sum(one["calls"] for one in activity.get("syncs") or ())
-    if waits_of(activity) or not calls:
+    if activity.get("waits") or not calls:
         return ""
     return (
         f"the table `fsyncs` is empty: this recording has only the totals of its {calls:,} calls "

@@ -6,7 +6,7 @@ from typing import Literal
 
 from emmclab.errors import UnsupportedError
 from emmclab.runtime.document import TextTable
-from emmclab.traces.activity_types import Activity, SyncStall, TaskWaits
+from emmclab.traces.activity_types import Activity, SyncStall
 
 _COMMAND_COUNTS: tuple[Literal["packed", "reliable", "retries", "errors"], ...] = (
     "packed",
@@ -18,27 +18,6 @@ _COMMAND_COUNTS: tuple[Literal["packed", "reliable", "retries", "errors"], ...] 
 
 #: Maximum number of waits of `longest_waits`.
 _LONGEST = 256
-
-
-def waits_of(activity: Activity) -> list[TaskWaits]:
-    """Return the waits by task; those of recordings of earlier versions have neither task nor device.
-
-    >>> stall = {"process": "dd", "file_system": "ext4", "start_ns": 5, "time_ns": 7}
-    >>> waits_of({"stalls": [stall]})[0]["start_ns"]
-    [5]
-    """
-    earlier: list[TaskWaits] = [
-        {
-            "process": stall["process"],
-            "pid": None,
-            "file_system": stall["file_system"],
-            "device": "",
-            "start_ns": [stall["start_ns"]],
-            "time_ns": [stall["time_ns"]],
-        }
-        for stall in activity.get("stalls", ())
-    ]
-    return [*activity.get("waits", ()), *earlier]
 
 
 def longest_waits(activity: Activity) -> list[SyncStall]:
@@ -55,7 +34,7 @@ def longest_waits(activity: Activity) -> list[SyncStall]:
             "start_ns": start,
             "time_ns": time,
         }
-        for task in waits_of(activity)
+        for task in activity.get("waits", ())
         for start, time in zip(task["start_ns"], task["time_ns"], strict=True)
     ]
     rows.sort(key=lambda row: (-row["time_ns"], row["start_ns"]))
@@ -66,16 +45,13 @@ def require_waits(name: str, activity: Activity) -> None:
     """Reject a trace whose waits for durability cannot be divided.
 
     Raises:
-        UnsupportedError: it has no waits, or does not state which task waited.
+        UnsupportedError: it has no waits, or only their totals.
     """
-    waits = waits_of(activity)
-    if any(task["pid"] is not None for task in waits) or activity.get("unfinished"):
+    if activity.get("waits") or activity.get("unfinished"):
         return
-    if waits or activity.get("syncs"):
-        problem = (
-            "an earlier version recorded its waits for durability (fsync), without the tasks that waited"
-        )
-        hint = "record it again with this version"
+    if activity.get("syncs"):
+        problem = "it has only the totals of its waits for durability (fsync)"
+        hint = "record it again: `emmclab record` stores each of them"
     else:
         problem = "it has no waits for durability (fsync)"
         hint = (

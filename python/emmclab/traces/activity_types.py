@@ -43,7 +43,7 @@ class TaskWaits(TypedDict):
     """The waits of a task for the durability of a file system: start and length of each."""
 
     process: str
-    pid: int | None
+    pid: int
     file_system: str
     device: str
     start_ns: list[int]
@@ -51,7 +51,7 @@ class TaskWaits(TypedDict):
 
 
 class SyncStall(TypedDict):
-    """A long wait for durability; recordings of earlier versions have only these."""
+    """A long wait for durability."""
 
     process: str
     file_system: str
@@ -102,7 +102,6 @@ class Activity(TypedDict, total=False):
     hosts: list[HostActivity]
     syncs: list[SyncCounts]
     waits: list[TaskWaits]
-    stalls: list[SyncStall]
     unfinished: list[UnfinishedWait]
     writers: list[Writers]
     journals: list[JournalCounts]

@@ -27,7 +27,6 @@ _CAUSES = {
     "clock": "clock jumps were removed from the requests only: read it without `--mend-clock`",
     "coarse_clock": "the clock has steps longer than a usual response: record with the clock `mono`",
     "completions": "the recording has no completions of requests: record block_rq_complete, too",
-    "task": "the recording does not state which task waited: record again with this version",
     "memory": "more than 2,097,152 requests ran during waits",
 }
 

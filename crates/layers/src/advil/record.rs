@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use emmclab_base::SECTOR_BYTES;
 
 pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
-const MAGIC: &[u8; 8] = b"advilog2";
+const MAGIC: &[u8; 8] = b"advilog1";
 const ENTRIES: usize = 48;
 
 /// Maximum number of runs in one record of data.

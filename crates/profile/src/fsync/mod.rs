@@ -57,7 +57,7 @@ pub(crate) struct FsyncProfile {
 #[derive(Clone, Debug)]
 struct RecordedWait {
     time: Range<i64>,
-    pid: Option<i32>,
+    pid: i32,
     /// Ids of the threads that write for its file system.
     writers: Arc<[i32]>,
     /// Index in [`FsyncProfile::commits`].
@@ -132,7 +132,7 @@ impl FsyncProfile {
         Self {
             gaps: joined(activity.gaps.iter().map(|gap| gap.from.0..gap.to.0.max(gap.from.0))),
             lost_in_gaps: activity.gaps.iter().map(|gap| gap.events).sum(),
-            splits: vec![Err(UnknownCause::Task); waits.len()],
+            splits: vec![Ok(WaitSplit::default()); waits.len()],
             waits,
             commits: commits.into(),
             activity: Arc::new(activity),
@@ -220,9 +220,6 @@ impl FsyncProfile {
 
     fn divide(&mut self, active: &ActiveWait) {
         let known = &self.waits[active.index];
-        if known.pid.is_none() {
-            return;
-        }
         if active.is_abandoned {
             self.splits[active.index] = Err(UnknownCause::Memory);
             return;
@@ -296,7 +293,7 @@ impl ActiveWait {
     /// Adds a request, if it ran during the wait. Returns the number of requests that are held in addition.
     fn add(&mut self, wait: &RecordedWait, seen: &NamedRequest, has_room: bool) -> usize {
         let owner = match seen.request.pid {
-            Some(pid) if wait.pid == Some(pid) => RequestOwner::Own,
+            Some(pid) if wait.pid == pid => RequestOwner::Own,
             Some(pid) if wait.writers.contains(&pid) => RequestOwner::Writer,
             _ => RequestOwner::Other,
         };

@@ -21,7 +21,7 @@ fn wait(pid: i32, start: i64, end: i64) -> SyncWait {
         start: Nanos(start),
         time: Nanos(end - start),
         process: format!("app-{pid}"),
-        pid: Some(pid),
+        pid,
         file_system: "ext4".into(),
         device: "sda1".into(),
     }
@@ -199,7 +199,6 @@ fn parts_are_unknown_and_not_0_where_the_recording_has_gaps() {
     let requests = [write(APP, [10, 10, 40])];
     let all = || activity(vec![wait(APP, 0, 100)], &[]);
     let open = [Request { complete: None, ..requests[0] }];
-    let nobody = RecordedActivity { waits: vec![SyncWait { pid: None, ..wait(APP, 0, 100) }], ..all() };
     let lost = Ledger { lost: 1, ..Ledger::default() };
     let filtered = Ledger { filtered: 1, ..Ledger::default() };
     let mended = Ledger { mended_jumps: 1, ..Ledger::default() };
@@ -209,7 +208,6 @@ fn parts_are_unknown_and_not_0_where_the_recording_has_gaps() {
         (all(), &requests, &filtered, UnknownCause::LeftOut),
         (all(), &requests, &mended, UnknownCause::Clock),
         (all(), &open, &none, UnknownCause::Completions),
-        (nobody, &requests, &none, UnknownCause::Task),
     ] {
         let report = report(activity, requests, ledger);
         let row = &report.by_process[0];
@@ -292,7 +290,7 @@ fn by_moments(wait: &SyncWait, commits: &[(i64, i64)], requests: &[Request]) -> 
     let durable = requests.iter().filter(|it| it.pid == Some(JBD2) && is_flush(it)).map(complete);
     let last = durable.chain(commits.iter().map(|(_, end)| *end)).filter(|time| in_wait(*time)).max();
     let step = |request: &Request| match request.pid {
-        pid if pid == wait.pid && complete(request) <= end => Some(usize::from(is_flush(request))),
+        pid if pid == Some(wait.pid) && complete(request) <= end => Some(usize::from(is_flush(request))),
         Some(JBD2) if last.is_some_and(|last| complete(request) <= last) => {
             Some(2 + usize::from(is_flush(request)))
         }
@@ -310,7 +308,7 @@ fn by_moments(wait: &SyncWait, commits: &[(i64, i64)], requests: &[Request]) -> 
                     requests
                         .iter()
                         .filter(at_device)
-                        .any(|it| step(it).is_none() && it.pid != wait.pid && it.device == device)
+                        .any(|it| step(it).is_none() && it.pid != Some(wait.pid) && it.device == device)
                 };
                 let waits = own.clone().all(|it| !at_device(&it)) && own.any(|it| others(it.device));
                 if waits { 3 } else { [0, 2, 1, 2][first] }

@@ -133,8 +133,6 @@ pub enum UnknownCause {
     CoarseClock,
     /// Requests have no completion.
     Completions,
-    /// The recording does not state which task waited.
-    Task,
     /// More requests ran during the calls than are held in memory.
     Memory,
 }
@@ -145,7 +143,7 @@ pub struct ExplainedWait {
     /// Name of the process.
     pub process: String,
     /// Id of the task.
-    pub pid: Option<i32>,
+    pub pid: i32,
     /// The kind of file system.
     pub file_system: String,
     /// The device that is mounted.

@@ -85,11 +85,11 @@ pub struct SyncWait {
     pub time: Nanos,
     /// Name of the process; `pid N` if no event contained the name.
     pub process: String,
-    /// Id of the task; `None` in recordings of earlier versions, which did not store it.
-    pub pid: Option<i32>,
+    /// Id of the task.
+    pub pid: i32,
     /// The kind of file system.
     pub file_system: String,
-    /// The device that is mounted; empty in recordings of earlier versions.
+    /// The device that is mounted.
     pub device: String,
 }
 
@@ -181,9 +181,6 @@ struct StoredActivity {
     hosts: Vec<HostActivity>,
     syncs: Vec<SyncCounts>,
     waits: Vec<TaskWaits>,
-    /// The 256 longest waits in recordings of earlier versions, which have no `waits`.
-    #[serde(skip_serializing)]
-    stalls: Vec<SyncStall>,
     unfinished: Vec<UnfinishedWait>,
     writers: Vec<FsWriterThreads>,
     journals: Vec<JournalCounts>,
@@ -195,19 +192,11 @@ struct StoredActivity {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct TaskWaits {
     process: String,
-    pid: Option<i32>,
+    pid: i32,
     file_system: String,
     device: String,
     start_ns: Vec<Nanos>,
     time_ns: Vec<Nanos>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct SyncStall {
-    process: String,
-    file_system: String,
-    start_ns: Nanos,
-    time_ns: Nanos,
 }
 
 impl From<RecordedActivity> for StoredActivity {
@@ -222,13 +211,13 @@ impl From<RecordedActivity> for StoredActivity {
         let rows = by_task.into_iter().map(|((process, pid, file_system, device), (start_ns, time_ns))| {
             TaskWaits { process, pid, file_system, device, start_ns, time_ns }
         });
-        Self { hosts, syncs, waits: rows.collect(), stalls: Vec::new(), unfinished, writers, journals, gaps }
+        Self { hosts, syncs, waits: rows.collect(), unfinished, writers, journals, gaps }
     }
 }
 
 impl From<StoredActivity> for RecordedActivity {
     fn from(stored: StoredActivity) -> Self {
-        let StoredActivity { hosts, syncs, waits, stalls, unfinished, writers, journals, gaps } = stored;
+        let StoredActivity { hosts, syncs, waits, unfinished, writers, journals, gaps } = stored;
         let of_task = |task: TaskWaits| {
             let TaskWaits { process, pid, file_system, device, start_ns, time_ns } = task;
             start_ns.into_iter().zip(time_ns).map(move |(start, time)| SyncWait {
@@ -240,15 +229,7 @@ impl From<StoredActivity> for RecordedActivity {
                 device: device.clone(),
             })
         };
-        let earlier = stalls.into_iter().map(|stall| SyncWait {
-            start: stall.start_ns,
-            time: stall.time_ns,
-            process: stall.process,
-            pid: None,
-            file_system: stall.file_system,
-            device: String::new(),
-        });
-        let mut waits: Vec<_> = waits.into_iter().flat_map(of_task).chain(earlier).collect();
+        let mut waits: Vec<_> = waits.into_iter().flat_map(of_task).collect();
         waits.sort();
         Self { hosts, syncs, waits, unfinished, writers, journals, gaps }
     }

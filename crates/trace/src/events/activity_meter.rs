@@ -363,7 +363,7 @@ impl ActivityMeter {
             start: wait.start,
             time: wait.time,
             process: wait.task.name(name_of),
-            pid: Some(wait.pid),
+            pid: wait.pid,
             file_system: wait.system.to_owned(),
             device: self.device(wait.device).to_owned(),
         }
@@ -478,10 +478,7 @@ mod tests {
         assert_eq!((row.time, row.longest), (Nanos(30 + 35), Nanos(35)));
         let waits: Vec<_> =
             activity.waits.iter().map(|wait| (&*wait.process, wait.pid, wait.start, wait.time)).collect();
-        assert_eq!(
-            waits,
-            [("sqlite3", Some(7), Nanos(10), Nanos(30)), ("sqlite3", Some(8), Nanos(15), Nanos(35))]
-        );
+        assert_eq!(waits, [("sqlite3", 7, Nanos(10), Nanos(30)), ("sqlite3", 8, Nanos(15), Nanos(35))]);
         assert_eq!(
             RecordedActivity::from_json(&activity.to_json().unwrap_or_default()),
             Some(activity.clone())
@@ -515,13 +512,6 @@ mod tests {
         assert_eq!(activity.writers, [writers]);
         assert_eq!((activity.waits.len(), activity.unfinished[0].start), (1, Nanos(80)));
         assert_eq!(RecordedActivity::from_json(&activity.to_json().unwrap_or_default()), Some(activity));
-    }
-
-    #[test]
-    fn waits_of_earlier_versions_have_no_task_and_no_device() {
-        let stored = r#"{"stalls":[{"process":"dd","file_system":"ext4","start_ns":5,"time_ns":7}]}"#;
-        let [wait] = &RecordedActivity::from_json(stored).unwrap_or_default().waits[..] else { panic!() };
-        assert_eq!((&*wait.process, wait.pid, wait.start, wait.time), ("dd", None, Nanos(5), Nanos(7)));
     }
 
     #[test]

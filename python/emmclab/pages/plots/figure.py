@@ -42,7 +42,7 @@ class Figure:
         """Return the rows that are drawn."""
         rows = []
         for profile in profiles:
-            for row in profile["figures"].get(self.source or self.name, ()):
+            for row in profile["figures"][self.source or self.name]:
                 own = {name: row.get(name) for name in self.fields} if self.fields else row
                 rows.append({"trace": profile.name, **own})
         return rows
