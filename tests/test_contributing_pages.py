@@ -134,7 +134,6 @@ def test_what_the_pages_say_is_added_to_a_copy_of_the_workspace_works(copy: Path
 
     preset = _page("Add a device preset")
     _write(copy / "presets" / "devices" / "two-dies.toml", preset, "toml")
-    _replace(device / "load" / "presets.rs", '"small-1gb"', '"small-1gb", "two-dies"')
 
     layer = _page("Add a layer")
     layers = copy / "crates" / "layers" / "src"
