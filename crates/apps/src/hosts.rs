@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, Error, ErrorClass, Result};
 use emmclab_host::{
     BarrierMode, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, SyncedClasses,
 };
-use emmclab_layers::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Quantities of a program: fixed, or drawn from a distribution. A draw uses one number of the thread's own generator and only integer
 //! arithmetic, so that a seed gives the same values on every machine.
 
-use emmclab_layers::ByteSize;
+use emmclab_base::ByteSize;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use schemars::JsonSchema;

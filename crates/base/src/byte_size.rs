@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use emmclab_base::SECTOR_BYTES;
 use serde::{Deserialize, Serialize};
+
+use crate::units::SECTOR_BYTES;
 
 /// A size in bytes. KB, MB and GB are powers of 1,024, as everywhere in this project; KiB, MiB and GiB are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

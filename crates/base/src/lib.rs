@@ -1,9 +1,11 @@
-//! Types that every other crate shares: the error, the units, operations, flags, the request, flags of commands, notes on
-//! blocks, and values by range of sectors; and the word that a user may have meant.
+//! Types that several crates share: the error, the units, sizes in settings, operations, flags, the request, flags of commands, notes
+//! on blocks, values by range of sectors, and the choice of a segment to clean; and the word that a user may have meant.
 //!
 //! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
 
 mod block_note;
+mod byte_size;
+mod cleaning;
 mod closest_word;
 mod command_flags;
 mod device_health;
@@ -18,6 +20,8 @@ mod settings_file;
 mod units;
 
 pub use block_note::{BlockNote, BlockRole, SectorSet};
+pub use byte_size::ByteSize;
+pub use cleaning::{CleaningCandidate, CleaningPolicy};
 pub use closest_word::closest;
 pub use command_flags::CommandFlags;
 pub use device_health::DeviceHealth;

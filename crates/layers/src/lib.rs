@@ -6,9 +6,7 @@
 
 mod advil;
 mod area_reader;
-mod byte_size;
 mod checksum;
-mod cleaning;
 mod counters;
 mod immediate_stack;
 mod in_flight;
@@ -29,8 +27,6 @@ mod stack;
 mod stripes;
 
 pub use advil::{Advil, AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
-pub use byte_size::ByteSize;
-pub use cleaning::{CleaningCandidate, CleaningPolicy};
 pub use immediate_stack::{ImmediateStack, RunningPlan, SectorDisk};
 pub use in_flight::InFlightRequests;
 pub use journal::{JournalLayer, JournalLayerMode as JournalMode, JournalLayerSettings};

@@ -5,12 +5,11 @@
 //! adjacent on a disk are sent as one command, as with Linux `md`, whose commands the block layer merges. The layer has no state
 //! except its settings, so there is nothing to restore after a power cut.
 
-use emmclab_base::{BlockNote, CommandFlags, Error, ErrorClass as ErrorKind, Result};
+use emmclab_base::{BlockNote, ByteSize, CommandFlags, Error, ErrorClass as ErrorKind, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::byte_size::ByteSize;
 use crate::layer::{DisksBelow, Layer, RequestDecision, ReservedArea};
 use crate::layer_kind::{LayerKind, read_settings};
 use crate::layer_setting::settings_of;

@@ -1,13 +1,12 @@
 //! ReSSD (Lee, Kim, Maeng, SAC 2010), on which Advil is based: small random writes are logged and written back in ascending order,
 //! without hot data and without padding.
 
-use emmclab_base::Result;
+use emmclab_base::{ByteSize, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use crate::advil::{Advil, AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
-use crate::byte_size::ByteSize;
 use crate::layer::{DisksBelow, Layer};
 use crate::layer_kind::{LayerKind, read_settings};
 use crate::layer_setting::{LayerSetting, settings_of};

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use emmclab_base::ByteSize;
 use emmclab_device::{AnnouncedCapabilities, DeviceConfig, presets};
-use emmclab_layers::{ByteSize, LayerConfig};
+use emmclab_layers::LayerConfig;
 use emmclab_replay::{
     ImageStore, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks, Simulation, age_by_traces,
     preflight,

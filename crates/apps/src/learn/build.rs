@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use emmclab_base::{Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, Error, ErrorClass, Result};
 use emmclab_host::FileClass;
-use emmclab_layers::ByteSize;
 
 use super::LearnOptions;
 use super::files::{PriorExistence, RecordedFile};

@@ -71,7 +71,7 @@ fn a_file_that_was_made_is_created_and_one_that_was_there_has_its_size() {
     assert!(set("/data/new").size.is_none() && set("/data/newer").size.is_none());
     assert_eq!(
         set("/sdcard/old").size,
-        Some(crate::random_draws::Amount::Fixed(emmclab_layers::ByteSize(100)))
+        Some(crate::random_draws::Amount::Fixed(emmclab_base::ByteSize(100)))
     );
     assert_eq!(set("/sdcard/old").partition, "sdcard");
     let steps = words(&program, 0).join("\n");

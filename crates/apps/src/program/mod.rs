@@ -7,9 +7,8 @@ mod step;
 
 use std::path::Path;
 
-use emmclab_base::Result;
+use emmclab_base::{ByteSize, Result};
 use emmclab_host::FileClass;
-use emmclab_layers::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! The steps of a thread. In a program file each step is a table with one key, its name: `{ cpu = { ms = 12 } }`.
 
-use emmclab_layers::ByteSize;
+use emmclab_base::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

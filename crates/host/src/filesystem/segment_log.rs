@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use emmclab_base::{BlockNote, BlockRole, Error, ErrorClass, Result, SectorRangeMap};
-use emmclab_layers::{CleaningCandidate, CleaningPolicy};
+use emmclab_base::{
+    BlockNote, BlockRole, CleaningCandidate, CleaningPolicy, Error, ErrorClass, Result, SectorRangeMap,
+};
 
 use crate::block::{BioRequest, NONE};
 use crate::cache::PAGE_SECTORS;

@@ -1,10 +1,9 @@
 //! The settings of Advil, and the checks that they are valid.
 
-use emmclab_base::{Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, Error, ErrorClass, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::byte_size::ByteSize;
 use crate::layer::{DisksBelow, ReservedArea};
 
 /// Settings of Advil (Kim & Kim); the defaults are the paper's.

@@ -1,10 +1,9 @@
 //! The settings of the journal layer, and the checks that they are valid.
 
-use emmclab_base::{Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, Error, ErrorClass, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::byte_size::ByteSize;
 use crate::layer::DisksBelow;
 
 use super::log::{ALIGN, LogArea, SEGMENTS};

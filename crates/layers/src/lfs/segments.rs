@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::cleaning::{CleaningCandidate, CleaningPolicy};
+use emmclab_base::{CleaningCandidate, CleaningPolicy};
 
 /// A segment number that means that no segment is open.
 const NONE: u32 = u32::MAX;

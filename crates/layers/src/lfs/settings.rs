@@ -1,12 +1,10 @@
 //! Settings of the log, and the division of the disk below.
 
-use emmclab_base::{Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, CleaningPolicy, Error, ErrorClass, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::record::PackLayout;
-use crate::byte_size::ByteSize;
-use crate::cleaning::CleaningPolicy;
 use crate::layer::{DiskZones, DisksBelow};
 
 /// Sectors of a block in the log.

@@ -1,11 +1,10 @@
 //! Settings of the buffer, and their values on the disks below.
 
-use emmclab_base::{Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, Error, ErrorClass, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ring::FIRST;
-use crate::byte_size::ByteSize;
 use crate::layer::{DisksBelow, ReservedArea};
 
 /// Settings of the NVM buffer.

@@ -1,9 +1,9 @@
 //! Advil does what the paper says, seen in the plans that it makes.
 
-use emmclab_base::{CommandFlags, Op};
+use emmclab_base::{ByteSize, CommandFlags, Op};
 use emmclab_layers::{
-    Advil, AdvilSettings, BackgroundDecision, ByteSize, CommandPlan, DeferReason, DisksBelow, HostRequest,
-    HotPolicy, InFlightRequests, InvalidationMeasure, Layer, PlanStep, RequestDecision,
+    Advil, AdvilSettings, BackgroundDecision, CommandPlan, DeferReason, DisksBelow, HostRequest, HotPolicy,
+    InFlightRequests, InvalidationMeasure, Layer, PlanStep, RequestDecision,
 };
 
 /// The paper's areas: 12 GB, and 256 MB on the card.
