@@ -44,10 +44,19 @@ def loop_disk() -> Iterator[tuple[str, Path]]:
                 run("mount", device, str(folder))
                 yield device, folder
             finally:
-                subprocess.run(["umount", str(folder)], check=False)
+                unmount(folder)
                 run("losetup", "-d", device)
         finally:
-            run("umount", work)
+            unmount(work)
+
+
+def unmount(folder: Path | str) -> None:
+    """Unmount a folder; detached loop devices and the last writes may keep it busy for a moment."""
+    for _ in range(50):
+        if subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode == 0:
+            return
+        time.sleep(0.1)
+    run("umount", str(folder))
 
 
 def counted(device: str) -> int:

@@ -101,7 +101,7 @@ def test_output_is_not_the_input(trace: Path) -> None:
 
 
 def test_an_empty_word_is_not_the_current_folder(trace: Path) -> None:
-    assert_refused(emmclab("profile", ""), "argument 2 after `profile` is empty", "variable of the shell")
+    assert_refused(emmclab("profile", ""), "argument 2 after `profile` is empty", "variables of the shell")
     assert_refused(emmclab("profile", trace, "--html", ""), "argument 4 after `--html` is empty")
     assert_refused(emmclab(""), "argument 1 is empty")
 

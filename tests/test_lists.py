@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab, emmclab_json
-from emmclab.cli.options import split_names
+from emmclab.runtime.lists import split_names
 from emmclab.studies import Study
 from emmclab.studies.search import Objective, require_objectives
 

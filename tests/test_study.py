@@ -306,7 +306,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
         ("timing.parallelism", "timing.paralelism", "did you mean `timing.parallelism`"),
         ("iiswc15-hps", "iiswc15-hpz", "iiswc15-hps"),
         ('"Movie"', '"Moovie"', "emmclab synth"),
-        ('name = "small"', "name = ", "guides/reproduce"),
+        ('name = "small"', "name = ", "guides/studies"),
     ],
 )
 def test_a_wrong_study_is_refused_with_a_hint(before: str, after: str, says: str, tmp_path: Path) -> None:

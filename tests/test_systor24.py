@@ -134,6 +134,6 @@ def test_any_study_may_be_of_traces_that_a_folder_has(tmp_path: Path) -> None:
         (tmp_path / name).write_text("0 0 8 8 0\n")
     placed = study.with_traces(str(tmp_path))
     assert placed.inputs == (str(tmp_path / "app.txt"),)
-    assert placed.grids[0].precondition == str(tmp_path / "aged.txt")
+    assert placed.grids[0].option("precondition") == str(tmp_path / "aged.txt")
     with pytest.raises(ConfigError, match="accepts no folder of traces"):
         Study.parse('name = "mine"\ninputs = ["Idle"]', "mine.toml").with_traces(str(tmp_path))

@@ -2,15 +2,15 @@
 //! the writes of a file system.
 //!
 //! ```no_run
-//! use emmclab_ext4::{Filesystem, Recovery};
+//! use emmclab_ext4::{Ext4Filesystem, JournalRecovery};
 //!
 //! let image = std::fs::File::open("disk.img")?;
-//! let mut recovery = Recovery::new();
+//! let mut recovery = JournalRecovery::new();
 //! let replayed = recovery.replay(&image)?;
 //! if let Some(refused) = &replayed.replay().refused {
 //!     println!("Linux does not mount it: {refused}");
 //! }
-//! let files = Filesystem::open(&replayed)?;
+//! let files = Ext4Filesystem::open(&replayed)?;
 //! if let Some(inode) = files.lookup("/folder/file")? {
 //!     println!("{:?}", files.contents(&inode, 1 << 20)?);
 //! }

@@ -56,14 +56,14 @@ enum JournalPlacement {
 /// Classifies each write of an ext4 file system.
 ///
 /// ```
-/// use emmclab_base::Role;
-/// use emmclab_ext4::{Annotator, Status};
+/// use emmclab_base::BlockRole;
+/// use emmclab_ext4::{Annotator, AnnotatorStatus};
 ///
 /// let mut annotator = Annotator::new();
 /// let mut notes = Vec::new();
 /// annotator.write(8, &[0; 4096], &mut notes);
-/// assert_eq!((notes[0].role, notes[0].sectors), (Role::Data, 8));
-/// assert_eq!(annotator.status(), Status::NoFilesystem);
+/// assert_eq!((notes[0].role, notes[0].sectors), (BlockRole::Data, 8));
+/// assert_eq!(annotator.status(), AnnotatorStatus::NoFilesystem);
 /// ```
 pub struct Annotator {
     layout: Option<MetadataLayout>,

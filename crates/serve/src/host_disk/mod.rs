@@ -49,13 +49,13 @@ impl HostDiskDriver {
 /// use std::process::Command;
 /// use std::sync::Arc;
 ///
-/// use emmclab_serve::{FileSystem, FuseFile, HostDisk, LoopOptions, MemoryDevice, Mkfs, MountOptions};
+/// use emmclab_serve::{FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MemoryDevice, MkfsOptions};
 ///
 /// let file = FuseFile::start(Arc::new(MemoryDevice::new(1 << 20)))?;
 /// let mut disk = HostDisk::on_loop(file, &LoopOptions::default())?;
 /// println!("{}", disk.path().display()); // /dev/loop0
-/// disk.mkfs(&Mkfs::new(FileSystem::named("ext4")?))?;
-/// disk.mount(&MountOptions::at("/mnt/phone"))?;
+/// disk.mkfs(&MkfsOptions::new(LinuxFileSystem::named("ext4")?))?;
+/// disk.mount(&LinuxMountOptions::at("/mnt/phone"))?;
 /// let status = disk.run(Command::new("cp").args(["-r", "/etc", "/mnt/phone"]))?;
 /// assert!(status.success());
 /// disk.stop()

@@ -30,11 +30,11 @@ const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// use std::sync::Arc;
 ///
 /// use emmclab_serve::MemoryDevice;
-/// use emmclab_serve::nbd::{Listen, Options, Server};
+/// use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer};
 ///
 /// let device = Arc::new(MemoryDevice::new(1 << 20));
-/// let options = Options { name: "phone".into(), description: "a simulated eMMC".into(), read_only: false };
-/// let server = Server::start(device, &Listen::tcp("127.0.0.1:0")?, options)?;
+/// let options = NbdExportOptions { name: "phone".into(), description: "a simulated eMMC".into(), read_only: false };
+/// let server = NbdServer::start(device, &ListenAddress::tcp("127.0.0.1:0")?, options)?;
 /// println!("nbdinfo --list '{}'", server.uri());
 /// server.stop();
 /// # Ok::<(), emmclab_base::Error>(())
