@@ -5,7 +5,7 @@ demo: ## the main job: reproduces IISWC 2015 from bundled models, ending with th
 	@scripts/setup.sh run
 	@.venv/bin/emmclab reproduce iiswc15
 
-test: ## what guards correctness, in 25 minutes on two cores: Rust, Python, command line, browser
+test: ## what guards correctness, in 13 minutes on two cores: Rust, Python, command line, browser
 	@scripts/test.sh
 
 test-all: ## every test: beside those of `make test` the long ones, builds of packages, and guest machines
