@@ -70,8 +70,8 @@ def _add_policies(device: Path, victim: str, allocation: str) -> None:
     _replace(registry, "use first_free::FirstFree;", "use first_free::FirstFree;\nuse in_turn::InTurn;")
     _replace(
         registry,
-        "policies!(FirstFree, AddressStriped, Chunked);",
-        "policies!(FirstFree, AddressStriped, Chunked, InTurn);",
+        "policies!(FirstFree, AddressStriped, ChunkStriped);",
+        "policies!(FirstFree, AddressStriped, ChunkStriped, InTurn);",
     )
 
 
@@ -79,8 +79,8 @@ def _add_scheme(device: Path, page: str) -> None:
     _write(device / "ftl" / "schemes" / "blocks" / "lone.rs", page)
     registry = device / "ftl" / "schemes" / "blocks" / "mod.rs"
     _replace(registry, "mod io;", "mod io;\nmod lone;")
-    _replace(registry, "use io::BlockIo;", "use io::BlockIo;\nuse lone::Lone;")
-    _replace(registry, "Fast, Superblock);", "Fast, Superblock, Lone);")
+    _replace(registry, "use io::BlockSchemeIo;", "use io::BlockSchemeIo;\nuse lone::Lone;")
+    _replace(registry, "FastScheme, SuperblockScheme);", "FastScheme, SuperblockScheme, Lone);")
     known = device.parent / "tests" / "device" / "mapping_schemes.rs"
     _replace(known, '"superblock"];', '"superblock", "lone"];')
 
