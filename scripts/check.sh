@@ -19,6 +19,8 @@ one_way() { # what rooms import; printed only if it is not allowed
 }
 step 'Rust formatting' 'run `cargo fmt`' cargo fmt --all --check
 step 'Rust lints' 'mend what clippy names' cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+step 'Fuzz targets' 'mend what the compiler names' env RUSTFLAGS='--cfg fuzzing' CARGO_TARGET_DIR=target/fuzz-check \
+    cargo check --locked --quiet --manifest-path fuzz/Cargo.toml
 step 'Python formatting' 'run `.venv/bin/ruff format`' .venv/bin/ruff format --check --quiet .
 step 'Python lints' 'run `.venv/bin/ruff check --fix`' .venv/bin/ruff check --quiet .
 step 'Python types' 'mend what mypy names' .venv/bin/mypy

@@ -2,7 +2,7 @@
 //! named by an annotator that knows the disk and by one that learns it from them.
 #![no_main]
 
-use emmclab_ext4::{Annotator, Blocks};
+use emmclab_ext4::{Annotator, DiskReader};
 use emmclab_fuzz::Patched;
 use libfuzzer_sys::fuzz_target;
 

@@ -9,6 +9,7 @@ fuzz_target!(|data: &[u8]| {
         partitions: vec![("data".to_owned(), "/".to_owned())],
         user_waits_for: None,
         keep_pauses: false,
+        cpu_factor: 1.0,
     };
     let _ = learn(data, &options);
 });

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use emmclab_serve::MemoryDevice;
-use emmclab_serve::nbd::{Options, serve_stream};
+use emmclab_serve::nbd::{NbdExportOptions, serve_stream};
 use libfuzzer_sys::fuzz_target;
 
 /// Client flags, structured replies, `base:allocation`, and the start of transmission.
@@ -27,6 +27,6 @@ fuzz_target!(|data: &[u8]| {
     let _ = ours.shutdown(Shutdown::Write);
     std::thread::scope(|scope| {
         scope.spawn(move || std::io::copy(&mut ours, &mut std::io::sink()));
-        let _ = serve_stream(Arc::new(MemoryDevice::new(4096)), Options::default(), theirs.into());
+        let _ = serve_stream(Arc::new(MemoryDevice::new(4096)), NbdExportOptions::default(), theirs.into());
     });
 });

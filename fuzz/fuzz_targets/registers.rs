@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use emmclab_registers::{Source, is_ext_csd, is_ufs, read};
+use emmclab_registers::{RegisterSource, is_ext_csd, is_ufs, read};
 use libfuzzer_sys::fuzz_target;
 
 // Registers of a device in any form: as a file of no special name, and as a file of sysfs.
 fuzz_target!(|data: &[u8]| {
     std::hint::black_box((is_ext_csd(data), is_ufs(data)));
     for path in ["dump", "0:0:0:0/unit_descriptor/logical_block_count"] {
-        let _ = std::hint::black_box(read(&[Source { path: Path::new(path), bytes: data }]));
+        let _ = std::hint::black_box(read(&[RegisterSource { path: Path::new(path), bytes: data }]));
     }
 });

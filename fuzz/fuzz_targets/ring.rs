@@ -4,10 +4,10 @@
 
 use std::sync::LazyLock;
 
-use emmclab_record::{Files, HelperStream, Kernel};
+use emmclab_record::{Files, HelperStream, KernelFormat};
 use libfuzzer_sys::fuzz_target;
 
-static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
+static KERNELS: LazyLock<Vec<KernelFormat>> = LazyLock::new(|| {
     let host = &include_bytes!("../../crates/record/tests/fixtures/host.stream.zst")[..];
     let card = &include_bytes!("../../crates/record/tests/fixtures/debian-6.12-card.stream.zst")[..];
     let mut kernels = Vec::new();
@@ -16,7 +16,7 @@ static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
         let files = HelperStream::new(&bytes[..]).texts("ready").unwrap_or_default();
         for order in ["\u{1}", "\u{2}"] {
             let byte_order = Files::from([("byte_order".to_owned(), order.to_owned())]);
-            kernels.extend(Kernel::from_files(&files.clone().into_iter().chain(byte_order).collect()));
+            kernels.extend(KernelFormat::from_files(&files.clone().into_iter().chain(byte_order).collect()));
         }
     }
     kernels

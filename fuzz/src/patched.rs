@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::OnceLock;
 
-use emmclab_ext4::Blocks;
+use emmclab_ext4::DiskReader;
 
 const BLOCK: usize = 1024;
 
@@ -51,7 +51,7 @@ impl Patched {
     }
 }
 
-impl Blocks for Patched {
+impl DiskReader for Patched {
     fn size(&self) -> io::Result<u64> {
         self.base.bytes.size()
     }
