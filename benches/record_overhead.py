@@ -44,19 +44,11 @@ def loop_disk() -> Iterator[tuple[str, Path]]:
                 run("mount", device, str(folder))
                 yield device, folder
             finally:
-                unmount(folder)
+                subprocess.run(["umount", str(folder)], check=False)
                 run("losetup", "-d", device)
         finally:
-            unmount(work)
-
-
-def unmount(folder: Path | str) -> None:
-    """Unmount a folder; detached loop devices and the last writes may keep it busy for a moment."""
-    for _ in range(50):
-        if subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode == 0:
-            return
-        time.sleep(0.1)
-    run("umount", str(folder))
+            # The kernel may hold the image of a detached loop device for a moment.
+            run("umount", "--lazy", work)
 
 
 def counted(device: str) -> int:
