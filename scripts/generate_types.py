@@ -99,7 +99,7 @@ def typed_dict(name: str, schema: Schema, every: Mapping[str, Schema]) -> str:
     required = schema.get("required", ())
     for field, one in properties(schema).items():
         kind = python_type(one, every)
-        # What is left out where there is none is never null.
+        # A field that may be missing is never null.
         said = kind if field in required else f"NotRequired[{kind.removesuffix(' | None')}]"
         # Lines break only between fields.
         fields.append(f'"{field}": {said}'.replace(" ", "\0"))
@@ -165,7 +165,7 @@ def unit(name: str) -> str:
 def rows(path: str, schema: Schema, every: Mapping[str, Schema], of: Schema) -> Iterator[dict[str, Any]]:
     """Yield the documented fields of a structure; those of inner ones follow with their paths.
 
-    `of` is the innermost field around it that says of what its figures are.
+    `of` is the innermost field around it that names what the figures describe, such as "responses of reads".
     """
     for name, field in properties(schema).items():
         inner = every.get(target(field) or "", {})
@@ -238,11 +238,7 @@ def options(every: Mapping[str, Schema]) -> str:
             f"{to}={one[key]!r}" for key, to in (("minimum", "least"), ("maximum", "most")) if key in one
         ]
         said += ["bits=32"] if one.get("format") == "uint32" else []
-        said += [
-            f"{key}={one[key]!r}"
-            for key in ("option", "metavar", "panel", "advanced", "stored")
-            if key in one
-        ]
+        said += [f"{key}={one[key]!r}" for key in _DECLARED if key in one]
         lines.append(f"    {name}: Annotated[{python_type(one, every)}, Option({', '.join(said)})]\n")
     about = _plain(every["ReplayOptions"]["description"]).partition(".")[0]
     return f'class ReplayOptions(TypedDict, total=False):\n    """{about}."""\n\n' + "".join(lines)

@@ -1,7 +1,7 @@
 //! Finds the device presets: a TOML file in `presets/devices`, or in the folder `devices` of a paper, is all that a preset needs.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
@@ -29,5 +29,5 @@ fn main() -> io::Result<()> {
         let _ = write!(list, "DevicePreset {{ name: {name:?}, text: include_str!({path:?}) }}, ");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    fs::write(Path::new(&out).join("presets.rs"), list + "]")
+    fs::write(out.join("presets.rs"), list + "]")
 }
