@@ -132,7 +132,7 @@ def _moved(value: Any, place: str) -> Any:
 
 @pytest.fixture(scope="module")
 def other(results: Results) -> Results:
-    """Results in which every figure is changed, except settings and options."""
+    """The same results with every figure changed; settings, options and ledgers are kept."""
     kept = ("settings", "options", "configuration", "ledger")
     runs = [
         _moved(run, str(number)) | {key: run[key] for key in kept if key in run}  # type: ignore[literal-required]

@@ -113,7 +113,7 @@ class Preparing(Working):
     """Prints the progress of the preconditioning of a device."""
 
     def __init__(self, device: Device, precondition: str, images: object = None) -> None:
-        """Set the name of the work, with its maximum of written data; nothing is printed for a new device.
+        """Name the work and how much data it writes at most; a new device has none, and nothing is printed.
 
         Raises:
             ConfigError: as `parse_precondition`.

@@ -47,7 +47,7 @@ class FailedCell(CellFields, Failed):
 
 
 class FlatCell(TypedDict):
-    """Columns of a cell's flat row that messages use; the row also has the columns of its table."""
+    """The columns by which messages name a cell; the row of the cell in its table has further columns."""
 
     grid: str
     input: str
