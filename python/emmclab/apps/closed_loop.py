@@ -449,7 +449,6 @@ def run_application(name: str, device: Device | str, **options: Unpack[Applicati
     True
     """
     given = complete(APPLICATION_OPTIONS, options, "an application")
-    given |= {name: several(given[name]) for name in ("what_if", "filesystems", "beside", "layers")}
     given["sync"] = given["sync"] and listed_names(given["sync"], "sync")
     device = Device.named(device) if isinstance(device, str) else device
     second, settings, seed = given["second"], given["layer_settings"] or {}, given["seed"]
@@ -465,8 +464,7 @@ def run_application(name: str, device: Device | str, **options: Unpack[Applicati
         synced=None if given["sync"] is None else tuple(given["sync"]),
         beside=tuple(given["beside"]),
     ).to_dict()
-    asked = {name: given[name] for name in ("network", "seed", "limit_s")}
-    asked |= {"what_if": list(given["what_if"])}
+    asked = {name: given[name] for name in ("network", "seed", "limit_s", "what_if")}
     asked |= {name: said[name] for name in ("filesystems", "synced")}
     files = {name: given[name] and fspath(given[name]) for name in ("images", "perfetto", "events")}
     with note_written_files(given["events"], given["perfetto"]):

@@ -24,7 +24,6 @@ from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
 from emmclab.runtime.difference import change_pct
-from emmclab.runtime.lists import several
 from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device
 
@@ -74,7 +73,7 @@ def run_live(
     network, host, seed, precondition = (given[name] for name in ("network", "host", "seed", "precondition"))
     layer_settings, second = given["layer_settings"], given["second"]
     chosen = Device.named(device) if isinstance(device, str) else device
-    beside, layers = several(given["beside"]), several(given["layers"])
+    beside, layers = given["beside"], given["layers"]
     program, setup = program_of(name, beside), setup_of(host)
     setup.check_network(network)
     other = Device.named(second) if isinstance(second, str) else second

@@ -16,7 +16,6 @@ from typer.models import OptionInfo
 
 from emmclab.cli import name_completion
 from emmclab.cli.output_files import in_a_folder
-from emmclab.runtime.lists import Names
 from emmclab.runtime.option import Option, declarations
 from emmclab.simulation.run_options import RUN_OPTIONS, check
 
@@ -157,7 +156,7 @@ def group_parameters(group: type) -> Iterator[inspect.Parameter]:
 def _on_command_line(hint: Any, one: Option) -> Any:
     """Return the type of an option on the command line, where an object is given by its name."""
     kinds = get_args(hint) or (hint,)
-    if one.parse is None and (get_origin(hint) is Sequence or hint == Names):
+    if one.parse is None and (get_origin(hint) is Sequence or one.takes_names):
         return list[str]
     on_command_line: Any = str if one.parse is not None or str in kinds else kinds[0]
     if any(kind is Path or get_origin(kind) is PathLike for kind in kinds):

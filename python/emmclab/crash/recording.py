@@ -236,7 +236,7 @@ def record_run(
     emmclab.errors.ConfigError: there is no workload `no-such`
     """
     given = complete(RECORDING_OPTIONS, options, "a recording")
-    layers, guest = several(given["layers"]), given["guest"]
+    layers, guest = given["layers"], given["guest"]
     file_system, mount_options = given["file_system"], given["mount_options"]
     with scratch() as folder:
         arguments = workload.arguments(folder)
@@ -250,7 +250,7 @@ def record_run(
             second=given["second"],
             loop=True,
             mkfs=file_system,
-            mkfs_options=[*_MKFS.get(file_system, ()), *several(given["mkfs_options"])],
+            mkfs_options=[*_MKFS.get(file_system, ()), *given["mkfs_options"]],
             overwrite=True,
             mount=None if guest is not None else mount,
             mount_options=mount_options,

@@ -20,7 +20,6 @@ from emmclab.crash.verdict_inputs import Grounds, command_of, contents_of, diges
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.checksummed import from_checked_json, to_checked_json
 from emmclab.runtime.files import folder_aside, refuse_link
-from emmclab.runtime.lists import several
 from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device
 
@@ -190,10 +189,10 @@ class Session:
                 on_message(f"note: {note}")
             made: Made = {
                 "device": device if isinstance(device, str) else device.name,
-                "layers": several(given["layers"]),
+                "layers": given["layers"],
                 "second": second.name if isinstance(second, Device) else second,
                 "file_system": given["file_system"],
-                "mkfs_options": several(given["mkfs_options"]),
+                "mkfs_options": given["mkfs_options"],
                 "mount_options": given["mount_options"],
                 "guest": given["guest"],
                 "workload": workload.as_json(),

@@ -22,7 +22,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.live.device import LiveDevice
 from emmclab.live.qemu import qemu_command
-from emmclab.runtime.lists import Names, several
+from emmclab.runtime.lists import Names
 from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, stack
@@ -190,7 +190,7 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
     mkfs, mount, loop, ublk = (given[name] for name in ("mkfs", "mount", "loop", "ublk"))
     require_servable(clock=given["clock"], tcp=tcp, mkfs=mkfs, mount=mount)
     config = Device.named(device) if isinstance(device, str) else device
-    second, layers, settings = given["second"], several(given["layers"]), given["layer_settings"] or {}
+    second, layers, settings = given["second"], given["layers"], given["layer_settings"] or {}
     aging = no_trace(given["precondition"], "a served device").text
     beside = Device.named(second) if isinstance(second, str) else second
     needs_disk = mkfs is not None or mount is not None
@@ -260,7 +260,7 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
                 path = live.serve_loop(partitions=given["partitions"], dirty_bytes=given["dirty_bytes"])
             served.paths.append(fspath(path))
             if mkfs is not None:
-                live.mkfs(mkfs, options=several(given["mkfs_options"]), overwrite=given["overwrite"])
+                live.mkfs(mkfs, options=given["mkfs_options"], overwrite=given["overwrite"])
             if mount is not None:
                 served.mount(mount, options=given["mount_options"])
             if needs_disk:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_type_hints
 
+from emmclab.runtime.lists import Names, several
+
 
 @dataclass(frozen=True)
 class Option:
@@ -34,6 +36,8 @@ class Option:
         shown_default: the default in words, for the help.
         parse: converts the text of the command line.
         writes: whether it is an output file, whose folder must exist.
+        takes_names: whether it is a list of names, where a text is one name; `declarations` sets it for the
+            type `Names`.
         stored: of an option of a run, when results and cells of studies repeat it: `always`; `results`
             always, and cells if it is set; `set` if it differs from its default; with `layers`; or `never`,
             because it does not change the run.
@@ -55,6 +59,7 @@ class Option:
     shown_default: str | None = None
     parse: Callable[[str], Any] | None = None
     writes: bool = False
+    takes_names: bool = False
     stored: Literal["always", "results", "set", "layers", "never"] = "set"
 
     @property
@@ -88,10 +93,11 @@ def declarations(group: type, **names: Any) -> dict[str, Option]:
     hints = get_type_hints(group, localns=names, include_extras=True)
     found = {}
     for name, hint in hints.items():
-        for option in get_args(hint)[1:]:
+        kind, *notes = get_args(hint) or (hint,)
+        for option in notes:
             if isinstance(option, Option):
                 default = getattr(group, name, None) if option.default is ... else option.default
-                found[name] = replace(option, name=name, default=default)
+                found[name] = replace(option, name=name, default=default, takes_names=kind == Names)
     return found
 
 
@@ -102,11 +108,12 @@ def attributes(group: Mapping[str, Option]) -> str:
 
 
 def complete(declared: Mapping[str, Option], given: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return all options; those that are not given have their defaults.
+    """Return all options; those that are not given have their defaults, and names are lists.
 
     Raises:
         TypeError: there is no such option of `what`.
     """
     if unknown := sorted(given.keys() - declared.keys()):
         raise TypeError(f"there is no option {unknown[0]!r} of {what}; there are: {', '.join(declared)}")
-    return {**{name: one.default for name, one in declared.items()}, **given}
+    values = {name: given.get(name, one.default) for name, one in declared.items()}
+    return {name: several(value) if declared[name].takes_names else value for name, value in values.items()}

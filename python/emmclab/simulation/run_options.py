@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from emmclab import _core
 from emmclab.core_types import ReplayOptions
 from emmclab.errors import ConfigError
-from emmclab.runtime.lists import Names, several
+from emmclab.runtime.lists import Names
 from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.layers import Setting
 
@@ -224,7 +224,6 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
     """
     found = complete(RUN_OPTIONS, options, "a run")
     found["mode"] = found["mode"] or DEFAULTS["mode"]
-    found["layers"] = several(found["layers"])
     found["layer_settings"] = dict(found["layer_settings"] or {})
     for name, value in found.items():
         check(name, value)
