@@ -178,6 +178,9 @@ impl ImageStore {
     fn save(&self, path: &Path, device: &Device) -> Result<()> {
         let bytes = compress_checked(&[&device.to_image()], LEVEL).map_err(|error| Error::io(path, error))?;
         let Some(limit) = self.limit else { return write(path, &bytes) };
+        // Processes that found the same room would exceed the limit together. A file system without locks may allow that.
+        let folder = File::open(&self.folder);
+        let _turn = folder.inspect(|folder| drop(folder.lock()));
         if self.make_room(limit, bytes.len() as u64) {
             // In a cache, a failed write is ignored.
             let _ = write(path, &bytes);

@@ -131,6 +131,23 @@ fn a_limited_store_drops_what_was_not_used_for_longest() {
 }
 
 #[test]
+fn stores_that_fill_the_same_folder_at_once_keep_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = {
+        outcome(&aged(10.0), Some(&ImageStore::open(folder.path()).unwrap()));
+        files(folder.path())[0].metadata().unwrap().len() * 3
+    };
+    std::thread::scope(|scope| {
+        for share in 11..19 {
+            let store = ImageStore::open(folder.path()).unwrap().limited(limit);
+            scope.spawn(move || outcome(&aged(f64::from(share)), Some(&store)));
+        }
+    });
+    let size: u64 = files(folder.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert!(0 < size && size <= limit, "{size} of {limit}");
+}
+
+#[test]
 fn a_damaged_image_of_a_limited_store_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = ImageStore::open(folder.path()).unwrap().limited(u64::MAX);
