@@ -101,7 +101,7 @@ def ssdsim(folder: Path, workload: str, trace: Path, scratch: Path) -> Case:
 
 def cases(traces: Path, peer: Path | None, folder: Path) -> Iterator[Case]:
     """Yield every measured process; its files are written to `folder`."""
-    build = "cargo build --release --quiet --workspace --example whole_process"
+    build = "cargo build --release --quiet --example whole_process"
     subprocess.run(build.split(), check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = str(target / "release" / "examples" / "whole_process")

@@ -18,9 +18,9 @@ one_way() { # what rooms import; printed only if it is not allowed
     said=$(PYTHONPATH=python .venv/bin/lint-imports --no-cache --no-logo 2>&1) || { printf '%s\n' "$said"; return 1; }
 }
 step 'Rust formatting' 'run `cargo fmt`' cargo fmt --all --check
-step 'Rust lints' 'mend what clippy names' cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+step 'Rust lints' 'mend what clippy names' cargo clippy --locked --quiet --all-targets -- -D warnings
 step 'Fuzz targets' 'mend what the compiler names' env RUSTFLAGS='--cfg fuzzing' CARGO_TARGET_DIR=target/fuzz-check \
-    cargo check --locked --quiet --manifest-path fuzz/Cargo.toml
+    cargo check --locked --quiet --package emmclab-fuzz
 step 'Python formatting' 'run `.venv/bin/ruff format`' .venv/bin/ruff format --check --quiet .
 step 'Python lints' 'run `.venv/bin/ruff check --fix`' .venv/bin/ruff check --quiet .
 step 'Python types' 'mend what mypy names' .venv/bin/mypy

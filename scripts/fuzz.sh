@@ -6,14 +6,14 @@ set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
 shift || true
-target=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
+target=${CARGO_TARGET_DIR:-$PWD/../target}/fuzz
 flags='--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cpasses=sancov-module'
 for option in level=4 inline-8bit-counters pc-table trace-compares; do
     flags+=" -Cllvm-args=-sanitizer-coverage-$option"
 done
 # With a target named, programs that run while building stay without.
 host=$(rustc -vV | sed -n 's/^host: //p')
-RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --bins --target "$host"
+RUSTFLAGS=$flags CARGO_TARGET_DIR=$target cargo build --release --package emmclab-fuzz --bins --target "$host"
 [ $# -gt 0 ] || set -- $(ls corpus)
 for name in "$@"; do
     mkdir -p "artifacts/$name" "$target/corpus/$name"

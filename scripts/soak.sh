@@ -11,7 +11,7 @@ shift || true
 for ((round = 1; round <= rounds; round++)); do
     seed=$((RANDOM << 30 | RANDOM << 15 | RANDOM))
     printf 'round %s of %s, seed %s\n' "$round" "$rounds" "$seed"
-    if ! PROPTEST_RNG_SEED=$seed cargo test --locked --quiet --workspace --tests -- "$@" >"$log" 2>&1; then
+    if ! PROPTEST_RNG_SEED=$seed cargo test --locked --quiet --tests -- "$@" >"$log" 2>&1; then
         cat "$log"
         printf 'failed; PROPTEST_RNG_SEED=%s repeats it\n' "$seed"
         exit 1

@@ -28,7 +28,7 @@ long)
     ;;
 esac
 
-rust() { cargo test --locked --no-fail-fast --workspace "$@"; }
+rust() { cargo test --locked --no-fail-fast "$@"; }
 # Cargo names each crate once, and then compiles its tests for a minute without a line.
 compile() { alive "compiling the tests (some minutes the first time)" rust --tests --no-run; }
 # What the tests need is installed while they are compiled; a machine without a compiler gets that first.

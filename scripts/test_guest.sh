@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # The packages of scripts/test.sh: with others, features of libraries would differ and everything would be built again.
-rust() { cargo test --locked --workspace "$@"; }
+rust() { cargo test --locked "$@"; }
 skip() { printf 'skipped: %s\n' "$1"; exit 0; }
 PATH=$PATH:/usr/sbin:/sbin
 [ "$(uname -m)" = x86_64 ] || skip "the guest is of x86_64, this machine is not"

@@ -8,8 +8,8 @@ use emmclab_record::{Files, HelperStream, KernelFormat};
 use libfuzzer_sys::fuzz_target;
 
 static KERNELS: LazyLock<Vec<KernelFormat>> = LazyLock::new(|| {
-    let host = &include_bytes!("../../crates/record/tests/fixtures/host.stream.zst")[..];
-    let card = &include_bytes!("../../crates/record/tests/fixtures/debian-6.12-card.stream.zst")[..];
+    let host = &include_bytes!("../../../crates/record/tests/fixtures/host.stream.zst")[..];
+    let card = &include_bytes!("../../../crates/record/tests/fixtures/debian-6.12-card.stream.zst")[..];
     let mut kernels = Vec::new();
     for stream in [host, card] {
         let bytes = zstd::decode_all(stream).unwrap_or_default();
