@@ -8,8 +8,6 @@ Needs strace; the programs need root, FUSE and loop devices.
     python benches/host_against_linux.py [NAME...]
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -28,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts/data"))
 
 from journal_workloads import WORKLOADS  # noqa: E402
-from record_journal import _DEVICE, _DIRTY_BYTES, _MKFS, _MOUNT, _SIZE_GB, _as_asked  # noqa: E402
+from record_journal import _DEVICE, _DIRTY_BYTES, _MOUNT, _SIZE_GB, _as_asked, mkfs_command  # noqa: E402
 
 _LARGE = [f"write 0 0 {8 << 20}"]
 
@@ -47,18 +45,10 @@ _PROGRAMS = {
     "copy-buffered": ([], [*_each(8, "create {n}", f"write {{n}} 0 {4 << 20}", "close {n}"), "sync"]),
     "read-in-order": (_LARGE, _each(2_048, "read 0 {b} 4096")),
     "read-at-random": (_LARGE, _each(300, "read 0 {r} 4096")),
-    "replace-by-rename": (
-        [],
-        _each(100, "create 0", "write 0 0 6000", "fsync 0", "close 0", "rename 0 1", "folder 0"),
-    ),
+    "replace-by-rename": ([], _each(100, "create 0", "write 0 0 6000", "fsync 0", "close 0", "rename 0 1", "folder 0")),
     "create-unlink-sync": (
         [],
-        [
-            *_each(60, "create {n}", "write {n} 0 20000", "close {n}"),
-            "sync",
-            *_each(60, "unlink {n}"),
-            "sync",
-        ],
+        [*_each(60, "create {n}", "write {n} 0 20000", "close {n}"), "sync", *_each(60, "unlink {n}"), "sync"],
     ),
 }
 
@@ -170,9 +160,7 @@ def operations(name: str, work: Path) -> list[str]:
     for step in ("prepare", "run"):
         log = work / f"{step}.strace"
         program = [sys.executable, str(ROOT / "scripts/data/journal_workloads.py"), step, name, str(folder)]
-        subprocess.run(
-            ["strace", "-f", "-s", "200", "-o", log, "-e", f"trace={_CALLS}", *program], check=True
-        )
+        subprocess.run(["strace", "-f", "-s", "200", "-o", log, "-e", f"trace={_CALLS}", *program], check=True)
         calls = [_LINE.match(line) for line in log.read_text(errors="replace").splitlines()]
         process = next(call[1] for call in calls if call)
         for call in calls:
@@ -225,7 +213,7 @@ def live(name: str) -> dict[str, tuple[int, int]]:
         record, mount = Path(work) / "all.parquet", Path(work) / "mount"
         options = {"clock": "free", "record": record, "dirty_bytes": _DIRTY_BYTES}
         with emmclab.serve(_DEVICE, loop=True, **options) as disk:
-            disk.run(["sh", "-c", _MKFS])
+            disk.run(["sh", "-c", mkfs_command()])
             disk.mount(mount, options=_MOUNT)
             perform([*made, *before], mount)
             disk.unmount()
@@ -248,9 +236,7 @@ def modelled(lines: list[str], *options: str) -> dict[str, tuple[int, int]]:
     """Return requests and sectors by role that the model sends."""
     command = ["cargo", "run", "--release", "-q", "-p", "emmclab-host", "--example", "host_files", "--"]
     command += ["play", "linux-6", "ext4", str(_SIZE_GB << 21), *options]
-    done = subprocess.run(
-        command, input="\n".join(lines), capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
     rows = (line.split() for line in done.stdout.splitlines())

@@ -13,8 +13,6 @@ those of the programs; what the kernel decides (when it writes back, the places 
 clock) may differ from one recording to the next.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import subprocess
@@ -58,10 +56,14 @@ class Recorded(NamedTuple):
     contents: dict[str, float]
 
 
+def mkfs_command(journal: str = _JOURNALS[""]) -> str:
+    """Return the shell command that makes the file system, as on a phone unless another journal is given."""
+    return f'mkfs.ext4 -q -F {journal} -E {_EXTENDED} "$EMMCLAB_DEVICE" {_SIZE_GB}G'
+
+
 def recorded(name: str, journal: str, folder: Path) -> Recorded:
     """Run an application on a new file system."""
     record, mount, cpu = folder / "all.parquet", folder / "mount", folder / "cpu"
-    mkfs = f'mkfs.ext4 -q -F {journal} -E {_EXTENDED} "$EMMCLAB_DEVICE" {_SIZE_GB}G'
     with emmclab.serve(_DEVICE, loop=True, clock="free", record=record, dirty_bytes=_DIRTY_BYTES) as disk:
 
         def run(*command: str) -> None:
@@ -75,7 +77,7 @@ def recorded(name: str, journal: str, folder: Path) -> Recorded:
             # Unmounting writes all blocks home, and leaves an empty journal.
             disk.unmount()
 
-        run("sh", "-c", mkfs)
+        run("sh", "-c", mkfs_command(journal))
 
         def log_of(when: str) -> Path:
             run("sh", "-c", f'debugfs -R "dump <8> {folder / when}" "$EMMCLAB_DEVICE" 2>/dev/null')
@@ -126,9 +128,7 @@ def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
             row[column] -= start
     metadata = dict(table.schema.metadata)
     header = json.loads(metadata[_HEADER])
-    e2fsprogs = subprocess.run(
-        ["mkfs.ext4", "-V"], capture_output=True, text=True, check=True
-    ).stderr.split()[1]
+    e2fsprogs = subprocess.run(["mkfs.ext4", "-V"], capture_output=True, text=True, check=True).stderr.split()[1]
     application, on = name.removesuffix("-no-journal"), "ext4"
     if application != name:
         on += " without a journal"
@@ -141,12 +141,7 @@ def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
         "for as preflush and FUA"
     )
     ledger = json.loads(metadata[_LEDGER])
-    ledger |= {
-        "seen": len(recorded),
-        "kept": len(rows),
-        "merged": joined,
-        "filtered": len(recorded) - len(inside),
-    }
+    ledger |= {"seen": len(recorded), "kept": len(rows), "merged": joined, "filtered": len(recorded) - len(inside)}
     metadata |= {_HEADER: json.dumps(header).encode(), _LEDGER: json.dumps(ledger).encode()}
     made = pyarrow.Table.from_pylist(rows, schema=table.schema.with_metadata(metadata))
     # Columns without any value are left out.
