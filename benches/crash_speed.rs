@@ -51,18 +51,7 @@ fn main() {
         };
         let (port, flags, packed_after) = (CommandPort::Device, 0, 0);
         let at = Nanos(now);
-        log.add(&CrashLogRecord::Command {
-            port,
-            number,
-            at,
-            op,
-            sector,
-            sectors,
-            flags,
-            packed_after,
-            data,
-        })
-        .unwrap();
+        log.add(&CrashLogRecord::Command { port, number, at, op, sector, sectors, flags, packed_after, data }).unwrap();
         log.add(&CrashLogRecord::Complete { port, number, at: Nanos(now + 500) }).unwrap();
         now += 1000;
     }

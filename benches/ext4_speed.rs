@@ -90,12 +90,7 @@ fn make(folder: &Path, live: usize) -> Outcome<Vec<u8>> {
     let mut script = String::from("jo -c -v 3\n");
     for transaction in 0..(live / (LOGGED + 2)) as u64 {
         let homes: Vec<u64> = (0..LOGGED as u64)
-            .map(|at| {
-                metadata
-                    .get(at as usize)
-                    .copied()
-                    .unwrap_or(free - 1 - (LOGGED as u64 * transaction + at) % 500)
-            })
+            .map(|at| metadata.get(at as usize).copied().unwrap_or(free - 1 - (LOGGED as u64 * transaction + at) % 500))
             .collect();
         let content = folder.join(format!("content-{transaction}"));
         let of = |home: &u64| bytes[*home as usize * BLOCK..][..BLOCK].to_vec();
@@ -129,8 +124,7 @@ struct States {
 
 impl States {
     fn new(image: Vec<u8>, live: usize) -> Outcome<Self> {
-        let location =
-            JournalLocation::inside(&Ext4Filesystem::open(image.as_slice())?)?.ok_or("no journal")?;
+        let location = JournalLocation::inside(&Ext4Filesystem::open(image.as_slice())?)?.ok_or("no journal")?;
         // Of each transaction, the descriptor and the commit stay.
         let is_logged = |block: &u64| (1..=LOGGED as u64).contains(&((block - 1) % (LOGGED as u64 + 2)));
         let log = (1..=live as u64).filter(is_logged).filter_map(|block| location.offset(block));

@@ -17,8 +17,8 @@ use std::time::Instant;
 
 use emmclab_base::{Nanos, Op, RequestFlags};
 use emmclab_host::{
-    BlockRequestId, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FinishedOperations,
-    FolderId, HostBlockRequests, HostConfig, Mount, MountId, MountOptions, SimulatedHost,
+    BlockRequestId, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FinishedOperations, FolderId,
+    HostBlockRequests, HostConfig, Mount, MountId, MountOptions, SimulatedHost,
 };
 
 /// A device that serves requests one after the other.
@@ -165,15 +165,13 @@ fn play(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |at: usize| {
-            words.get(at).ok_or("a number is missing")?.parse::<u64>().map_err(Box::<dyn Error>::from)
-        };
+        let number =
+            |at: usize| words.get(at).ok_or("a number is missing")?.parse::<u64>().map_err(Box::<dyn Error>::from);
         let file = |at: usize| number(at).map(|number| FileId(number as u32));
         let operation = match *words.first().ok_or("an empty line")? {
             "file" => {
                 let folder = FolderId(number(2)? as u32);
-                run.host
-                    .declare(file(1)?, FileSpec { mount: MountId(0), folder, class: FileClass::Other })?;
+                run.host.declare(file(1)?, FileSpec { mount: MountId(0), folder, class: FileClass::Other })?;
                 continue;
             }
             "preload" => {
@@ -250,11 +248,7 @@ fn speed() -> Result<(), Box<dyn Error>> {
             "write of 4 KB, fsync each second",
             200_000,
             Box::new(move |at| {
-                if at % 2 == 0 {
-                    write(1, again[at])
-                } else {
-                    FileOp::Fsync { file: FileId(1), data_only: false }
-                }
+                if at % 2 == 0 { write(1, again[at]) } else { FileOp::Fsync { file: FileId(1), data_only: false } }
             }),
         ));
         kinds.push((

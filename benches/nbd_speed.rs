@@ -68,8 +68,7 @@ impl Client {
     }
 
     fn random(&mut self) -> u64 {
-        self.state =
-            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) % (SIZE / BLOCK as u64) * BLOCK as u64
     }
 
@@ -165,8 +164,7 @@ fn main() -> Result<()> {
                 figures[figures.len() / 2]
             })
             .collect();
-        let nbdkit =
-            clients.iter().zip(&medians).find(|((name, _), _)| *name == "nbdkit").map(|(_, iops)| *iops);
+        let nbdkit = clients.iter().zip(&medians).find(|((name, _), _)| *name == "nbdkit").map(|(_, iops)| *iops);
         for ((name, _), iops) in clients.iter().zip(&medians) {
             let operation = if write { "write" } else { "read" };
             let ratio = nbdkit.map_or("-".to_owned(), |nbdkit| format!("{:.2}", iops / nbdkit));

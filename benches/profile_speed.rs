@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_profile::{Profile, ProfileOptions};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceHeader,
-    TraceReader,
+    BATCH_ROWS, Batch, BatchBuilder, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceHeader, TraceReader,
 };
 
 const REPEATED: u64 = 10_000_000;
@@ -38,10 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let once: u64 = batches.iter().map(|batch| batch.len() as u64).sum();
         let times = REPEATED.min(requests).div_ceil(once);
         let span = span(&batches);
-        measure(
-            &path,
-            (0..times).flat_map(|round| batches.iter().map(move |batch| later(batch, round as i64 * span))),
-        );
+        measure(&path, (0..times).flat_map(|round| batches.iter().map(move |batch| later(batch, round as i64 * span))));
     }
     let mut random = SplitMix(1);
     let mut now = 0;
@@ -63,8 +59,7 @@ fn read(path: &str) -> Result<Vec<Batch>, emmclab_trace::Error> {
 fn span(batches: &[Batch]) -> i64 {
     let times = || batches.iter().flat_map(Batch::iter);
     let first = times().next().map_or(0, |request| request.arrival.0);
-    times().map(|request| request.complete.unwrap_or(request.arrival).0).max().unwrap_or(0) - first
-        + 1_000_000_000
+    times().map(|request| request.complete.unwrap_or(request.arrival).0).max().unwrap_or(0) - first + 1_000_000_000
 }
 
 /// The batch with its clock put forward.

@@ -71,9 +71,7 @@ def sqlite(folder: Path) -> float:
     """Return transactions per second in rollback mode."""
     file = folder / "messages.db"
     file.unlink(missing_ok=True)
-    statements = (
-        "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);" + "INSERT INTO t(v) VALUES(zeroblob(2000));" * 2000
-    )
+    statements = "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);" + "INSERT INTO t(v) VALUES(zeroblob(2000));" * 2000
     start = time.monotonic()
     subprocess.run(["sqlite3", str(file)], input=statements, text=True, check=True)
     return 2000 / (time.monotonic() - start)
@@ -154,16 +152,12 @@ def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, pro
     print(
         f"  device counted {statistics.median(requests[False]):,.0f} requests off, {statistics.median(requests[True]):,.0f} on"
     )
-    print(
-        f"  recorder       {cpu / seen * 1e6:.2f} us of processor time per event, {seen:,} events, {lost:,} lost"
-    )
+    print(f"  recorder       {cpu / seen * 1e6:.2f} us of processor time per event, {seen:,} events, {lost:,} lost")
 
 
 def main() -> None:
     """Run both workloads."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--record", default=f"{target}/release/examples/record")

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let root =
-        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..").canonicalize()?;
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..").canonicalize()?;
     let mut folders = vec![root.join("presets/devices")];
     for paper in fs::read_dir(root.join("python/emmclab/papers"))? {
         folders.push(paper?.path().join("devices"));
@@ -16,9 +15,7 @@ fn main() -> io::Result<()> {
         println!("cargo::rerun-if-changed={}", folder.display());
         for file in fs::read_dir(folder)? {
             let path = file?.path();
-            if let (Some(name), true) =
-                (path.file_stem(), path.extension().is_some_and(|ending| ending == "toml"))
-            {
+            if let (Some(name), true) = (path.file_stem(), path.extension().is_some_and(|ending| ending == "toml")) {
                 presets.push((name.to_string_lossy().into_owned(), path.to_string_lossy().into_owned()));
             }
         }

@@ -22,9 +22,7 @@ pub fn read_as_found(data: &[u8]) {
 }
 
 fn read_each(formats: &[Option<&str>], data: &[u8]) {
-    let Ok(mut file) =
-        tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new())
-    else {
+    let Ok(mut file) = tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new()) else {
         return;
     };
     if file.write_all(data).is_err() {
@@ -32,8 +30,7 @@ fn read_each(formats: &[Option<&str>], data: &[u8]) {
     }
     for format in formats {
         for lenient in [false, true] {
-            let options =
-                ReadOptions { format: format.map(str::to_owned), lenient, ..ReadOptions::default() };
+            let options = ReadOptions { format: format.map(str::to_owned), lenient, ..ReadOptions::default() };
             if let Ok(mut reader) = open_trace(file.path(), &options) {
                 while let Ok(Some(batch)) = reader.next_batch() {
                     std::hint::black_box(batch.iter().map(|request| request.bytes().0).max());

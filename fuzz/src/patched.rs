@@ -62,8 +62,7 @@ impl DiskReader for Patched {
         for block in offset / BLOCK..=(offset + buffer.len().max(1) - 1) / BLOCK {
             let Some(bytes) = self.blocks.get(&block) else { continue };
             let (from, to) = (offset.max(block * BLOCK), (offset + buffer.len()).min((block + 1) * BLOCK));
-            buffer[from - offset..to - offset]
-                .copy_from_slice(&bytes[from - block * BLOCK..to - block * BLOCK]);
+            buffer[from - offset..to - offset].copy_from_slice(&bytes[from - block * BLOCK..to - block * BLOCK]);
         }
         Ok(())
     }

@@ -145,13 +145,7 @@ class InputError(EmmclabError, OSError):
         if error.errno == numbers.ENOENT and name:
             said = "file not found" if Path(name).absolute().parent.exists() else "folder not found"
         usual = _HINTS.get(error.errno or 0, "check the path, and the disk or device that it is on")
-        return cls(
-            f"{name}: {said}" if name else said,
-            kind="io",
-            file=name,
-            hint=hint or usual,
-            errno=error.errno,
-        )
+        return cls(f"{name}: {said}" if name else said, kind="io", file=name, hint=hint or usual, errno=error.errno)
 
 
 class FormatError(EmmclabError, ValueError):

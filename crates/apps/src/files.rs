@@ -58,29 +58,22 @@ impl ProgramFiles {
         let mut draws = ThreadDraws::of_thread(seed, SIZES);
         let mounted = |owner: &str, name: &str| {
             mount(name).ok_or_else(|| {
-                Error::new(
-                    ErrorClass::Config,
-                    format!("`{owner}` is on a partition that the host does not have"),
-                )
-                .of_field("partition", 0, name.as_bytes())
-                .hint("name a partition of the host; `emmclab apps hosts` lists them")
+                Error::new(ErrorClass::Config, format!("`{owner}` is on a partition that the host does not have"))
+                    .of_field("partition", 0, name.as_bytes())
+                    .hint("name a partition of the host; `emmclab apps hosts` lists them")
             })
         };
         let mut folder = 0;
         for set in &program.files {
             folder += 1;
-            let spec = FileSpec {
-                mount: mounted(&set.name, &set.partition)?,
-                folder: FolderId(folder),
-                class: set.class,
-            };
+            let spec =
+                FileSpec { mount: mounted(&set.name, &set.partition)?, folder: FolderId(folder), class: set.class };
             let sizes = set.size.as_ref().map(crate::random_draws::Amount::resolved);
             let first = out.specs.len() as u32;
             let mut members = Vec::with_capacity(set.count as usize);
             for _ in 0..set.count {
                 let size = sizes.as_ref().map(|sizes| sizes.draw(&mut draws));
-                out.declare(spec, size, store)
-                    .map_err(|error| error.of_field("file.name", 0, set.name.as_bytes()))?;
+                out.declare(spec, size, store).map_err(|error| error.of_field("file.name", 0, set.name.as_bytes()))?;
                 members.push(size);
             }
             let existing = if set.size.is_some() { set.count } else { 0 };
@@ -131,13 +124,7 @@ impl ProgramFiles {
     ///
     /// # Errors
     /// If no file of the set exists.
-    pub fn pick(
-        &self,
-        set: u32,
-        pick: FilePickOrder,
-        cursor: &mut FileCursor,
-        draws: &mut ThreadDraws,
-    ) -> Result<()> {
+    pub fn pick(&self, set: u32, pick: FilePickOrder, cursor: &mut FileCursor, draws: &mut ThreadDraws) -> Result<()> {
         let files = &self.sets[set as usize];
         let count = files.members.len() as u32;
         let from = match pick {

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use emmclab_base::{ByteSize, Error, ErrorClass, Result};
-use emmclab_host::{
-    BarrierMode, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, SyncedClasses,
-};
+use emmclab_host::{BarrierMode, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, SyncedClasses};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -276,9 +274,7 @@ impl HostSetup {
     /// [`ErrorClass::Config`] for an unknown file system, and for a partition that does not exist or is not mounted.
     pub fn set_filesystem(&mut self, choice: &str) -> Result<()> {
         let refused = |problem: &str, hint: String| {
-            Err(Error::new(ErrorClass::Config, problem)
-                .of_field("filesystem", 0, choice.as_bytes())
-                .hint(hint))
+            Err(Error::new(ErrorClass::Config, problem).of_field("filesystem", 0, choice.as_bytes()).hint(hint))
         };
         let (partition, name) =
             choice.split_once('=').map_or((None, choice), |(partition, name)| (Some(partition), name));
@@ -348,10 +344,7 @@ impl HostSetup {
             }
             if let Some(filesystem) = partition.filesystem {
                 let options = partition.options;
-                out.push((
-                    partition.name.as_str(),
-                    Mount { filesystem, first_sector: at, sectors: length, options },
-                ));
+                out.push((partition.name.as_str(), Mount { filesystem, first_sector: at, sectors: length, options }));
             }
             at = (at + length).next_multiple_of(ALIGNMENT);
         }

@@ -91,10 +91,9 @@ impl<T: DrawableQuantity> Amount<T> {
     pub(crate) fn resolved(&self) -> IntegerDistribution {
         match self {
             Self::Fixed(value) => IntegerDistribution::Fixed(value.units()),
-            Self::Drawn(ValueDistribution::Uniform([from, to])) => IntegerDistribution::Uniform(
-                from.units(),
-                to.units().saturating_sub(from.units()).saturating_add(1),
-            ),
+            Self::Drawn(ValueDistribution::Uniform([from, to])) => {
+                IntegerDistribution::Uniform(from.units(), to.units().saturating_sub(from.units()).saturating_add(1))
+            }
             Self::Drawn(ValueDistribution::Choices(choices)) => {
                 let mut sum = 0;
                 let sums = choices.iter().map(|(value, weight)| {
@@ -111,17 +110,16 @@ impl<T: DrawableQuantity> Amount<T> {
         let possible = match self {
             Self::Fixed(value) => value.is_possible(),
             Self::Drawn(ValueDistribution::Uniform(ends)) => ends.iter().all(|value| value.is_possible()),
-            Self::Drawn(ValueDistribution::Choices(choices)) => {
-                choices.iter().all(|(value, _)| value.is_possible())
-            }
+            Self::Drawn(ValueDistribution::Choices(choices)) => choices.iter().all(|(value, _)| value.is_possible()),
         };
         if !possible {
             return Some(("a time must be from 0 to 1e9 ms", "give times in this range"));
         }
         match self {
             Self::Fixed(_) => None,
-            Self::Drawn(ValueDistribution::Uniform([from, to])) => (from.units() > to.units())
-                .then_some(("`uniform` begins above its end", "write [smallest, largest]")),
+            Self::Drawn(ValueDistribution::Uniform([from, to])) => {
+                (from.units() > to.units()).then_some(("`uniform` begins above its end", "write [smallest, largest]"))
+            }
             Self::Drawn(ValueDistribution::Choices(choices)) => choices
                 .iter()
                 .all(|(_, weight)| *weight == 0)

@@ -148,11 +148,7 @@ pub fn run_live(
     // This machine already has the work of its own threads.
     let (mut found, _) = run_on(program, &[], setup, options, &partitions, files, &mut storage)?;
     // A call is a single wait here; its causes in the host are not known.
-    found
-        .spent
-        .iter_mut()
-        .filter(|part| part.wait.is_some())
-        .for_each(|part| part.wait = Some(part.state.name()));
+    found.spent.iter_mut().filter(|part| part.wait.is_some()).for_each(|part| part.wait = Some(part.state.name()));
     Ok(found)
 }
 
@@ -161,11 +157,8 @@ fn check_folders(named: &[(&str, Mount)], folders: &[PathBuf]) -> Result<()> {
         return Ok(());
     }
     let names: Vec<_> = named.iter().map(|(name, _)| *name).collect();
-    Err(Error::new(
-        ErrorClass::Config,
-        format!("{} folders for the partitions {}", folders.len(), names.join(", ")),
-    )
-    .hint("give one for each mounted partition"))
+    Err(Error::new(ErrorClass::Config, format!("{} folders for the partitions {}", folders.len(), names.join(", ")))
+        .hint("give one for each mounted partition"))
 }
 
 fn files_of(

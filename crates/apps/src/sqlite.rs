@@ -66,12 +66,7 @@ impl PageNumberSet {
 }
 
 impl SqliteState {
-    pub(crate) fn new(
-        database: &SqliteDatabase,
-        file: FileId,
-        journal: FileId,
-        folder: (MountId, FolderId),
-    ) -> Self {
+    pub(crate) fn new(database: &SqliteDatabase, file: FileId, journal: FileId, folder: (MountId, FolderId)) -> Self {
         let page = database.page_size.0;
         let pages = database.size.0 / page;
         Self {
@@ -256,10 +251,7 @@ impl SqliteState {
         }
         for page in &self.touched {
             let at = WAL_HEADER + self.frames * (FRAME_HEADER + self.page);
-            out.extend([
-                write(self.journal, at, FRAME_HEADER),
-                write(self.journal, at + FRAME_HEADER, self.page),
-            ]);
+            out.extend([write(self.journal, at, FRAME_HEADER), write(self.journal, at + FRAME_HEADER, self.page)]);
             self.frames += 1;
             self.logged.insert(*page);
         }
@@ -331,10 +323,8 @@ mod tests {
         let normal = words(&mut sqlite("synchronous = \"normal\""), 2, 0);
         assert_eq!(
             normal,
-            first.replace(
-                "10, sync journal, sync folder, write journal, sync journal",
-                "11, sync journal, sync folder"
-            )
+            first
+                .replace("10, sync journal, sync folder, write journal, sync journal", "11, sync journal, sync folder")
         );
         assert!(!words(&mut sqlite("synchronous = \"off\""), 2, 0).contains("sync"));
     }
@@ -358,18 +348,12 @@ mod tests {
     #[test]
     fn a_write_ahead_log_is_synced_once_and_goes_to_the_database_at_its_checkpoint() {
         let mut full = sqlite("journal_mode = \"wal\"\ncheckpoint_pages = 6");
-        assert_eq!(
-            words(&mut full, 2, 0),
-            "open, write journal, sync journal, write journal 4, sync journal"
-        );
+        assert_eq!(words(&mut full, 2, 0), "open, write journal, sync journal, write journal 4, sync journal");
         assert_eq!(words(&mut full, 2, 0), "write journal 4, sync journal");
         let third = words(&mut full, 2, 0);
         assert!(third.starts_with("write journal 4, sync journal 2, write db"), "{third}");
         assert!(third.ends_with("sync db"), "{third}");
-        assert!(
-            words(&mut full, 1, 0).starts_with("write journal, sync journal, write journal 2"),
-            "it begins anew"
-        );
+        assert!(words(&mut full, 1, 0).starts_with("write journal, sync journal, write journal 2"), "it begins anew");
         let mut normal = sqlite("journal_mode = \"wal\"\nsynchronous = \"normal\"");
         words(&mut normal, 2, 0);
         assert_eq!(words(&mut normal, 2, 0), "write journal 4", "durable at the checkpoint only");

@@ -184,19 +184,16 @@ impl<'a> ProgramCompiler<'a> {
         if self.total + self.out.len() > MOST_INSTRUCTIONS {
             return Err(Error::new(
                 ErrorClass::Config,
-                format!(
-                    "the program has more than {MOST_INSTRUCTIONS} steps when its procedures are expanded"
-                ),
+                format!("the program has more than {MOST_INSTRUCTIONS} steps when its procedures are expanded"),
             )
             .hint("use `repeat` in place of procedures that call each other many times"));
         }
         match step {
             ProgramStep::Cpu { ms } => self.out.push(ThreadInstruction::Cpu(ms.resolved())),
             ProgramStep::Think { ms } => self.out.push(ThreadInstruction::Think(ms.resolved())),
-            ProgramStep::Network { size, round_trips } => self.out.push(ThreadInstruction::Network {
-                bytes: size.resolved(),
-                round_trips: round_trips.resolved(),
-            }),
+            ProgramStep::Network { size, round_trips } => self
+                .out
+                .push(ThreadInstruction::Network { bytes: size.resolved(), round_trips: round_trips.resolved() }),
             ProgramStep::Create { file } => self.out.push(ThreadInstruction::Create { set: self.set(file) }),
             ProgramStep::Read(access) => {
                 self.access(access, FileAccessKind::Read(access.place.unwrap_or(AccessPattern::Sequential)));
@@ -232,10 +229,7 @@ impl<'a> ProgramCompiler<'a> {
                 let database = self.database(database);
                 let (pages, new_pages) = (pages.resolved(), new_pages.resolved());
                 let transaction = ThreadInstruction::Transaction { database, pages, new_pages };
-                self.push_loop(
-                    count,
-                    [ThreadInstruction::Lock(lock), transaction, ThreadInstruction::Unlock(lock)],
-                );
+                self.push_loop(count, [ThreadInstruction::Lock(lock), transaction, ThreadInstruction::Unlock(lock)]);
             }
             ProgramStep::Query { database, count, pages } => {
                 let database = self.database(database);
@@ -295,10 +289,7 @@ impl<'a> ProgramCompiler<'a> {
 
     fn access(&mut self, access: &FileAccess, kind: FileAccessKind) {
         let set = self.pick(&access.file, access.pick);
-        self.push_loop(
-            &access.count,
-            [ThreadInstruction::Access { set, kind, size: access.size.resolved() }],
-        );
+        self.push_loop(&access.count, [ThreadInstruction::Access { set, kind, size: access.size.resolved() }]);
     }
 
     /// Repeats instructions this many times.

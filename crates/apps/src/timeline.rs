@@ -30,16 +30,8 @@ pub enum ThreadState {
 
 impl ThreadState {
     /// All states.
-    pub const ALL: [Self; 8] = [
-        Self::Running,
-        Self::Core,
-        Self::Network,
-        Self::Read,
-        Self::Fsync,
-        Self::Throttled,
-        Self::Thread,
-        Self::Think,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Running, Self::Core, Self::Network, Self::Read, Self::Fsync, Self::Throttled, Self::Thread, Self::Think];
 
     /// The name in results.
     pub const fn name(self) -> &'static str {
@@ -143,11 +135,7 @@ impl ThreadTimeline {
     }
 
     /// The parts between two times: begin, end and state.
-    pub fn between(
-        &self,
-        from: Nanos,
-        to: Nanos,
-    ) -> impl Iterator<Item = (Nanos, Nanos, ThreadActivity)> + '_ {
+    pub fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = (Nanos, Nanos, ThreadActivity)> + '_ {
         let first = self.0.partition_point(|part| part.end <= from);
         let begin = first.checked_sub(1).map_or(Nanos::ZERO, |before| self.0[before].end);
         let mut at = begin;
@@ -242,16 +230,10 @@ mod tests {
     #[test]
     fn a_wait_for_a_thread_is_what_that_thread_did() {
         let read = ThreadActivity::Storage(WaitReason::Read, None);
-        let user = timeline(&[
-            (10, ThreadActivity::Running),
-            (50, ThreadActivity::Thread(1)),
-            (60, ThreadActivity::Running),
-        ]);
-        let worker = timeline(&[
-            (20, ThreadActivity::Think),
-            (30, ThreadActivity::Thread(2)),
-            (50, ThreadActivity::Network),
-        ]);
+        let user =
+            timeline(&[(10, ThreadActivity::Running), (50, ThreadActivity::Thread(1)), (60, ThreadActivity::Running)]);
+        let worker =
+            timeline(&[(20, ThreadActivity::Think), (30, ThreadActivity::Thread(2)), (50, ThreadActivity::Network)]);
         let third = timeline(&[(25, read), (90, ThreadActivity::Running)]);
         assert_eq!(
             path(&[&user, &worker, &third], 60),
@@ -279,11 +261,7 @@ mod tests {
 
     #[test]
     fn equal_states_are_one_part_and_empty_ones_none() {
-        let one = timeline(&[
-            (5, ThreadActivity::Running),
-            (5, ThreadActivity::Think),
-            (9, ThreadActivity::Running),
-        ]);
+        let one = timeline(&[(5, ThreadActivity::Running), (5, ThreadActivity::Think), (9, ThreadActivity::Running)]);
         assert_eq!(one.0.len(), 1);
         assert_eq!(one.end(), Nanos(9));
     }

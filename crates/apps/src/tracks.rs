@@ -76,9 +76,6 @@ impl ThreadTimes {
             | ThreadActivity::Absent => {}
         }
         let arguments = &arguments;
-        row.slice(
-            tracks,
-            &TrackSlice { name: state.description(), category: state.name(), begin, end, arguments },
-        )
+        row.slice(tracks, &TrackSlice { name: state.description(), category: state.name(), begin, end, arguments })
     }
 }

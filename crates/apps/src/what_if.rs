@@ -44,9 +44,7 @@ impl RequestPurpose {
         match block.cause {
             _ if block.request.op == Op::Read => Self::Read,
             IoCause::Caller(_) | IoCause::Commit => Self::Fsync,
-            IoCause::WriteBack | IoCause::Checkpoint | IoCause::Cleaning | IoCause::ReadAhead => {
-                Self::WriteBack
-            }
+            IoCause::WriteBack | IoCause::Checkpoint | IoCause::Cleaning | IoCause::ReadAhead => Self::WriteBack,
         }
     }
 }

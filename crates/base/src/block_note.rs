@@ -82,12 +82,7 @@ impl BlockRole {
     pub const fn in_journal(self) -> bool {
         matches!(
             self,
-            Self::JournalSuperblock
-                | Self::Descriptor
-                | Self::Logged
-                | Self::Revoke
-                | Self::Commit
-                | Self::FastCommit
+            Self::JournalSuperblock | Self::Descriptor | Self::Logged | Self::Revoke | Self::Commit | Self::FastCommit
         )
     }
 

@@ -56,9 +56,9 @@ impl TryFrom<SizeInput> for ByteSize {
     fn try_from(given: SizeInput) -> Result<Self, String> {
         match given {
             SizeInput::Bytes(bytes) => Ok(Self(bytes)),
-            SizeInput::Text(text) => text
-                .parse()
-                .map_err(|problem| format!("{problem}; write it as 256MiB, 32KB or a number of bytes")),
+            SizeInput::Text(text) => {
+                text.parse().map_err(|problem| format!("{problem}; write it as 256MiB, 32KB or a number of bytes"))
+            }
         }
     }
 }
@@ -72,8 +72,7 @@ impl std::str::FromStr for ByteSize {
         let unit = text[split..].trim().to_ascii_uppercase().replace("IB", "B");
         let unit = if unit.is_empty() { "B" } else { &unit };
         let (_, shift) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(none)?;
-        let bytes =
-            number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is 2^64 bytes or more"))?;
+        let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is 2^64 bytes or more"))?;
         Ok(Self(bytes))
     }
 }
@@ -98,8 +97,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read_and_written_the_same() {
-        for (text, bytes) in
-            [("256MiB", 256 << 20), ("32 KB", 32 << 10), ("12GB", 12 << 30), ("4097", 4097), ("0", 0)]
+        for (text, bytes) in [("256MiB", 256 << 20), ("32 KB", 32 << 10), ("12GB", 12 << 30), ("4097", 4097), ("0", 0)]
         {
             let size: ByteSize = text.parse().unwrap();
             assert_eq!(size.0, bytes);

@@ -187,9 +187,7 @@ fn usual_hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
         Cause::NotFound => "check the path",
         Cause::PermissionDenied => "check the permissions of the file and its folder",
-        Cause::StorageFull | Cause::QuotaExceeded => {
-            "free some space or write elsewhere; nothing was left behind"
-        }
+        Cause::StorageFull | Cause::QuotaExceeded => "free some space or write elsewhere; nothing was left behind",
         Cause::ReadOnlyFilesystem => "write elsewhere; this file system can only be read",
         Cause::IsADirectory => "name a file, not a folder",
         Cause::NotADirectory => "name a folder; a part of this path is a file",

@@ -84,10 +84,7 @@ impl Read for InputFile {
 pub fn open_seekable(path: &Path) -> io::Result<File> {
     let input = InputFile::open(path)?;
     if input.unopened {
-        return Err(io::Error::new(
-            ErrorKind::NotSeekable,
-            "this is a pipe, and it is read at more than one place",
-        ));
+        return Err(io::Error::new(ErrorKind::NotSeekable, "this is a pipe, and it is read at more than one place"));
     }
     Ok(input.file)
 }

@@ -98,12 +98,9 @@ impl Request {
     #[inline]
     pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
         let mut latest = self.arrival;
-        for (name, time) in [
-            ("start", self.start),
-            ("issue", self.issue),
-            ("served", self.served),
-            ("complete", self.complete),
-        ] {
+        for (name, time) in
+            [("start", self.start), ("issue", self.issue), ("served", self.served), ("complete", self.complete)]
+        {
             let Some(time) = time else { continue };
             if time < latest {
                 return Some((name, time));

@@ -44,9 +44,7 @@ pub fn samples_of_fio(text: &str) -> Result<ServiceSamples> {
         }
     }
     if jobs.is_empty() {
-        return Err(
-            Error::new(ErrorClass::Empty, "no job has read or written").hint("give the jobs some --runtime")
-        );
+        return Err(Error::new(ErrorClass::Empty, "no job has read or written").hint("give the jobs some --runtime"));
     }
     jobs.sort_by_key(|job| (job.op, job.sectors));
     let mut samples = ServiceSamples::default();
@@ -81,8 +79,7 @@ fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>
         .of_field("io_bytes", 0, bytes.to_string().as_bytes())
         .hint("give jobs a --bs of 512 B to 32 MB"));
     }
-    let latency =
-        ["clat_ns", "lat_ns"].iter().map(|key| &side[*key]).find(|latency| latency["mean"].is_number());
+    let latency = ["clat_ns", "lat_ns"].iter().map(|key| &side[*key]).find(|latency| latency["mean"].is_number());
     let Some(latency) = latency else {
         return Err(Error::new(ErrorClass::Syntax, format!("job `{name}` has no latencies in nanoseconds"))
             .of_field("clat_ns", 0, b"")
@@ -100,11 +97,8 @@ fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>
     }
     times_us.retain(|time| time.is_finite() && *time > 0.0);
     if times_us.is_empty() {
-        return Err(Error::new(
-            ErrorClass::Value,
-            format!("job `{name}` has no completion latency above 0 ns"),
-        )
-        .of_field("clat_ns", 0, b"0"));
+        return Err(Error::new(ErrorClass::Value, format!("job `{name}` has no completion latency above 0 ns"))
+            .of_field("clat_ns", 0, b"0"));
     }
     Ok(Some(FioJobTimes { op, sectors, count: usize::try_from(count).unwrap_or(usize::MAX), times_us }))
 }

@@ -10,11 +10,8 @@ const ONE_AT_A_TIME: &str = "run fio without waiting in its latencies, one reque
                              and `stonewall` in each job";
 const ONE_SIZE: &str = "give each size a job of its own, with a single bs=";
 /// Engines that do not read and write through the block layer, with what they do instead.
-const NO_DEVICE: [(&str, &str); 3] = [
-    ("mmap", "which copies from the page cache"),
-    ("null", "which does no I/O"),
-    ("cpuio", "which does no I/O"),
-];
+const NO_DEVICE: [(&str, &str); 3] =
+    [("mmap", "which copies from the page cache"), ("null", "which does no I/O"), ("cpuio", "which does no I/O")];
 
 /// A job of a result, with the options that all jobs of the result share.
 #[derive(Clone, Copy)]
@@ -73,8 +70,7 @@ pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
 
 /// Refuses a job that failed or had failing requests.
 fn errors(entry: FioJobResult<'_>) -> Result<()> {
-    let again =
-        "correct the cause and run the job again: times of failed requests are not those of the device";
+    let again = "correct the cause and run the job again: times of failed requests are not those of the device";
     let code = entry.value["error"].as_i64().unwrap_or(0);
     if code != 0 {
         let reason = i32::try_from(code.abs()).map(std::io::Error::from_raw_os_error);
@@ -105,9 +101,7 @@ fn units(entry: FioJobResult<'_>, version: &str) -> Result<()> {
     if is_old || has_microseconds {
         let program = if version.is_empty() { "fio 2 or older" } else { version };
         return Err(entry
-            .refusal(&format!(
-                "was run by {program}, whose latencies are whole microseconds and whose io_bytes are KB"
-            ))
+            .refusal(&format!("was run by {program}, whose latencies are whole microseconds and whose io_bytes are KB"))
             .of_field("fio version", 0, version.as_bytes())
             .hint("use fio 3 or later, which writes nanoseconds and bytes"));
     }
@@ -149,8 +143,8 @@ fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
         let depth = entry.option(&["iodepth"]).and_then(|depth| depth.parse::<u64>().ok()).unwrap_or(1);
         (depth, "iodepth", depth.to_string())
     };
-    let (depth, field, value) = deepest
-        .map_or_else(asked, |(name, share)| (level(name), "iodepth_level", format!("{name}: {share} %")));
+    let (depth, field, value) =
+        deepest.map_or_else(asked, |(name, share)| (level(name), "iodepth_level", format!("{name}: {share} %")));
     let refused = |problem: &str, field: &str, value: &str| {
         Err(entry.refusal(problem).of_field(field, 0, value.as_bytes()).hint(ONE_AT_A_TIME))
     };

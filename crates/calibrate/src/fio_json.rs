@@ -54,8 +54,7 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
             .of_field("jobs", 0, b"")
             .hint("run fio with --output-format=json")),
         _ if found.is_empty() => {
-            Err(Error::new(ErrorClass::Syntax, "is not JSON of fio")
-                .hint("run fio with --output-format=json"))
+            Err(Error::new(ErrorClass::Syntax, "is not JSON of fio").hint("run fio with --output-format=json"))
         }
         _ => Ok(found),
     }

@@ -48,16 +48,7 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
         let (flush_us, discard_us) =
             (durability.flush_us(timing.write_overhead), durability.discard_us(timing.write_overhead));
         let reliable_us = durability.reliable_us(plain_us, flush_us.unwrap_or(0.0));
-        FittedModel {
-            timing,
-            reads,
-            link: link.is_none(),
-            fetch_us,
-            reliable_us,
-            flush_us,
-            discard_us,
-            power,
-        }
+        FittedModel { timing, reads, link: link.is_none(), fetch_us, reliable_us, flush_us, discard_us, power }
     };
     let found = fitted(timing, samples.durability(), samples.fetch_us(), samples.power().cloned());
     let mut refits = Vec::new();
@@ -101,10 +92,8 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     let mut errors: Vec<f64> = judged().map(|(_, error)| error).collect();
     let within: usize = judged().filter(|(_, error)| *error <= 10.0).map(|(count, _)| count).sum();
     let held: usize = judged().map(|(count, _)| count).sum();
-    let mut request_errors: Vec<f64> = rest
-        .iter()
-        .flat_map(|held| held.errors_pct(half_timing.service_us(&shape, held.op, held.kb())))
-        .collect();
+    let mut request_errors: Vec<f64> =
+        rest.iter().flat_map(|held| held.errors_pct(half_timing.service_us(&shape, held.op, held.kb()))).collect();
     let mut out = Calibration {
         toml: String::new(),
         page_kb: shape.page_kb.clone(),

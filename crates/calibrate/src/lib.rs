@@ -18,8 +18,7 @@ mod stalls;
 mod statistics;
 
 pub use calibration::{
-    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW,
-    FittedParameter,
+    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW, FittedParameter,
 };
 pub use fio::samples_of_fio;
 pub use fit::calibrate;

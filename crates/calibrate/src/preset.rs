@@ -53,25 +53,13 @@ pub(crate) fn toml(
         "# {each:.1} % in the median, and the medians of their sizes within {size:.1} % in the median; {:.1} % of them are of",
         found.held_out_within_10_pct
     );
-    line!(
-        out,
-        "# sizes met within 10 %. After each figure follows the range of 90 % of refits to resampled requests."
-    );
+    line!(out, "# sizes met within 10 %. After each figure follows the range of 90 % of refits to resampled requests.");
     for row in &found.durability {
         let price = row.setting.map_or_else(|| "not fitted".to_owned(), |setting| format!("see {setting}"));
-        line!(
-            out,
-            "# {}: {} requests, {:.0} us in the median; {price}.",
-            row.kind,
-            row.requests,
-            row.median_us
-        );
+        line!(out, "# {}: {} requests, {:.0} us in the median; {price}.", row.kind, row.requests, row.median_us);
     }
     if !fitted.reads {
-        line!(
-            out,
-            "# No reads were recorded: read_us and read_overhead_us are not measured, and reads take no time"
-        );
+        line!(out, "# No reads were recorded: read_us and read_overhead_us are not measured, and reads take no time");
         line!(out, "# but that of their transfer until these are set by hand.");
     }
     for warning in &found.warnings {
@@ -82,10 +70,7 @@ pub(crate) fn toml(
     }
     line!(out, "# Pages, units and capacity are assumptions: the chips inside cannot be seen from outside.");
     line!(out, "#");
-    line!(
-        out,
-        "# us: operation, KB, requests, measured, this preset; held-out half: measured, predicted without it"
-    );
+    line!(out, "# us: operation, KB, requests, measured, this preset; held-out half: measured, predicted without it");
     for row in found.sizes.iter().filter(|row| row.requests >= ENOUGH) {
         let held = match (row.held_out_measured_us, row.held_out_predicted_us, row.held_out_error_pct) {
             (Some(measured), Some(predicted), Some(error)) if row.held_out_requests >= ENOUGH => {
@@ -124,22 +109,13 @@ pub(crate) fn toml(
         } else {
             line!(out, "# read_us is not measured");
         }
-        line!(
-            out,
-            "program_us = {:.1} # {}",
-            timing.program[i],
-            bar(&format!("program_us of {kb} KB pages"))
-        );
+        line!(out, "program_us = {:.1} # {}", timing.program[i], bar(&format!("program_us of {kb} KB pages")));
         line!(out, "erase_us = 3800 # not seen from outside; IISWC 2015, Table V");
         line!(out, "erase_limit = 3000 # not seen from outside; usual for MLC");
     }
     line!(out, "\n[capacity]\nover_provisioning_pct = {OVER_PROVISIONING_PCT}");
     let parallelism = if shape.units == 1 { "none" } else { "interleave" };
-    line!(
-        out,
-        "\n[timing]\nparallelism = {parallelism:?} # {} unit(s) at once fit best of 1, 2, 4",
-        shape.units
-    );
+    line!(out, "\n[timing]\nparallelism = {parallelism:?} # {} unit(s) at once fit best of 1, 2, 4", shape.units);
     line!(out, "\n[controller]\nqueue_depth = {}{}", found.queue_depth, queue_note(found));
     if fitted.reads {
         line!(out, "read_overhead_us = {:.1} # {}", timing.read_overhead, bar("read_overhead_us"));
@@ -163,21 +139,12 @@ pub(crate) fn toml(
         line!(out, "\n[cache]\nflush_us = {us:.1} # {}; of {of}", bar("flush_us"));
     }
     if let Some(us) = fitted.fetch_us {
-        line!(
-            out,
-            "\n[host]\nfetch_us = {us:.1} # {}; mean of requests that found the device idle",
-            bar("fetch_us")
-        );
+        line!(out, "\n[host]\nfetch_us = {us:.1} # {}; mean of requests that found the device idle", bar("fetch_us"));
     }
     line!(out, "\n[gc]\npolicy = \"greedy\"\nlow_watermark = 2");
     if let Some(power) = &fitted.power {
         line!(out, "\n[power]\nsleep_after_us = {:.0} # {}", power.sleep_after_us, bar("sleep_after_us"));
-        line!(
-            out,
-            "# {:.0} us in the median ({}); drawn from this distribution:",
-            power.wake_us,
-            bar("wake_us")
-        );
+        line!(out, "# {:.0} us in the median ({}); drawn from this distribution:", power.wake_us, bar("wake_us"));
         line!(out, "wake_quantiles = [");
         for (share, us) in &power.wake_quantiles {
             line!(out, "    {{ up_to_pct = {share:.2}, us = {us:.0} }},");

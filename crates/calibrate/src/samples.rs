@@ -161,14 +161,7 @@ impl ServiceSamples {
     }
 
     /// Adds a measured time that represents `count` requests.
-    pub(crate) fn add_measured(
-        &mut self,
-        op: Op,
-        sectors: u32,
-        service_us: f64,
-        count: usize,
-        held_out: bool,
-    ) {
+    pub(crate) fn add_measured(&mut self, op: Op, sectors: u32, service_us: f64, count: usize, held_out: bool) {
         self.measured.push(ServiceSample {
             op,
             sectors,
@@ -218,10 +211,7 @@ impl ServiceSamples {
     }
 
     fn waits(&mut self, op: Op) -> impl Iterator<Item = &mut IdleGapDelay> {
-        self.measured
-            .iter_mut()
-            .filter(move |sample| sample.op == op)
-            .filter_map(|sample| sample.wait.as_mut())
+        self.measured.iter_mut().filter(move |sample| sample.op == op).filter_map(|sample| sample.wait.as_mut())
     }
 
     fn grouped(&self, keep: impl Fn(&ServiceSample) -> bool) -> Vec<SampleGroup> {
@@ -231,10 +221,7 @@ impl ServiceSamples {
             entry.0.push(sample.service_us);
             entry.1 += sample.count;
         }
-        by_size
-            .into_iter()
-            .map(|((op, sectors), (times, count))| SampleGroup::new(op, sectors, times, count))
-            .collect()
+        by_size.into_iter().map(|((op, sectors), (times, count))| SampleGroup::new(op, sectors, times, count)).collect()
     }
 
     pub(crate) fn groups(&self) -> Vec<SampleGroup> {

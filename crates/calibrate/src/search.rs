@@ -40,8 +40,7 @@ pub(crate) fn best_shape(
             let price = 1.0 + PRICE * (3 + 2 * page_kb.len()) as f64;
             for (start, usual) in HOST_PER_KB.into_iter().enumerate() {
                 interrupt::check()?;
-                let begin =
-                    DeviceTiming { host_per_kb: link.unwrap_or(usual), ..first(&shape, groups, start) };
+                let begin = DeviceTiming { host_per_kb: link.unwrap_or(usual), ..first(&shape, groups, start) };
                 let timing = descend(&shape, begin, groups, (FIRST_STEP, link), random);
                 let cost = error(&shape, &timing, groups) * price;
                 if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
@@ -78,8 +77,7 @@ fn first(shape: &DeviceShape, groups: &[SampleGroup], start: usize) -> DeviceTim
         times.fold(f64::INFINITY, f64::min)
     };
     let finite = |value: f64| if value.is_finite() { value } else { 100.0 };
-    let (read, write) =
-        (finite(shortest(emmclab_trace::Op::Read)), finite(shortest(emmclab_trace::Op::Write)));
+    let (read, write) = (finite(shortest(emmclab_trace::Op::Read)), finite(shortest(emmclab_trace::Op::Write)));
     let share = [0.6, 0.3, 0.1][start % 3];
     let per_page = |time: f64| {
         let base = f64::from(shape.page_kb[shape.page_kb.len() - 1]);

@@ -23,11 +23,7 @@ pub(crate) struct StallSummary {
 }
 
 /// The stalls of an operation, by the time `predicted_us` of each size; `None` with too few requests or stalls.
-pub(crate) fn of(
-    op: Op,
-    groups: &[SampleGroup],
-    predicted_us: impl Fn(&SampleGroup) -> f64,
-) -> Option<StallSummary> {
+pub(crate) fn of(op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&SampleGroup) -> f64) -> Option<StallSummary> {
     let mut beyond = Vec::new();
     let mut requests = 0;
     for group in groups.iter().filter(|group| group.op == op) {
@@ -56,7 +52,6 @@ pub(crate) fn of(
     if let Some(last) = points.last_mut() {
         *last = (100.0, beyond[beyond.len() - 1]);
     }
-    let row =
-        CalibrationStallRow { op: op.name(), requests, stalls: beyond.len(), median_us: median(&mut beyond) };
+    let row = CalibrationStallRow { op: op.name(), requests, stalls: beyond.len(), median_us: median(&mut beyond) };
     Some(StallSummary { op, row, points })
 }

@@ -56,8 +56,7 @@ impl DiskContents {
         let place = &mut self.blocks.entry(sector / BLOCK).or_default()[(sector % BLOCK) as usize];
         let before = std::mem::replace(place, source);
         if before != source {
-            self.sum =
-                self.sum.wrapping_sub(term(spool, sector, before)).wrapping_add(term(spool, sector, source));
+            self.sum = self.sum.wrapping_sub(term(spool, sector, before)).wrapping_add(term(spool, sector, source));
         }
     }
 
@@ -68,10 +67,7 @@ impl DiskContents {
         if blocks.end - blocks.start < self.blocks.len() as u64 {
             blocks.filter_map(|block| Some((block, *self.blocks.get(&block)?))).collect()
         } else {
-            self.blocks()
-                .filter(|(block, _)| blocks.contains(block))
-                .map(|(block, all)| (block, *all))
-                .collect()
+            self.blocks().filter(|(block, _)| blocks.contains(block)).map(|(block, all)| (block, *all)).collect()
         }
     }
 

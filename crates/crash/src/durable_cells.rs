@@ -152,13 +152,7 @@ impl DurableCells {
     }
 
     /// Called when sectors of a command are programmed; a version never replaces a newer one.
-    pub fn programmed(
-        &mut self,
-        spool: &Spool,
-        logged: &LoggedCommand,
-        command: u32,
-        (first, end): (u64, u64),
-    ) {
+    pub fn programmed(&mut self, spool: &Spool, logged: &LoggedCommand, command: u32, (first, end): (u64, u64)) {
         self.in_progress.retain(|(other, sector, _)| (*other, *sector) != (command, first));
         let version = Version::from(command) + 1;
         for sector in first..end {
@@ -247,8 +241,7 @@ impl DurableCells {
         for (command, first, sectors) in &self.in_progress {
             for sector in *first..first + u64::from(sectors / 2) {
                 if self.version(sector) <= Version::from(*command) {
-                    let block =
-                        changes.entry(sector / BLOCK).or_insert_with(|| self.contents.block(sector / BLOCK));
+                    let block = changes.entry(sector / BLOCK).or_insert_with(|| self.contents.block(sector / BLOCK));
                     block[(sector % BLOCK) as usize] = commands[*command as usize].source_of(sector);
                 }
             }

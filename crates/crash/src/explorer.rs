@@ -169,9 +169,7 @@ impl Explorer {
                 .hint("use a workload that writes to the device"));
         }
         let cuts = match options.only {
-            Some((cut, _)) if cut < all => {
-                [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into()
-            }
+            Some((cut, _)) if cut < all => [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into(),
             Some((cut, _)) => {
                 return Err(Error::new(
                     ErrorClass::Config,
@@ -188,8 +186,7 @@ impl Explorer {
             next_moment: 0,
             durable: DurableCells::new(run.base(), run.header().device.lies == "late_trim"),
             legal: LegalStates::new(run, CommandPort::Device, options.tear),
-            host: (!run.header().layers.is_empty())
-                .then(|| LegalStates::new(run, CommandPort::Host, options.tear)),
+            host: (!run.header().layers.is_empty()).then(|| LegalStates::new(run, CommandPort::Host, options.tear)),
             metadata_blocks: metadata_blocks(run)?,
             acknowledged: 0,
             distinct: FxHashSet::default(),
@@ -283,8 +280,7 @@ impl Explorer {
         let loose = legal.atoms().map(|(first, _)| first / BLOCK);
         let commands = self.run.commands(CommandPort::Host);
         let recent = &commands[legal.arrived().saturating_sub(HOST_RECENT)..legal.arrived()];
-        let recent =
-            recent.iter().flat_map(|logged| logged.command.sector / BLOCK..logged.end().div_ceil(BLOCK));
+        let recent = recent.iter().flat_map(|logged| logged.command.sector / BLOCK..logged.end().div_ceil(BLOCK));
         let mut blocks: Vec<u64> = written.chain(loose).chain(recent).collect();
         blocks.sort_unstable();
         blocks.dedup();
@@ -299,9 +295,7 @@ impl Explorer {
             }
             for (sector, data) in (first..).zip(buffer.chunks_exact(SECTOR_BYTES as usize)) {
                 if legal.contradicts(&self.run, sector, xxh3_64(data)) {
-                    return Some(format!(
-                        "sector {sector} holds neither what was promised nor what was written since"
-                    ));
+                    return Some(format!("sector {sector} holds neither what was promised nor what was written since"));
                 }
             }
         }
@@ -376,8 +370,7 @@ impl Explorer {
             match way {
                 ChoiceMethod::Device if run.header().cells => chosen.push((way, None)),
                 ChoiceMethod::Device => {}
-                _ => chosen
-                    .extend(choose(way, most, &writes, seed).into_iter().map(|levels| (way, Some(levels)))),
+                _ => chosen.extend(choose(way, most, &writes, seed).into_iter().map(|levels| (way, Some(levels)))),
             }
         }
         self.covered.cuts += 1;
@@ -429,9 +422,7 @@ impl Explorer {
         }
         self.covered.chosen += 1;
         let spool = self.run.spool();
-        let sum = changes
-            .iter()
-            .fold(base.sum(), |sum, (block, sources)| base.sum_with(spool, sum, *block, sources));
+        let sum = changes.iter().fold(base.sum(), |sum, (block, sources)| base.sum_with(spool, sum, *block, sources));
         if !self.distinct.insert((sum, self.acknowledged)) && broken.is_empty() {
             self.covered.equal += 1;
             return;

@@ -130,11 +130,7 @@ impl SectorDisk for StateDisk {
 
     fn write_pointer(&mut self, sector: u64) -> io::Result<Option<u64>> {
         let sector = self.first + sector;
-        Ok(self
-            .overlay
-            .pointer(sector)
-            .filter(|(zones, zone, _)| zones.start(*zone) == sector)
-            .map(|found| *found.2))
+        Ok(self.overlay.pointer(sector).filter(|(zones, zone, _)| zones.start(*zone) == sector).map(|found| *found.2))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -189,8 +185,7 @@ impl HostView {
             }
             started = start(left)?;
         }
-        Ok(started
-            .map(|executor| Self { source: HostViewSource::Layered(Box::new(executor.into())), sectors }))
+        Ok(started.map(|executor| Self { source: HostViewSource::Layered(Box::new(executor.into())), sectors }))
     }
 
     /// Number of writes by the recovery.

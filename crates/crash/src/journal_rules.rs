@@ -125,11 +125,8 @@ pub fn journal_rules(run: &Arc<CrashLogIndex>, from: usize) -> Result<Vec<RuleVi
     let Some(location) = JournalLocation::inside(&filesystem)? else { return Ok(Vec::new()) };
     let superblock = location.superblock(&disk)?;
     if superblock.features.contains(JournalFeatures::FAST_COMMIT) {
-        return Err(Error::new(
-            ErrorClass::Unsupported,
-            "the journal has fast commits, whose rules are not checked",
-        )
-        .hint("make the file system without: --mkfs-option -O --mkfs-option ^fast_commit"));
+        return Err(Error::new(ErrorClass::Unsupported, "the journal has fast commits, whose rules are not checked")
+            .hint("make the file system without: --mkfs-option -O --mkfs-option ^fast_commit"));
     }
     let ordered = run.marks().iter().any(|mark| &**mark == ORDERED);
     let block_sectors = u64::from(filesystem.superblock().block_size) / SECTOR_BYTES;
@@ -181,12 +178,8 @@ impl JournalRuleChecker<'_> {
         let first = logged.command.sector.div_ceil(size);
         for block in first..logged.end() / size {
             let sector = block * size;
-            let sources: Vec<SectorSource> =
-                (sector..sector + size).map(|sector| logged.source_of(sector)).collect();
-            self.run
-                .spool()
-                .read(&sources, &mut bytes)
-                .map_err(|error| Error::io(&std::env::temp_dir(), error))?;
+            let sources: Vec<SectorSource> = (sector..sector + size).map(|sector| logged.source_of(sector)).collect();
+            self.run.spool().read(&sources, &mut bytes).map_err(|error| Error::io(&std::env::temp_dir(), error))?;
             match self.location.block_at(sector * SECTOR_BYTES) {
                 Some(0) => self.tail(moment, logged, &bytes),
                 Some(place) => self.journaled(moment, logged, version, (place, sector), &bytes)?,
@@ -220,8 +213,7 @@ impl JournalRuleChecker<'_> {
     /// Called when the commit block of a transaction arrives: data that becomes readable with it must be durable.
     fn check_data(&mut self, moment: usize, transaction: u32, logged: &LoggedCommand) -> Result<()> {
         let Some(mut ordered) = self.ordered.take() else { return Ok(()) };
-        let fault =
-            ordered.committed(transaction, |sector, version| self.settled(sector, version, logged))?;
+        let fault = ordered.committed(transaction, |sector, version| self.settled(sector, version, logged))?;
         self.ordered = Some(ordered);
         let asynchronous = self.superblock.features.contains(JournalFeatures::ASYNC_COMMIT);
         if let Some(detail) = fault.filter(|_| !asynchronous) {
@@ -284,8 +276,7 @@ impl JournalRuleChecker<'_> {
             JournalRecordKind::Commit(_) => {
                 let known = self.transactions.remove(&transaction).unwrap_or_default();
                 if !self.superblock.features.contains(JournalFeatures::ASYNC_COMMIT) {
-                    let loose =
-                        |(sector, version): &&(u64, Version)| !self.settled(*sector, *version, logged);
+                    let loose = |(sector, version): &&(u64, Version)| !self.settled(*sector, *version, logged);
                     let loose = known.blocks.iter().filter(loose).count();
                     if loose > 0 {
                         let detail = format!(
@@ -295,8 +286,7 @@ impl JournalRuleChecker<'_> {
                         self.broken(moment, "commit", transaction, detail);
                     }
                 }
-                self.transactions
-                    .insert(transaction, LoggedTransaction { commit: Some((sector, version)), ..known });
+                self.transactions.insert(transaction, LoggedTransaction { commit: Some((sector, version)), ..known });
                 self.check_data(moment, transaction, logged)?;
             }
         }
@@ -327,8 +317,7 @@ impl JournalRuleChecker<'_> {
         self.format = LogFormat::new(&superblock);
         self.superblock = superblock;
         let gone = |transaction: u32| precedes(transaction, tail);
-        let pending: Vec<VolatileExtent> =
-            self.promises.pending().filter(|extent| extent.op == Op::Write).collect();
+        let pending: Vec<VolatileExtent> = self.promises.pending().filter(|extent| extent.op == Op::Write).collect();
         let mut loose = None;
         for (home, newest) in self.newest.iter().filter(|(_, newest)| gone(newest.transaction)) {
             let sector = home * self.block_sectors;

@@ -148,13 +148,7 @@ impl LegalStates {
     }
 
     /// Called when a command is complete; calls `promised` with each extent that is promised from now on.
-    pub fn completes(
-        &mut self,
-        run: &CrashLogIndex,
-        place: u32,
-        at: Nanos,
-        mut promised: impl FnMut(Extent),
-    ) {
+    pub fn completes(&mut self, run: &CrashLogIndex, place: u32, at: Nanos, mut promised: impl FnMut(Extent)) {
         let logged = &run.commands(self.port)[place as usize];
         let (first, end) = (logged.command.sector, logged.end());
         let version = Version::from(place) + 1;
@@ -197,8 +191,7 @@ impl LegalStates {
         if self.zones.is_none() {
             return;
         }
-        let is_promised =
-            |write: &&UnpromisedWrite| (1..=before).contains(&write.complete) && !write.discards;
+        let is_promised = |write: &&UnpromisedWrite| (1..=before).contains(&write.complete) && !write.discards;
         for (atom, writes) in &self.atoms {
             if let Some(write) = writes.iter().rfind(is_promised) {
                 note_promised(self.zones, &mut self.promised_zones, atom * self.atom, write.version);
@@ -214,20 +207,12 @@ impl LegalStates {
         let number = self.completed;
         for (_, writes) in self.atoms.range_mut(first / self.atom..end.div_ceil(self.atom)) {
             writes.retain(|write| !(write.garbled && write.version == version));
-            writes
-                .iter_mut()
-                .filter(|write| write.version == version)
-                .for_each(|write| write.complete = number);
+            writes.iter_mut().filter(|write| write.version == version).for_each(|write| write.complete = number);
         }
     }
 
     /// Removes the writes that are promised by now from the list of unpromised writes of the atoms in the range.
-    fn fold_promised(
-        &mut self,
-        run: &CrashLogIndex,
-        (first, end): (u64, u64),
-        promised: &mut impl FnMut(Extent),
-    ) {
+    fn fold_promised(&mut self, run: &CrashLogIndex, (first, end): (u64, u64), promised: &mut impl FnMut(Extent)) {
         let Self { promises, atoms, atom: size, promised: contents, port, zones, promised_zones, .. } = self;
         let commands = run.commands(*port);
         let contents = Arc::make_mut(contents);
@@ -286,14 +271,7 @@ impl LegalStates {
     /// The ordering rules that add to a state the writes without which it is not legal.
     pub fn closure(&self) -> OrderingRules<'_> {
         let zoned = self.zones.as_ref().map(|zones| (zones, &self.promised_zones));
-        OrderingRules::new(
-            &self.promises,
-            &self.atoms,
-            self.atom,
-            &self.preflushes,
-            self.newest_durable,
-            zoned,
-        )
+        OrderingRules::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable, zoned)
     }
 
     /// The blocks in which a state differs from the promised contents; `seed` decides the contents of garbled sectors.
@@ -305,8 +283,7 @@ impl LegalStates {
             for write in &writes[..usize::from(*level)] {
                 let logged = &commands[write.version as usize - 1];
                 for sector in part(logged, sectors) {
-                    let block =
-                        changes.entry(sector / BLOCK).or_insert_with(|| self.promised.block(sector / BLOCK));
+                    let block = changes.entry(sector / BLOCK).or_insert_with(|| self.promised.block(sector / BLOCK));
                     block[(sector % BLOCK) as usize] = if write.garbled {
                         SectorSource::garbage(xxh3_64_with_seed(&sector.to_le_bytes(), seed))
                     } else {
@@ -320,12 +297,7 @@ impl LegalStates {
 }
 
 /// Marks a write to a sector as promised, and with it the earlier data in its zone.
-fn note_promised(
-    zones: Option<DiskZones>,
-    promised: &mut BTreeMap<u32, Version>,
-    sector: u64,
-    version: Version,
-) {
+fn note_promised(zones: Option<DiskZones>, promised: &mut BTreeMap<u32, Version>, sector: u64, version: Version) {
     if let Some(zone) = zones.and_then(|zones| zones.zone_of(sector)) {
         let newest = promised.entry(zone).or_default();
         *newest = (*newest).max(version);

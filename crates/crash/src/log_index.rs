@@ -28,11 +28,7 @@ pub struct LoggedCommand {
 impl LoggedCommand {
     /// The source of one of its sectors.
     pub fn source_of(&self, sector: u64) -> SectorSource {
-        if self.command.op == Op::Write {
-            self.source.plus(sector - self.command.sector)
-        } else {
-            SectorSource::ZEROS
-        }
+        if self.command.op == Op::Write { self.source.plus(sector - self.command.sector) } else { SectorSource::ZEROS }
     }
 
     /// The sector after its last one.
@@ -215,7 +211,8 @@ impl CrashLogIndex {
 
     /// Returns the index of the moment after a mark; 0 if there is no such mark.
     pub fn after_mark(&self, name: &str) -> usize {
-        let is = |moment: &RunMoment| matches!(moment.event, RunEvent::Mark(mark) if &*self.marks[mark as usize] == name);
+        let is =
+            |moment: &RunMoment| matches!(moment.event, RunEvent::Mark(mark) if &*self.marks[mark as usize] == name);
         self.moments.iter().position(is).map_or(0, |place| place + 1)
     }
 }
@@ -245,8 +242,7 @@ impl CrashLogIndexBuilder {
                 self.check_range(port, sector, u64::from(sectors))?;
                 let source = if op == Op::Write {
                     if data.len() as u64 != u64::from(sectors) * SECTOR_BYTES {
-                        let problem =
-                            format!("a write of {sectors} sectors has {} bytes of data", data.len());
+                        let problem = format!("a write of {sectors} sectors has {} bytes of data", data.len());
                         return Err(Error::new(ErrorClass::Value, problem).in_field("data"));
                     }
                     self.spool.add(data)?
@@ -256,8 +252,11 @@ impl CrashLogIndexBuilder {
                 let Some(command) = record.command() else { return Ok(()) };
                 let all = &self.commands[port as usize];
                 if all.last().is_some_and(|last| last.number >= number || last.command.arrival > at) {
-                    return Err(Error::new(ErrorClass::Order, "a command comes before the one before it")
-                        .of_field("number", 0, number.to_string().as_bytes()));
+                    return Err(Error::new(ErrorClass::Order, "a command comes before the one before it").of_field(
+                        "number",
+                        0,
+                        number.to_string().as_bytes(),
+                    ));
                 }
                 let place = all.len() as u32;
                 self.commands[port as usize].push(LoggedCommand { command, number, packed_after, source });
@@ -275,11 +274,8 @@ impl CrashLogIndexBuilder {
                     || sector.saturating_add(u64::from(sectors)) > logged.end()
                     || begin > end
                 {
-                    return Err(Error::new(
-                        ErrorClass::Value,
-                        "a program writes what its command did not give",
-                    )
-                    .of_field("number", 0, number.to_string().as_bytes()));
+                    return Err(Error::new(ErrorClass::Value, "a program writes what its command did not give")
+                        .of_field("number", 0, number.to_string().as_bytes()));
                 }
                 if self.tears {
                     self.add_moment(begin, RunEvent::Begins { command, sector, sectors });
@@ -305,13 +301,7 @@ impl CrashLogIndexBuilder {
         Ok(())
     }
 
-    pub fn finish(
-        self,
-        header: CrashLogHeader,
-        path: &Path,
-        identity: u64,
-        truncated: bool,
-    ) -> Result<CrashLogIndex> {
+    pub fn finish(self, header: CrashLogHeader, path: &Path, identity: u64, truncated: bool) -> Result<CrashLogIndex> {
         let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
         // Programs that end at a moment come before all other events of that moment.
         let rank = |what: &RunEvent| !matches!(what, RunEvent::Programmed { .. });
@@ -359,10 +349,8 @@ impl CrashLogIndexBuilder {
         match all.binary_search_by_key(&number, |logged| logged.number) {
             Ok(place) => Ok(Some(place as u32)),
             Err(0) => Ok(None),
-            Err(_) => {
-                Err(Error::new(ErrorClass::Value, "a record names a command that the log does not have")
-                    .of_field("number", 0, number.to_string().as_bytes()))
-            }
+            Err(_) => Err(Error::new(ErrorClass::Value, "a record names a command that the log does not have")
+                .of_field("number", 0, number.to_string().as_bytes())),
         }
     }
 }

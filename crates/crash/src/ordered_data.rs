@@ -176,11 +176,7 @@ impl OrderedDataChecker {
 
     /// Called when the commit block of a transaction arrives; `settled` tells whether a version of a sector is durable by then. Returns a
     /// description of the data that may still be lost, if any.
-    pub fn committed(
-        &mut self,
-        transaction: u32,
-        settled: impl Fn(u64, Version) -> bool,
-    ) -> Result<Option<String>> {
+    pub fn committed(&mut self, transaction: u32, settled: impl Fn(u64, Version) -> bool) -> Result<Option<String>> {
         let Some(blocks) = self.open.remove(&transaction) else { return Ok(None) };
         let inodes = self.inodes_of(blocks.keys().copied());
         let known: Vec<_> = inodes.iter().map(|inode| self.readable.remove(inode)).collect();
@@ -240,10 +236,7 @@ impl OrderedDataChecker {
             .filter_map(|block| {
                 let table = self.tables.iter().find(|table| table.blocks.contains(&block))?;
                 let first = table.first_inode + ((block - table.blocks.start) * in_block) as u32;
-                Some(
-                    (first..first + in_block as u32)
-                        .filter(|inode| table.holds(*inode) && *inode >= self.first_inode),
-                )
+                Some((first..first + in_block as u32).filter(|inode| table.holds(*inode) && *inode >= self.first_inode))
             })
             .flatten()
             .collect();
@@ -279,8 +272,8 @@ impl OrderedDataChecker {
     /// Whether an inode was never used: its bytes are zeros.
     fn is_blank(&self, inode: u32) -> bool {
         let Some(table) = self.tables.iter().find(|table| table.holds(inode)) else { return false };
-        let at = table.blocks.start * self.metadata.block_bytes
-            + u64::from(inode - table.first_inode) * self.inode_bytes;
+        let at =
+            table.blocks.start * self.metadata.block_bytes + u64::from(inode - table.first_inode) * self.inode_bytes;
         let mut bytes = vec![0; self.inode_bytes as usize];
         self.metadata.read_at(at, &mut bytes).is_ok() && bytes.iter().all(|byte| *byte == 0)
     }

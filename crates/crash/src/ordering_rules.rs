@@ -64,8 +64,7 @@ impl<'a> OrderingRules<'a> {
                 ..numbers.partition_point(|atom| *atom < end.div_ceil(size))
         };
         let atoms: Vec<&[UnpromisedWrite]> = atoms.values().map(Vec::as_slice).collect();
-        let mut with: Vec<Vec<Version>> =
-            atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();
+        let mut with: Vec<Vec<Version>> = atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();
         for (first, end, version, needed_with) in promises.prerequisites() {
             for place in places(first, end) {
                 // In an atom that the write covers only in part, all writes up to it are required.
@@ -78,9 +77,8 @@ impl<'a> OrderingRules<'a> {
         let packs = promises.pack_orders().map(|order| {
             let needs = promises.required_sectors(&order).flat_map(|(first, end, version)| {
                 let atoms = &atoms;
-                places(first, end).map(move |place| {
-                    (place, atoms[place].partition_point(|write| write.version <= version) as u16)
-                })
+                places(first, end)
+                    .map(move |place| (place, atoms[place].partition_point(|write| write.version <= version) as u16))
             });
             (order.after.clone(), needs.collect())
         });
@@ -90,8 +88,7 @@ impl<'a> OrderingRules<'a> {
 
     /// Adds to a state all writes that its other writes require.
     pub fn apply(&self, levels: &mut Levels) {
-        while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) | self.beginnings(levels) {
-        }
+        while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) | self.beginnings(levels) {}
     }
 
     /// Removes from each zone all writes after the first missing one, so that a write that was left out stays out.
@@ -116,9 +113,7 @@ impl<'a> OrderingRules<'a> {
     /// Whether a state contains a write with one of these versions.
     fn holds(&self, levels: &Levels, versions: &Range<Version>) -> bool {
         let mut all = self.atoms.iter().zip(levels);
-        all.any(|(writes, level)| {
-            writes[..usize::from(*level)].iter().any(|write| versions.contains(&write.version))
-        })
+        all.any(|(writes, level)| writes[..usize::from(*level)].iter().any(|write| versions.contains(&write.version)))
     }
 
     fn barriers(&self, levels: &mut Levels) -> bool {
@@ -189,11 +184,7 @@ impl<'a> OrderingRules<'a> {
     }
 }
 
-fn zone_orders(
-    (zones, promised): Zoned<'_>,
-    atoms: &BTreeMap<u64, Vec<UnpromisedWrite>>,
-    size: u64,
-) -> Vec<ZoneOrder> {
+fn zone_orders((zones, promised): Zoned<'_>, atoms: &BTreeMap<u64, Vec<UnpromisedWrite>>, size: u64) -> Vec<ZoneOrder> {
     let mut orders: BTreeMap<u32, Vec<(Version, usize, u16)>> = BTreeMap::new();
     for (place, (atom, writes)) in atoms.iter().enumerate() {
         let Some(zone) = zones.zone_of(atom * size) else { continue };

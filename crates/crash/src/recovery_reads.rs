@@ -33,9 +33,10 @@ impl RecoveryReadCache {
     pub fn outcome(&mut self, asked: &str, state: &HostView) -> Option<usize> {
         let sets = self.sets.get_mut(asked)?;
         let digests = BlockDigests::of(state);
-        let found = sets.iter().enumerate().find_map(|(place, set)| {
-            set.outcomes.get(&digests.over(&set.blocks)?).map(|outcome| (place, *outcome))
-        });
+        let found = sets
+            .iter()
+            .enumerate()
+            .find_map(|(place, set)| set.outcomes.get(&digests.over(&set.blocks)?).map(|outcome| (place, *outcome)));
         let (place, outcome) = found?;
         sets[..=place].rotate_right(1);
         Some(outcome)

@@ -73,8 +73,7 @@ impl FromStr for ChoiceMethods {
         let mut ways = Vec::new();
         for part in text.split(',').map(str::trim) {
             let (name, number) = part.split_once(':').map_or((part, None), |(name, most)| (name, Some(most)));
-            let Some((way, _, usual)) = ChoiceMethod::ALL.into_iter().find(|(_, known, _)| *known == name)
-            else {
+            let Some((way, _, usual)) = ChoiceMethod::ALL.into_iter().find(|(_, known, _)| *known == name) else {
                 let known = ChoiceMethod::ALL.map(|(_, name, _)| name).join(", ");
                 return Err(fail(format!("is not a way to choose states; the ways are {known}"), name));
             };
@@ -82,10 +81,7 @@ impl FromStr for ChoiceMethods {
                 None => usual,
                 Some(Ok(most)) if most > 0 => most,
                 Some(_) => {
-                    return Err(fail(
-                        "has a number of states that is not a whole number above 0".to_owned(),
-                        part,
-                    ));
+                    return Err(fail("has a number of states that is not a whole number above 0".to_owned(), part));
                 }
             };
             match ways.iter().find(|(known, _)| *known == way) {
@@ -152,11 +148,7 @@ pub(crate) fn choose(way: ChoiceMethod, most: usize, atoms: &[&[UnpromisedWrite]
         ChoiceMethod::Random => {
             let level = |random: &mut Pcg64Mcg, writes: &[UnpromisedWrite], likely: u64| {
                 let kept = |random: &mut Pcg64Mcg| random.next_u64() % 100 < likely;
-                if kept(random) {
-                    writes.len() as u16
-                } else {
-                    (random.next_u64() % (writes.len() as u64 + 1)) as u16
-                }
+                if kept(random) { writes.len() as u16 } else { (random.next_u64() % (writes.len() as u64 + 1)) as u16 }
             };
             let state = |random: &mut Pcg64Mcg| {
                 let likely = [0, 50, 90][random.next_u64() as usize % 3];
@@ -169,11 +161,7 @@ pub(crate) fn choose(way: ChoiceMethod, most: usize, atoms: &[&[UnpromisedWrite]
     chosen
 }
 
-fn boundary(
-    atoms: &[&[UnpromisedWrite]],
-    all: &dyn Fn() -> Levels,
-    none: &dyn Fn() -> Levels,
-) -> Vec<Levels> {
+fn boundary(atoms: &[&[UnpromisedWrite]], all: &dyn Fn() -> Levels, none: &dyn Fn() -> Levels) -> Vec<Levels> {
     let complete = |writes: &&[UnpromisedWrite]| {
         writes.iter().rposition(|write| write.complete > 0).map_or(0, |place| place as u16 + 1)
     };
@@ -181,8 +169,7 @@ fn boundary(
     let newest = newest.map(|newest| with_one_write(atoms, (newest, false)));
     let garbled = atoms.iter().flat_map(|writes| writes.iter()).filter(|write| write.garbled);
     let garbled = garbled.map(|write| write.version).max().map(|newest| {
-        let place =
-            |writes: &[UnpromisedWrite]| writes.iter().position(|write| key(write) == (newest, false));
+        let place = |writes: &[UnpromisedWrite]| writes.iter().position(|write| key(write) == (newest, false));
         let level = |writes: &&[UnpromisedWrite]| place(writes).unwrap_or(writes.len()) as u16;
         atoms.iter().map(level).collect()
     });
@@ -265,13 +252,7 @@ mod tests {
     fn a_way_named_twice_is_taken_once_and_with_two_numbers_refused() {
         let ways: ChoiceMethods = "omit1:5,boundary,omit1:5".parse().unwrap();
         assert_eq!(ways.iter().collect::<Vec<_>>(), [(ChoiceMethod::Omit1, 5), (ChoiceMethod::Boundary, 5)]);
-        assert!(
-            "omit1:5,omit1:6"
-                .parse::<ChoiceMethods>()
-                .unwrap_err()
-                .to_string()
-                .contains("two numbers of states")
-        );
+        assert!("omit1:5,omit1:6".parse::<ChoiceMethods>().unwrap_err().to_string().contains("two numbers of states"));
     }
 
     #[test]

@@ -91,17 +91,12 @@ impl StateJudge {
             let problem = Some(StateViolation { level, promise, detail });
             Ok(RecoveredState { problem, ..RecoveredState::default() })
         };
-        let host =
-            match HostView::recover(view, (&header.layers, &header.below()), header.sectors, cut_after)? {
-                Ok(host) => host,
-                Err(error) => {
-                    return broken(
-                        PromiseLevel::Layer,
-                        "recovery",
-                        format!("the layers do not recover: {error}"),
-                    );
-                }
-            };
+        let host = match HostView::recover(view, (&header.layers, &header.below()), header.sectors, cut_after)? {
+            Ok(host) => host,
+            Err(error) => {
+                return broken(PromiseLevel::Layer, "recovery", format!("the layers do not recover: {error}"));
+            }
+        };
         let layer_writes = host.recovery_writes();
         if let Some(detail) = explorer.host_fault(state, &host) {
             return broken(PromiseLevel::Layer, "contents", detail);
@@ -124,12 +119,7 @@ impl StateJudge {
     ///
     /// # Errors
     /// If structures of the file system are damaged or not supported.
-    pub fn files(
-        &mut self,
-        disk: &dyn DiskReader,
-        wanted: &[&str],
-        tree: Option<&str>,
-    ) -> Result<RecoveredState> {
+    pub fn files(&mut self, disk: &dyn DiskReader, wanted: &[&str], tree: Option<&str>) -> Result<RecoveredState> {
         let replayed = self.recovery.replay(disk)?;
         let replay = replayed.replay();
         if let Some(refused) = &replay.refused {

@@ -9,11 +9,7 @@ use crate::spool::SectorSource;
 
 /// Returns the write pointers of a disk: for each zone, the sector after the last one that holds data. The work is proportional to
 /// the number of blocks that were ever written.
-pub(crate) fn write_pointers(
-    zones: &DiskZones,
-    base: &DiskContents,
-    changes: &BTreeMap<u64, Block>,
-) -> Vec<u64> {
+pub(crate) fn write_pointers(zones: &DiskZones, base: &DiskContents, changes: &BTreeMap<u64, Block>) -> Vec<u64> {
     let mut pointers: Vec<u64> = (0..zones.count).map(|zone| zones.start(zone)).collect();
     let unchanged = base.blocks().filter(|(block, _)| !changes.contains_key(block));
     for (block, sources) in unchanged.chain(changes.iter().map(|(block, sources)| (*block, sources))) {

@@ -93,8 +93,7 @@ impl DeviceCapabilities {
         if self.interface == InterfaceKind::Ufs {
             return Vec::new();
         }
-        let field =
-            |of: RegisterField, value| ExtCsdField { name: of.name, byte: of.byte, bytes: of.bytes, value };
+        let field = |of: RegisterField, value| ExtCsdField { name: of.name, byte: of.byte, bytes: of.bytes, value };
         vec![
             field(fields::WR_REL_PARAM, u32::from(self.reliable_write) << 2),
             field(fields::WR_REL_SET, 0x1f),

@@ -124,11 +124,7 @@ impl Device {
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "its callers do nothing but call it")]
-    fn act_with<O: Observer>(
-        &mut self,
-        work: DeviceOperation<'_>,
-        observer: &mut O,
-    ) -> Result<Option<Nanos>> {
+    fn act_with<O: Observer>(&mut self, work: DeviceOperation<'_>, observer: &mut O) -> Result<Option<Nanos>> {
         let Self { controller, ftl, nand, counters } = self;
         if let DeviceOperation::Submit(command) = work {
             controller.accept(command, ftl.geometry())?;
@@ -160,11 +156,7 @@ impl Device {
     /// [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) for a request beyond the end of the device, [`ErrorClass::Order`](emmclab_base::ErrorClass::Order)
     /// for one that arrives before its predecessor.
     #[inline]
-    pub fn submit<O: Observer>(
-        &mut self,
-        command: &DeviceCommand,
-        observer: &mut O,
-    ) -> Result<Option<Nanos>> {
+    pub fn submit<O: Observer>(&mut self, command: &DeviceCommand, observer: &mut O) -> Result<Option<Nanos>> {
         self.act(DeviceOperation::Submit(command), observer)
     }
 
@@ -197,11 +189,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::submit`]; [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) also for entries that cannot be packed.
-    pub fn submit_packed<O: Observer>(
-        &mut self,
-        entries: &[DeviceCommand],
-        observer: &mut O,
-    ) -> Result<Option<Nanos>> {
+    pub fn submit_packed<O: Observer>(&mut self, entries: &[DeviceCommand], observer: &mut O) -> Result<Option<Nanos>> {
         if let [single] = entries {
             return self.submit(single, observer);
         }
@@ -213,12 +201,7 @@ impl Device {
     /// # Errors
     /// [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) if there is no such zone, or if its state or the limits of open and active zones do not
     /// allow the action.
-    pub fn manage_zone<O: Observer>(
-        &mut self,
-        zone: u32,
-        action: ZoneAction,
-        observer: &mut O,
-    ) -> Result<()> {
+    pub fn manage_zone<O: Observer>(&mut self, zone: u32, action: ZoneAction, observer: &mut O) -> Result<()> {
         self.act(DeviceOperation::Zone(zone, action), observer).map(|_| ())
     }
 

@@ -67,12 +67,7 @@ impl ZoneLayout {
         let units = u64::from(given.blocks) * u64::from(group.units_per_block()) * u64::from(planes);
         let count = usable.checked_div(units)?;
         let first_unit = u64::from(given.conventional).saturating_mul(units).min(u64::from(u32::MAX));
-        Some(Self {
-            first_unit: first_unit as u32,
-            units: units as u32,
-            count: count as u32,
-            blocks: given.blocks,
-        })
+        Some(Self { first_unit: first_unit as u32, units: units as u32, count: count as u32, blocks: given.blocks })
     }
 
     /// The zone of a map unit; `None` before the first.
@@ -254,11 +249,8 @@ impl Geometry {
 
     /// Number of sectors that all planes together erase at a time, with the largest blocks.
     pub fn erase_sectors(&self) -> u32 {
-        let block = self
-            .groups
-            .iter()
-            .map(|group| u64::from(group.pages_per_block) * u64::from(group.page_bytes))
-            .max();
+        let block =
+            self.groups.iter().map(|group| u64::from(group.pages_per_block) * u64::from(group.page_bytes)).max();
         (u64::from(self.planes) * block.unwrap_or(0) / SECTOR_BYTES) as u32
     }
 
@@ -267,9 +259,7 @@ impl Geometry {
         let per_plane: u64 = self
             .groups
             .iter()
-            .map(|group| {
-                u64::from(group.blocks) * u64::from(group.pages_per_block) * u64::from(group.page_bytes)
-            })
+            .map(|group| u64::from(group.blocks) * u64::from(group.pages_per_block) * u64::from(group.page_bytes))
             .sum();
         ByteCount(per_plane * u64::from(self.planes))
     }

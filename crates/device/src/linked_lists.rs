@@ -196,8 +196,7 @@ mod tests {
     fn each_list_keeps_the_order_of_use_of_its_own_values() {
         let mut links = LinkedLists::new(4);
         let (mut even, mut odd) = (ListEnds::EMPTY, ListEnds::EMPTY);
-        let places: Vec<u32> =
-            (0..6).map(|i| links.add(if i % 2 == 0 { &mut even } else { &mut odd }, i)).collect();
+        let places: Vec<u32> = (0..6).map(|i| links.add(if i % 2 == 0 { &mut even } else { &mut odd }, i)).collect();
         links.renew(&mut even, places[0]);
         assert_eq!(links.remove(&mut odd, places[3]), 3);
         links.add(&mut odd, 7);

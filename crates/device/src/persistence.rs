@@ -257,8 +257,7 @@ impl Observer for PersistenceTracker {
                 if let Some(command) = unit.command {
                     self.store(first, end, step(self.version_of(command)));
                 } else {
-                    let cached: Vec<_> =
-                        self.cached.find(first, end).map(|(from, to, v)| (from, to, *v)).collect();
+                    let cached: Vec<_> = self.cached.find(first, end).map(|(from, to, v)| (from, to, *v)).collect();
                     for (from, to, version) in cached {
                         self.store(from, to, step(version));
                     }
@@ -274,10 +273,6 @@ impl Observer for PersistenceTracker {
         let (first, end) = (u64::from(event.first.0), u64::from(event.first.0) + u64::from(event.count));
         let (first, end) = (first * unit, end * unit);
         self.cached.remove(first, end);
-        self.store(
-            first,
-            end,
-            ContentsVersion { from: command.arrival, content: SectorContent::Nothing(version) },
-        );
+        self.store(first, end, ContentsVersion { from: command.arrival, content: SectorContent::Nothing(version) });
     }
 }

@@ -100,13 +100,9 @@ pub fn is_changeable(key: &str) -> bool {
 
 /// The error for a setting that cannot change.
 fn not_changeable(key: &str, [from, to]: &[String; 2]) -> Error {
-    let reason =
-        REASONS.iter().find(|(pattern, _)| fits(pattern, key)).map_or(OTHERWISE, |(_, reason)| reason);
-    Error::new(
-        ErrorClass::Config,
-        format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}"),
-    )
-    .hint(format!("change one of these: {}", CHANGEABLE.join(", ")))
+    let reason = REASONS.iter().find(|(pattern, _)| fits(pattern, key)).map_or(OTHERWISE, |(_, reason)| reason);
+    Error::new(ErrorClass::Config, format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}"))
+        .hint(format!("change one of these: {}", CHANGEABLE.join(", ")))
 }
 
 impl DeviceConfig {
@@ -140,12 +136,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`DeviceConfig::changes`]; then nothing has changed.
-    pub fn reconfigure(
-        &mut self,
-        from: &DeviceConfig,
-        to: &DeviceConfig,
-        at: Nanos,
-    ) -> Result<Vec<SettingChange>> {
+    pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         let changes = from.changes(to, at)?;
         if !changes.is_empty() {
             let settings = to.settings();

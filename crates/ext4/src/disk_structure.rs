@@ -73,8 +73,7 @@ impl DiskStructure {
     }
 
     fn unread(self, offset: u64, error: &io::Error) -> Error {
-        let kind =
-            if error.kind() == io::ErrorKind::UnexpectedEof { ErrorClass::Truncated } else { ErrorClass::Io };
+        let kind = if error.kind() == io::ErrorKind::UnexpectedEof { ErrorClass::Truncated } else { ErrorClass::Io };
         Error::new(kind, format!("not read: {error}")).in_field(&self.to_string()).at_offset(offset)
     }
 }

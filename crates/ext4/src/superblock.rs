@@ -167,9 +167,7 @@ impl Ext4Superblock {
         let features = |at| if wide_features { le32(bytes, at) } else { 0 };
         let unknown = features(0x60) & !Incompat::all().bits();
         if unknown != 0 {
-            return Err(
-                structure.unsupported(offset + 0x60, format!("incompatible features {}", named(unknown)))
-            );
+            return Err(structure.unsupported(offset + 0x60, format!("incompatible features {}", named(unknown))));
         }
         let incompat = Incompat::from_bits_retain(features(0x60));
         let ro_compat = RoCompat::from_bits_retain(features(0x64));

@@ -148,13 +148,7 @@ const LINUX_6: HostConfig = HostConfig {
     barrier: BarrierMode::Flush,
     folder_sync_commits: true,
     synced: SyncedClasses::ALL,
-    cpu: CpuCosts {
-        operation_ns: 600,
-        page_ns: 400,
-        request_ns: 3_000,
-        poll_ns: 0,
-        poll_interval_ns: 100_000,
-    },
+    cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000, poll_ns: 0, poll_interval_ns: 100_000 },
 };
 
 /// Names and settings of the eras.

@@ -58,14 +58,7 @@ impl HostCore {
     }
 
     /// A bio for pages of a file, starting with page `first`, that are stored from `sector` on.
-    pub fn page_bio(
-        &self,
-        op: Op,
-        (inode, first): (u32, u64),
-        sector: u64,
-        pages: u64,
-        cause: IoCause,
-    ) -> BioRequest {
+    pub fn page_bio(&self, op: Op, (inode, first): (u32, u64), sector: u64, pages: u64, cause: IoCause) -> BioRequest {
         let file = self.cache.inode(inode);
         let sectors = (pages * PAGE_SECTORS) as u32;
         BioRequest {

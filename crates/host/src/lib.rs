@@ -17,9 +17,7 @@ mod task;
 mod writeback;
 
 pub use config::{BarrierMode, CpuCosts, ElevatorKind, HostConfig, SyncedClasses};
-pub use finished_operation::{
-    FinishedOperation, FinishedOperations, WaitBreakdown, WaitCategory, WaitReason,
-};
+pub use finished_operation::{FinishedOperation, FinishedOperations, WaitBreakdown, WaitCategory, WaitReason};
 pub use host::SimulatedHost;
 pub use mount::{FileExtent, FilesystemKind, Mount, MountOptions};
 pub use operation::{CallerId, FileClass, FileId, FileOp, FileSpec, FolderId, MountId};

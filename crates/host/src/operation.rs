@@ -20,9 +20,7 @@ pub struct FolderId(pub u32);
 pub struct MountId(pub u16);
 
 /// The class of blocks, to the application or to the file system.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileClass {
     /// A database.
@@ -42,14 +40,8 @@ pub enum FileClass {
 
 impl FileClass {
     /// All classes; the first four are classes of files.
-    pub const ALL: [Self; 6] = [
-        Self::Database,
-        Self::DatabaseJournal,
-        Self::Cache,
-        Self::Other,
-        Self::Metadata,
-        Self::FilesystemJournal,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Database, Self::DatabaseJournal, Self::Cache, Self::Other, Self::Metadata, Self::FilesystemJournal];
 
     /// The name in files and results.
     pub const fn name(self) -> &'static str {

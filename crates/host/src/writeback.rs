@@ -88,12 +88,7 @@ pub(crate) fn write_pages<F: FilesystemModel + ?Sized>(
 
 /// Writes all dirty pages of a file for a task, which waits for them and for the writes in progress. Returns `None` if the file system is
 /// not ready, else whether a page has to be written once more.
-pub(crate) fn write_all(
-    core: &mut HostCore,
-    fs: &mut dyn FilesystemModel,
-    inode: u32,
-    task: TaskId,
-) -> Option<bool> {
+pub(crate) fn write_all(core: &mut HostCore, fs: &mut dyn FilesystemModel, inode: u32, task: TaskId) -> Option<bool> {
     let round = WritebackRound { waiter: Some(task), pages: TURN, ..WritebackRound::all(core.cause(task)) };
     loop {
         if fs.prepare(core, task, inode) != StepOutcome::Done {
@@ -113,8 +108,7 @@ fn submit(core: &mut HostCore, inode: u32, page: u64, sector: u64, pages: u64, r
     while done < pages {
         let count = (pages - done).min(most);
         let first = page + done;
-        let mut bio =
-            core.page_bio(Op::Write, (inode, first), sector + done * PAGE_SECTORS, count, round.cause);
+        let mut bio = core.page_bio(Op::Write, (inode, first), sector + done * PAGE_SECTORS, count, round.cause);
         bio.flags = flags;
         let id = core.submit(bio);
         for index in first..first + count {
@@ -154,9 +148,7 @@ impl Flusher {
 
     /// Starts the thread if there are too many dirty pages, and the timer if anything is dirty.
     pub fn look(&mut self, core: &mut HostCore, mounts: &[Box<dyn FilesystemModel>]) {
-        if self.next.is_none()
-            && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some()))
-        {
+        if self.next.is_none() && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some())) {
             self.next = Some(core.now + core.config.writeback_interval());
         }
         if core.cache.dirty() > core.config.background_pages() && !self.stuck {
@@ -198,12 +190,7 @@ impl Flusher {
     }
 
     /// Executes the next step of the thread.
-    pub fn step(
-        &mut self,
-        core: &mut HostCore,
-        task: TaskId,
-        mounts: &mut [Box<dyn FilesystemModel>],
-    ) -> StepOutcome {
+    pub fn step(&mut self, core: &mut HostCore, task: TaskId, mounts: &mut [Box<dyn FilesystemModel>]) -> StepOutcome {
         if !core.queue.await_room(task, &mut core.tasks) {
             return StepOutcome::Wait(WaitReason::RequestLimit);
         }

@@ -5,8 +5,8 @@ use std::io;
 
 use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, Result, SectorSet};
 use emmclab_layers::{
-    BackgroundDecision, CommandPlan, DisksBelow, HostRequest, ImmediateStack, InFlightRequests, Layer,
-    LayerConfig, RequestDecision, SectorDisk, build_stack,
+    BackgroundDecision, CommandPlan, DisksBelow, HostRequest, ImmediateStack, InFlightRequests, Layer, LayerConfig,
+    RequestDecision, SectorDisk, build_stack,
 };
 
 /// Resident memory of this process in bytes, from the kernel.
@@ -105,8 +105,7 @@ fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
     let layers = || build_stack(std::slice::from_ref(&config), &below);
     let second = Counted { data: Some(vec![0; 256 << 20]), reads: 0, bytes: 0 };
     let disks = vec![Counted { data: None, reads: 0, bytes: 0 }, second];
-    let said =
-        |error: io::Error| emmclab_base::Error::new(emmclab_base::ErrorClass::Config, error.to_string());
+    let said = |error: io::Error| emmclab_base::Error::new(emmclab_base::ErrorClass::Config, error.to_string());
     let mut executor = ImmediateStack::start(layers()?, disks, false).map_err(said)?;
     let mut data = [7; 4096];
     let mut seed = 1_u64;
@@ -119,8 +118,7 @@ fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
         }
     }
     let counters = executor.layer(0).counters();
-    let written =
-        counters.iter().find(|(name, _)| *name == "checkpoint_bytes").map_or(0, |(_, bytes)| *bytes);
+    let written = counters.iter().find(|(name, _)| *name == "checkpoint_bytes").map_or(0, |(_, bytes)| *bytes);
     let mut disks = executor.into_disks();
     (disks[1].reads, disks[1].bytes) = (0, 0);
     let begin = processor_s();
@@ -231,20 +229,11 @@ fn commits(mode: &str, transactions: u64) -> Result<()> {
             let at = JOURNAL.0 + number * 48 % JOURNAL.1 / 48 * 48;
             send(8 * (number % 4096), CommandFlags::empty(), &[BlockNote::new(BlockRole::Data, 8)]);
             let logged = (0..4).map(|i| note(BlockRole::Logged, Some((4096 + (number * 3 + i) % 64) * 8), 3));
-            let blocks: Vec<BlockNote> =
-                [note(BlockRole::Descriptor, None, 1)].into_iter().chain(logged).collect();
+            let blocks: Vec<BlockNote> = [note(BlockRole::Descriptor, None, 1)].into_iter().chain(logged).collect();
             send(at, CommandFlags::META, &blocks);
-            send(
-                at + 40,
-                CommandFlags::PREFLUSH | CommandFlags::RELIABLE,
-                &[note(BlockRole::Commit, None, 1)],
-            );
+            send(at + 40, CommandFlags::PREFLUSH | CommandFlags::RELIABLE, &[note(BlockRole::Commit, None, 1)]);
             if number % 512 == 511 {
-                send(
-                    JOURNAL.0 - 8,
-                    CommandFlags::empty(),
-                    &[note(BlockRole::JournalSuperblock, Some(at), 1)],
-                );
+                send(JOURNAL.0 - 8, CommandFlags::empty(), &[note(BlockRole::JournalSuperblock, Some(at), 1)]);
             }
         }
         best = best.min(processor_s() - begin);
@@ -256,9 +245,7 @@ fn commits(mode: &str, transactions: u64) -> Result<()> {
         best * 1e9 / requests as f64,
         requests as f64 / best / 1e6
     );
-    for (name, count) in
-        counters.iter().filter(|(name, _)| ["log_records", "commits_in_place"].contains(name))
-    {
+    for (name, count) in counters.iter().filter(|(name, _)| ["log_records", "commits_in_place"].contains(name)) {
         println!("    {name} {count}");
     }
     Ok(())

@@ -196,13 +196,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
 
     /// Begins a request that may run concurrently with others; `None` if the layer defers it. [`ImmediateStack::advance`] completes it. A
     /// request with flags that the top layer does not accept is expanded into several requests, each of which is executed alone.
-    pub fn begin(
-        &mut self,
-        op: Op,
-        sector: u64,
-        sectors: u32,
-        modifiers: CommandFlags,
-    ) -> Option<RunningPlan> {
+    pub fn begin(&mut self, op: Op, sector: u64, sectors: u32, modifiers: CommandFlags) -> Option<RunningPlan> {
         self.begin_at(0, &request(op, sector, sectors, modifiers), &[])
     }
 
@@ -312,9 +306,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
                 PlanStep::Copy(copy) => {
                     let mut held = self.take_held(running);
                     let scratch = &mut running.scratch;
-                    running
-                        .plan
-                        .perform(&copy, &mut PlanBuffers { payload, scratch, layer_memory: &mut held });
+                    running.plan.perform(&copy, &mut PlanBuffers { payload, scratch, layer_memory: &mut held });
                     self.give_held(running, held);
                 }
             }
@@ -322,12 +314,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         Ok(true)
     }
 
-    fn command(
-        &mut self,
-        running: &mut RunningPlan,
-        command: &PlanCommand,
-        payload: &mut [u8],
-    ) -> io::Result<()> {
+    fn command(&mut self, running: &mut RunningPlan, command: &PlanCommand, payload: &mut [u8]) -> io::Result<()> {
         let below = running.below;
         let PlanCommand { disk, op, sector, sectors, modifiers, .. } = *command;
         let sent = request(op, sector, sectors, modifiers);

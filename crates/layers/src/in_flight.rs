@@ -44,8 +44,6 @@ impl InFlightRequests {
 
     /// Whether a request in flight writes or discards between two sectors.
     pub fn changes(&self, sector: u64, end: u64) -> bool {
-        self.requests
-            .iter()
-            .any(|request| request.op != Op::Read && request.sector < end && sector < request.end())
+        self.requests.iter().any(|request| request.op != Op::Read && request.sector < end && sector < request.end())
     }
 }

@@ -65,8 +65,7 @@ impl IntervalMap {
 
     /// Peak memory so far, in bytes.
     pub fn most_bytes(&self) -> u64 {
-        (self.lists.len() * size_of::<Vec<IntervalEntry>>()) as u64
-            + self.most_room * size_of::<IntervalEntry>() as u64
+        (self.lists.len() * size_of::<Vec<IntervalEntry>>()) as u64 + self.most_room * size_of::<IntervalEntry>() as u64
     }
 
     /// Largest number of runs so far.
@@ -247,10 +246,10 @@ impl IntervalMap {
             return;
         }
         moved.clear();
-        moved
-            .extend(self.between(extent.sector, extent.end()).filter(|run| {
-                u64::from(run.place) == u64::from(extent.place) + (run.sector - extent.sector)
-            }));
+        moved.extend(
+            self.between(extent.sector, extent.end())
+                .filter(|run| u64::from(run.place) == u64::from(extent.place) + (run.sector - extent.sector)),
+        );
         for run in moved.iter() {
             self.insert(LoggedExtent { place: to + (run.sector - extent.sector) as u32, ..*run });
         }

@@ -189,12 +189,7 @@ pub trait Layer: Send {
     }
 
     /// Decides on a request. `notes` cover all sectors of a write, or are empty. `plan` is empty at the call.
-    fn request(
-        &mut self,
-        request: &HostRequest,
-        notes: &[BlockNote],
-        plan: &mut CommandPlan,
-    ) -> RequestDecision;
+    fn request(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision;
 
     /// Called when a request is complete.
     fn completed(&mut self, _id: u64) {}

@@ -31,8 +31,7 @@ pub use immediate_stack::{ImmediateStack, RunningPlan, SectorDisk};
 pub use in_flight::InFlightRequests;
 pub use journal::{JournalLayer, JournalLayerMode as JournalMode, JournalLayerSettings};
 pub use layer::{
-    BackgroundDecision, DeferReason, DiskZones, DisksBelow, Layer, RecoveryReader, RequestDecision,
-    ReservedArea,
+    BackgroundDecision, DeferReason, DiskZones, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea,
 };
 pub use layer_kind::LayerKind;
 pub use layer_setting::LayerSetting;

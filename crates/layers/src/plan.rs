@@ -286,12 +286,7 @@ impl CommandPlan {
         let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);
         self.meta.resize(self.meta.len().next_multiple_of(SECTOR_BYTES as usize), 0);
-        self.push(MemoryRange {
-            memory: PlanMemory::Meta,
-            offset,
-            sectors: self.meta_sectors() - offset,
-            seals: None,
-        });
+        self.push(MemoryRange { memory: PlanMemory::Meta, offset, sectors: self.meta_sectors() - offset, seals: None });
     }
 
     /// Appends the data of a write to `data`: its pieces, with the checksums of its records.

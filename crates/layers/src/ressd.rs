@@ -37,20 +37,9 @@ pub struct RessdSettings {
 
 impl Default for RessdSettings {
     fn default() -> Self {
-        let AdvilSettings { reserved, second_device, reserved_at, original, small, .. } =
-            AdvilSettings::default();
+        let AdvilSettings { reserved, second_device, reserved_at, original, small, .. } = AdvilSettings::default();
         let AdvilSettings { clustered_block, mover, recovery, checkpoint, .. } = AdvilSettings::default();
-        Self {
-            reserved,
-            second_device,
-            reserved_at,
-            original,
-            small,
-            clustered_block,
-            mover,
-            recovery,
-            checkpoint,
-        }
+        Self { reserved, second_device, reserved_at, original, small, clustered_block, mover, recovery, checkpoint }
     }
 }
 

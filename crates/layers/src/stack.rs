@@ -52,10 +52,7 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
             if let Some((_, other)) = taken.iter().find(|(other, _)| meets(other)) {
                 return Err(Error::new(
                     ErrorClass::Config,
-                    format!(
-                        "layers `{}` and `{other}` claim the same place on the second device",
-                        config.name
-                    ),
+                    format!("layers `{}` and `{other}` claim the same place on the second device", config.name),
                 )
                 .hint("give one of them another place (reserved_at)"));
             }

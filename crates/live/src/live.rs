@@ -80,14 +80,12 @@ impl LiveDevice {
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
         let layers = state::recoverable(&options.layers)?;
         let (mut stack, found, mut former) = state::open(config, &layers, options, store)?;
-        let recording =
-            options.record.as_deref().map(|path| LiveRecording::create(path, config.name())).transpose()?;
+        let recording = options.record.as_deref().map(|path| LiveRecording::create(path, config.name())).transpose()?;
         let log = options.log.as_deref();
         let log = log.map(|path| RunLog::create(path, config, &layers, &mut stack)).transpose()?;
         let clock = LiveClock::new(options.pace, options.think);
         let core = LiveCore::new((config, options.second.as_ref()), &layers, stack, clock, (recording, log))?;
-        let shared =
-            Arc::new(LiveSharedState { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
+        let shared = Arc::new(LiveSharedState { limits: core.limits(), core: Mutex::new(core), wake: Condvar::new() });
         let ending = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let thread = {
             let (shared, ending) = (shared.clone(), ending.clone());

@@ -75,12 +75,7 @@ fn lock(shared: &Mutex<SharedLogWriter>) -> MutexGuard<'_, SharedLogWriter> {
 
 impl RunLog {
     /// Begins a log with the present contents, and attaches the ports to the devices.
-    pub fn create(
-        path: &Path,
-        config: &DeviceConfig,
-        layers: &[LayerConfig],
-        stack: &mut LiveStack,
-    ) -> Result<Self> {
+    pub fn create(path: &Path, config: &DeviceConfig, layers: &[LayerConfig], stack: &mut LiveStack) -> Result<Self> {
         let settings = config.settings();
         let device = stack.device();
         let rules = ContractRules::of(device);
@@ -103,10 +98,7 @@ impl RunLog {
                 ));
             }
             Some(_) if rules.fifo => {
-                return Err(refused(
-                    "the device has a cache that keeps the order of writes",
-                    "name another device",
-                ));
+                return Err(refused("the device has a cache that keeps the order of writes", "name another device"));
             }
             second => second.map_or(0, |second| second.geometry().sectors()),
         };
@@ -178,8 +170,7 @@ fn closed() -> Error {
 }
 
 fn refused(problem: &str, hint: &str) -> Error {
-    Error::new(emmclab_base::ErrorClass::Config, format!("two devices cannot be logged: {problem}"))
-        .hint(hint)
+    Error::new(emmclab_base::ErrorClass::Config, format!("two devices cannot be logged: {problem}")).hint(hint)
 }
 
 /// Logs the contents of a device, with sector numbers shifted by `shift`.

@@ -23,10 +23,8 @@ impl RefusalsByRule {
     /// Counts a request at `sector` that was refused with this error. Errors that differ only in their numbers belong to the same rule.
     pub fn count(&mut self, error: &Error, sector: u64) {
         let rule: String = error.problem().chars().filter(|character| !character.is_ascii_digit()).collect();
-        let first = || RefusedRequests {
-            requests: 0,
-            first: format!("{} (request at sector {sector})", error.problem()),
-        };
+        let first =
+            || RefusedRequests { requests: 0, first: format!("{} (request at sector {sector})", error.problem()) };
         self.0.entry(rule).or_insert_with(first).requests += 1;
     }
 
@@ -50,8 +48,7 @@ mod tests {
             refusals.count(&Error::new(ErrorClass::Value, problem), sector);
         }
         let found: Vec<_> = refusals.by_rule().into_iter().map(|one| (one.requests, one.first)).collect();
-        let expected =
-            [(2, "zone 7 is full (request at sector 5)"), (1, "not in order: 8 (request at sector 6)")];
+        let expected = [(2, "zone 7 is full (request at sector 5)"), (1, "not in order: 8 (request at sector 6)")];
         assert_eq!(found, expected.map(|(count, first)| (count, first.to_owned())));
     }
 }

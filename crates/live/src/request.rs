@@ -62,8 +62,7 @@ impl PendingLiveRequest {
         if end > limits.sectors || (sectors == 0) != (action == BlockAction::Flush) {
             return Err(RequestFailure::Invalid);
         }
-        let mut pending =
-            Self { tag, to: to.clone(), open: 0, next: RemainingWork::Nothing, outcome: Ok(Vec::new()) };
+        let mut pending = Self { tag, to: to.clone(), open: 0, next: RemainingWork::Nothing, outcome: Ok(Vec::new()) };
         match action {
             BlockAction::Read => parts.push(StackCommand {
                 modifiers: modifiers.of(Op::Read),
@@ -73,13 +72,7 @@ impl PendingLiveRequest {
                 if data.len() as u64 != u64::from(sectors) * SECTOR_BYTES {
                     return Err(RequestFailure::Invalid);
                 }
-                parts.push(StackCommand {
-                    op: Op::Write,
-                    sector,
-                    sectors,
-                    modifiers: modifiers.of(Op::Write),
-                    data,
-                });
+                parts.push(StackCommand { op: Op::Write, sector, sectors, modifiers: modifiers.of(Op::Write), data });
             }
             BlockAction::Flush => {
                 parts.push(StackCommand {

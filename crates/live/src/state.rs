@@ -51,12 +51,7 @@ struct StateFileHeader {
 }
 
 impl StateFileHeader {
-    fn new(
-        clean: bool,
-        device: &DeviceConfig,
-        layers: &[LayerConfig],
-        changes: &[SettingChange],
-    ) -> Result<Self> {
+    fn new(clean: bool, device: &DeviceConfig, layers: &[LayerConfig], changes: &[SettingChange]) -> Result<Self> {
         let setting_changes = changes.to_vec();
         Ok(Self { clean, device: device.to_toml()?, layers: layers.to_vec(), setting_changes })
     }
@@ -93,8 +88,7 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
         };
         if given.as_bool() == Some(false) {
             let name = &layer.name;
-            let problem =
-                format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
+            let problem = format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
             return Err(Error::new(ErrorClass::Config, problem)
                 .hint("leave it out; a live layer keeps what it needs to recover"));
         }
@@ -245,8 +239,7 @@ pub(crate) fn open(
     options: &LiveOptions,
     store: Option<&ImageStore>,
 ) -> Result<(LiveStack, PreviousRun, ImageBackups)> {
-    let (paths, second) =
-        ([options.image.as_deref(), options.second_image.as_deref()], options.second.as_ref());
+    let (paths, second) = ([options.image.as_deref(), options.second_image.as_deref()], options.second.as_ref());
     if paths[1].is_some() != (paths[0].is_some() && second.is_some()) {
         return Err(Error::new(
             ErrorClass::Config,
@@ -264,12 +257,9 @@ pub(crate) fn open(
     let second = second.map(|second| one(second, paths[1])).transpose()?;
     if let Some(second) = second.as_ref().filter(|second| second.is_new != main.is_new) {
         let missing = if main.is_new { main.path } else { second.path };
-        return Err(Error::new(
-            ErrorClass::Config,
-            "the image of the other device exists, this one does not",
-        )
-        .in_file(missing.unwrap_or(Path::new("")))
-        .hint("name the two images of one run, or two new ones"));
+        return Err(Error::new(ErrorClass::Config, "the image of the other device exists, this one does not")
+            .in_file(missing.unwrap_or(Path::new("")))
+            .hint("name the two images of one run, or two new ones"));
     }
     let both = || [Some(&main), second.as_ref()].into_iter().flatten();
     let changes = main.head.as_ref().map_or_else(Vec::new, |head| head.setting_changes.clone());
@@ -342,11 +332,7 @@ fn write(path: &Path, head: &StateFileHeader, device: &Device) -> Result<()> {
 }
 
 /// Loads the state file of an image; `None` if there is none.
-fn load(
-    path: &Path,
-    config: &DeviceConfig,
-    layers: &[LayerConfig],
-) -> Result<Option<(StateFileHeader, Device)>> {
+fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Option<(StateFileHeader, Device)>> {
     let fail = |error| Error::io(path, error);
     let mut file = match open_seekable(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -376,12 +362,9 @@ fn load(
             .hint("name the device and settings that it was made with, or another image")
     })?;
     if head.layers != layers {
-        return Err(Error::new(
-            ErrorClass::Config,
-            "the image was made with other layers or settings of them",
-        )
-        .in_file(path)
-        .hint("name the layers that it was made with, or another image"));
+        return Err(Error::new(ErrorClass::Config, "the image was made with other layers or settings of them")
+            .in_file(path)
+            .hint("name the layers that it was made with, or another image"));
     }
     let device = Device::from_image(config, tables).map_err(|error| error.in_file(path))?;
     Ok(Some((head, device)))

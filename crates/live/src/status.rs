@@ -14,8 +14,7 @@ const LONGEST: u64 = 3_600_000_000_000;
 
 /// A histogram of times up to an hour, with a precision of 0.8 %.
 fn times() -> Result<Histogram<u64>> {
-    Histogram::new_with_bounds(1, LONGEST, 2)
-        .map_err(|error| Error::new(ErrorClass::Config, error.to_string()))
+    Histogram::new_with_bounds(1, LONGEST, 2).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))
 }
 
 /// A percentile of a histogram of ns, in us; `None` if it is empty.

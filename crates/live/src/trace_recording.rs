@@ -7,8 +7,8 @@ use std::sync::Arc;
 use emmclab_device::SettingChange;
 use emmclab_replay::LiveCompletion;
 use emmclab_trace::{
-    BATCH_ROWS, BatchBuilder, BlockNote, Ledger, RecordedFeatures, Request, Result, Sector, TraceHeader,
-    TraceWriter, WriteOptions,
+    BATCH_ROWS, BatchBuilder, BlockNote, Ledger, RecordedFeatures, Request, Result, Sector, TraceHeader, TraceWriter,
+    WriteOptions,
 };
 
 /// The state of a request whose number is known.
@@ -75,11 +75,10 @@ impl LiveRecording {
             flags: command.modifiers.into(),
             ..Request::new(event.arrival, command.op, Sector(command.sector), command.sectors)
         };
-        let notes =
-            match answer.id.checked_sub(self.first).and_then(|index| self.slots.get_mut(index as usize)) {
-                Some(RecordingSlot::Open(notes)) => std::mem::take(notes),
-                _ => Vec::new(),
-            };
+        let notes = match answer.id.checked_sub(self.first).and_then(|index| self.slots.get_mut(index as usize)) {
+            Some(RecordingSlot::Open(notes)) => std::mem::take(notes),
+            _ => Vec::new(),
+        };
         self.fill_slot(answer.id, RecordingSlot::Complete(request, notes))
     }
 
@@ -131,14 +130,12 @@ impl LiveRecording {
     /// Completes the trace file, with the changed settings in its note. Requests in progress are omitted. An existing file is not replaced by
     /// a trace without requests; returns whether the file was written.
     pub fn finish(mut self, changes: &[SettingChange]) -> Result<bool> {
-        if self.ledger.kept == 0 && self.path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0)
-        {
+        if self.ledger.kept == 0 && self.path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
             return Ok(false);
         }
         if let Some(note) = self.header.note.as_mut().filter(|_| !changes.is_empty()) {
-            let each = changes
-                .iter()
-                .map(|SettingChange { at_s, key, to, .. }| format!("{key} = {to} from {at_s:.3} s on"));
+            let each =
+                changes.iter().map(|SettingChange { at_s, key, to, .. }| format!("{key} = {to} from {at_s:.3} s on"));
             note.push_str("; settings changed: ");
             note.push_str(&each.collect::<Vec<_>>().join(", "));
         }

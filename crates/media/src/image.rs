@@ -56,8 +56,7 @@ impl RawImage {
     /// If it cannot be opened, has another size than the device, or is open in another process.
     pub fn open(path: &Path, sectors: u64) -> Result<(Self, bool)> {
         let fail = |error| Error::io(path, error);
-        let (mut file, mut made) =
-            (OpenOptions::new().read(true).write(true).open(path).map_err(fail), false);
+        let (mut file, mut made) = (OpenOptions::new().read(true).write(true).open(path).map_err(fail), false);
         if !path.exists() {
             made = true;
             file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail);

@@ -55,13 +55,7 @@ struct DurableSectors {
 impl DurableSectors {
     fn change(&self) -> ContentsChange {
         let Self { durable, begin, command, first, last, .. } = *self;
-        ContentsChange::Programmed {
-            command,
-            sector: first,
-            sectors: (last - first) as u32,
-            begin,
-            end: durable,
-        }
+        ContentsChange::Programmed { command, sector: first, sectors: (last - first) as u32, begin, end: durable }
     }
 }
 
@@ -155,8 +149,7 @@ impl DeviceContents {
     /// ([`Device::next_command`]).
     pub fn receive_write(&mut self, command: u64, sector: u64, data: &[u8]) {
         let left = data.len() as u64 / SECTOR_BYTES;
-        let written =
-            |before: Option<LastWrite>| LastWrite { command, landed: before.map_or(command, |w| w.landed) };
+        let written = |before: Option<LastWrite>| LastWrite { command, landed: before.map_or(command, |w| w.landed) };
         self.newest.update(sector, sector + left, |before| Some(written(before)));
         self.pending_writes.insert(command, PendingWriteData { sector, data: data.into(), left });
     }
@@ -217,8 +210,7 @@ impl DeviceContents {
             return Err(error);
         }
         self.trims.retire(now);
-        while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.durable <= now)
-        {
+        while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.durable <= now) {
             let DurableSectors { command, first, last, .. } = landing;
             self.write(command, first, last)?;
             self.newest.update(first, last, |written| {
@@ -290,9 +282,7 @@ impl DeviceContents {
         if !self.landings.iter().any(|Reverse(landing)| landing.first < end && first < landing.last) {
             return;
         }
-        for landing in
-            std::mem::take(&mut self.landings).into_vec().into_iter().map(|Reverse(landing)| landing)
-        {
+        for landing in std::mem::take(&mut self.landings).into_vec().into_iter().map(|Reverse(landing)| landing) {
             let before = DurableSectors { last: landing.last.min(first), ..landing };
             let after = DurableSectors { first: landing.first.max(end), ..landing };
             let parts = [before, after].into_iter().filter(|part| part.first < part.last);
@@ -315,8 +305,7 @@ impl Observer for DeviceContents {
     fn unit_cached(&mut self, event: &UnitCached) {
         let unit_sectors = self.unit_sectors as usize;
         let mut replaced = Vec::new();
-        let held =
-            self.cached.entry(event.lpn).or_insert_with(|| vec![NONE; unit_sectors].into_boxed_slice());
+        let held = self.cached.entry(event.lpn).or_insert_with(|| vec![NONE; unit_sectors].into_boxed_slice());
         for (bit, holder) in held.iter_mut().enumerate() {
             if event.covered >> bit & 1 == 1 {
                 let before = std::mem::replace(holder, event.command);

@@ -52,16 +52,8 @@ impl RequestTracks {
             rows: FxHashMap::default(),
             depth: StepCounter::new(tracks.counter(group, "queue depth", "requests")?),
             ends: BinaryHeap::new(),
-            read: ThroughputCounter::new(tracks.counter(
-                group,
-                "read throughput",
-                ThroughputCounter::UNIT,
-            )?),
-            written: ThroughputCounter::new(tracks.counter(
-                group,
-                "write throughput",
-                ThroughputCounter::UNIT,
-            )?),
+            read: ThroughputCounter::new(tracks.counter(group, "read throughput", ThroughputCounter::UNIT)?),
+            written: ThroughputCounter::new(tracks.counter(group, "write throughput", ThroughputCounter::UNIT)?),
         })
     }
 

@@ -11,8 +11,7 @@ use prost::Message;
 
 use crate::messages::{CounterValue, TracePacket, TrackDescriptor, TrackEventType};
 use crate::{
-    ArgumentValue, DrawnRequest, MOST_LANES, RequestTracks, SliceRow, ThroughputCounter, TrackSlice,
-    TrackWriter,
+    ArgumentValue, DrawnRequest, MOST_LANES, RequestTracks, SliceRow, ThroughputCounter, TrackSlice, TrackWriter,
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -199,14 +198,8 @@ fn bytes_after_a_long_pause_and_from_long_ago_are_not_lost() {
         flow.finish(tracks)
     });
     let (week, tenth) = (7 * day as u64 * 1_000_000, 100_000_000);
-    let expected = [
-        (0, 10.0),
-        (tenth, 0.0),
-        (week, 20.0),
-        (week + tenth, 0.0),
-        (week + 2 * tenth, 10.0),
-        (week + 3 * tenth, 0.0),
-    ];
+    let expected =
+        [(0, 10.0), (tenth, 0.0), (week, 20.0), (week + tenth, 0.0), (week + 2 * tenth, 10.0), (week + 3 * tenth, 0.0)];
     assert_eq!(shown.counter("flow"), expected);
 }
 

@@ -8,9 +8,9 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 
 use crate::messages::{
-    AnnotationValue, BOOT, ClockReading, ClockSnapshot, CounterDescriptor, CounterValue, DebugAnnotation,
-    EXPLICIT, InternedData, InternedName, MERGE_BY_KEY, MERGE_NONE, NEEDS_STATE, PACKET, ProcessDescriptor,
-    REALTIME, STATE_CLEARED, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
+    AnnotationValue, BOOT, ClockReading, ClockSnapshot, CounterDescriptor, CounterValue, DebugAnnotation, EXPLICIT,
+    InternedData, InternedName, MERGE_BY_KEY, MERGE_NONE, NEEDS_STATE, PACKET, ProcessDescriptor, REALTIME,
+    STATE_CLEARED, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
 };
 
 /// The one sequence of packets; 0 would be none.
@@ -200,12 +200,7 @@ impl<W: Write> TrackWriter<W> {
         self.counted(counter, at, CounterValue::Real(value))
     }
 
-    fn counted(
-        &mut self,
-        CounterTrack(track): CounterTrack,
-        at: Nanos,
-        value: CounterValue,
-    ) -> io::Result<()> {
+    fn counted(&mut self, CounterTrack(track): CounterTrack, at: Nanos, value: CounterValue) -> io::Result<()> {
         let Some(time) = self.time(at) else { return Ok(()) };
         self.event.counter = Some(value);
         self.event(track, time, TrackEventType::Counter)

@@ -52,9 +52,8 @@ impl AlignmentCounters {
     pub fn rows(&self) -> Vec<AlignmentRow> {
         let mut rows = Vec::new();
         for (op, way) in [Op::Read, Op::Write].into_iter().zip(&self.0) {
-            let count = |start: usize, size: usize| -> u64 {
-                way.classes[start..].iter().flat_map(|row| &row[size..]).sum()
-            };
+            let count =
+                |start: usize, size: usize| -> u64 { way.classes[start..].iter().flat_map(|row| &row[size..]).sum() };
             let requests = count(0, 0);
             for (shift, pages) in PAGE_SHIFTS.into_iter().zip(way.pages) {
                 let least = shift as usize;

@@ -142,8 +142,7 @@ impl ArrivalCounters {
 
     fn mean_gap_without_ms(&self, gaps: usize) -> Option<f64> {
         let left = self.gaps.total().checked_sub(gaps as u64).filter(|left| *left > 0)?;
-        let longest_ns: u128 =
-            self.longest.values().iter().take(gaps).map(|(gap, ())| u128::from(*gap)).sum();
+        let longest_ns: u128 = self.longest.values().iter().take(gaps).map(|(gap, ())| u128::from(*gap)).sum();
         Some((self.gaps_ns - longest_ns) as f64 / left as f64 / 1e6)
     }
 

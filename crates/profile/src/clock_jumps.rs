@@ -57,8 +57,7 @@ impl<'a> ProfileClockJumps<'a> {
                 return None;
             }
             let added_ns = i128::from(without_ns) - i128::from(self.gaps.span_ns());
-            let forward =
-                self.jumps.iter().filter(|jump| jump.direction == JumpDirection::Forward).count() as u64;
+            let forward = self.jumps.iter().filter(|jump| jump.direction == JumpDirection::Forward).count() as u64;
             let duration_s = tables.duration_s + added_ns as f64 / 1e9;
             let mean_ms = arrivals.mean_gap_stretched_ms(added_ns, forward);
             return Some(key_figures(tables, duration_s, mean_ms, None));

@@ -56,8 +56,7 @@ mod tests {
         };
         let early = SyncWait { start: Nanos(500_000_000), ..wait.clone() };
         let activity = RecordedActivity { waits: vec![early, wait.clone()], ..RecordedActivity::default() };
-        let header =
-            TraceHeader { activity: serde_json::to_string(&activity).ok(), ..TraceHeader::default() };
+        let header = TraceHeader { activity: serde_json::to_string(&activity).ok(), ..TraceHeader::default() };
         let rows = stall_rows(&header, &Ledger::default(), Nanos(1_000_000_000));
         let times: Vec<_> = rows.iter().map(|row| (row.start_s, row.end_s, row.wait_ms)).collect();
         assert_eq!(times, [(-0.5, -0.25, 250.0), (0.5, 0.75, 250.0)]);

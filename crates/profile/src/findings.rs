@@ -209,8 +209,7 @@ fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, FindingV
 
 /// The outcome of a rule whose verdict changes without the longest few gaps.
 fn rests_on_few(measured: f64, without: &str) -> (f64, FindingVerdict, String) {
-    let reason =
-        format!("unknown: the verdict rests on the {FEW_GAPS} longest gaps; without them, {without}");
+    let reason = format!("unknown: the verdict rests on the {FEW_GAPS} longest gaps; without them, {without}");
     (measured, FindingVerdict::Unknown, reason)
 }
 
@@ -220,12 +219,8 @@ fn write_dominant(context: &FindingInputs) -> Verdict {
     Some(either(
         measured,
         measured > 50.0,
-        format!(
-            "most requests are writes, with {bytes:.1} % of the bytes; write latency and wear come first"
-        ),
-        format!(
-            "most requests are reads, although {bytes:.1} % of the bytes are written; read latency comes first"
-        ),
+        format!("most requests are writes, with {bytes:.1} % of the bytes; write latency and wear come first"),
+        format!("most requests are reads, although {bytes:.1} % of the bytes are written; read latency comes first"),
     ))
 }
 
@@ -273,16 +268,14 @@ fn power_saving(context: &FindingInputs) -> Verdict {
         measured,
         power.found,
         found.unwrap_or_default(),
-        "no edge stands out: the device does not sleep, wakes at once, or the gaps are too few or too short"
-            .to_owned(),
+        "no edge stands out: the device does not sleep, wakes at once, or the gaps are too few or too short".to_owned(),
     ))
 }
 
 fn weak_localities(context: &FindingInputs) -> Verdict {
     let (spatial, temporal) = localities(context)?;
     let weak = spatial <= WEAK_SPATIAL_PCT && temporal <= WEAK_TEMPORAL_PCT;
-    let jumps =
-        format!("addresses are scattered ({temporal:.1} % of the requests return to a start address)");
+    let jumps = format!("addresses are scattered ({temporal:.1} % of the requests return to a start address)");
     Some(either(
         spatial,
         weak && spatial < temporal,
@@ -323,8 +316,7 @@ fn parallelism(context: &FindingInputs) -> Verdict {
     Some(either(
         measured,
         measured > NO_WAIT_HIGH_PCT,
-        "parallel queues or a second device would mostly stand idle; make each request faster instead"
-            .to_owned(),
+        "parallel queues or a second device would mostly stand idle; make each request faster instead".to_owned(),
         "enough requests overlap for parallel queues and channels to be worth a try".to_owned(),
     ))
 }
@@ -332,11 +324,7 @@ fn parallelism(context: &FindingInputs) -> Verdict {
 fn idle_collection(context: &FindingInputs) -> Verdict {
     let gc = context.report.idle_gc?;
     if gc.blocks_needed == 0 {
-        return Some((
-            0.0,
-            FindingVerdict::Yes,
-            "nothing is written, so nothing is to be reclaimed".to_owned(),
-        ));
+        return Some((0.0, FindingVerdict::Yes, "nothing is written, so nothing is to be reclaimed".to_owned()));
     }
     let without_few = context.values.blocks_that_fit_without_few;
     if gc.blocks_that_fit >= gc.blocks_needed && without_few < gc.blocks_needed {
@@ -368,8 +356,7 @@ fn large_buffer(context: &FindingInputs) -> Verdict {
 fn wear_levelling(context: &FindingInputs) -> Verdict {
     let (temporal, holds) = low_localities(context)?;
     let rows = &context.report.figures.hot_pages;
-    let hot =
-        rows.iter().find(|row| row.op == "write" && row.pages_pct == 20).map_or(0.0, |row| row.share_pct);
+    let hot = rows.iter().find(|row| row.op == "write" && row.pages_pct == 20).map_or(0.0, |row| row.share_pct);
     Some(either(
         temporal,
         holds,
@@ -397,7 +384,8 @@ fn fast_pages(context: &FindingInputs) -> Verdict {
     Some(either(
         measured,
         measured >= SMALL_PCT,
-        "a part of the flash in SLC mode for small writes speeds up most requests, at half that part's capacity".to_owned(),
+        "a part of the flash in SLC mode for small writes speeds up most requests, at half that part's capacity"
+            .to_owned(),
         "too few small requests for SLC-mode pages to be worth half their capacity".to_owned(),
     ))
 }

@@ -49,17 +49,15 @@ impl FlagCounters {
             (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum()
         };
         let shown = RequestFlags::NAMES.into_iter().enumerate().filter(|(_, name)| !NOT_SHOWN.contains(name));
-        let named = shown.map(|(bit, name)| {
-            (name, with(bit), recorded.map(|recorded| recorded.has(RequestFlags(1 << bit))))
-        });
+        let named =
+            shown.map(|(bit, name)| (name, with(bit), recorded.map(|recorded| recorded.has(RequestFlags(1 << bit)))));
         let flushes = (Op::Flush.name(), self.flushes, recorded.map(|recorded| recorded.has_op(Op::Flush)));
         std::iter::once(flushes)
             .chain(named)
             .map(|(flag, requests, is_recorded)| {
                 let requests = is_recorded.unwrap_or(requests > 0).then_some(requests);
                 let share = requests.and_then(|requests| pct(requests, all));
-                let per_s =
-                    requests.filter(|_| duration_s > 0.0).map(|requests| requests as f64 / duration_s);
+                let per_s = requests.filter(|_| duration_s > 0.0).map(|requests| requests as f64 / duration_s);
                 FlagRow { flag, requests, pct: share, per_s }
             })
             .collect()

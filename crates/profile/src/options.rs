@@ -51,8 +51,7 @@ impl Default for GcCost {
 impl GcCost {
     /// Pages of a victim that must be moved; at least one page is always reclaimed.
     pub fn valid_pages(&self) -> u64 {
-        (self.pages_per_block.saturating_mul(self.valid_pct) / 100)
-            .min(self.pages_per_block.saturating_sub(1))
+        (self.pages_per_block.saturating_mul(self.valid_pct) / 100).min(self.pages_per_block.saturating_sub(1))
     }
 
     /// Time to reclaim one block, nanoseconds; at least 1.
@@ -64,7 +63,6 @@ impl GcCost {
 
     /// Bytes gained by reclaiming one block.
     pub fn won_bytes(&self) -> u64 {
-        (self.pages_per_block - self.valid_pages().min(self.pages_per_block))
-            .saturating_mul(self.page_kb * 1_024)
+        (self.pages_per_block - self.valid_pages().min(self.pages_per_block)).saturating_mul(self.page_kb * 1_024)
     }
 }

@@ -207,10 +207,9 @@ impl PageStatistics {
 
     pub fn hot_rows(&self) -> Vec<HotPagesRow> {
         let mut rows = Vec::new();
-        for (op, touches_of) in [
-            (Op::Read, PageAccessState::reads as fn(PageAccessState) -> u32),
-            (Op::Write, PageAccessState::writes),
-        ] {
+        for (op, touches_of) in
+            [(Op::Read, PageAccessState::reads as fn(PageAccessState) -> u32), (Op::Write, PageAccessState::writes)]
+        {
             let mut pages_by_touches = self.other_recordings[op as usize].clone();
             // Most pages have few touches, so these are counted in an array instead of the tree.
             let mut few = vec![0_u64; 1 << 12];

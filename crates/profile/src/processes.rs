@@ -129,8 +129,7 @@ impl IoShareTable {
         if self.counts.len() <= 1 {
             return Vec::new();
         }
-        let mut used: Vec<usize> =
-            (0..self.counts.len()).filter(|index| self.counts[*index].requests() > 0).collect();
+        let mut used: Vec<usize> = (0..self.counts.len()).filter(|index| self.counts[*index].requests() > 0).collect();
         let name = |index: usize| self.names.name(index).unwrap_or("(unknown)");
         used.sort_by(|a, b| {
             let (x, y) = (self.counts[*a].requests(), self.counts[*b].requests());

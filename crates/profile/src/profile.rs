@@ -208,8 +208,7 @@ impl Profile {
         let unknown;
         let waits = if header.coarse_clock.is_some() {
             // Without requests, all of this is unknown.
-            unknown =
-                (QueueStatistics::new(self.options.gc), WakeUpDelays::default(), ArrivalCounters::default());
+            unknown = (QueueStatistics::new(self.options.gc), WakeUpDelays::default(), ArrivalCounters::default());
             WaitStatistics { queue: &unknown.0, wake_up: &unknown.1, arrivals: &unknown.2 }
         } else {
             WaitStatistics { queue: &self.queue, wake_up: &self.wake_up, arrivals: &self.arrivals }
@@ -233,16 +232,9 @@ impl Profile {
             // Clock jumps are listed separately.
             header: TraceHeader { clock_jumps: None, ..header.clone() },
             clock_jumps: jumps.rows(),
-            key_figures: key_figures(
-                &tables,
-                tables.duration_s,
-                self.arrivals.mean_gap_ms(),
-                busy_and_idle_s,
-            ),
+            key_figures: key_figures(&tables, tables.duration_s, self.arrivals.mean_gap_ms(), busy_and_idle_s),
             key_figures_without_jumps: jumps.figures_without(&tables, &self.arrivals, waits.queue),
-            reissues: ledger
-                .reissued
-                .map(|_| self.reissues.report(reissue_figures(&tables), ledger.dropped_reissues)),
+            reissues: ledger.reissued.map(|_| self.reissues.report(reissue_figures(&tables), ledger.dropped_reissues)),
             by_operation,
             locality: LocalitySummary {
                 sequential_requests: self.sequences.sequential(),
@@ -354,10 +346,7 @@ impl Profile {
             wake_up: waits.wake_up.rows(),
             reissue_by_idle: self.reissues.rows(),
             sync_stalls: stall_rows(header, ledger, origin),
-            fsync_parts: self
-                .fsync
-                .as_ref()
-                .map_or_else(Vec::new, |fsync| fsync.part_rows(header, ledger, origin)),
+            fsync_parts: self.fsync.as_ref().map_or_else(Vec::new, |fsync| fsync.part_rows(header, ledger, origin)),
             process_share: self.processes.processes(&self.options.percentiles),
             device_share: self.by_device.devices(),
             flags: self.flags.rows(tables.duration_s, header.recorded),

@@ -87,8 +87,7 @@ pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     let row = |size: &CsvRecord| {
         let name = size.text("application")?;
         let time = timing.records().find(|time| time.text("application").is_ok_and(|other| other == name));
-        let time =
-            time.ok_or_else(|| Error::new(ErrorClass::Syntax, format!("`{name}` has sizes but no timing")))?;
+        let time = time.ok_or_else(|| Error::new(ErrorClass::Syntax, format!("`{name}` has sizes but no timing")))?;
         Ok(PublishedRow {
             name: name.to_owned(),
             kind: size.text("kind")?.to_owned(),
@@ -123,8 +122,7 @@ pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
     for (index, row) in rows.iter().enumerate() {
         let requests = row.requests as f64;
         let duration = row.duration_s - 1.0..=row.duration_s + 1.0;
-        let by_size =
-            row.data_size_kb / (row.mean_size_kb + 0.5)..=(row.data_size_kb + 1.0) / row.mean_size_kb;
+        let by_size = row.data_size_kb / (row.mean_size_kb + 0.5)..=(row.data_size_kb + 1.0) / row.mean_size_kb;
         let by_rate = product(&rounded(row.arrival_rate_per_s), &duration);
         let by_access = product(&rounded(row.access_rate_kb_per_s), &duration);
         let checks = [
@@ -233,9 +231,7 @@ impl CsvRecord<'_> {
     fn number(&self, column: &str) -> Result<f64> {
         let text = self.text(column)?;
         text.parse().map_err(|_| {
-            Error::new(ErrorClass::Value, "is not a number")
-                .of_field(column, 0, text.as_bytes())
-                .at_line(self.line)
+            Error::new(ErrorClass::Value, "is not a number").of_field(column, 0, text.as_bytes()).at_line(self.line)
         })
     }
 }

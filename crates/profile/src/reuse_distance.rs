@@ -202,8 +202,7 @@ impl ReuseDistances {
         let in_word = (self.bits[word] >> (position % 64) >> 1).count_ones() as u16;
         let after = |index: usize, than: usize, count: u16| if index > than { count } else { 0 };
         let words = self.word_counts[group].iter().enumerate();
-        let in_group: u16 =
-            words.map(|(index, count)| after(index, word % GROUP_WORDS, u16::from(*count))).sum();
+        let in_group: u16 = words.map(|(index, count)| after(index, word % GROUP_WORDS, u16::from(*count))).sum();
         let groups = self.group_counts.iter().enumerate();
         let behind: u16 = groups.map(|(index, count)| after(index, group, *count)).sum();
         u64::from(in_word + in_group + behind)

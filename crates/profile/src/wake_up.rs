@@ -106,8 +106,9 @@ impl WakeUpDelays {
 
     pub fn power_saving(&self) -> PowerSaving {
         let Some((name, delays)) = self.best() else { return PowerSaving::default() };
-        delays.threshold().map_or(PowerSaving { shown_by: Some(name), ..PowerSaving::default() }, |found| {
-            PowerSaving { shown_by: Some(name), ..found }
+        delays.threshold().map_or(PowerSaving { shown_by: Some(name), ..PowerSaving::default() }, |found| PowerSaving {
+            shown_by: Some(name),
+            ..found
         })
     }
 
@@ -238,11 +239,9 @@ impl DelayHistograms {
         let (_, short_ns, long_ns, from) = best?;
         // A range may span the threshold. The bounds are the first range that is mostly delayed, and the last range before it that is
         // mostly not.
-        let asleep =
-            (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
-        let awake = (0..asleep)
-            .rev()
-            .find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct <= 100.0 - MOSTLY_PCT))?;
+        let asleep = (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
+        let awake =
+            (0..asleep).rev().find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct <= 100.0 - MOSTLY_PCT))?;
         let edge_ms = |ns: u64| Some(ns as f64 / 1e6);
         Some(PowerSaving {
             found: true,

@@ -176,11 +176,7 @@ impl RunOptionsInput {
             network: self.network,
             seed: self.seed,
             limit: Nanos::from_secs(self.limit_s.into()),
-            what_if: self
-                .what_if
-                .iter()
-                .map(|part| part.parse())
-                .collect::<Result<Vec<WhatIfTarget>, _>>()?,
+            what_if: self.what_if.iter().map(|part| part.parse()).collect::<Result<Vec<WhatIfTarget>, _>>()?,
         };
         Ok((host, options))
     }
@@ -219,8 +215,7 @@ pub(crate) fn run_app(
         if let Some(tracks) = &mut tracks {
             tracks.begin(config.settings().name(), simulation.device(), Nanos::ZERO)?;
         }
-        let device =
-            ClosedLoop::with_recorder(simulation, RunRecorder { rows, tracks, ..RunRecorder::default() });
+        let device = ClosedLoop::with_recorder(simulation, RunRecorder { rows, tracks, ..RunRecorder::default() });
         let (app, device) = run_simulated(&program.0, &host, device, &options, about.as_deref())?;
         to_json(&json!({ "app": app, "device": device }))
     })

@@ -35,8 +35,7 @@ pub(crate) fn export_batch(py: Python<'_>, record: RecordBatch) -> PyResult<Boun
     let field = Field::new("", array.data_type().clone(), false);
     let schema = FFI_ArrowSchema::try_from(&field).map_err(value_error)?;
     let data = FFI_ArrowArray::new(&array.to_data());
-    let capsules =
-        [PyCapsule::new_with_value(py, schema, SCHEMA)?, PyCapsule::new_with_value(py, data, ARRAY)?];
+    let capsules = [PyCapsule::new_with_value(py, schema, SCHEMA)?, PyCapsule::new_with_value(py, data, ARRAY)?];
     PyTuple::new(py, capsules)
 }
 
@@ -70,10 +69,7 @@ fn capsule<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
 
 fn import_stream(capsule: &Bound<'_, PyCapsule>) -> PyResult<FFI_ArrowArrayStream> {
     let at = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
-    #[expect(
-        unsafe_code,
-        reason = "the capsule's name promises a stream, which is moved out and marked as released"
-    )]
+    #[expect(unsafe_code, reason = "the capsule's name promises a stream, which is moved out and marked as released")]
     Ok(unsafe { FFI_ArrowArrayStream::from_raw(at.as_ptr()) })
 }
 
@@ -87,10 +83,7 @@ fn import_batch(schema: &Bound<'_, PyCapsule>, data: &Bound<'_, PyCapsule>) -> P
     let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(data_at.as_ptr()), schema_at.as_ref()) };
     let data = data.map_err(value_error)?;
     if !matches!(data.data_type(), DataType::Struct(_)) {
-        return Err(PyValueError::new_err(format!(
-            "expected a table, got one column of type {}",
-            data.data_type()
-        )));
+        return Err(PyValueError::new_err(format!("expected a table, got one column of type {}", data.data_type())));
     }
     let columns = StructArray::from(data);
     if columns.null_count() > 0 {

@@ -22,14 +22,8 @@ use crate::options::OptionsFromPython;
 
 /// For each node below a folder: path, kind, inode, links, contents, and extended attributes by name.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
-type NodeRead<'py> = (
-    Bound<'py, PyBytes>,
-    &'static str,
-    u32,
-    u16,
-    Bound<'py, PyBytes>,
-    Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
-);
+type NodeRead<'py> =
+    (Bound<'py, PyBytes>, &'static str, u32, u16, Bound<'py, PyBytes>, Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>);
 /// The contents of the requested files; `None` for a file that does not exist.
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
@@ -111,9 +105,8 @@ impl PromiseBreach {
             found => format!("the data of command {}", number(*found)),
         };
         let promised = number(*version);
-        let detail = format!(
-            "{sectors} sectors from {sector} on contain {held}; the data of command {promised} is promised"
-        );
+        let detail =
+            format!("{sectors} sectors from {sector} on contain {held}; the data of command {promised} is promised");
         Self { level: PromiseLevel::Device.name(), promise: promise.name(), detail }
     }
 }
@@ -343,13 +336,10 @@ impl PyExplorer {
         let Self { explorer, judge, state, .. } = self;
         let Some(state) = state else { return Ok((None, Vec::new(), None, 0)) };
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        let recovered = judge
-            .recover(explorer, state, &wanted, tree, cut_after)
-            .map_err(|error| to_python(py, &error))?;
-        let problem = recovered
-            .problem
-            .map(|problem| run(py, || to_json(&PromiseBreach::from(problem))))
-            .transpose()?;
+        let recovered =
+            judge.recover(explorer, state, &wanted, tree, cut_after).map_err(|error| to_python(py, &error))?;
+        let problem =
+            recovered.problem.map(|problem| run(py, || to_json(&PromiseBreach::from(problem)))).transpose()?;
         let files = recovered.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data)));
         let tree = recovered.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect());
         Ok((problem, files.collect(), tree, recovered.layer_writes))
@@ -379,11 +369,9 @@ impl PyExplorer {
         let mut write = || {
             let fail = |error| Error::io(&path, error);
             let (host, _) = self.host_view()?;
-            let host =
-                host.as_ref().map_err(|error| fail(io::Error::new(error.kind(), error.to_string())))?;
+            let host = host.as_ref().map_err(|error| fail(io::Error::new(error.kind(), error.to_string())))?;
             let mut options = File::options();
-            let file =
-                options.read(true).write(true).create(true).truncate(true).open(&path).map_err(fail)?;
+            let file = options.read(true).write(true).create(true).truncate(true).open(&path).map_err(fail)?;
             host.write_to(&file).map_err(fail)?;
             if replayed { replay(&file) } else { Ok(None) }
         };
@@ -451,9 +439,9 @@ fn replay(image: &File) -> Result<Option<StateViolation>, Error> {
     let superblocks = replayed.superblocks_after()?;
     replayed.write_to(|at, bytes| image.write_all_at(bytes, at))?;
     for (offset, superblock) in superblocks {
-        image.write_all_at(&superblock, offset).map_err(|error| {
-            Error::new(ErrorClass::Io, format!("a recovered superblock is not written: {error}"))
-        })?;
+        image
+            .write_all_at(&superblock, offset)
+            .map_err(|error| Error::new(ErrorClass::Io, format!("a recovered superblock is not written: {error}")))?;
     }
     Ok(None)
 }

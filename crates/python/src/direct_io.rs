@@ -44,10 +44,7 @@ impl PyDirectIo {
         run(py, || {
             let mut io = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let op = if write { Op::Write } else { Op::Read };
-            sectors
-                .iter()
-                .map(|sector| io.transfer(op, *sector, length).map(|took| took.0))
-                .collect::<Result<Vec<_>>>()
+            sectors.iter().map(|sector| io.transfer(op, *sector, length).map(|took| took.0)).collect::<Result<Vec<_>>>()
         })
     }
 }

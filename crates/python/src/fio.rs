@@ -37,8 +37,7 @@ impl PyFioTrace {
         run(py, || {
             let text = read_settings(&path)?;
             let variable = |name: &str| std::env::var(name).ok();
-            let stream =
-                FioJobs::new(&text, seed, requests, &variable).map_err(|error| error.in_file(&path))?;
+            let stream = FioJobs::new(&text, seed, requests, &variable).map_err(|error| error.in_file(&path))?;
             Ok(Self::new(format!("fio job file {}", path.display()), stream))
         })
     }
@@ -102,11 +101,8 @@ impl PyFioTrace {
     /// Refuses to repeat a made trace, which is not a recording.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
-            Err(Error::new(
-                ErrorClass::Unsupported,
-                format!("a made trace cannot be repeated {passes} times"),
-            )
-            .hint("make a longer one: loops= in the job file, or more requests"))
+            Err(Error::new(ErrorClass::Unsupported, format!("a made trace cannot be repeated {passes} times"))
+                .hint("make a longer one: loops= in the job file, or more requests"))
         })
     }
 }

@@ -38,8 +38,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::apps::{
-        PyHostSetup, PyProgram, app_presets, app_schema, app_states, app_text, host_presets, learn_app,
-        prepare_app, run_app, run_app_live,
+        PyHostSetup, PyProgram, app_presets, app_schema, app_states, app_text, host_presets, learn_app, prepare_app,
+        run_app, run_app_live,
     };
     #[pymodule_export]
     use crate::batch::PyBatch;
@@ -69,8 +69,7 @@ mod _core {
     use crate::profile::{PyJournalProfiler, PyProfiler, published_tables};
     #[pymodule_export]
     use crate::reader::{
-        PyReader, PyUnpacked, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups,
-        trace_columns,
+        PyReader, PyUnpacked, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups, trace_columns,
     };
     #[pymodule_export]
     use crate::record::PyRecorder;
@@ -80,8 +79,7 @@ mod _core {
     use crate::schemas::schemas;
     #[pymodule_export]
     use crate::simulate::{
-        PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds,
-        replay_defaults,
+        PyDeviceConfig, PySimulation, check_traces, device_presets, device_schema, layer_kinds, replay_defaults,
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PySynthesis, PyWorkloadModel, workload_presets};

@@ -11,8 +11,8 @@ use emmclab_live::{ClockPace, LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
 use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer};
 use emmclab_serve::{
-    BlockDevice, CardSettings, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions,
-    MkfsOptions, SdhciExport, SessionEvent, UblkOptions, delete_left_ublk,
+    BlockDevice, CardSettings, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MkfsOptions,
+    SdhciExport, SessionEvent, UblkOptions, delete_left_ublk,
 };
 use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
@@ -39,8 +39,7 @@ impl LiveExports {
     fn check_free(&self) -> Result<(), Error> {
         match &self.disk {
             Some(disk) => {
-                Err(Error::new(ErrorClass::Config, "the device is a block device already")
-                    .in_file(disk.path()))
+                Err(Error::new(ErrorClass::Config, "the device is a block device already").in_file(disk.path()))
             }
             None => Ok(()),
         }
@@ -125,21 +124,14 @@ impl PyLive {
             let replay = options.0;
             let layers = layers.unwrap_or_default().iter().map(layer).collect();
             let pace = clock.parse()?;
-            let options =
-                LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
+            let options = LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
             let is_emmc = !config.settings().interface.is_ufs();
             let DeviceCapabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
                 DeviceCapabilities::of(config.settings());
             let cache_bytes = u64::from(cache_kb) * 1024;
-            let card = CardSettings {
-                cache_bytes,
-                cache_in_order,
-                barrier,
-                reliable_write,
-                ..CardSettings::default()
-            };
+            let card = CardSettings { cache_bytes, cache_in_order, barrier, reliable_write, ..CardSettings::default() };
             Ok(Self {
                 device,
                 exports: Mutex::default(),
@@ -196,13 +188,8 @@ impl PyLive {
     fn serve_sdhci(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || {
             if !self.is_emmc {
-                return Err(Error::new(
-                    ErrorClass::Config,
-                    format!("`{}` is a UFS, not an eMMC card", self.name),
-                )
-                .hint(
-                    "serve it as a file, over NBD or by ublk; an SD host controller supports only an eMMC",
-                ));
+                return Err(Error::new(ErrorClass::Config, format!("`{}` is a UFS, not an eMMC card", self.name))
+                    .hint("serve it as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
             }
             let (news, strangers) = (self.news.clone(), AtomicU64::new(0));
             let tell = move |event: SessionEvent| {
@@ -302,25 +289,14 @@ impl PyLive {
     ) -> PyResult<()> {
         run(py, || {
             let options = options.unwrap_or_default().into_iter().map(Into::into).collect();
-            let mkfs = MkfsOptions {
-                options,
-                overwrite,
-                partition,
-                ..MkfsOptions::new(LinuxFileSystem::named(name)?)
-            };
+            let mkfs = MkfsOptions { options, overwrite, partition, ..MkfsOptions::new(LinuxFileSystem::named(name)?) };
             self.with_disk(|disk| disk.mkfs(&mkfs))
         })
     }
 
     /// Mounts the block device, or a partition of it, at a folder.
     #[pyo3(signature = (folder, *, options=None, partition=None))]
-    fn mount(
-        &self,
-        py: Python<'_>,
-        folder: PathBuf,
-        options: Option<String>,
-        partition: Option<u32>,
-    ) -> PyResult<()> {
+    fn mount(&self, py: Python<'_>, folder: PathBuf, options: Option<String>, partition: Option<u32>) -> PyResult<()> {
         run(py, || {
             let mount = LinuxMountOptions { options, partition, ..LinuxMountOptions::at(folder) };
             self.with_disk(|disk| disk.mount(&mount))
@@ -336,9 +312,8 @@ impl PyLive {
     fn run(&self, py: Python<'_>, command: Vec<String>) -> PyResult<i32> {
         use std::os::unix::process::ExitStatusExt;
         run(py, || {
-            let (program, arguments) = command
-                .split_first()
-                .ok_or_else(|| Error::new(ErrorClass::Config, "the command to run is empty"))?;
+            let (program, arguments) =
+                command.split_first().ok_or_else(|| Error::new(ErrorClass::Config, "the command to run is empty"))?;
             let status = self.with_disk(|disk| disk.run(Command::new(program).args(arguments)))?;
             Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
         })

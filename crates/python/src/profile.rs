@@ -35,8 +35,7 @@ impl PyProfiler {
     #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, activity=None))]
     fn new(name: String, percentiles: Vec<f64>, bin_ns: i64, activity: Option<&str>) -> Self {
         let bin = bin_width(bin_ns);
-        let mut profile =
-            Profile::new(ProfileOptions { name, percentiles, bin, ..ProfileOptions::default() });
+        let mut profile = Profile::new(ProfileOptions { name, percentiles, bin, ..ProfileOptions::default() });
         if let Some(activity) = activity.and_then(RecordedActivity::from_json) {
             profile = profile.with_waits(activity);
         }
@@ -64,13 +63,7 @@ impl PyProfiler {
 
     /// The report as JSON; on request without the figures that hold distributions.
     #[pyo3(signature = (ledger, header, *, distributions=true))]
-    fn finish(
-        &mut self,
-        py: Python<'_>,
-        ledger: PyLedger,
-        header: PyHeader,
-        distributions: bool,
-    ) -> PyResult<String> {
+    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader, distributions: bool) -> PyResult<String> {
         run(py, || {
             let report = self.inner().finish(&ledger_from_python(&ledger)?, &header_from_python(&header)?);
             to_json(&if distributions { report } else { report.without_distributions() })

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
 use emmclab_trace::{
-    DecompressedInput, Error, Ledger, MendClock, Nanos, ReadOptions, ReissueWindow, RequestFilter,
-    TraceColumn, TraceCombiner, TraceHeader, TraceInput, TraceSlice,
+    DecompressedInput, Error, Ledger, MendClock, Nanos, ReadOptions, ReissueWindow, RequestFilter, TraceColumn,
+    TraceCombiner, TraceHeader, TraceInput, TraceSlice,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -124,13 +124,8 @@ impl PyReader {
     /// A new reader that interleaves the traces of others as if all had started together, or this many nanoseconds later.
     #[staticmethod]
     #[pyo3(signature = (readers, offsets_ns=None))]
-    fn combine(
-        py: Python<'_>,
-        readers: Vec<PyRef<'_, PyReader>>,
-        offsets_ns: Option<Vec<i64>>,
-    ) -> PyResult<Self> {
-        let offsets =
-            offsets_ns.unwrap_or_default().into_iter().map(Nanos).chain(std::iter::repeat(Nanos::ZERO));
+    fn combine(py: Python<'_>, readers: Vec<PyRef<'_, PyReader>>, offsets_ns: Option<Vec<i64>>) -> PyResult<Self> {
+        let offsets = offsets_ns.unwrap_or_default().into_iter().map(Nanos).chain(std::iter::repeat(Nanos::ZERO));
         let moved = readers.iter().zip(offsets).flat_map(|(reader, offset)| {
             reader.inputs.iter().cloned().map(move |mut input| {
                 input.start_offset += offset;

@@ -46,9 +46,7 @@ impl PyRecorder {
     ) -> PyResult<Self> {
         let target = match (ssh, adb) {
             (Some((destination, options)), _) => RecordTarget::Ssh { destination, options },
-            (None, Some(serial)) => {
-                RecordTarget::Adb { serial: Some(serial).filter(|it| !it.is_empty()), port: None }
-            }
+            (None, Some(serial)) => RecordTarget::Adb { serial: Some(serial).filter(|it| !it.is_empty()), port: None },
             (None, None) => RecordTarget::Local,
         };
         let options = RecordOptions { target, devices, buffer_kb, ..RecordOptions::default() };

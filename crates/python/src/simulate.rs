@@ -7,8 +7,7 @@ use emmclab_base::ByteSize;
 use emmclab_device::{AnnouncedCapabilities, DeviceConfig, presets};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{
-    ImageStore, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks, Simulation, age_by_traces,
-    preflight,
+    ImageStore, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks, Simulation, age_by_traces, preflight,
 };
 use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
@@ -82,13 +81,7 @@ impl PyDeviceConfig {
     /// The same device with exactly this capacity in bytes, and blocks in SLC mode that hold `slc_bytes`; with `preserves`,
     /// these do not reduce the capacity.
     #[pyo3(signature = (bytes, slc_bytes = None, preserves = None))]
-    fn sized(
-        &self,
-        py: Python<'_>,
-        bytes: u64,
-        slc_bytes: Option<u64>,
-        preserves: Option<bool>,
-    ) -> PyResult<Self> {
+    fn sized(&self, py: Python<'_>, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> PyResult<Self> {
         run(py, || self.0.sized(bytes, slc_bytes, preserves).map(Self))
     }
 
@@ -247,9 +240,7 @@ impl PySimulation {
             let mut tracks = perfetto.map(RunTracks::create).transpose()?;
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let simulation = match aging {
-                Some(traces) => {
-                    Simulation::on(&config.0, &options, age_by_traces(&config.0, traces, store.as_ref())?)
-                }
+                Some(traces) => Simulation::on(&config.0, &options, age_by_traces(&config.0, traces, store.as_ref())?),
                 None => Simulation::new(&config.0, &options, store.as_ref())?,
             };
             let mut simulation = under_layers(simulation, layers, second, &options, store.as_ref())?;

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_synth::{SynthOptions, Synthesizer, WorkloadFitter, WorkloadModel, presets};
-use emmclab_trace::{
-    Error, ErrorClass, Ledger, Nanos, RecordedFeatures, RequestFlags, TraceHeader, read_settings,
-};
+use emmclab_trace::{Error, ErrorClass, Ledger, Nanos, RecordedFeatures, RequestFlags, TraceHeader, read_settings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -82,13 +80,8 @@ impl PySynthesis {
         duration_ns: Option<i64>,
         rate_pct: u64,
     ) -> PyResult<Self> {
-        let options = SynthOptions {
-            seed,
-            requests,
-            duration: duration_ns.map(Nanos),
-            rate_pct,
-            ..SynthOptions::default()
-        };
+        let options =
+            SynthOptions { seed, requests, duration: duration_ns.map(Nanos), rate_pct, ..SynthOptions::default() };
         let stream = run(py, || Synthesizer::new(&model.0, &options))?;
         let header = TraceHeader {
             source: model.0.source.clone(),
@@ -133,8 +126,7 @@ impl PySynthesis {
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
             let requests = self.inner().requests();
-            let problem =
-                format!("a synthetic trace of {requests} requests cannot be repeated {passes} times");
+            let problem = format!("a synthetic trace of {requests} requests cannot be repeated {passes} times");
             Err(Error::new(ErrorClass::Unsupported, problem)
                 .hint("synthesise a longer one: `--requests` or `--duration`"))
         })

@@ -17,8 +17,7 @@ struct Job {
 }
 
 fn parse() -> Result<Job> {
-    let mut job =
-        Job { options: RecordOptions::default(), seconds: None, out: String::new(), command: Vec::new() };
+    let mut job = Job { options: RecordOptions::default(), seconds: None, out: String::new(), command: Vec::new() };
     let mut arguments = std::env::args().skip(1);
     let bad = |name: &str| {
         Error::new(ErrorClass::Config, "is unknown or lacks its value").of_field("option", 0, name.as_bytes())
@@ -56,17 +55,13 @@ fn run() -> Result<()> {
         eprintln!("recording {}", disk.name);
     }
     let mut child = match job.command.split_first() {
-        Some((program, arguments)) => Some(
-            Command::new(program)
-                .args(arguments)
-                .spawn()
-                .map_err(|error| Error::io(Path::new(program), error))?,
-        ),
+        Some((program, arguments)) => {
+            Some(Command::new(program).args(arguments).spawn().map_err(|error| Error::io(Path::new(program), error))?)
+        }
         None => None,
     };
     let until_eof = child.is_none() && job.seconds.is_none();
-    let input =
-        until_eof.then(|| std::thread::spawn(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())));
+    let input = until_eof.then(|| std::thread::spawn(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())));
     let end = job.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
         if let Some(batch) = recorder.next_batch(Duration::from_millis(100)) {
@@ -80,8 +75,7 @@ fn run() -> Result<()> {
             break;
         }
     }
-    let RecordOutcome { ledger, header, cpus, interrupted, .. } =
-        recorder.stop(|batch| writer.write(&batch))?;
+    let RecordOutcome { ledger, header, cpus, interrupted, .. } = recorder.stop(|batch| writer.write(&batch))?;
     writer.finish(&ledger, &header)?;
     println!("{header:?}\n{ledger}\n{cpus:?}");
     if let Some(error) = interrupted {

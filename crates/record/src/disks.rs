@@ -122,14 +122,10 @@ impl TargetDisks {
         let mut found = BTreeSet::new();
         self.descend(short, &mut found, 0);
         if found.is_empty() {
-            let names: Vec<_> =
-                self.by_name.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
+            let names: Vec<_> = self.by_name.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
             return Err(Error::new(ErrorClass::Config, "is not a block device of the recorded machine")
                 .of_field("device", 0, name.as_bytes())
-                .hint(format!(
-                    "name one of [{}], or a partition or mount point of these",
-                    names.join(", ")
-                )));
+                .hint(format!("name one of [{}], or a partition or mount point of these", names.join(", "))));
         }
         Ok(found.iter().filter_map(|name| self.by_name.get(*name)).cloned().collect())
     }
@@ -186,10 +182,7 @@ impl TargetDisks {
         if left.is_empty() {
             return "every disk".to_owned();
         }
-        format!(
-            "every disk but {}, which are memory, made of other disks, or unused loop devices",
-            left.join(", ")
-        )
+        format!("every disk but {}, which are memory, made of other disks, or unused loop devices", left.join(", "))
     }
 
     fn behind_data(&self) -> Option<Vec<TargetDisk>> {
@@ -267,8 +260,7 @@ mod tests {
     fn a_loop_device_is_recorded_only_where_it_backs_something() {
         let disks = "disk sda 8:0 5\ndisk loop0 7:0 9\ndisk loop1 7:1 9\npart loop1p1 259:0 loop1\ndisk loop2 7:2 9\n\
                      disk loop3 7:3 9\ndisk dm-0 253:0 9\nslave loop3 dm-0\ndisk ram0 1:0 9\n";
-        let found =
-            TargetDisks::parse(disks, "/dev/loop0 /snap squashfs ro 0 0\n/dev/loop1p1 /mnt ext4 rw 0 0\n");
+        let found = TargetDisks::parse(disks, "/dev/loop0 /snap squashfs ro 0 0\n/dev/loop1p1 /mnt ext4 rw 0 0\n");
         assert_eq!(names(&found.default_disks()), ["loop0", "loop1", "loop3", "sda"]);
         let reason = found.default_reason();
         assert!(reason.starts_with("every disk but dm-0, loop2, ram0, which"), "{reason}");

@@ -61,8 +61,7 @@ impl EventFormatField {
             "__rel_loc" => FieldStorage::RelLoc,
             _ => FieldStorage::Inline,
         };
-        let is_text =
-            storage != FieldStorage::Inline || declaration.starts_with("char ") && declaration.contains('[');
+        let is_text = storage != FieldStorage::Inline || declaration.starts_with("char ") && declaration.contains('[');
         // `char rwbs[8]`, `__data_loc char[] cmd`, `unsigned int *p`
         let name = declaration.split_whitespace().next_back()?;
         let name = name.split('[').next()?.trim_start_matches('*');
@@ -145,9 +144,8 @@ impl EventFormat {
         }
         match (name, id) {
             (Some(name), Some(id)) => Ok(Self { name, id, fields }),
-            _ => Err(Error::new(ErrorClass::Syntax, "the format file of an event lacks its name or ID").hint(
-                "mount tracefs there (`mount -t tracefs nodev /sys/kernel/tracing`), readable by this user",
-            )),
+            _ => Err(Error::new(ErrorClass::Syntax, "the format file of an event lacks its name or ID")
+                .hint("mount tracefs there (`mount -t tracefs nodev /sys/kernel/tracing`), readable by this user")),
         }
     }
 
@@ -167,11 +165,8 @@ impl EventFormat {
     /// [`ErrorClass::Unsupported`] if the event of the recorded kernel has no such field.
     pub fn required(&self, name: &str) -> Result<&EventFormatField> {
         self.field(name).ok_or_else(|| {
-            Error::new(
-                ErrorClass::Unsupported,
-                format!("this kernel's event `{}` has no field `{name}`", self.name),
-            )
-            .hint("report the kernel version and the event's format file")
+            Error::new(ErrorClass::Unsupported, format!("this kernel's event `{}` has no field `{name}`", self.name))
+                .hint("report the kernel version and the event's format file")
         })
     }
 
@@ -223,9 +218,8 @@ mod tests {
 
     #[test]
     fn a_relative_location_counts_from_behind_its_field() {
-        let field = EventFormatField::parse("field:__rel_loc char[] s;\toffset:8;\tsize:4;\tsigned:0;")
-            .unwrap()
-            .unwrap();
+        let field =
+            EventFormatField::parse("field:__rel_loc char[] s;\toffset:8;\tsize:4;\tsigned:0;").unwrap().unwrap();
         let mut record = vec![0; 8];
         record.extend(((3 << 16) | 1u32).to_le_bytes());
         record.extend(b"-xyz");
@@ -234,8 +228,7 @@ mod tests {
 
     #[test]
     fn a_broken_field_is_reported_with_its_line() {
-        let error =
-            EventFormat::parse("name: x\nID: 1\nformat:\n\tfield:int a; offset:-1; size:4;\n").unwrap_err();
+        let error = EventFormat::parse("name: x\nID: 1\nformat:\n\tfield:int a; offset:-1; size:4;\n").unwrap_err();
         assert_eq!((error.kind(), error.line()), (ErrorClass::Syntax, Some(4)));
         assert_eq!(EventFormat::parse("").unwrap_err().kind(), ErrorClass::Syntax);
     }

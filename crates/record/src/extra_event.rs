@@ -57,9 +57,8 @@ mod tests {
 
     /// A decoder for an event with these fields: declaration, offset, size.
     fn decoder(event: &str, fields: &[(&str, usize, usize)]) -> Option<ExtraDecoder> {
-        let mut text = format!(
-            "name: {event}\nID: 9\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
-        );
+        let mut text =
+            format!("name: {event}\nID: 9\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n");
         for (declaration, offset, size) in fields {
             writeln!(text, "\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:0;").unwrap();
         }
@@ -69,9 +68,7 @@ mod tests {
 
     /// Host, id and step of the command in a record.
     fn command(decoder: &ExtraDecoder, record: &[u8]) -> (String, u64, CommandStep) {
-        let Some(DecodedEvent::Command(event)) = decoder.decode(KernelByteOrder::Little, record) else {
-            panic!()
-        };
+        let Some(DecodedEvent::Command(event)) = decoder.decode(KernelByteOrder::Little, record) else { panic!() };
         (String::from_utf8_lossy(unfilled(&event.host)).into_owned(), event.id, event.step)
     }
 
@@ -132,8 +129,7 @@ mod tests {
             ("u8 opcode", 48, 1),
         ];
         let decoder = decoder("ufshcd_command", &fields).unwrap();
-        let decode =
-            |step, opcode| command(&decoder, &record(&[1, 2, 3, 4, step, 31, 0, 65536, 5, 0, opcode], b""));
+        let decode = |step, opcode| command(&decoder, &record(&[1, 2, 3, 4, step, 31, 0, 65536, 5, 0, opcode], b""));
         assert_eq!(decode(0, 0x28), ("ufs".to_owned(), 31, start_at(5, CommandKind::Read, 65536)));
         assert!(matches!(decode(0, 0x42).2, CommandStep::Start { kind: CommandKind::Discard, .. }));
         assert_eq!(decode(1, 0x28).2, DONE);
@@ -166,13 +162,7 @@ mod tests {
         let end = decoder("mmc_blk_rw_end", &fields).unwrap();
         let record = record(&[25, 0x8000_2000, 16], b"");
         let target = CommandTarget::Sectors { first: 0x8000_2000, count: 16 };
-        let step = CommandStep::Start {
-            kind: CommandKind::Write,
-            bytes: 8192,
-            target,
-            packed: false,
-            reliable: false,
-        };
+        let step = CommandStep::Start { kind: CommandKind::Write, bytes: 8192, target, packed: false, reliable: false };
         assert_eq!(command(&begin, &record), ("mmc".to_owned(), 0x8000_2000, step));
         assert_eq!(command(&end, &record), ("mmc".to_owned(), 0x8000_2000, DONE));
     }

@@ -64,12 +64,8 @@ impl<R: Read> HelperStream<R> {
     /// The next line without its end; `None` at the end of the stream.
     fn line(&mut self) -> Result<Option<&str>> {
         self.line.clear();
-        let read = self
-            .input
-            .by_ref()
-            .take(LONGEST_LINE)
-            .read_until(b'\n', &mut self.line)
-            .map_err(|error| failed(&error))?;
+        let read =
+            self.input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line).map_err(|error| failed(&error))?;
         if read == 0 {
             return Ok(None);
         }
@@ -78,8 +74,11 @@ impl<R: Read> HelperStream<R> {
         }
         // A pseudo-terminal replaces LF by CR LF, which would also damage pages.
         if self.line.last() == Some(&b'\r') {
-            return Err(Error::new(ErrorClass::Unsupported, "the link changes line ends, so that the bytes are not received as they were sent")
-                .hint("update adb, or remove `RequestTTY` from the ssh configuration: the link uses a pseudo-terminal"));
+            return Err(Error::new(
+                ErrorClass::Unsupported,
+                "the link changes line ends, so that the bytes are not received as they were sent",
+            )
+            .hint("update adb, or remove `RequestTTY` from the ssh configuration: the link uses a pseudo-terminal"));
         }
         let line = &self.line;
         std::str::from_utf8(line).map(Some).map_err(|_| foreign(line))
@@ -175,10 +174,9 @@ fn refused(word: &str) -> Error {
             "the recorded machine does not allow a tracefs instance",
             "run as root; on Android the su domain must be allowed to write to tracefs; kernel lockdown=confidentiality forbids tracing",
         ),
-        "buffer" => (
-            "the recorded machine does not have enough memory for the trace buffer",
-            "give a smaller --buffer-kb",
-        ),
+        "buffer" => {
+            ("the recorded machine does not have enough memory for the trace buffer", "give a smaller --buffer-kb")
+        }
         _ => (
             "the recorded machine refuses to record",
             "run `emmclab record` as root there; the value above is the helper's own error code",

@@ -111,16 +111,12 @@ impl KernelFormat {
             let Some(text) = files.get(&format!("events/block/{name}/format")) else { continue };
             let format = EventFormat::parse(text).map_err(|error| error.of_field(name, 0, b""))?;
             smallest_record = smallest_record.min(format.record_bytes());
-            decoders
-                .push((format.id, EventDecoder::Block(Box::new(BlockDecoder::accounted(kind, &format)?))));
+            decoders.push((format.id, EventDecoder::Block(Box::new(BlockDecoder::accounted(kind, &format)?))));
         }
         // With block events, those of SCSI add no information.
-        for (path, event) in
-            KernelEvent::ALL.into_iter().filter(|(_, event)| !(needs_block && event.is_scsi()))
-        {
+        for (path, event) in KernelEvent::ALL.into_iter().filter(|(_, event)| !(needs_block && event.is_scsi())) {
             // Vendors' kernels have events with these names and other fields: requests can be recorded without these events.
-            let format =
-                files.get(&format!("events/{path}/format")).and_then(|text| EventFormat::parse(text).ok());
+            let format = files.get(&format!("events/{path}/format")).and_then(|text| EventFormat::parse(text).ok());
             if let Some(format) = format
                 && let Some(decoder) = ExtraDecoder::new(event, &format)
             {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::{RwbsMeaning, read_rwbs};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, BlockLayerEvent, CpuStreamMerge, DecodedEvent, EventMatcher,
-    GrowingNameTable, Ledger, LostEventsGap, NameId, NameTable, Nanos, RecordedActivity, Request, unfilled,
+    BATCH_ROWS, Batch, BatchBuilder, BlockLayerEvent, CpuStreamMerge, DecodedEvent, EventMatcher, GrowingNameTable,
+    Ledger, LostEventsGap, NameId, NameTable, Nanos, RecordedActivity, Request, unfilled,
 };
 
 use crate::arrival_order::ArrivalOrder;
@@ -178,8 +178,7 @@ impl RecordPipeline {
         }
         let (op, flags) = operation.of(sectors);
         let (error, zeroes, pid) = (event.error, operation.is_zeroes(sectors), Some(pid));
-        let read =
-            BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
+        let read = BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         let task = unfilled(&event.comm);
         if event.accounted {
             self.matcher.accounted(read, task, &mut self.ledger, &mut self.completed);
@@ -307,8 +306,7 @@ mod tests {
                     field:int data_err; offset:16; size:4; signed:1;\n\
                     field:unsigned int cmd_retries; offset:20; size:4; signed:0;\n\
                     field:__data_loc char[] name; offset:24; size:4; signed:0;\n";
-        let sync =
-            "field:dev_t dev; offset:8; size:4; signed:0;\nfield:int ret; offset:12; size:4; signed:1;\n";
+        let sync = "field:dev_t dev; offset:8; size:4; signed:0;\nfield:int ret; offset:12; size:4; signed:1;\n";
         let mut files = Files::new();
         for (id, name, fields) in [
             (1, "block/block_bio_queue", block),
@@ -322,10 +320,8 @@ mod tests {
             (8, "ufs/ufshcd_command", sync),
         ] {
             let event = name.split('/').nth(1).unwrap();
-            files.insert(
-                format!("events/{name}/format"),
-                format!("name: {event}\nID: {id}\nformat:\n{common}{fields}"),
-            );
+            files
+                .insert(format!("events/{name}/format"), format!("name: {event}\nID: {id}\nformat:\n{common}{fields}"));
         }
         for (name, text) in [
             ("byte_order", "\u{1}\n"),
@@ -410,8 +406,8 @@ mod tests {
         let (pipeline, batch) = recorded(&[
             block(1, 64, 8, b"WS"),
             block(2, 64, 8, b"WS"),
-            mmc(0, 0, 0, b"mmc0\0", [13, 0, 0]), // a command without data
-            mmc(8, 64, read, b"mmc0\0", [18, 0, 0]), // a read there: another request
+            mmc(0, 0, 0, b"mmc0\0", [13, 0, 0]),      // a command without data
+            mmc(8, 64, read, b"mmc0\0", [18, 0, 0]),  // a read there: another request
             mmc(8, 64, write, b"mmc1\0", [25, 0, 0]), // another host
             mmc(8, 64, write, b"mmc0\0", [25, 0, 0]),
             block(4, 64, 8, b"WS"),
@@ -443,10 +439,8 @@ mod tests {
         pipeline.page(0, &page(&records));
         pipeline.finish();
         let batch = pipeline.take_batch(1, |_| false, &mut RecordMeter::default()).unwrap();
-        let rows: Vec<_> = batch
-            .iter()
-            .map(|row| (row.sector.0, row.sectors, row.arrival.0, row.complete.unwrap().0))
-            .collect();
+        let rows: Vec<_> =
+            batch.iter().map(|row| (row.sector.0, row.sectors, row.arrival.0, row.complete.unwrap().0)).collect();
         assert_eq!(rows, [(64, 8, 1_000, 2_000), (128, 8, 3_000, 6_000)]);
         assert_eq!(batch.devices().get(batch.get(0).device.unwrap()), Some("mmc0"));
         assert!(pipeline.note().unwrap().contains("no block events"));
@@ -474,8 +468,7 @@ mod tests {
         let activity = pipeline.activity("7 app\n");
         let [host] = &activity.hosts[..] else { panic!("{activity:?}") };
         assert_eq!((&*host.host, host.busy, host.unpaired), ("mmc0", Nanos(4_000), 1));
-        let rows: Vec<_> =
-            host.commands.iter().map(|row| (row.kind, row.count, row.errors, row.time.0)).collect();
+        let rows: Vec<_> = host.commands.iter().map(|row| (row.kind, row.count, row.errors, row.time.0)).collect();
         assert_eq!(
             rows,
             [

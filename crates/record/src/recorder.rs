@@ -9,8 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use emmclab_trace::{
-    BATCH_ROWS, Batch, Error, ErrorClass, Ledger, NameTable, RecordedActivity, RecordedFeatures, Result,
-    TraceHeader,
+    BATCH_ROWS, Batch, Error, ErrorClass, Ledger, NameTable, RecordedActivity, RecordedFeatures, Result, TraceHeader,
 };
 
 use crate::disks::{TargetDisk, TargetDisks};
@@ -166,14 +165,7 @@ impl TracefsRecorder {
             .spawn(move || worker.run(ended))
             .map_err(|error| Error::new(ErrorClass::Io, format!("cannot start a thread: {error}")))?;
         let chosen = options.devices.is_empty().then(|| all.default_reason());
-        Ok(Self {
-            shared,
-            batches: Some(batches),
-            worker: Some(worker),
-            disks,
-            choice_reason: chosen,
-            header,
-        })
+        Ok(Self { shared, batches: Some(batches), worker: Some(worker), disks, choice_reason: chosen, header })
     }
 
     /// The disks that are recorded.
@@ -338,13 +330,8 @@ impl RecorderWorker {
             let gone = self.disks.iter().filter(|disk| !now.hold(disk));
             out.extend(gone.map(|disk| format!("{} was removed during the recording", disk.name)));
             if let Some(before) = &self.before {
-                let new = now
-                    .default_disks()
-                    .into_iter()
-                    .filter(|disk| !before.iter().any(|old| old.is_same(disk)));
-                out.extend(
-                    new.map(|disk| format!("{} was added during the recording and is not in it", disk.name)),
-                );
+                let new = now.default_disks().into_iter().filter(|disk| !before.iter().any(|old| old.is_same(disk)));
+                out.extend(new.map(|disk| format!("{} was added during the recording and is not in it", disk.name)));
             }
         }
         out

@@ -23,8 +23,7 @@ const NO_DEBUGFS: &str = "is not there (as root: `mount -t debugfs nodev /sys/ke
 
 /// The commands for a POSIX shell that print these texts for the disks.
 pub(crate) fn script(disks: &[TargetDisk]) -> String {
-    let is_plain =
-        |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-!.".contains(&byte));
+    let is_plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-!.".contains(&byte));
     let names: Vec<_> = disks.iter().map(|disk| &*disk.name).filter(is_plain).collect();
     let lines = include_str!("transports/registers.sh").lines().filter(|line| !line.starts_with('#'));
     let lines: Vec<_> = lines.collect();
@@ -69,8 +68,7 @@ pub(crate) fn devices(texts: &Files) -> Vec<DeviceRegisters> {
                 }
                 (Some("-"), Some(file), Some(why)) => {
                     let (folder, file) = file.rsplit_once('/').unwrap_or(("", file));
-                    let why =
-                        if (folder, file, why) == ("", "ext_csd", "is not there") { NO_DEBUGFS } else { why };
+                    let why = if (folder, file, why) == ("", "ext_csd", "is not there") { NO_DEBUGFS } else { why };
                     missing.entry((folder, why)).or_default().push(file);
                 }
                 _ => {}
@@ -88,8 +86,7 @@ pub(crate) fn devices(texts: &Files) -> Vec<DeviceRegisters> {
 pub(crate) fn remarks(devices: &[DeviceRegisters]) -> Vec<String> {
     let of = |device: &DeviceRegisters| {
         let lack = if device.files.is_empty() { "no registers" } else { "registers incomplete" };
-        (!device.gaps.is_empty())
-            .then(|| format!("{}: {lack}: {}", device.disks.join(", "), device.gaps.join("; ")))
+        (!device.gaps.is_empty()).then(|| format!("{}: {lack}: {}", device.disks.join(", "), device.gaps.join("; ")))
     };
     devices.iter().filter_map(of).collect()
 }
@@ -116,17 +113,12 @@ mod tests {
         assert_eq!(device.disks, ["sda", "sdb"]);
         assert_eq!(device.files["flags/wb_enable"], "true");
         assert_eq!(device.gaps, ["health_descriptor is not there", "flags: hpb, a cannot be read"]);
-        assert!(
-            remarks(&found)[0].starts_with("sda, sdb: registers incomplete: health"),
-            "{:?}",
-            remarks(&found)
-        );
+        assert!(remarks(&found)[0].starts_with("sda, sdb: registers incomplete: health"), "{:?}", remarks(&found));
     }
 
     #[test]
     fn a_register_without_debugfs_is_a_gap_that_says_what_helps() {
-        let found =
-            devices(&texts(&[("mmcblk0", "emmc /sys/x/mmc0:0001\n+ cid 150100\n- ext_csd is not there\n")]));
+        let found = devices(&texts(&[("mmcblk0", "emmc /sys/x/mmc0:0001\n+ cid 150100\n- ext_csd is not there\n")]));
         assert!(found[0].gaps[0].contains("mount -t debugfs"), "{:?}", found[0].gaps);
         assert_eq!(devices(&texts(&[("vda", "")])), []);
     }

@@ -94,11 +94,8 @@ impl RingPageLayout {
     /// [`ErrorClass::Truncated`] if the page is shorter than its header states.
     pub fn open<'a>(&self, page: &'a [u8]) -> Result<RingPage<'a>> {
         let short = || {
-            Error::new(
-                ErrorClass::Truncated,
-                format!("a ring-buffer page of {} bytes is cut short", page.len()),
-            )
-            .hint("check the connection, which was closed in the middle of a page")
+            Error::new(ErrorClass::Truncated, format!("a ring-buffer page of {} bytes is cut short", page.len()))
+                .hint("check the connection, which was closed in the middle of a page")
         };
         let time = self.order.unsigned(page, 0, 8).ok_or_else(short)?;
         let commit = self.order.unsigned(page, self.commit_at, self.commit_size).ok_or_else(short)?;

@@ -77,13 +77,7 @@ struct ProcessCounters {
 
 impl ProcessCounters {
     fn new() -> Self {
-        Self {
-            requests: 0,
-            bytes: 0,
-            largest: 0,
-            no_wait: 0,
-            response: Histogram::new_with_max(LONGEST_NS, 2).ok(),
-        }
+        Self { requests: 0, bytes: 0, largest: 0, no_wait: 0, response: Histogram::new_with_max(LONGEST_NS, 2).ok() }
     }
 
     fn response_at(&self, quantile: f64) -> Nanos {

@@ -26,10 +26,7 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 /// The folder of tracefs: its own mount point, or below debugfs on kernels before 4.1. If it is not mounted, it is mounted.
 pub(crate) fn tracefs() -> Result<&'static Path> {
     let mounted = || {
-        [TRACEFS, "/sys/kernel/debug/tracing"]
-            .map(Path::new)
-            .into_iter()
-            .find(|path| path.join("instances").is_dir())
+        [TRACEFS, "/sys/kernel/debug/tracing"].map(Path::new).into_iter().find(|path| path.join("instances").is_dir())
     };
     if let Some(path) = mounted() {
         return Ok(path);
@@ -40,8 +37,7 @@ pub(crate) fn tracefs() -> Result<&'static Path> {
         let _ = mount("nodev", TRACEFS, "tracefs", MountFlags::empty(), None);
     }
     mounted().ok_or_else(|| {
-        let hint =
-            if root { "the kernel needs CONFIG_FTRACE" } else { "recording needs root: run it with sudo" };
+        let hint = if root { "the kernel needs CONFIG_FTRACE" } else { "recording needs root: run it with sudo" };
         Error::new(ErrorClass::Io, "tracefs is not there, or not readable by this user").hint(hint)
     })
 }

@@ -77,8 +77,7 @@ pub(crate) fn is_dump(text: &str, least: usize) -> bool {
 
 /// A line as a row of digits; `None` if it is not one.
 fn row(content: &str, line: u64, after_star: bool) -> Option<DumpRow<'_>> {
-    let (before, rest) =
-        content.split_once(':').map_or((None, content), |(before, rest)| (Some(before), rest));
+    let (before, rest) = content.split_once(':').map_or((None, content), |(before, rest)| (Some(before), rest));
     if before.is_some_and(|before| !is_number(before)) {
         return None;
     }
@@ -107,9 +106,7 @@ fn row(content: &str, line: u64, after_star: bool) -> Option<DumpRow<'_>> {
             return None;
         }
         let begin = bytes.len();
-        bytes.extend(
-            (0..length).step_by(2).map_while(|at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok()),
-        );
+        bytes.extend((0..length).step_by(2).map_while(|at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok()));
         if length == 8 || length == 4 && before.is_none() {
             bytes[begin..].reverse();
         }
@@ -135,8 +132,7 @@ fn assemble(rows: &[DumpRow<'_>], most: usize) -> Result<Vec<u8>> {
             }
         }
     }
-    Err(furthest
-        .map_or_else(|| Error::new(ErrorClass::Empty, "there is no row of digits"), |(_, error)| error))
+    Err(furthest.map_or_else(|| Error::new(ErrorClass::Empty, "there is no row of digits"), |(_, error)| error))
 }
 
 fn with_radix(rows: &[DumpRow<'_>], radix: u32, most: usize) -> std::result::Result<Vec<u8>, (usize, Error)> {
@@ -153,8 +149,7 @@ fn with_radix(rows: &[DumpRow<'_>], radix: u32, most: usize) -> std::result::Res
         }
         let misplaced = row.offset.is_some() && place != Some(bytes.len());
         if misplaced || row.after_star && row.offset.is_none() {
-            let problem =
-                format!("the rows before it hold {} bytes: a row is missing or damaged", bytes.len());
+            let problem = format!("the rows before it hold {} bytes: a row is missing or damaged", bytes.len());
             let error = Error::new(ErrorClass::Syntax, problem)
                 .at_line(row.line)
                 .of_field("offset", 1, row.offset.unwrap_or("*").as_bytes())

@@ -46,18 +46,15 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
         }
         // A single file is a register that is damaged, or something else; the reader reports what is wrong.
         (None, false, [only]) => ext_csd::ExtCsdRegister::read(only).map(|found| found.report()),
-        (None, false, _) => Err(Error::new(
-            ErrorClass::UnknownFormat,
-            "there is no EXT_CSD register and no descriptor of a UFS",
-        )
-        .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs")),
+        (None, false, _) => {
+            Err(Error::new(ErrorClass::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
+                .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs"))
+        }
     }
 }
 
 /// The register in these files; an error if they differ.
-fn common_register<'a>(
-    mut sources: impl Iterator<Item = &'a RegisterSource<'a>>,
-) -> Result<ext_csd::ExtCsdRegister> {
+fn common_register<'a>(mut sources: impl Iterator<Item = &'a RegisterSource<'a>>) -> Result<ext_csd::ExtCsdRegister> {
     let Some(first) = sources.next() else {
         return Err(Error::new(ErrorClass::Empty, "there is no EXT_CSD register"));
     };

@@ -25,6 +25,5 @@ pub(crate) fn text_of(bytes: &[u8]) -> Option<String> {
 
 /// Whether the bytes are not UTF-8 and many of them are above ASCII, as in a raw register.
 fn is_mostly_foreign(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).is_err()
-        && bytes.iter().filter(|byte| **byte >= 0x80).count() * 8 > bytes.len()
+    std::str::from_utf8(bytes).is_err() && bytes.iter().filter(|byte| **byte >= 0x80).count() * 8 > bytes.len()
 }

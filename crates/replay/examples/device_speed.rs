@@ -160,10 +160,8 @@ fn random_writes() -> Result<()> {
 fn sized(gb: u32) -> Result<DeviceConfig> {
     let mut config = DeviceConfig::preset("small-1gb")?;
     let blocks = (f64::from(gb) * 274.0 / 4.0).ceil().to_string();
-    config.set_all(&[
-        ("geometry.block_groups.0.pages_per_block", "1024"),
-        ("geometry.block_groups.0.blocks", &blocks),
-    ])?;
+    config
+        .set_all(&[("geometry.block_groups.0.pages_per_block", "1024"), ("geometry.block_groups.0.blocks", &blocks)])?;
     Ok(config)
 }
 

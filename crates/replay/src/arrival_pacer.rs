@@ -84,9 +84,7 @@ impl ArrivalPacer {
             Some(PreviousRequest { complete: Some(end), .. }) if recorded >= end => {
                 completed.saturating_add(self.rate.scale(recorded.saturating_sub(end)))
             }
-            Some(previous) => {
-                previous.at.saturating_add(self.rate.scale(recorded.saturating_sub(previous.arrival)))
-            }
+            Some(previous) => previous.at.saturating_add(self.rate.scale(recorded.saturating_sub(previous.arrival))),
         };
         self.previous = Some(PreviousRequest { arrival: recorded, complete: request.complete, at });
         Ok(at)

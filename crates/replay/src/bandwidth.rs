@@ -140,8 +140,7 @@ impl UsedDevice {
         let TransferPattern { op, unit_kb, random, sync } = *transfers;
         let file = self.file(unit_kb, file_bytes)?;
         let mut draw = Pcg64::new(u128::from(unit_kb), 2);
-        let modifiers =
-            if sync == SyncMethod::Fua { CommandFlags::RELIABLE.of(op) } else { CommandFlags::empty() };
+        let modifiers = if sync == SyncMethod::Fua { CommandFlags::RELIABLE.of(op) } else { CommandFlags::empty() };
         let mut took = Nanos::ZERO;
         for i in 0..file.count {
             interrupt::check()?;
@@ -248,9 +247,7 @@ impl UsedDevice {
             read_us: mean(&|io, sector| io.transfer(Op::Read, sector, 8))?,
             write_us: mean(&|io, sector| io.transfer(Op::Write, sector, 8))?,
             flush_us: mean(&|io, sector| io.transfer(Op::Write, sector, 8).and_then(|_| io.flush()))?,
-            reliable_write_us: mean(&|io, sector| {
-                io.transfer_with(CommandFlags::RELIABLE, Op::Write, sector, 8)
-            })?,
+            reliable_write_us: mean(&|io, sector| io.transfer_with(CommandFlags::RELIABLE, Op::Write, sector, 8))?,
         })
     }
 }

@@ -76,21 +76,12 @@ impl DirectIo {
     ///
     /// # Errors
     /// As [`DirectIo::transfer`].
-    pub fn transfer_with(
-        &mut self,
-        modifiers: CommandFlags,
-        op: Op,
-        sector: u64,
-        sectors: u64,
-    ) -> Result<Nanos> {
+    pub fn transfer_with(&mut self, modifiers: CommandFlags, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
-            return Err(Error::new(
-                ErrorClass::Value,
-                "the transfer ends after the last sector of the device",
-            )
-            .of_field("sector", 0, sector.to_string().as_bytes())
-            .hint("use sectors below the capacity of the device"));
+            return Err(Error::new(ErrorClass::Value, "the transfer ends after the last sector of the device")
+                .of_field("sector", 0, sector.to_string().as_bytes())
+                .hint("use sectors below the capacity of the device"));
         }
         let mut at = sector;
         while at < sector + sectors {

@@ -8,8 +8,8 @@ use std::io;
 
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{
-    AnyObserver, CacheLie, Device, DeviceCommand, DeviceConfig, DeviceSettings, DynObserver, Observer,
-    OnCompletion, PageScheduling, RequestCompleted, SettingChange, StopReason, UndoLog,
+    AnyObserver, CacheLie, Device, DeviceCommand, DeviceConfig, DeviceSettings, DynObserver, Observer, OnCompletion,
+    PageScheduling, RequestCompleted, SettingChange, StopReason, UndoLog,
 };
 use emmclab_layers::{DiskZones, DisksBelow};
 use emmclab_media::{DeviceContents, RawImage};
@@ -144,12 +144,7 @@ impl SimulatedDisk {
     ///
     /// # Errors
     /// As [`Device::reconfigure`].
-    pub fn reconfigure(
-        &mut self,
-        from: &DeviceConfig,
-        to: &DeviceConfig,
-        at: Nanos,
-    ) -> Result<Vec<SettingChange>> {
+    pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         let changes = self.device.reconfigure(from, to, at)?;
         if let Some(contents) = &mut self.contents {
             contents.lies = to.settings().cache.lies;

@@ -45,8 +45,7 @@ impl AttachedEventSink {
                 let end = command.sector + u64::from(command.sectors);
                 self.discards.push_back((number, command.sector, end));
             }
-            let bytes =
-                if command.op == Op::Write { command.sectors as usize * SECTOR_BYTES as usize } else { 0 };
+            let bytes = if command.op == Op::Write { command.sectors as usize * SECTOR_BYTES as usize } else { 0 };
             let data = self.data.get(from..from + bytes).unwrap_or_default();
             from += bytes;
             self.tap.command(number, command, (commands.len() - 1 - i) as u16, data);
@@ -62,8 +61,7 @@ impl AttachedEventSink {
                     self.tap.programmed(command, (sector, sectors), begin, end);
                 }
                 ContentsChange::Discarded { sector, sectors } => {
-                    let of =
-                        |(_, first, end): &&(u64, u64, u64)| *first <= sector && sector + sectors <= *end;
+                    let of = |(_, first, end): &&(u64, u64, u64)| *first <= sector && sector + sectors <= *end;
                     if let Some((number, ..)) = self.discards.iter().find(of) {
                         self.tap.discarded(*number, (sector, sectors), now);
                     }

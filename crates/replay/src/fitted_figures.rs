@@ -57,10 +57,7 @@ struct PublishedTable {
 
 macro_rules! table {
     ($name:literal) => {
-        PublishedTable {
-            name: $name,
-            text: include_str!(concat!("../../../presets/published/", $name, ".csv")),
-        }
+        PublishedTable { name: $name, text: include_str!(concat!("../../../presets/published/", $name, ".csv")) }
     };
 }
 
@@ -118,8 +115,11 @@ impl PublishedTable {
             line.get(index)?.parse().ok()
         });
         cell.ok_or_else(|| {
-            Error::new(ErrorClass::Config, format!("the published table {} has no such figure", self.name))
-                .of_field(column, 0, row.join(",").as_bytes())
+            Error::new(ErrorClass::Config, format!("the published table {} has no such figure", self.name)).of_field(
+                column,
+                0,
+                row.join(",").as_bytes(),
+            )
         })
     }
 
@@ -154,11 +154,8 @@ impl PublishedTable {
 pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
     let Some((_, measure, row)) = PRESETS.iter().find(|(name, ..)| *name == config.name()) else {
         let names: Vec<_> = PRESETS.iter().map(|(name, ..)| *name).collect();
-        return Err(Error::new(
-            ErrorClass::Config,
-            format!("`{}` was not fitted to published figures", config.name()),
-        )
-        .hint(format!("choose one of: {}", names.join(", "))));
+        return Err(Error::new(ErrorClass::Config, format!("`{}` was not fitted to published figures", config.name()))
+            .hint(format!("choose one of: {}", names.join(", "))));
     };
     measure(config, row)
 }
@@ -168,8 +165,7 @@ fn advil(config: &DeviceConfig, device: &str) -> Result<Vec<FittedFigure>> {
     let units: Vec<u64> = rows.filter_map(|row| row.split(',').next()?.parse().ok()).collect();
     let mut out = Vec::new();
     for row in bandwidth(config, &units)? {
-        let BandwidthRow { unit_kb, seq_read_mb_s, seq_write_mb_s, random_read_mb_s, random_write_mb_s } =
-            row;
+        let BandwidthRow { unit_kb, seq_read_mb_s, seq_write_mb_s, random_read_mb_s, random_write_mb_s } = row;
         for (column, what, here) in [
             ("seq_read_mb_s", "sequential reads", seq_read_mb_s),
             ("seq_write_mb_s", "sequential writes", seq_write_mb_s),
@@ -276,10 +272,9 @@ fn published_rates(rates: &FullQueueRates, row: &str) -> Result<Vec<FittedFigure
         ("sequential reads", "10^6 B/s"),
         MEGA * rates.sequential(Op::Read)?,
     )?];
-    for (column, what, op) in [
-        ("random_read_iops", "random reads, 4 KB", Op::Read),
-        ("random_write_iops", "random writes, 4 KB", Op::Write),
-    ] {
+    for (column, what, op) in
+        [("random_read_iops", "random reads, 4 KB", Op::Read), ("random_write_iops", "random writes, 4 KB", Op::Write)]
+    {
         out.push(EUFS.figure(row, column, (what, "1/s"), rates.random_per_s(op)?)?);
     }
     Ok(out)
@@ -297,10 +292,9 @@ fn ufs31(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     let rates = FullQueueRates::of(config)?;
     let mut out = published_rates(&rates, of)?;
     let without = FullQueueRates::without_booster(config)?;
-    for (row, what, rates) in [
-        (of, "sequential writes", &rates),
-        ("eUFS 3.0 512 GB", "sequential writes without WriteBooster", &without),
-    ] {
+    for (row, what, rates) in
+        [(of, "sequential writes", &rates), ("eUFS 3.0 512 GB", "sequential writes without WriteBooster", &without)]
+    {
         let here = MEGA * rates.sequential(Op::Write)?;
         out.push(EUFS.figure(&[row], "seq_write_mb_s", (what, "10^6 B/s"), here)?);
     }
@@ -338,8 +332,7 @@ fn ufs40(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
 /// writes per second.
 fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
     let device = UsedDevice::full(config)?;
-    let transfers =
-        TransferPattern { op: Op::Write, unit_kb: CARD_KB, random: false, sync: SyncMethod::None };
+    let transfers = TransferPattern { op: Op::Write, unit_kb: CARD_KB, random: false, sync: SyncMethod::None };
     let sequential = device.rate(&transfers, FILE_BYTES)?;
     let per_s = device.lasting_random_writes_per_s(FILE_BYTES, CARD_TIME)?;
     // Writes of 4 KB in a MB.
@@ -352,8 +345,7 @@ fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
         // Only one digit, 0.01 MB/s, was printed for the slowest cards; their 2.6 writes per second follow from it.
         (iops.least, iops.most) = (per_mb * rate.least, per_mb * rate.most);
     }
-    let sequential =
-        FAST12.figure(row, "seq_write_mb_s", ("sequential writes, 512 KB", "MB/s"), sequential)?;
+    let sequential = FAST12.figure(row, "seq_write_mb_s", ("sequential writes, 512 KB", "MB/s"), sequential)?;
     Ok(vec![sequential, rate, iops])
 }
 
@@ -366,11 +358,6 @@ fn commands(device: &UsedDevice, of: &str, how: &str) -> Result<Vec<FittedFigure
         HUNTER.figure(&[of], "write_us", (&name("a write"), "us"), times.write_us)?,
         HUNTER.figure(&[of], "flush_us", (&name("a flush after it"), "us"), times.flush_us)?,
         HUNTER.compare(both, (&name("both"), "us"), times.write_us + times.flush_us),
-        HUNTER.figure(
-            &[of],
-            "reliable_write_us",
-            (&name("a reliable write"), "us"),
-            times.reliable_write_us,
-        )?,
+        HUNTER.figure(&[of], "reliable_write_us", (&name("a reliable write"), "us"), times.reliable_write_us)?,
     ])
 }

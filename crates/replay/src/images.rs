@@ -94,8 +94,7 @@ impl ImageStore {
             return get();
         }
         let settings = config.to_toml()?;
-        if let Some((_, _, device)) = last().as_ref().filter(|(of, with, _)| of == path && *with == settings)
-        {
+        if let Some((_, _, device)) = last().as_ref().filter(|(of, with, _)| of == path && *with == settings) {
             return Ok(device.clone());
         }
         let device = get()?;
@@ -215,8 +214,7 @@ impl ImageStore {
 
 /// Whether a path has the form of the name of an image; other files in the folder are never removed.
 fn is_image(path: &Path) -> bool {
-    let named_by_hash =
-        |stem: &OsStr| stem.len() == 32 && stem.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit);
+    let named_by_hash = |stem: &OsStr| stem.len() == 32 && stem.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit);
     path.extension().is_some_and(|ending| ending == ENDING) && path.file_stem().is_some_and(named_by_hash)
 }
 

@@ -43,19 +43,17 @@ pub use images::ImageStore;
 pub use live_stack::{LiveCompletion, LiveStack, StackDevice};
 pub use options::{RateFactor, ReplayMode, ReplayOptions};
 pub use over_time::{RunOverTime, RunTimeRow};
-pub use precondition::{
-    PhoneUse, Precondition, age_by_traces, preconditioned_bytes, prepare, prepare_by_traces,
-};
+pub use precondition::{PhoneUse, Precondition, age_by_traces, preconditioned_bytes, prepare, prepare_by_traces};
 pub use preflight::{ModeChoice, preflight};
 pub use recorder::RunRecorder;
 pub use request_rows::RequestRows;
 pub use result::{
     BlockDistribution, ByOperation, CacheCounts, ComputeCost, ConfigurationSummary, DurableTimes, EnergyUse,
-    FlashOperations, GcSummary, LayerResult, LifetimeEstimate, LinkDirection, LoadSummary, LogBlockMerges,
-    MapCounts, PageOperations, PowerStateTimes, RecordedComparison, ReplaySummary, RequestTotals,
-    ResponseHistogramRow, ResponsePercentileRow, ResponseTimeSummary, SecondDevice, ServiceTimeSummary,
-    ShareComparison, SimulationResult, SlcCounts, SpaceUse, TimeComparison, TimePercentiles, UfsUse,
-    Utilisation, WaitTimes, WearSummary, WriteAmplification, WriteBoosterUse, ZoneUse,
+    FlashOperations, GcSummary, LayerResult, LifetimeEstimate, LinkDirection, LoadSummary, LogBlockMerges, MapCounts,
+    PageOperations, PowerStateTimes, RecordedComparison, ReplaySummary, RequestTotals, ResponseHistogramRow,
+    ResponsePercentileRow, ResponseTimeSummary, SecondDevice, ServiceTimeSummary, ShareComparison, SimulationResult,
+    SlcCounts, SpaceUse, TimeComparison, TimePercentiles, UfsUse, Utilisation, WaitTimes, WearSummary,
+    WriteAmplification, WriteBoosterUse, ZoneUse,
 };
 pub use run_measurement::RunMeasurement;
 pub use simulation::{Simulation, simulate};

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::io;
 
 use emmclab_device::{
-    CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted,
-    SettingChange, StopReason,
+    CommandFlags, Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, SettingChange,
+    StopReason,
 };
 use emmclab_layers::{self as layers, ImmediateStack, Layer, LayerConfig, PassThrough};
 use emmclab_media::{DeviceContents, RawImage};
@@ -89,9 +89,7 @@ impl LiveStack {
         (check, recover): (bool, bool),
     ) -> Result<Self> {
         let second_name = second.as_ref().map_or_else(String::new, |part| part.config.name().to_owned());
-        let live = |part: StackDevice<'_>| {
-            SimulatedDisk::live(part.config.settings(), part.device, part.image, check)
-        };
+        let live = |part: StackDevice<'_>| SimulatedDisk::live(part.config.settings(), part.device, part.image, check);
         let (mut main, mut second) = (live(main), second.map(live));
         let layered = build_or_recover(layers, &mut main, second.as_mut(), recover)?;
         let mut stack = Self {
@@ -181,20 +179,10 @@ impl LiveStack {
     }
 
     /// Returns the result of the run so far, with the completions that `measure` has collected.
-    pub fn result(
-        &self,
-        config: &DeviceConfig,
-        measure: &RunMeasurement,
-        options: &ReplayOptions,
-    ) -> SimulationResult {
+    pub fn result(&self, config: &DeviceConfig, measure: &RunMeasurement, options: &ReplayOptions) -> SimulationResult {
         let measured = (measure, &RecordedTotals::default());
-        let mut result = SimulationResult::new(
-            config,
-            self.main.device(),
-            measured,
-            (options, options.mode),
-            self.drained,
-        );
+        let mut result =
+            SimulationResult::new(config, self.main.device(), measured, (options, options.mode), self.drained);
         let requests = measure.requests();
         result.ledger = Ledger { seen: requests, kept: requests, ..Ledger::default() };
         result.run.stopped = self.stop().map(|stop| stop.reason().to_owned());
@@ -219,8 +207,7 @@ impl LiveStack {
         let end = command.sector + u64::from(command.sectors);
         let overlaps = || self.submitted.iter().any(|taken| conflict(&taken.command, command));
         if end > first.start && overlaps() {
-            let problem =
-                "a zone is written or reset while an earlier request to the same sectors is in progress";
+            let problem = "a zone is written or reset while an earlier request to the same sectors is in progress";
             return Some(
                 Error::new(ErrorClass::Value, problem)
                     .of_field("sector", 0, command.sector.to_string().as_bytes())
@@ -255,13 +242,7 @@ impl LiveStack {
         let id = self.next_id;
         self.next_id += 1;
         self.drained = None;
-        self.submitted.push_back(SubmittedRequest {
-            id,
-            command: *command,
-            engine_number: None,
-            notes,
-            data,
-        });
+        self.submitted.push_back(SubmittedRequest { id, command: *command, engine_number: None, notes, data });
         self.begin(self.submitted.len() - 1, command.arrival, observer)?;
         Ok(id)
     }
@@ -339,8 +320,7 @@ impl LiveStack {
         {
             any = true;
             let place = taken.iter().position(|taken| taken.engine_number == Some(id));
-            let Some(SubmittedRequest { id, command, .. }) = place.and_then(|place| taken.remove(place))
-            else {
+            let Some(SubmittedRequest { id, command, .. }) = place.and_then(|place| taken.remove(place)) else {
                 continue;
             };
             let data = if command.op == Op::Read { data } else { Vec::new() };
@@ -378,12 +358,7 @@ impl LiveStack {
     ///
     /// # Errors
     /// As [`Device::reconfigure`], and as [`LiveStack::submit`].
-    pub fn reconfigure(
-        &mut self,
-        from: &DeviceConfig,
-        to: &DeviceConfig,
-        at: Nanos,
-    ) -> Result<Vec<SettingChange>> {
+    pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         self.pass(at, &mut NullObserver)?;
         self.main.reconfigure(from, to, at)
     }
@@ -424,13 +399,8 @@ impl LiveStack {
     /// For a broken invariant if there is a checker, and if an image cannot be written.
     pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
         self.pass(now, observer)?;
-        let mut disks =
-            DiskPair { main: &mut self.main, second: self.second.as_mut(), observer: &mut NullObserver };
-        self.simulated.submit_data(
-            &DeviceCommand::new(now, Op::Flush, 0, 0),
-            (Vec::new(), Vec::new()),
-            &mut disks,
-        )?;
+        let mut disks = DiskPair { main: &mut self.main, second: self.second.as_mut(), observer: &mut NullObserver };
+        self.simulated.submit_data(&DeviceCommand::new(now, Op::Flush, 0, 0), (Vec::new(), Vec::new()), &mut disks)?;
         self.simulated.settle(&mut disks)?;
         self.simulated.take_done(&mut self.completed);
         self.completed.clear();

@@ -18,11 +18,7 @@ use crate::options::{ReplayMode, ReplayOptions};
 ///
 /// # Errors
 /// [`ErrorClass::Config`] with all errors of all traces, and errors in the files.
-pub fn preflight(
-    config: &DeviceConfig,
-    options: &ReplayOptions,
-    inputs: &[TraceInput],
-) -> Result<ModeChoice> {
+pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<ModeChoice> {
     let geometry = Geometry::new(config.settings());
     let need = TraceRequirements {
         capacity: geometry.sectors(),

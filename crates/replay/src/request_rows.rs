@@ -7,14 +7,13 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::types::{UInt8Type, UInt32Type};
 use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, Int64Array, StringArray, UInt8Array, UInt16Array, UInt32Array,
-    UInt64Array,
+    ArrayRef, DictionaryArray, Int32Array, Int64Array, StringArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_device::{CommandFlags, Observer, RequestCompleted};
 use emmclab_trace::{
-    AtomicFile, BATCH_ROWS, Batch, Error, NameId, NameTable, Op, RequestFlags, Result, SEALED_WRITER,
-    SealedFile, finish_sealed, parquet_error,
+    AtomicFile, BATCH_ROWS, Batch, Error, NameId, NameTable, Op, RequestFlags, Result, SEALED_WRITER, SealedFile,
+    finish_sealed, parquet_error,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -87,10 +86,8 @@ impl RequestRows {
         let schema = Self::schema();
         let failed = |error| parquet_error(path, error);
         let compression = Compression::ZSTD(ZstdLevel::try_new(3).map_err(failed)?);
-        let properties = WriterProperties::builder()
-            .set_compression(compression)
-            .set_created_by(SEALED_WRITER.to_owned())
-            .build();
+        let properties =
+            WriterProperties::builder().set_compression(compression).set_created_by(SEALED_WRITER.to_owned()).build();
         let file = SealedFile::new(AtomicFile::create(path)?);
         let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(failed)?;
         Ok(Self {
@@ -187,8 +184,7 @@ impl RequestRows {
             columns.push(Arc::new(name_column(&ids, names).map_err(failed)?));
         }
         columns.push(Arc::new(UInt16Array::from(std::mem::take(&mut self.flags))));
-        let batch =
-            RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| failed(error.into()))?;
+        let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| failed(error.into()))?;
         self.writer.write(&batch).map_err(failed)
     }
 

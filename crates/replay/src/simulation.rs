@@ -15,8 +15,7 @@ use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{
-    Batch, BlockNote, Error, ErrorClass, Ledger, Nanos, Request, Result, TraceCombiner, TraceHeader,
-    interrupt,
+    Batch, BlockNote, Error, ErrorClass, Ledger, Nanos, Request, Result, TraceCombiner, TraceHeader, interrupt,
 };
 
 use crate::arrival_pacer::ArrivalPacer;
@@ -83,11 +82,7 @@ impl Simulation {
     ///
     /// # Errors
     /// For an unknown layer, invalid settings, and a second device without a layer that uses it.
-    pub fn with_layers(
-        mut self,
-        layers: &[LayerConfig],
-        second: Option<(&DeviceConfig, Device)>,
-    ) -> Result<Self> {
+    pub fn with_layers(mut self, layers: &[LayerConfig], second: Option<(&DeviceConfig, Device)>) -> Result<Self> {
         self.second = second.as_ref().map(|(config, _)| config.name().to_owned());
         let check = self.options.check;
         let disk = second.map(|(config, device)| SimulatedDisk::for_run(config.settings(), device, check));
@@ -183,12 +178,7 @@ impl Simulation {
     }
 
     #[inline(never)]
-    fn feed_each<O: Observer>(
-        &mut self,
-        batch: &Batch,
-        rows: Range<usize>,
-        observer: &mut O,
-    ) -> Result<bool> {
+    fn feed_each<O: Observer>(&mut self, batch: &Batch, rows: Range<usize>, observer: &mut O) -> Result<bool> {
         let noted = batch.has_notes() && self.engine.reads_notes();
         for (row, request) in rows.clone().zip(batch.range(rows)) {
             let notes = if noted { batch.notes(row) } else { &[] };
@@ -212,12 +202,7 @@ impl Simulation {
         Ok(goes_on)
     }
 
-    fn drive<O: Observer>(
-        &mut self,
-        request: &Request,
-        notes: &[BlockNote],
-        observer: &mut O,
-    ) -> Result<bool> {
+    fn drive<O: Observer>(&mut self, request: &Request, notes: &[BlockNote], observer: &mut O) -> Result<bool> {
         let mut listeners = (&mut self.measure, observer);
         if self.pacer.needs_completion(request) {
             self.engine.settle(&mut listeners)?;
@@ -231,11 +216,7 @@ impl Simulation {
     ///
     /// # Errors
     /// For a broken invariant under `check`.
-    pub fn finish<O: Observer>(
-        mut self,
-        ledger: Option<&Ledger>,
-        observer: &mut O,
-    ) -> Result<SimulationResult> {
+    pub fn finish<O: Observer>(mut self, ledger: Option<&Ledger>, observer: &mut O) -> Result<SimulationResult> {
         self.engine.settle(&mut (&mut self.measure, &mut *observer))?;
         let drain = if self.options.drain { Some(self.engine.drain(observer)?) } else { None };
         self.engine.finish(observer)?;

@@ -101,11 +101,7 @@ impl<'a> RankCursor<'a> {
 }
 
 /// The times that these fractions of all `count` times do not exceed, as [`RankCursor::time_at`].
-pub(crate) fn quantiles<const N: usize>(
-    tallies: &[&TimeHistogram],
-    count: u64,
-    shares: [f64; N],
-) -> [u64; N] {
+pub(crate) fn quantiles<const N: usize>(tallies: &[&TimeHistogram], count: u64, shares: [f64; N]) -> [u64; N] {
     let mut ranks = RankCursor::new(tallies, count);
     shares.map(|share| ranks.time_at(share))
 }

@@ -124,8 +124,7 @@ pub(crate) fn unmount_fuse(folder: &Path) -> Result<()> {
     let mut command = if rustix::process::geteuid().is_root() {
         tool("umount", "mount")?
     } else {
-        let mut command =
-            tool(if find("fusermount3").is_some() { "fusermount3" } else { "fusermount" }, "fuse3")?;
+        let mut command = tool(if find("fusermount3").is_some() { "fusermount3" } else { "fusermount" }, "fuse3")?;
         command.arg("-u");
         command
     };

@@ -25,8 +25,7 @@ fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     std::iter::from_fn(move || {
         let chunk = at / CHUNK_SECTORS;
         let next = ((chunk + 1) * CHUNK_SECTORS).min(end);
-        let part = (at < end)
-            .then(|| ((chunk), (at % CHUNK_SECTORS) as usize * SECTOR, (next - at) as usize * SECTOR));
+        let part = (at < end).then(|| ((chunk), (at % CHUNK_SECTORS) as usize * SECTOR, (next - at) as usize * SECTOR));
         at = next;
         part
     })

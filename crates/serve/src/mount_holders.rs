@@ -16,8 +16,7 @@ fn uses(process: &Path, folder: &Path) -> bool {
     links.chain(files).any(below)
         || fs::read_to_string(process.join("maps")).is_ok_and(|maps| {
             // A line has five fields, then the path, which may contain spaces.
-            maps.lines()
-                .any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
+            maps.lines().any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
         })
 }
 
@@ -60,8 +59,8 @@ pub(crate) fn name_in(error: Error, folder: &Path) -> Error {
     found.extend(mounts(folder));
     match holder_sentence(found) {
         None => error,
-        Some(problem) => Error::new(error.kind(), problem)
-            .in_file(folder)
-            .hint("end these processes, or let them leave the folder"),
+        Some(problem) => {
+            Error::new(error.kind(), problem).in_file(folder).hint("end these processes, or let them leave the folder")
+        }
     }
 }

@@ -11,9 +11,7 @@ use std::time::Duration;
 use emmclab_base::{Error, ErrorClass, Result, interrupt, open_seekable};
 use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
 /// Maximum number of clients that wait to be accepted.
 pub(crate) const BACKLOG: i32 = 128;
@@ -39,15 +37,13 @@ impl PrivateSocket {
         let file = open_seekable(folder).map_err(|error| Error::io(folder, error))?;
         check_folder(folder, &file)?;
         let address = SocketAddrUnix::new(path).map_err(|_| {
-            let problem =
-                format!("a socket's path has at most 107 bytes; this has {}", path.as_os_str().len());
+            let problem = format!("a socket's path has at most 107 bytes; this has {}", path.as_os_str().len());
             Error::new(ErrorClass::Config, problem).in_file(path).hint("choose a shorter path")
         })?;
         // Between bind and listen a socket looks stale, so servers in one folder must do this one after the other.
         lock(folder, &file)?;
         let io = |error: Errno| Error::io(path, error.into());
-        let socket =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io)?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io)?;
         // On Linux the mode of an unbound socket is the mode with which bind creates its file.
         fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(io)?;
         match bind(&socket, &address) {
@@ -61,9 +57,7 @@ impl PrivateSocket {
         let listener = Self { socket, path: path.to_owned(), identity: (found.dev(), found.ino()) };
         if found.mode() & 0o077 != 0 {
             let problem = "this system gives the socket a mode that lets others connect";
-            return Err(Error::new(ErrorClass::Io, problem)
-                .in_file(path)
-                .hint("use a folder on a local file system"));
+            return Err(Error::new(ErrorClass::Io, problem).in_file(path).hint("use a folder on a local file system"));
         }
         listen(&listener.socket, BACKLOG).map_err(io)?;
         Ok(listener)
@@ -120,8 +114,7 @@ fn lock(folder: &Path, file: &File) -> Result<()> {
 
 /// Removes a stale socket, on which nothing listens.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
-    let taken =
-        |problem: &str, hint: &str| Err(Error::new(ErrorClass::Config, problem).in_file(path).hint(hint));
+    let taken = |problem: &str, hint: &str| Err(Error::new(ErrorClass::Config, problem).in_file(path).hint(hint));
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Error::io(path, error)),
@@ -131,8 +124,8 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
         Ok(_) => {}
     }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-        .and_then(|probe| connect(&probe, address));
+    let probe =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).and_then(|probe| connect(&probe, address));
     if probe != Err(Errno::CONNREFUSED) {
         return taken("a program listens on this socket already", "stop it or choose another path");
     }

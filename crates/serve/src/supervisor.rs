@@ -32,16 +32,12 @@ impl Supervisor {
     /// Starts the process in its own process group, so that Ctrl-C does not reach it. `cleaner` is a command that deletes the ublk devices
     /// of the serving process, if it has any.
     pub(crate) fn start(cleaner: &[OsString]) -> Result<Self> {
-        let base =
-            std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
+        let base = std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
         // The kernel escapes these characters in the list of mounts.
         if base.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'\\') {
-            return Err(Error::new(
-                ErrorClass::Config,
-                "the temporary folder has a blank or a backslash in its name",
-            )
-            .in_file(&base)
-            .hint("set TMPDIR to another folder"));
+            return Err(Error::new(ErrorClass::Config, "the temporary folder has a blank or a backslash in its name")
+                .in_file(&base)
+                .hint("set TMPDIR to another folder"));
         }
         let mut child = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "emmclab-cleanup"])
@@ -85,11 +81,7 @@ impl Supervisor {
 
     /// Calls `start`, which starts the command: it and all processes that it starts are killed with the serving process. Without control
     /// groups, only those that keep the variable in their environment.
-    pub(crate) fn start_supervised<T>(
-        &self,
-        command: &mut Command,
-        start: impl FnOnce(&mut Command) -> T,
-    ) -> T {
+    pub(crate) fn start_supervised<T>(&self, command: &mut Command, start: impl FnOnce(&mut Command) -> T) -> T {
         command.env("EMMCLAB_SERVER", &self.folder);
         // A process begins in the group of the one that starts it; 0 is the process that writes. If it cannot be moved, the variable is left.
         let move_to = |group: &Path| std::fs::write(group.join("cgroup.procs"), "0");

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use common::{LateDevice, Noted, again, folder, left_in, live, mounts_below, wait_until};
 use emmclab_base::CommandFlags;
 use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, FuseFile,
-    MemoryDevice, RequestFailure, ServedCompletion, ServedRequest,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, FuseFile, MemoryDevice,
+    RequestFailure, ServedCompletion, ServedRequest,
 };
 use proptest::prelude::*;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -227,14 +227,12 @@ fn fsync_is_a_flush_and_a_synchronous_write_is_fua_only_where_the_device_has_a_c
         let export = FuseFile::start(Arc::<Noted>::clone(&device)).unwrap();
         let file = open(&export.path());
         file.sync_all().unwrap();
-        let flushes =
-            device.requests.lock().unwrap().iter().filter(|r| r.action == BlockAction::Flush).count();
+        let flushes = device.requests.lock().unwrap().iter().filter(|r| r.action == BlockAction::Flush).count();
         assert_eq!(flushes, usize::from(write_cache));
         let flag = rustix::fs::OFlags::DSYNC.bits() as i32;
         let durable = OpenOptions::new().write(true).custom_flags(flag).open(export.path()).unwrap();
         durable.write_all_at(&[1; 512], 0).unwrap();
-        let fua =
-            device.requests.lock().unwrap().iter().any(|r| r.modifiers.contains(CommandFlags::RELIABLE));
+        let fua = device.requests.lock().unwrap().iter().any(|r| r.modifiers.contains(CommandFlags::RELIABLE));
         assert_eq!(fua, write_cache);
         drop((file, durable));
         export.stop().unwrap();
@@ -290,8 +288,7 @@ impl BlockDevice for Failing {
     }
 
     fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
-        let failures =
-            [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
+        let failures = [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
         let completed = requests.drain(..).filter_map(|ServedRequest { tag, sector, .. }| {
             failures.get(sector as usize).map(|failure| ServedCompletion { tag, outcome: Err(*failure) })
         });
@@ -342,8 +339,7 @@ fn helper_process_serves_as_a_user() {
     file.read_exact_at(&mut data, 0).unwrap();
     assert!(data == pattern(0, 1000, 3));
     drop(file);
-    let error =
-        emmclab_serve::HostDisk::on_loop(export, &emmclab_serve::LoopOptions::default()).err().unwrap();
+    let error = emmclab_serve::HostDisk::on_loop(export, &emmclab_serve::LoopOptions::default()).err().unwrap();
     assert!(error.to_string().contains("needs root"), "{error}");
     let export = FuseFile::start(Arc::new(MemoryDevice::new(1000))).unwrap();
     assert_eq!(fs::metadata(export.path()).unwrap().len(), 512_000);

@@ -80,8 +80,7 @@ impl Drop for Served {
 fn connection(temporary: &Path) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let mut found =
-        fields.filter(|fields| Path::new(fields[4]).starts_with(temporary) && fields[2].starts_with("0:"));
+    let mut found = fields.filter(|fields| Path::new(fields[4]).starts_with(temporary) && fields[2].starts_with("0:"));
     found.next().map(|fields| fields[2].to_owned())
 }
 
@@ -94,15 +93,10 @@ impl Served {
         let (folder, temporary) = folder();
         let point = temporary.join("point");
         let mut command = again("helper_process_serves_until_killed", &temporary);
-        let mut process = command
-            .env(POINT, &point)
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut process =
+            command.env(POINT, &point).envs(variables.iter().copied()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut served =
-            Self { process, lines, _folder: folder, temporary, point, connection: String::new() };
+        let mut served = Self { process, lines, _folder: folder, temporary, point, connection: String::new() };
         served.wait_for("serving");
         served.connection = connection(&served.temporary).unwrap();
         served
@@ -121,9 +115,8 @@ impl Served {
     /// Waits until all is undone. A connection without a mount would be one that was detached, but lives.
     fn everything_is_undone(&self) {
         wait_until(&format!("left: {:?}", left_in(&self.temporary)), || left_in(&self.temporary).is_empty());
-        let mounted = || {
-            fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&format!(" {} ", self.connection))
-        };
+        let mounted =
+            || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&format!(" {} ", self.connection));
         let number = self.connection.trim_start_matches("0:");
         let control = Path::new("/sys/fs/fuse/connections").join(number);
         wait_until("the connection is closed", || mounted() || !control.exists());
@@ -178,9 +171,7 @@ fn nothing_goes_on(how: &str) {
     fs::create_dir(&served.point).unwrap();
     let owned = format!("EMMCLAB_SERVER={}", served.temporary.display());
     let goes_on = || {
-        let all = fs::read_dir("/proc")
-            .unwrap()
-            .filter_map(|entry| fs::read(entry.ok()?.path().join("environ")).ok());
+        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("environ")).ok());
         all.into_iter().any(|environ| String::from_utf8_lossy(&environ).contains(&owned))
     };
     assert!(!goes_on());
@@ -241,9 +232,7 @@ fn the_process_that_cleans_up_ignores_signals_to_its_group() {
     let parent = format!("PPid:\t{}\n", served.process.id());
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let mut cleaners = processes.filter(|process| {
-        let holds = |file: &str, text: &str| {
-            fs::read_to_string(process.join(file)).is_ok_and(|all| all.contains(text))
-        };
+        let holds = |file: &str, text: &str| fs::read_to_string(process.join(file)).is_ok_and(|all| all.contains(text));
         holds("status", &parent) && holds("cmdline", "emmclab-cleanup")
     });
     let cleaner = cleaners.next().map(|process| process.file_name().unwrap().to_str().unwrap().to_owned());

@@ -12,8 +12,8 @@ use std::time::Duration;
 use common::{LateDevice, Noted, attribute, folder, live, loops_below, mounts_below, run};
 use emmclab_base::{ErrorClass, interrupt::interruptible};
 use emmclab_serve::{
-    BlockAction, BlockDevice, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions,
-    MemoryDevice, MkfsOptions,
+    BlockAction, BlockDevice, FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MemoryDevice,
+    MkfsOptions,
 };
 
 const MIB: u64 = 2048;
@@ -72,9 +72,7 @@ fn a_loop_device_may_have_blocks_of_4096_bytes_and_no_others_than_the_kernel_kno
     assert_eq!(attribute(disk.path(), "queue/logical_block_size"), "4096");
     assert_eq!(attribute(disk.path(), "loop/dio"), "1");
     disk.stop().unwrap();
-    for (sectors, block) in
-        [(64 * MIB, 1000), (64 * MIB, 0), (64 * MIB, 8192), (64 * MIB + 1, 4096), (0, 512)]
-    {
+    for (sectors, block) in [(64 * MIB, 1000), (64 * MIB, 0), (64 * MIB, 8192), (64 * MIB + 1, 4096), (0, 512)] {
         let file = FuseFile::start(Arc::new(MemoryDevice::new(sectors))).unwrap();
         let private = file.path().parent().unwrap().to_owned();
         assert!(HostDisk::on_loop(file, &options(block)).is_err(), "{sectors} sectors in blocks of {block}");
@@ -96,8 +94,7 @@ fn requests_of_the_loop_device_reach_the_device_whole() {
     run("blkdiscard", &["--zeroout", "--offset", "4194304", "--length", "1048576", path]);
     let requests = device.requests.lock().unwrap();
     let changing = requests.iter().filter(|request| request.action != BlockAction::Read);
-    let seen: Vec<_> =
-        changing.map(|request| (request.action.clone(), request.sector, request.sectors)).collect();
+    let seen: Vec<_> = changing.map(|request| (request.action.clone(), request.sector, request.sectors)).collect();
     let is_write = |seen: &&(BlockAction, u64, u32)| matches!(seen.0, BlockAction::Write(_));
     let mut writes: Vec<_> = seen.iter().filter(is_write).map(|seen| (seen.1, seen.2)).collect();
     // The halves of a write of dd are on their way together.
@@ -105,11 +102,7 @@ fn requests_of_the_loop_device_reach_the_device_whole() {
     assert_eq!(writes, (0..16).map(|n| (n * 1024, 1024)).collect::<Vec<_>>());
     assert_eq!(seen[16].0, BlockAction::Flush);
     assert!(seen.contains(&(BlockAction::Discard { secure: false }, 2048, 4096)), "{:?}", &seen[16..]);
-    assert!(
-        seen.contains(&(BlockAction::WriteZeroes { keep_allocated: true }, 8192, 2048)),
-        "{:?}",
-        &seen[16..]
-    );
+    assert!(seen.contains(&(BlockAction::WriteZeroes { keep_allocated: true }, 8192, 2048)), "{:?}", &seen[16..]);
     drop(requests);
     disk.stop().unwrap();
 }
@@ -209,10 +202,7 @@ fn other_file_systems_can_be_made_where_their_tools_are() {
         let outcome = disk.mkfs(&MkfsOptions::new(kind));
         if emmclab_testing::has_tool(&format!("mkfs.{}", kind.name())) {
             outcome.unwrap();
-            assert_eq!(
-                run("blkid", &["-p", "-o", "value", "-s", "TYPE", disk.path().to_str().unwrap()]),
-                kind.name()
-            );
+            assert_eq!(run("blkid", &["-p", "-o", "value", "-s", "TYPE", disk.path().to_str().unwrap()]), kind.name());
         } else {
             let error = outcome.unwrap_err();
             assert!(error.hint_text().unwrap().contains("Debian package"), "{error}");
@@ -227,10 +217,8 @@ fn options_reach_mkfs_and_a_second_file_system_needs_leave_to_overwrite() {
         return;
     }
     let disk = served(Arc::new(MemoryDevice::new(64 * MIB)));
-    let mut mkfs = MkfsOptions {
-        options: ["-L", "first"].map(Into::into).to_vec(),
-        ..MkfsOptions::new(LinuxFileSystem::Ext4)
-    };
+    let mut mkfs =
+        MkfsOptions { options: ["-L", "first"].map(Into::into).to_vec(), ..MkfsOptions::new(LinuxFileSystem::Ext4) };
     let label = || run("blkid", &["-p", "-o", "value", "-s", "LABEL", disk.path().to_str().unwrap()]);
     disk.mkfs(&mkfs).unwrap();
     assert_eq!(label(), "first");
@@ -262,8 +250,7 @@ fn partitions_are_found_and_mounted() {
         // Told to the kernel as they are; not every kernel reads every kind of table.
         let start = (2048 + (number - 1) * 65536).to_string();
         run("addpart", &[disk.path().to_str().unwrap(), &number.to_string(), &start, "60000"]);
-        disk.mkfs(&MkfsOptions { partition: Some(number), ..MkfsOptions::new(LinuxFileSystem::Ext4) })
-            .unwrap();
+        disk.mkfs(&MkfsOptions { partition: Some(number), ..MkfsOptions::new(LinuxFileSystem::Ext4) }).unwrap();
         let point = at.join(number.to_string());
         disk.mount(&LinuxMountOptions { partition: Some(number), ..LinuxMountOptions::at(&point) }).unwrap();
         fs::write(point.join("file"), "content").unwrap();
@@ -375,9 +362,7 @@ fn a_folder_that_cannot_be_made_or_mounted_is_an_error_with_its_name() {
     assert!(error.contains("full") && error.contains("is not empty"), "{error}");
     fs::remove_dir_all(&full).unwrap();
     // The device holds no file system.
-    assert!(
-        disk.mount(&LinuxMountOptions::at(at.join("empty"))).unwrap_err().to_string().contains("mount: ")
-    );
+    assert!(disk.mount(&LinuxMountOptions::at(at.join("empty"))).unwrap_err().to_string().contains("mount: "));
     let missing = disk.run(Command::new("/no/such/program").stdin(Stdio::null())).unwrap_err().to_string();
     assert!(missing.contains("/no/such/program"), "{missing}");
     disk.stop().unwrap();

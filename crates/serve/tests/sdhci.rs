@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CardSettings, CompletionReceiver,
-    MemoryDevice, SdhciExport, ServedRequest, SessionEvent,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CardSettings, CompletionReceiver, MemoryDevice,
+    SdhciExport, ServedRequest, SessionEvent,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -35,10 +35,8 @@ impl BlockDevice for Elsewhere {
     }
 
     fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>) {
-        *self.flushes.lock().unwrap() +=
-            requests.iter().filter(|one| one.action == BlockAction::Flush).count();
-        let (mut requests, inner, completions) =
-            (std::mem::take(requests), self.inner.clone(), completions.clone());
+        *self.flushes.lock().unwrap() += requests.iter().filter(|one| one.action == BlockAction::Flush).count();
+        let (mut requests, inner, completions) = (std::mem::take(requests), self.inner.clone(), completions.clone());
         std::thread::spawn(move || inner.submit(&mut requests, &completions));
     }
 
@@ -108,8 +106,7 @@ impl Client {
         if let Some(files) = &files {
             assert!(ancillary.push(SendAncillaryMessage::ScmRights(files)));
         }
-        let sent =
-            sendmsg(&self.socket, &[IoSlice::new(&message)], &mut ancillary, SendFlags::empty()).unwrap();
+        let sent = sendmsg(&self.socket, &[IoSlice::new(&message)], &mut ancillary, SendFlags::empty()).unwrap();
         assert_eq!(sent, message.len());
         let mut header = [0; 16];
         self.socket.read_exact(&mut header).unwrap();
@@ -142,8 +139,7 @@ impl Client {
 
     /// Memory, interrupt, bus master; power, clock and interrupts of the controller.
     fn set_up(&mut self) {
-        let map =
-            [words(&[32, 3]), [0_u64, 0, RAM].iter().flat_map(|one| one.to_ne_bytes()).collect()].concat();
+        let map = [words(&[32, 3]), [0_u64, 0, RAM].iter().flat_map(|one| one.to_ne_bytes()).collect()].concat();
         let memory = self.memory.try_clone().unwrap();
         self.call(2, &map, Some(memory.as_fd())).unwrap();
         let interrupt = self.interrupt.try_clone().unwrap();
@@ -363,8 +359,7 @@ fn settings_that_no_register_can_state_are_refused() {
     ];
     let path = folder.path().join("card");
     for settings in cases {
-        let error =
-            SdhciExport::start(Arc::new(MemoryDevice::new(8)), &settings, &path, |_| ()).err().unwrap();
+        let error = SdhciExport::start(Arc::new(MemoryDevice::new(8)), &settings, &path, |_| ()).err().unwrap();
         assert!(error.hint_text().is_some(), "{error}");
     }
     for sectors in [0, 1 << 32] {

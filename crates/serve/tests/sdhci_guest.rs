@@ -10,8 +10,8 @@ use common::guest::{Guest, Parts, Said};
 use common::{PATIENCE, commits};
 use emmclab_base::CommandFlags;
 use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CardSettings, CompletionReceiver,
-    MemoryDevice, RequestFailure, SdhciExport, ServedCompletion, ServedRequest, SessionEvent,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CardSettings, CompletionReceiver, MemoryDevice,
+    RequestFailure, SdhciExport, ServedCompletion, ServedRequest, SessionEvent,
 };
 
 /// Requests on their way to the thread that completes them.
@@ -32,12 +32,10 @@ impl Recorded {
         let below = inner.clone();
         std::thread::spawn(move || {
             for (mut requests, completions) in work {
-                let fails =
-                    |one: &ServedRequest| bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
+                let fails = |one: &ServedRequest| bad.is_some_and(|bad| (one.sector..one.end()).contains(&bad));
                 let failed = requests.extract_if(.., |one| fails(one));
-                let mut failed: Vec<_> = failed
-                    .map(|one| ServedCompletion { tag: one.tag, outcome: Err(RequestFailure::Io) })
-                    .collect();
+                let mut failed: Vec<_> =
+                    failed.map(|one| ServedCompletion { tag: one.tag, outcome: Err(RequestFailure::Io) }).collect();
                 completions.complete(&mut failed);
                 below.submit(&mut requests, &completions);
             }
@@ -84,8 +82,7 @@ fn run(
         let send = move |event: SessionEvent| drop(sender.send(event));
         let export = SdhciExport::start(device.clone(), settings, &socket, send).unwrap();
         let driver = "vfio-user-pci";
-        let card =
-            format!(r#"{{"driver":"{driver}","socket":{{"type":"unix","path":"{}"}}}}"#, socket.display());
+        let card = format!(r#"{{"driver":"{driver}","socket":{{"type":"unix","path":"{}"}}}}"#, socket.display());
         let said = Guest::boot(guest, &guest.initrd(), 1, &["-device", &card], parameters).finish();
         if said.has_crashed() && boots < BOOTS {
             eprintln!("boot {boots}: the kernel of the guest crashed:\n{}", &*said);
@@ -115,15 +112,12 @@ fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
     let Some(guest) = Parts::find() else { return };
     let (said, seen) = run(&guest, &CardSettings::default(), || Recorded::new(8 << 20, None), "");
     assert!(said.contains("SECOND BOOT DONE"));
-    for line in
-        ["EXTCSD Cache Size [CACHE_SIZE] is 512 KiB", "CACHE_CTRL]: 0x01", "using ADMA", "CARD EMCLAB 0x10 1"]
-    {
+    for line in ["EXTCSD Cache Size [CACHE_SIZE] is 512 KiB", "CACHE_CTRL]: 0x01", "using ADMA", "CARD EMCLAB 0x10 1"] {
         assert!(said.contains(line), "{line}");
     }
     assert!(said.contains("RPMB RPMB operation failed, retcode 0x0007"), "no key is programmed");
     let position = |what: &dyn Fn(&ServedRequest) -> bool| seen.iter().position(what).unwrap();
-    let words =
-        ["one", "two", "three"].map(|word| position(&|request| holds(request, &format!("emmclab-{word} "))));
+    let words = ["one", "two", "three"].map(|word| position(&|request| holds(request, &format!("emmclab-{word} "))));
     assert!(words.is_sorted());
     // fsync: the data, the journal, a flush, and the commit block by a reliable write.
     let synced = &seen[words[0]..words[1]];
@@ -131,32 +125,23 @@ fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
     let commit = synced.iter().position(commits).unwrap();
     assert!(flush < commit && synced[commit].modifiers.contains(CommandFlags::RELIABLE), "{flush} {commit}");
     assert_eq!(synced[0].modifiers, CommandFlags::empty());
-    assert!(
-        synced[..flush].iter().any(|request| request.modifiers == CommandFlags::META),
-        "the journal is tagged"
-    );
+    assert!(synced[..flush].iter().any(|request| request.modifiers == CommandFlags::META), "the journal is tagged");
     // Every commit is reliable; the cache is on from the beginning.
     assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(CommandFlags::RELIABLE)));
     assert!(seen.iter().all(|request| !request.modifiers.contains(CommandFlags::FORCED)));
     // fstrim between the second and the third file, blkdiscard behind them.
     assert!(seen[words[1]..words[2]].iter().any(|request| removes(request, false)));
     let tail = (8 << 20) - 8192;
-    assert!(
-        seen[words[2]..].iter().any(|one| removes(one, false) && (one.sector, one.sectors) == (tail, 8192))
-    );
+    assert!(seen[words[2]..].iter().any(|one| removes(one, false) && (one.sector, one.sectors) == (tail, 8192)));
     // Secure removal takes the same place, sanitize what holds no data.
-    assert!(
-        seen.iter()
-            .any(|request| removes(request, true) && (request.sector, request.sectors) == (tail, 2048))
-    );
+    assert!(seen.iter().any(|request| removes(request, true) && (request.sector, request.sectors) == (tail, 2048)));
     assert!(seen.iter().filter(|request| removes(request, true)).count() > 10);
 }
 
 #[test]
 fn a_small_card_without_a_cache_gets_no_flush() {
     let Some(guest) = Parts::find() else { return };
-    let settings =
-        CardSettings { cache_bytes: 0, barrier: false, boot_bytes: 1 << 20, ..CardSettings::default() };
+    let settings = CardSettings { cache_bytes: 0, barrier: false, boot_bytes: 1 << 20, ..CardSettings::default() };
     let (said, seen) = run(&guest, &settings, || Recorded::new(1 << 20, None), "");
     assert!(said.contains("SECOND BOOT DONE"));
     assert!(seen.iter().all(|request| request.action != BlockAction::Flush));

@@ -16,9 +16,9 @@ use common::guest::{Guest, Parts};
 use common::{LateDevice, Noted, again, attribute, commits, folder, mounts_below, run, wait_until};
 use emmclab_base::{CommandFlags, ErrorClass};
 use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, HostDisk,
-    LinuxFileSystem, LinuxMountOptions, MemoryDevice, MkfsOptions, RequestFailure, ServedCompletion,
-    ServedRequest, UblkOptions, delete_left_ublk,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, HostDisk, LinuxFileSystem,
+    LinuxMountOptions, MemoryDevice, MkfsOptions, RequestFailure, ServedCompletion, ServedRequest, UblkOptions,
+    delete_left_ublk,
 };
 
 const MIB: u64 = 2048;
@@ -178,10 +178,7 @@ fn requests_arrive_as_the_kernel_sends_them_with_fua_apart_from_flushes() {
     };
     let (write, none, fua) = (BlockAction::Write(Vec::new()), CommandFlags::empty(), CommandFlags::RELIABLE);
     let to = format!("of={path}");
-    run(
-        "dd",
-        &["if=/dev/urandom", &to, "bs=512k", "count=4", "oflag=direct", "iflag=fullblock", "conv=fsync"],
-    );
+    run("dd", &["if=/dev/urandom", &to, "bs=512k", "count=4", "oflag=direct", "iflag=fullblock", "conv=fsync"]);
     let mut wanted: Vec<_> = (0..4).map(|n| (write.clone(), 1024, n * 1024, none)).collect();
     wanted.push((BlockAction::Flush, 0, 0, none));
     assert_eq!(changes(), wanted);
@@ -212,8 +209,7 @@ fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
     file.write_all_at(&[7; 8192], 0).unwrap();
     file.sync_all().unwrap();
     let seen = std::mem::take(&mut *device.requests.lock().unwrap());
-    let data =
-        |one: &ServedRequest| matches!(&one.action, BlockAction::Write(data) if data.starts_with(&[7; 8192]));
+    let data = |one: &ServedRequest| matches!(&one.action, BlockAction::Write(data) if data.starts_with(&[7; 8192]));
     let position = |what: &dyn Fn(&ServedRequest) -> bool| seen.iter().position(what).unwrap();
     let (data, commit) = (position(&data), position(&commits));
     let flush = seen[data..].iter().position(|one| one.action == BlockAction::Flush).unwrap() + data;
@@ -258,8 +254,7 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
         let point = temporary.join("point");
         let options = LinuxMountOptions { file_system: Some(kind), ..LinuxMountOptions::at(&point) };
         disk.mount(&options).unwrap();
-        let content =
-            |n: u32| (0..50_000_u32).map(|i| (i.wrapping_mul(n + 3) >> 5) as u8).collect::<Vec<_>>();
+        let content = |n: u32| (0..50_000_u32).map(|i| (i.wrapping_mul(n + 3) >> 5) as u8).collect::<Vec<_>>();
         for n in 0..20 {
             fs::write(point.join(format!("file{n}")), content(n)).unwrap();
         }
@@ -267,8 +262,7 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
         let file = fs::File::options().append(true).open(point.join("file3")).unwrap();
         file.write_at(b"end", 50_000).unwrap();
         file.sync_all().unwrap();
-        let flushes =
-            device.requests.lock().unwrap().iter().filter(|one| one.action == BlockAction::Flush).count();
+        let flushes = device.requests.lock().unwrap().iter().filter(|one| one.action == BlockAction::Flush).count();
         assert!(flushes > 0, "{}: fsync flushes", kind.name());
         drop(file);
         fs::remove_file(point.join("file4")).unwrap();
@@ -438,9 +432,7 @@ fn helper_process_serves_until_killed() {
 
 /// Whether nothing is left of a process whose temporary folder this is.
 fn is_undone(temporary: &Path) -> bool {
-    devices().is_empty()
-        && mounts_below(temporary).is_empty()
-        && fs::read_dir(temporary).unwrap().next().is_none()
+    devices().is_empty() && mounts_below(temporary).is_empty() && fs::read_dir(temporary).unwrap().next().is_none()
 }
 
 #[test]

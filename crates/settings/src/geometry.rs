@@ -21,13 +21,7 @@ pub struct GeometrySettings {
 
 impl Default for GeometrySettings {
     fn default() -> Self {
-        Self {
-            channels: 1,
-            chips_per_channel: 1,
-            dies_per_chip: 1,
-            planes_per_die: 1,
-            block_groups: Vec::new(),
-        }
+        Self { channels: 1, chips_per_channel: 1, dies_per_chip: 1, planes_per_die: 1, block_groups: Vec::new() }
     }
 }
 

@@ -93,8 +93,7 @@ pub struct KernelRules {
 impl KernelEra {
     /// Its rules; `None` for [`KernelEra::Given`].
     pub const fn rules(self) -> Option<KernelRules> {
-        let linux =
-            KernelRules { packs: false, reliable_metadata: false, fua: true, barriers: false, queues: true };
+        let linux = KernelRules { packs: false, reliable_metadata: false, fua: true, barriers: false, queues: true };
         Some(match self {
             Self::Given => return None,
             Self::Linux310 => KernelRules { packs: true, reliable_metadata: true, queues: false, ..linux },

@@ -128,13 +128,7 @@ impl SynthesisPlan {
         let busy = self.busy(layout, sectors, fetch, service_total);
         let idle = self.deal_idle(chapter, layout, &busy, idle_total, dice);
         let Some(times) = &self.times.service else {
-            return Ok(ChapterTimes {
-                idle,
-                service: Vec::new(),
-                woken: Vec::new(),
-                waiting: Vec::new(),
-                fetch,
-            });
+            return Ok(ChapterTimes { idle, service: Vec::new(), woken: Vec::new(), waiting: Vec::new(), fetch });
         };
         let (service, woken) = times.deal(&layout.op, sectors, &idle, service_total, dice);
         let queue = ServerQueue { waits: &layout.waits, service: &service, fetch };
@@ -208,14 +202,7 @@ impl SynthesisPlan {
     }
 
     /// Sets the times of request `i`; `clock` is the time at which its predecessor was complete.
-    fn stamp(
-        &self,
-        request: &mut Request,
-        i: usize,
-        layout: &ChapterLayout,
-        timing: &ChapterTimes,
-        clock: &mut u64,
-    ) {
+    fn stamp(&self, request: &mut Request, i: usize, layout: &ChapterLayout, timing: &ChapterTimes, clock: &mut u64) {
         if self.times.service.is_none() {
             *clock += timing.idle[i];
             request.arrival = Nanos(*clock as i64);
@@ -237,18 +224,12 @@ impl SynthesisPlan {
 
     /// Deals out the sizes of each piece: the smallest to commit blocks, and to requests that return to an earlier
     /// address the sizes that such requests have.
-    fn deal_sizes(
-        &self,
-        layout: &ChapterLayout,
-        ascending: &[[Vec<u64>; 2]],
-        dice: &mut SynthesisRng,
-    ) -> Vec<u64> {
+    fn deal_sizes(&self, layout: &ChapterLayout, ascending: &[[Vec<u64>; 2]], dice: &mut SynthesisRng) -> Vec<u64> {
         let mut sectors = vec![1; layout.op.len()];
         let evenly = ascending.len() == 1;
         for (piece, ascending) in layout.pieces().zip(ascending) {
             let commits = piece.clone().filter(|i| layout.role[*i] == JournalRole::Commit).count();
-            let returning =
-                |op: Op| piece.clone().filter(|i| layout.returns[*i] && layout.op[*i] == op).count() as u64;
+            let returning = |op: Op| piece.clone().filter(|i| layout.returns[*i] && layout.op[*i] == op).count() as u64;
             let mut bags = [Op::Read, Op::Write].map(|op| {
                 let left = if op == Op::Write { &ascending[1][commits..] } else { &ascending[0][..] };
                 let wanted = self.returning_sizes(op, returning(op), evenly, dice);

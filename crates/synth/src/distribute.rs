@@ -185,11 +185,9 @@ mod tests {
     #[test]
     fn counts_of_strata_are_those_of_the_list() {
         let pairs = [(4, 13), (8, 2), (12, 5), (64, 1)];
-        for (count, first, step) in [(21, 0, 1), (7, 0, 1), (100, 3, 7), (1_000, 0, 3), (5, 4, 5), (0, 0, 1)]
-        {
+        for (count, first, step) in [(21, 0, 1), (7, 0, 1), (100, 3, 7), (1_000, 0, 3), (5, 4, 5), (0, 0, 1)] {
             let list = strata(&pairs, count, first, step);
-            let counts =
-                pairs.map(|(value, _)| (value, list.iter().filter(|own| **own == value).count() as u64));
+            let counts = pairs.map(|(value, _)| (value, list.iter().filter(|own| **own == value).count() as u64));
             assert_eq!(strata_counts(&pairs, count, first, step), counts, "{count} {first} {step}");
         }
     }

@@ -66,18 +66,12 @@ impl WorkloadFitter {
     pub fn finish(self) -> Result<WorkloadModel> {
         let requests: u64 = self.sizes.iter().flat_map(BTreeMap::values).sum();
         if requests == 0 {
-            return Err(Error::new(
-                ErrorClass::Empty,
-                "there is no read or write to which a model could be fitted",
-            )
-            .hint("give a trace with reads or writes; `emmclab explain TRACE` counts its requests"));
+            return Err(Error::new(ErrorClass::Empty, "there is no read or write to which a model could be fitted")
+                .hint("give a trace with reads or writes; `emmclab explain TRACE` counts its requests"));
         }
         if requests > MOST_REQUESTS {
-            return Err(Error::new(
-                ErrorClass::Value,
-                format!("{requests} requests are too many for one model"),
-            )
-            .hint("fit the model to a part of the trace"));
+            return Err(Error::new(ErrorClass::Value, format!("{requests} requests are too many for one model"))
+                .hint("fit the model to a part of the trace"));
         }
         let followed = self.load.finish();
         let timing = self.timeline.finish(requests, followed.op_mixing_pct);
@@ -85,14 +79,11 @@ impl WorkloadFitter {
             return Err(Error::new(ErrorClass::Value, "all requests arrive at the same time")
                 .hint("give a trace with arrival times"));
         }
-        let operation = |op: Op| OperationModel {
-            sizes_kb: sizes_kb(&self.sizes[op as usize]),
-            ..self.addresses.operation(op)
-        };
+        let operation =
+            |op: Op| OperationModel { sizes_kb: sizes_kb(&self.sizes[op as usize]), ..self.addresses.operation(op) };
         let largest = self.sizes.iter().filter_map(BTreeMap::last_key_value).map(|(sectors, _)| *sectors);
         let largest = largest.max().unwrap_or(0);
-        let note =
-            (self.others > 0).then(|| format!("{} flushes, discards and the like left out", self.others));
+        let note = (self.others > 0).then(|| format!("{} flushes, discards and the like left out", self.others));
         let model = WorkloadModel {
             version: VERSION,
             name: self.name,

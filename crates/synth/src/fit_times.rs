@@ -126,8 +126,7 @@ impl TimingFitter {
     }
 
     fn serve(&mut self, request: &Request, finds_idle: bool, gap: Nanos) {
-        let (Some(start), Some(service), Some(response)) =
-            (request.start, request.service(), request.response())
+        let (Some(start), Some(service), Some(response)) = (request.start, request.service(), request.response())
         else {
             return;
         };

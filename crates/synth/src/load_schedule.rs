@@ -71,9 +71,8 @@ pub(crate) struct LoadChapter {
 
 impl LoadSchedule {
     pub(crate) fn new(model: &WorkloadModel, totals: &SynthesisTotals) -> Self {
-        let sizes = [&model.reads, &model.writes].map(|of| {
-            of.sizes_kb.iter().map(|(kb, count)| ((kb * 2.0).round() as u64, *count)).collect::<Vec<_>>()
-        });
+        let sizes = [&model.reads, &model.writes]
+            .map(|of| of.sizes_kb.iter().map(|(kb, count)| ((kb * 2.0).round() as u64, *count)).collect::<Vec<_>>());
         let mut sum = LoadPiece::default();
         let mut before = vec![sum];
         let rows = model.load.as_ref().map_or(&[][..], |load| &load.curve);
@@ -98,8 +97,7 @@ impl LoadSchedule {
             };
             let of = [&model.reads, &model.writes][op].requests();
             let requests = [totals.reads, totals.writes][op];
-            (sectors(&sizes[op]) * u128::from(requests) / u128::from(of.max(1))).min(u128::from(u64::MAX))
-                as u64
+            (sectors(&sizes[op]) * u128::from(requests) / u128::from(of.max(1))).min(u128::from(u64::MAX)) as u64
         };
         let whole = LoadPiece {
             requests: [totals.reads, totals.writes],
@@ -284,8 +282,8 @@ mod tests {
         assert!(sum(&small).abs_diff(2_600) < 64, "{small:?}");
         let rest = draw(&mut pool, 490, 0, &mut dice);
         let all = [large, small, rest].concat();
-        let counts = [8, 16, 64, 1_024]
-            .map(|size| all.iter().filter(|pair| pair.0 == size).map(|pair| pair.1).sum::<u64>());
+        let counts =
+            [8, 16, 64, 1_024].map(|size| all.iter().filter(|pair| pair.0 == size).map(|pair| pair.1).sum::<u64>());
         assert_eq!(counts, [500, 200, 100, 20]);
     }
 }

@@ -156,15 +156,11 @@ impl WorkloadModel {
     /// [`ErrorClass::Config`] if the model is impossible; a checked one can always be written as TOML.
     pub fn to_toml(&self) -> Result<String> {
         self.check()?;
-        let text =
-            toml::to_string(self).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
+        let text = toml::to_string(self).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
         // Each row of the curve has its own line; lists of pairs stay on one line.
         Ok(match text.split_once("\ncurve = [[") {
             Some((head, curve)) => {
-                format!(
-                    "{head}\ncurve = [\n    [{}",
-                    curve.replace("], [", "],\n    [").replace("]]", "],\n]")
-                )
+                format!("{head}\ncurve = [\n    [{}", curve.replace("], [", "],\n    [").replace("]]", "],\n]"))
             }
             None => text,
         })

@@ -69,14 +69,11 @@ impl SynthesisTotals {
             let problem = format!("that would be {requests} requests");
             return Err(config(problem, "choose requests, duration and rate so that there are 1 to 2^40"));
         }
-        let duration = given_ns
-            .unwrap_or_else(|| fraction(fraction(own_ns, requests, own_requests), 100, options.rate_pct));
+        let duration =
+            given_ns.unwrap_or_else(|| fraction(fraction(own_ns, requests, own_requests), 100, options.rate_pct));
         if !(1..=LONGEST_NS).contains(&duration) {
             let problem = format!("that would last {} s", duration / 1_000_000_000);
-            return Err(config(
-                problem,
-                "choose requests, duration and rate so that it lasts 1 ns to 36 years",
-            ));
+            return Err(config(problem, "choose requests, duration and rate so that it lasts 1 ns to 36 years"));
         }
         let reads = fraction(model.reads.requests(), requests, own_requests);
         let (rounds, service, waiting) = match &model.service {

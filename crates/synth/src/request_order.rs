@@ -226,12 +226,7 @@ impl ChapterLayout {
 }
 
 /// Number of requests that wait for the first one of each round.
-fn waiting_behind(
-    model: &WorkloadModel,
-    quota: &ChapterQuota,
-    lengthen: u32,
-    dice: &mut SynthesisRng,
-) -> Vec<u64> {
+fn waiting_behind(model: &WorkloadModel, quota: &ChapterQuota, lengthen: u32, dice: &mut SynthesisRng) -> Vec<u64> {
     let Some(service) = &model.service else { return vec![0; quota.rounds as usize] };
     let mut behind = strata(&service.round_requests, quota.rounds, 0, 1);
     for requests in &mut behind {

@@ -40,21 +40,16 @@ impl ModelFaults {
 
     fn entries(&mut self, key: &str, count: usize, least: usize) {
         let limit = format!("give {least} to {MOST_ENTRIES} entries");
-        self.require(
-            (least..=MOST_ENTRIES).contains(&count),
-            key,
-            format_args!("a list of {count} entries"),
-            &limit,
-        );
+        self.require((least..=MOST_ENTRIES).contains(&count), key, format_args!("a list of {count} entries"), &limit);
     }
 
     fn values(&mut self, key: &str, pairs: &[(f64, u64)], largest: f64) {
         self.entries(key, pairs.len(), 1);
         self.require(
             pairs.is_sorted_by(|a, b| a.0 < b.0)
-                && pairs.iter().all(|(value, weight)| {
-                    (0.0..=largest).contains(value) && (1..=MOST_REQUESTS).contains(weight)
-                }),
+                && pairs
+                    .iter()
+                    .all(|(value, weight)| (0.0..=largest).contains(value) && (1..=MOST_REQUESTS).contains(weight)),
             key,
             "out of order or range",
             &format!("give pairs of a value from 0 to {largest}, ascending, and a weight of at least 1"),
@@ -65,9 +60,9 @@ impl ModelFaults {
         self.entries(key, pairs.len(), 1);
         self.require(
             pairs.is_sorted_by(|a, b| a.0 < b.0)
-                && pairs.iter().all(|(value, weight)| {
-                    (1..=MOST_REQUESTS).contains(value) && (1..=MOST_REQUESTS).contains(weight)
-                }),
+                && pairs
+                    .iter()
+                    .all(|(value, weight)| (1..=MOST_REQUESTS).contains(value) && (1..=MOST_REQUESTS).contains(weight)),
             key,
             "out of order or range",
             "give pairs of a value and a weight, both at least 1, values ascending",
@@ -115,23 +110,12 @@ impl ModelFaults {
         };
         let row = load.curve.iter().position(|row| !possible(row));
         let limit = format!("a row has at most {} requests and 10^14 us; split it", LoadModel::MOST_REQUESTS);
-        self.require(
-            row.is_none(),
-            key,
-            format_args!("out of range in row {}", row.unwrap_or(0) + 1),
-            &limit,
-        );
+        self.require(row.is_none(), key, format_args!("out of range in row {}", row.unwrap_or(0) + 1), &limit);
         let sum = |column: usize| load.curve.iter().fold(0_u64, |sum, row| sum.saturating_add(row[column]));
         for (column, name, of) in [(3, "reads", &model.reads), (5, "writes", &model.writes)] {
-            let (curve, sizes) =
-                (sum(column), of.sizes_kb.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)));
+            let (curve, sizes) = (sum(column), of.sizes_kb.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)));
             let value = format_args!("of {curve} {name}");
-            self.require(
-                curve == sizes,
-                key,
-                value,
-                &format!("`{name}.sizes_kb` has {sizes}; make them agree"),
-            );
+            self.require(curve == sizes, key, value, &format!("`{name}.sizes_kb` has {sizes}; make them agree"));
         }
         self.require(sum(0) > 0, key, "without any time", "give the microseconds of each row first");
     }
@@ -152,9 +136,9 @@ impl ModelFaults {
             self.entries(key, points.len(), 1);
             self.require(
                 points.is_sorted_by(|a, b| a.0 < b.0)
-                    && points.iter().all(|(kb, us)| {
-                        (0.5..=LARGEST_KB).contains(kb) && (0.0..=SLOWEST_S * 1e6).contains(us)
-                    }),
+                    && points
+                        .iter()
+                        .all(|(kb, us)| (0.5..=LARGEST_KB).contains(kb) && (0.0..=SLOWEST_S * 1e6).contains(us)),
                 key,
                 "out of order or range",
                 "give pairs of a size in KB, ascending, and a time in microseconds",
@@ -225,9 +209,7 @@ impl WorkloadModel {
             count => {
                 let plural = if count == 1 { "fault" } else { "faults" };
                 Err(Error::new(ErrorClass::Config, format!("{count} {plural}: {}", faults.0.join("; ")))
-                    .hint(
-                        "correct the values named; docs/concepts/workloads.md lists every key with its unit",
-                    ))
+                    .hint("correct the values named; docs/concepts/workloads.md lists every key with its unit"))
             }
         }
     }

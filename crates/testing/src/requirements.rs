@@ -34,10 +34,7 @@ const PACKAGES: [(&str, &[&str]); 15] = [
 /// this process; if a test holds images in memory, that takes longer than most programs run.
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':')
-        .chain(["/usr/sbin", "/sbin"])
-        .map(|folder| Path::new(folder).join(name))
-        .find(|path| path.exists())
+    path.split(':').chain(["/usr/sbin", "/sbin"]).map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
 }
 
 /// Whether a program is installed.

@@ -47,8 +47,7 @@ impl OverTimeRow {
         let (reads, writes) = (bin.requests(DataDirection::Read), bin.requests(DataDirection::Write));
         let [read_kb, write_kb] =
             [DataDirection::Read, DataDirection::Write].map(|side| bin.bytes(side) as f64 / 1_024.0);
-        let [read, write, all] =
-            [bin.times(DataDirection::Read), bin.times(DataDirection::Write), &bin.all_times()];
+        let [read, write, all] = [bin.times(DataDirection::Read), bin.times(DataDirection::Write), &bin.all_times()];
         Self {
             time_s,
             width_s,

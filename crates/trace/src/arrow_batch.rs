@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, StringArray, UInt16Array,
-    UInt32Array, UInt64Array,
+    Array, ArrayRef, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, StringArray, UInt16Array, UInt32Array,
+    UInt64Array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -42,8 +42,7 @@ impl Batch {
     pub fn to_record_batch(&self, notes: bool) -> Result<RecordBatch> {
         let rows = self.len();
         let ops = StringArray::from_iter_values(Op::ALL.map(Op::name));
-        let op =
-            DictionaryArray::<UInt8Type>::try_new(PrimitiveArray::new(self.op.clone(), None), Arc::new(ops));
+        let op = DictionaryArray::<UInt8Type>::try_new(PrimitiveArray::new(self.op.clone(), None), Arc::new(ops));
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::new(self.arrival.clone(), None)),
             to_arrow::<Int64Type>(&self.start, rows, NO_TIME),
@@ -88,11 +87,8 @@ impl Batch {
                 if column.optional() {
                     continue;
                 }
-                return Err(Error::new(
-                    ErrorClass::Syntax,
-                    format!("there is no column `{}`", column.name()),
-                )
-                .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`"));
+                return Err(Error::new(ErrorClass::Syntax, format!("there is no column `{}`", column.name()))
+                    .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`"));
             };
             if array.data_type() != &column.data_type() {
                 return Err(wrong_type(column.name(), array.data_type()));
@@ -218,11 +214,7 @@ fn names_from_arrow(
     let keys = dictionary.keys();
     if values.len() > keys.len().max(BATCH_ROWS) {
         // Slices of a table share its dictionary: only the names that this slice refers to are looked up.
-        return keys
-            .iter()
-            .map(|key| key.map_or(Ok(NO_NAME), &mut id_of))
-            .collect::<Result<Vec<_>>>()
-            .map(Into::into);
+        return keys.iter().map(|key| key.map_or(Ok(NO_NAME), &mut id_of)).collect::<Result<Vec<_>>>().map(Into::into);
     }
     let ids = (0..values.len() as u32).map(id_of).collect::<Result<Vec<u32>>>()?;
     let same = ids.iter().zip(0..).all(|(id, key)| *id == key);
@@ -237,19 +229,19 @@ fn names_from_arrow(
 }
 
 fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
-    let dictionary =
-        array.as_dictionary_opt::<UInt8Type>().ok_or_else(|| wrong_type("op", array.data_type()))?;
+    let dictionary = array.as_dictionary_opt::<UInt8Type>().ok_or_else(|| wrong_type("op", array.data_type()))?;
     let values = dictionary.values();
     let values = values.as_string_opt::<i32>().ok_or_else(|| wrong_type("op", values.data_type()))?;
-    let codes = values
-        .iter()
-        .map(|value| {
-            let value = value.unwrap_or("");
-            Op::ALL.into_iter().find(|op| op.name() == value).map(|op| op as u8).ok_or_else(|| {
-                Error::new(ErrorClass::Value, "is not an operation").of_field("op", 0, value.as_bytes())
+    let codes =
+        values
+            .iter()
+            .map(|value| {
+                let value = value.unwrap_or("");
+                Op::ALL.into_iter().find(|op| op.name() == value).map(|op| op as u8).ok_or_else(|| {
+                    Error::new(ErrorClass::Value, "is not an operation").of_field("op", 0, value.as_bytes())
+                })
             })
-        })
-        .collect::<Result<Vec<u8>>>()?;
+            .collect::<Result<Vec<u8>>>()?;
     if codes.iter().enumerate().all(|(key, code)| key == *code as usize) {
         return Ok(dictionary.keys().values().clone());
     }

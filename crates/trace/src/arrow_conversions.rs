@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::builder::StringDictionaryBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowDictionaryKeyType, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
+use arrow_array::types::{ArrowDictionaryKeyType, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, ListArray, PrimitiveArray, UInt64Array, downcast_dictionary_array,
     downcast_integer_array, new_null_array,
@@ -126,8 +124,7 @@ fn lists(array: &ArrayRef, item: &Arc<Field>) -> Result<ArrayRef, UnconvertibleR
     // The range stored for a null list is undefined.
     let ranges = (0..array.len()).map(|row| if array.is_null(row) { 0..0 } else { range(row) });
     let ranges: Vec<Range<usize>> = ranges.collect();
-    let chosen: UInt64Array =
-        ranges.iter().cloned().flatten().map(|place| place as u64).collect::<Vec<_>>().into();
+    let chosen: UInt64Array = ranges.iter().cloned().flatten().map(|place| place as u64).collect::<Vec<_>>().into();
     let chosen = take(items, &chosen, None).map_err(|_| UnconvertibleRow(0))?;
     let offsets = OffsetBuffer::from_lengths(ranges.iter().map(ExactSizeIterator::len));
     let chosen = converted(&chosen, item.data_type()).map_err(|UnconvertibleRow(place)| {

@@ -120,9 +120,8 @@ fn descent(arrivals: &[i64], last: i64) -> Option<usize> {
 /// Checks that each column of the schema can be read; returns the names of columns that a trace does not have.
 fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     let names = || schema.fields().iter().map(|field| field.name().as_str());
-    let unknown: Vec<&str> = names()
-        .filter(|name| TraceColumn::by_name(name).is_none() && !name.starts_with(PANDAS_INDEX))
-        .collect();
+    let unknown: Vec<&str> =
+        names().filter(|name| TraceColumn::by_name(name).is_none() && !name.starts_with(PANDAS_INDEX)).collect();
     for column in TraceColumn::ALL {
         let Ok(field) = schema.field_with_name(column.name()) else {
             if let Some(near) = unknown.iter().find(|name| is_meant(name, column)) {
@@ -137,13 +136,13 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
                 continue;
             }
             let there: Vec<&str> = names().collect();
-            return Err(Error::new(ErrorClass::Syntax, "this column is missing")
-                .in_field(column.name())
-                .hint(format!(
+            return Err(Error::new(ErrorClass::Syntax, "this column is missing").in_field(column.name()).hint(
+                format!(
                     "give {}; needed are arrival_ns, sector, sectors and op, and these are there: {}",
                     meaning(column),
                     there.join(", ")
-                )));
+                ),
+            ));
         };
         if !takes(column, field.data_type()) {
             let found = field.data_type().to_string();
@@ -160,8 +159,7 @@ fn is_meant(name: &str, column: TraceColumn) -> bool {
     let word = column.name().trim_end_matches("_ns");
     let name = name.to_ascii_lowercase();
     name == word
-        || (column.name() != word
-            && ["_s", "_ms", "_us", "_time"].iter().any(|unit| name == format!("{word}{unit}")))
+        || (column.name() != word && ["_s", "_ms", "_us", "_time"].iter().any(|unit| name == format!("{word}{unit}")))
 }
 
 /// The type of a column, for hints.
@@ -265,9 +263,7 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
             let error = Error::new(ErrorClass::Value, "is not an operation");
             (
                 row,
-                error
-                    .of_field("op", 0, values.value(*key as usize).as_bytes())
-                    .hint(format!("write one of: {names}")),
+                error.of_field("op", 0, values.value(*key as usize).as_bytes()).hint(format!("write one of: {names}")),
             )
         })
     });

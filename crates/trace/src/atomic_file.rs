@@ -67,8 +67,7 @@ impl AtomicFile {
                 _ => Path::new("."),
             };
             // The new file is private until it has the permissions of the replaced file.
-            temporary_file::create(folder, if there.is_some() { 0o600 } else { 0o666 })
-                .map(OutputTarget::Aside)
+            temporary_file::create(folder, if there.is_some() { 0o600 } else { 0o666 }).map(OutputTarget::Aside)
         };
         let out = out.map_err(|error| Error::io(path, error))?;
         Ok(Self {
@@ -85,10 +84,7 @@ impl AtomicFile {
     pub fn stdout() -> Result<Self> {
         let path = PathBuf::from("standard output");
         let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| Error::io(&path, error))?;
-        let out = CompressingWriter::Plain(BufWriter::with_capacity(
-            1 << 18,
-            OutputTarget::Straight(File::from(out)),
-        ));
+        let out = CompressingWriter::Plain(BufWriter::with_capacity(1 << 18, OutputTarget::Straight(File::from(out))));
         Ok(Self { target: path.clone(), path, out })
     }
 

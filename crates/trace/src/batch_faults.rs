@@ -21,12 +21,9 @@ impl Batch {
         if sorted {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorClass::Order,
-            "a request is out of order: it arrives before the request in front of it",
-        )
-        .of_field("arrival_ns", 1, b"")
-        .hint("sort the rows by `arrival_ns`"))
+        Err(Error::new(ErrorClass::Order, "a request is out of order: it arrives before the request in front of it")
+            .of_field("arrival_ns", 1, b"")
+            .hint("sort the rows by `arrival_ns`"))
     }
 
     /// The first row that is not a valid request, counted from 0, with its fault: no data, times in the wrong order, a time
@@ -40,8 +37,7 @@ impl Batch {
         let times = [&self.arrival, &self.start, &self.issue, &self.served, &self.complete];
         let early = (0..times.len()).any(|i| times[i + 1..].iter().any(|later| goes_back(times[i], later)));
         let flush = Op::Flush as u8;
-        let empty =
-            self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
+        let empty = self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
         // A missing time is not far.
         #[allow(clippy::needless_bitwise_bool, reason = "as above")]
         let is_far = |time: &i64| (time.unsigned_abs() > FARTHEST_NS) & (*time != NO_TIME);

@@ -51,11 +51,8 @@ pub(crate) fn fault(request: &Request, notes: &[BlockNote]) -> Option<Error> {
     }
     if request.op != Op::Write {
         let error = Error::new(ErrorClass::Value, "belongs to a request that is not a write");
-        let error = error.of_field(
-            TraceColumn::Role.name(),
-            TraceColumn::Role as u64 + 1,
-            notes[0].role.name().as_bytes(),
-        );
+        let error =
+            error.of_field(TraceColumn::Role.name(), TraceColumn::Role as u64 + 1, notes[0].role.name().as_bytes());
         return Some(error.hint("only writes have block notes; leave the lists of other requests empty"));
     }
     for note in notes {

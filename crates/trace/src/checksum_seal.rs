@@ -96,8 +96,7 @@ impl SealedFile {
     fn seal(mut self) -> io::Result<AtomicFile> {
         let end = self.end.take().unwrap_or_default();
         let footer = footer_bytes(&end).filter(|footer| *footer <= end.len());
-        let footer =
-            footer.ok_or_else(|| io::Error::other("the footer of the Parquet file is incomplete"))?;
+        let footer = footer.ok_or_else(|| io::Error::other("the footer of the Parquet file is incomplete"))?;
         let (data, footer) = end.split_at(end.len() - footer);
         self.write_data(data)?;
         let seal = std::mem::take(&mut self.sums).seal(footer);
@@ -194,8 +193,7 @@ impl CheckedFile {
 
     /// Checks all bytes of the file.
     pub fn check_all(&self) -> io::Result<()> {
-        let mut blocks =
-            self.0.seal.iter().flat_map(|seal| (0..seal.sums.len()).map(|block| seal.range(block)));
+        let mut blocks = self.0.seal.iter().flat_map(|seal| (0..seal.sums.len()).map(|block| seal.range(block)));
         blocks.try_for_each(|(start, end)| self.read(start, (end - start) as usize).map(drop))
     }
 

@@ -178,9 +178,7 @@ impl TraceColumn {
     /// The meaning of the values.
     pub const fn about(self) -> &'static str {
         match self {
-            TraceColumn::Arrival => {
-                "when the request was generated and put into the queue; rows are in this order"
-            }
+            TraceColumn::Arrival => "when the request was generated and put into the queue; rows are in this order",
             TraceColumn::Start => "when the driver fetched it and began to process it",
             TraceColumn::Issue => "when it was submitted to the device",
             TraceColumn::Served => {
@@ -202,9 +200,7 @@ impl TraceColumn {
                  `journal_superblock`, `descriptor`, `logged`, `revoke`, `commit`, `fast_commit`)"
             }
             TraceColumn::RoleSectors => "length of each run; those of a request add up to its length",
-            TraceColumn::HomeSector => {
-                "of each logged block the first sector of its place in the file system (home)"
-            }
+            TraceColumn::HomeSector => "of each logged block the first sector of its place in the file system (home)",
             TraceColumn::ChangedSectors => {
                 "of each run, the number of changed sectors: a logged block and its home are compared with the last logged copy, other \
                  blocks of the journal with zeros"

@@ -28,10 +28,7 @@ impl OutputCompression {
     pub fn split(name: &str) -> (&str, Option<OutputCompression>) {
         let ended = name.rsplit_once('.').and_then(|(rest, ending)| {
             let ending = ending.to_ascii_lowercase();
-            Self::ENDINGS
-                .iter()
-                .find(|(known, _)| *known == ending)
-                .map(|(_, compression)| (rest, *compression))
+            Self::ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, compression)| (rest, *compression))
         });
         ended.map_or((name, None), |(rest, compression)| (rest, Some(compression)))
     }

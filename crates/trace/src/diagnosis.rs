@@ -157,8 +157,7 @@ mod tests {
     use super::*;
 
     fn message_and_hint(counts: &[(&str, u64)], ledger: &Ledger) -> (String, String) {
-        let error =
-            no_request(&EventTally::new(counts.iter().copied()), ledger, &TraceHeader::default(), false);
+        let error = no_request(&EventTally::new(counts.iter().copied()), ledger, &TraceHeader::default(), false);
         (error.to_string(), error.hint_text().unwrap_or_default().to_owned())
     }
 
@@ -177,10 +176,7 @@ mod tests {
     fn a_long_list_ends_in_a_sum() {
         let counts = ["a_a", "b_b", "c_c", "d_d", "e_e", "f_f", "g_g"].map(|name| (name, 2));
         let (problem, hint) = message_and_hint(&counts, &Ledger::default());
-        assert!(
-            problem.contains("2 e_e, 4 of 2 other kinds, no block_rq_issue, no block_rq_complete"),
-            "{problem}"
-        );
+        assert!(problem.contains("2 e_e, 4 of 2 other kinds, no block_rq_issue, no block_rq_complete"), "{problem}");
         assert!(hint.contains("-e block"), "{hint}");
     }
 
@@ -218,11 +214,8 @@ mod tests {
     fn commands_without_a_length_are_named_with_their_times() {
         let activity = r#"{"hosts":[{"host":"ufs","busy_ns":850,"unpaired":0,"commands":[{"kind":"read","count":1,
             "bytes":0,"packed":0,"reliable":0,"retries":0,"errors":0,"time_ns":800,"longest_ns":800}]}]}"#;
-        let header = TraceHeader {
-            format: "perfetto".into(),
-            activity: Some(activity.into()),
-            ..TraceHeader::default()
-        };
+        let header =
+            TraceHeader { format: "perfetto".into(), activity: Some(activity.into()), ..TraceHeader::default() };
         let error = no_request(&EventTally::new([("ufshcd_command", 2)]), &Ledger::default(), &header, false);
         let problem = error.to_string();
         assert!(

@@ -110,8 +110,7 @@ impl<M: Copy> NameCounts<M> {
 
     /// Names and counts so far.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (String, u64)> {
-        let known =
-            self.entries.iter().map(|known| (String::from_utf8_lossy(&known.name).into_owned(), known.count));
+        let known = self.entries.iter().map(|known| (String::from_utf8_lossy(&known.name).into_owned(), known.count));
         known.chain([("of further names".to_owned(), self.others)])
     }
 

@@ -46,25 +46,22 @@ pub use batch::{BATCH_ROWS, Batch};
 pub use batch_rows::RequestIter;
 pub use builder::BatchBuilder;
 pub use checksum_seal::{SEALED_WRITER, SealedFile, finish_sealed};
-pub use clock::{
-    ArrivalGaps, ClockJump, ClockJumps, GapLocation, JumpDirection, LargestValues, MOST_JUMPS, MendClock,
-};
+pub use clock::{ArrivalGaps, ClockJump, ClockJumps, GapLocation, JumpDirection, LargestValues, MOST_JUMPS, MendClock};
 pub use columns::TraceColumn;
 pub use compression::{OutputCompression, compress_checked};
 pub use cpu_stream_merge::CpuStreamMerge;
 pub use emmclab_base::{
-    BlockNote, BlockRole, ByteCount, Error, ErrorClass, InputFile, NameId, Nanos, Op, Request, RequestFlags,
-    Result, SECTOR_BYTES, Sector, SectorSet, closest, interrupt, open_seekable, read_settings,
+    BlockNote, BlockRole, ByteCount, Error, ErrorClass, InputFile, NameId, Nanos, Op, Request, RequestFlags, Result,
+    SECTOR_BYTES, Sector, SectorSet, closest, interrupt, open_seekable, read_settings,
 };
 pub use event_tally::EventTally;
 pub use events::{
-    CommandCounts, CommandEvent, CommandKind, CommandStep, CommandTarget, DecodedEvent, EraseKind,
-    EventField, EventFieldValues, EventMatcher, FsEvent, FsStep, FsWriterThreads, HostActivity,
-    JournalCounts, KernelEvent, LostEventsGap, RecordedActivity, SyncCounts, SyncWait, UnfinishedWait,
+    CommandCounts, CommandEvent, CommandKind, CommandStep, CommandTarget, DecodedEvent, EraseKind, EventField,
+    EventFieldValues, EventMatcher, FsEvent, FsStep, FsWriterThreads, HostActivity, JournalCounts, KernelEvent,
+    LostEventsGap, RecordedActivity, SyncCounts, SyncWait, UnfinishedWait,
 };
 pub use formats::{
-    DecompressedInput, ReadOptions, RequestSender, TraceSlice, check_parquet, parquet_error, picture_file,
-    row_groups,
+    DecompressedInput, ReadOptions, RequestSender, TraceSlice, check_parquet, parquet_error, picture_file, row_groups,
 };
 pub use header::{RecognisedFormat, TraceHeader};
 pub use ledger::Ledger;

@@ -57,28 +57,15 @@ impl BatchNotes {
     /// entry is not a valid note.
     pub fn from_arrow(record: &RecordBatch, before: u64) -> Result<Option<Self>> {
         let roles = RoleColumn::find(record)?;
-        let sectors = NumberListColumn::<UInt32Type>::find(
-            record,
-            TraceColumn::RoleSectors,
-            AsArray::as_primitive_opt,
-        )?;
-        let home =
-            NumberListColumn::<UInt64Type>::find(record, TraceColumn::HomeSector, AsArray::as_primitive_opt)?;
-        let changed = NumberListColumn::<UInt16Type>::find(
-            record,
-            TraceColumn::ChangedSectors,
-            AsArray::as_primitive_opt,
-        )?;
-        let transaction = NumberListColumn::<UInt32Type>::find(
-            record,
-            TraceColumn::Transaction,
-            AsArray::as_primitive_opt,
-        )?;
+        let sectors =
+            NumberListColumn::<UInt32Type>::find(record, TraceColumn::RoleSectors, AsArray::as_primitive_opt)?;
+        let home = NumberListColumn::<UInt64Type>::find(record, TraceColumn::HomeSector, AsArray::as_primitive_opt)?;
+        let changed =
+            NumberListColumn::<UInt16Type>::find(record, TraceColumn::ChangedSectors, AsArray::as_primitive_opt)?;
+        let transaction =
+            NumberListColumn::<UInt32Type>::find(record, TraceColumn::Transaction, AsArray::as_primitive_opt)?;
         let (Some(roles), Some(sectors)) = (&roles, &sectors) else {
-            if TraceColumn::ALL
-                .into_iter()
-                .all(|column| !column.of_notes() || column_of(record, column).is_none())
-            {
+            if TraceColumn::ALL.into_iter().all(|column| !column.of_notes() || column_of(record, column).is_none()) {
                 return Ok(None);
             }
             let missing = if roles.is_none() { TraceColumn::Role } else { TraceColumn::RoleSectors };
@@ -99,20 +86,15 @@ impl BatchNotes {
                 Err(here(error.hint("give the lists of a row an entry for each of its notes")))
             };
             let sectors_at = same_length(TraceColumn::RoleSectors, sectors.range(row))?;
-            let start =
-                |column, range: Option<Range<usize>>| range.map_or(Ok(0), |range| same_length(column, range));
+            let start = |column, range: Option<Range<usize>>| range.map_or(Ok(0), |range| same_length(column, range));
             let home_at = start(TraceColumn::HomeSector, home.as_ref().map(|lists| lists.range(row)))?;
-            let changed_at =
-                start(TraceColumn::ChangedSectors, changed.as_ref().map(|lists| lists.range(row)))?;
-            let transaction_at =
-                start(TraceColumn::Transaction, transaction.as_ref().map(|lists| lists.range(row)))?;
+            let changed_at = start(TraceColumn::ChangedSectors, changed.as_ref().map(|lists| lists.range(row)))?;
+            let transaction_at = start(TraceColumn::Transaction, transaction.as_ref().map(|lists| lists.range(row)))?;
             entries.clear();
             for i in 0..at.len() {
                 entries.push(BlockNote {
                     role: roles.get(at.start + i).map_err(here)?,
-                    sectors: sectors
-                        .get(sectors_at + i)
-                        .ok_or_else(|| here(no_entry(TraceColumn::RoleSectors)))?,
+                    sectors: sectors.get(sectors_at + i).ok_or_else(|| here(no_entry(TraceColumn::RoleSectors)))?,
                     home: home.as_ref().and_then(|lists| lists.get(home_at + i)),
                     transaction: transaction.as_ref().and_then(|lists| lists.get(transaction_at + i)),
                     changed: changed
@@ -143,10 +125,7 @@ fn no_entry(column: TraceColumn) -> Error {
 /// A set of `count` sectors: the first ones, because the file does not store which sectors changed.
 fn changed_sectors(count: u16) -> Result<SectorSet> {
     if count > MOST_CHANGED {
-        let error = Error::new(
-            ErrorClass::Value,
-            format!("is more than the {MOST_CHANGED} sectors that a block has"),
-        );
+        let error = Error::new(ErrorClass::Value, format!("is more than the {MOST_CHANGED} sectors that a block has"));
         return Err(error.of_field(TraceColumn::ChangedSectors.name(), 0, count.to_string().as_bytes()));
     }
     Ok(SectorSet::first(count.into()))

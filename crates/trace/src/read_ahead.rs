@@ -110,8 +110,7 @@ impl TraceReadAhead {
     }
 
     fn start(&mut self) -> Result<()> {
-        let TraceReadAheadState::Waiting(mut reader) =
-            std::mem::replace(&mut self.state, TraceReadAheadState::Ended)
+        let TraceReadAheadState::Waiting(mut reader) = std::mem::replace(&mut self.state, TraceReadAheadState::Ended)
         else {
             return Ok(());
         };
@@ -138,20 +137,15 @@ impl TraceReadAhead {
         let thread = Builder::new().name("read-ahead".to_owned()).spawn(read).map_err(|error| {
             Error::new(ErrorClass::Io, format!("a thread to read the trace could not be started: {error}"))
         })?;
-        self.state = TraceReadAheadState::Reading(ReaderThread {
-            batches,
-            thread,
-            read_permits: room,
-            consumed_batches: 0,
-        });
+        self.state =
+            TraceReadAheadState::Reading(ReaderThread { batches, thread, read_permits: room, consumed_batches: 0 });
         Ok(())
     }
 
     /// The thread ended without a last batch or an error: resumes its panic here.
     #[cold]
     fn panicked(&mut self) -> ! {
-        if let TraceReadAheadState::Reading(reading) =
-            std::mem::replace(&mut self.state, TraceReadAheadState::Ended)
+        if let TraceReadAheadState::Reading(reading) = std::mem::replace(&mut self.state, TraceReadAheadState::Ended)
             && let Err(panic) = reading.thread.join()
         {
             std::panic::resume_unwind(panic);

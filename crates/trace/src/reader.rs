@@ -9,8 +9,8 @@ use emmclab_base::{Error, ErrorClass, Nanos, Request, Result, interrupt};
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::builder::BatchBuilder;
 use crate::clock::{
-    ArrivalGaps, ClockJump, ClockJumps, ClockMender, CoarseClock, FileClock, JUDGED, JumpDirection,
-    MOST_JUMPS, MendClock,
+    ArrivalGaps, ClockJump, ClockJumps, ClockMender, CoarseClock, FileClock, JUDGED, JumpDirection, MOST_JUMPS,
+    MendClock,
 };
 use crate::diagnosis;
 use crate::formats::{self, ReadOptions};
@@ -88,8 +88,7 @@ impl TraceReader {
         let formats::OpenedTrace { source, guard, recognised, recorded } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
         if let Some(window) = options.reissue_window.filter(|_| source.ledger().reissued.is_some()) {
-            let problem =
-                Error::new(ErrorClass::Config, "the trace already marks the requests that are re-issues");
+            let problem = Error::new(ErrorClass::Config, "the trace already marks the requests that are re-issues");
             return Err(problem
                 .of_field("--reissue-window", 0, window.to_string().as_bytes())
                 .hint("read the trace that it was converted from with this option")
@@ -109,9 +108,7 @@ impl TraceReader {
         let in_file_order = source.in_file_order();
         let mending = options.mend_clock.map(|mend| match mend {
             MendClock::Jumps => ClockMendState::Unplanned(Box::new(options.clone())),
-            MendClock::Above(limit) => {
-                ClockMendState::Planned(Box::new(ClockMender::above(limit, in_file_order)))
-            }
+            MendClock::Above(limit) => ClockMendState::Planned(Box::new(ClockMender::above(limit, in_file_order))),
         });
         Self {
             clock: ClockMonitor {
@@ -158,12 +155,8 @@ impl TraceReader {
             self.kept_requests += batch.len() as u64;
             self.clock.gaps.extend(batch.arrivals());
         } else if self.kept_requests == 0 && self.needs_requests {
-            let error = diagnosis::no_request(
-                &self.source.tally(),
-                &self.ledger(),
-                &self.source.header(),
-                self.lenient,
-            );
+            let error =
+                diagnosis::no_request(&self.source.tally(), &self.ledger(), &self.source.header(), self.lenient);
             return Err(error.in_file(&self.path));
         }
         Ok(batch)
@@ -233,8 +226,7 @@ impl TraceReader {
         }
         let window = self.window;
         let Some(jump) = self.clock.file.first_backward() else {
-            let message =
-                format!("a request is more than {window} requests after its place in the order of arrivals");
+            let message = format!("a request is more than {window} requests after its place in the order of arrivals");
             return Ok(Error::new(ErrorClass::Order, message)
                 .of_field("arrival", 0, format!("{behind} before its predecessor").as_bytes())
                 .hint(format!("give a larger --reorder-window (now {window})")));
@@ -447,8 +439,7 @@ impl ClockMonitor {
             // The jumps cannot be found again, because requests are now in the order of arrival.
             stored
         } else {
-            let left =
-                self.gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
+            let left = self.gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
             let mended = stored.jumps.iter().filter(|jump| jump.mended).copied();
             ClockJumps { jumps: mended.chain(left).collect(), without_ns: 0 }
         };

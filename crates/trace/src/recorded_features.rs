@@ -148,8 +148,7 @@ mod tests {
 
     #[test]
     fn of_traces_together_only_what_all_record_is_known() {
-        let both = RecordedFeatures::BLOCK_LAYER
-            .intersection(RecordedFeatures::of(&[Op::Flush], RequestFlags::PACKED));
+        let both = RecordedFeatures::BLOCK_LAYER.intersection(RecordedFeatures::of(&[Op::Flush], RequestFlags::PACKED));
         assert!(both.has_op(Op::Flush) && !both.has_op(Op::Discard));
         assert!(!both.has(RequestFlags::PACKED) && !both.has(RequestFlags::SYNC));
     }

@@ -28,10 +28,7 @@ pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
         sweep(folder);
     }
     loop {
-        let file = Builder::new()
-            .prefix(ASIDE_PREFIX)
-            .permissions(Permissions::from_mode(mode))
-            .tempfile_in(folder)?;
+        let file = Builder::new().prefix(ASIDE_PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
         // A failure is harmless: on a file system without locks, `sweep` removes nothing.
         let _ = file.as_file().lock();
         // Another process may have removed the file before it was locked.
@@ -102,8 +99,7 @@ mod tests {
             }
         }
         sweep(folder.path());
-        let mut left: Vec<_> =
-            std::fs::read_dir(folder.path()).unwrap().flatten().map(|e| e.path()).collect();
+        let mut left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().map(|e| e.path()).collect();
         left.sort();
         kept.sort();
         assert_eq!(left, kept);

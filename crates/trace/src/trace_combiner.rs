@@ -213,8 +213,7 @@ impl TraceCombiner {
 
     /// The header of the combined trace, which names all sources.
     pub fn header(&self) -> TraceHeader {
-        let headers: Vec<TraceHeader> =
-            self.streams.iter().map(|stream| stream.reader.header().clone()).collect();
+        let headers: Vec<TraceHeader> = self.streams.iter().map(|stream| stream.reader.header().clone()).collect();
         if let ([only], true) = (headers.as_slice(), self.plain) {
             return only.clone();
         }
@@ -223,10 +222,8 @@ impl TraceCombiner {
             parts.dedup();
             parts.join(" + ")
         };
-        let device = headers[0]
-            .device
-            .clone()
-            .filter(|_| headers.iter().all(|header| header.device == headers[0].device));
+        let device =
+            headers[0].device.clone().filter(|_| headers.iter().all(|header| header.device == headers[0].device));
         let reissue_window = headers[0]
             .reissue_window
             .clone()
@@ -283,10 +280,7 @@ impl TraceCombiner {
     /// Progress in this pass, over all files.
     pub fn progress(&self) -> ReadProgress {
         let parts = || self.streams.iter().map(|stream| stream.reader.progress());
-        ReadProgress {
-            done: parts().map(|part| part.done).sum(),
-            total: parts().map(|part| part.total).sum(),
-        }
+        ReadProgress { done: parts().map(|part| part.done).sum(), total: parts().map(|part| part.total).sum() }
     }
 }
 

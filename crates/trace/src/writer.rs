@@ -62,9 +62,7 @@ impl TraceWriter {
         };
         if compression.is_some() && formats::compresses_itself(format) {
             let message = format!("`{}` compresses by itself", format.name);
-            return Err(Error::new(ErrorClass::Unsupported, message)
-                .in_file(path)
-                .hint("leave out the second ending"));
+            return Err(Error::new(ErrorClass::Unsupported, message).in_file(path).hint("leave out the second ending"));
         }
         let file = if path == Path::new("-") { AtomicFile::stdout() } else { AtomicFile::create(path) };
         let sink = create(file?.compressed(compression)?, header)?;
@@ -97,10 +95,7 @@ impl TraceWriter {
     /// Counts of the values that were left out so far because the format cannot represent them. The caller must print them.
     pub fn losses(&self) -> WriteLosses {
         let values = TraceColumn::ALL.into_iter().zip(self.values).filter(|(_, count)| *count > 0);
-        WriteLosses {
-            requests: self.left_out,
-            values: values.map(|(column, count)| (column.name(), count)).collect(),
-        }
+        WriteLosses { requests: self.left_out, values: values.map(|(column, count)| (column.name(), count)).collect() }
     }
 
     /// Completes the file and renames it to its place.

@@ -8,17 +8,14 @@ use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer, journal_rules};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(mut file) =
-        tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new())
-    else {
+    let Ok(mut file) = tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new()) else {
         return;
     };
     if file.write_all(data).is_err() {
         return;
     }
     let path = file.path();
-    for run in [CrashLogIndex::open(path), CrashLogIndex::open_dm(path, 1 << 12, None)].into_iter().flatten()
-    {
+    for run in [CrashLogIndex::open(path), CrashLogIndex::open_dm(path, 1 << 12, None)].into_iter().flatten() {
         let run = Arc::new(run);
         let _ = journal_rules(&run, 0);
         let options = ExploreOptions { cuts: 4, ..ExploreOptions::default() };

@@ -29,9 +29,7 @@ fuzz_target!(|data: &[u8]| {
             Ext4FileKind::Symlink => drop(std::hint::black_box(files.link(&inode))),
             _ => drop(std::hint::black_box(files.contents(&inode, 1 << 20))),
         }
-        std::hint::black_box(
-            files.map(&inode).take(5000).filter_map(Result::ok).map(|run| run.blocks).sum::<u64>(),
-        );
+        std::hint::black_box(files.map(&inode).take(5000).filter_map(Result::ok).map(|run| run.blocks).sum::<u64>());
     }
     std::hint::black_box(files.walk(100).faults.len());
 });

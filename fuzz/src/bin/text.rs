@@ -10,8 +10,7 @@ use libfuzzer_sys::fuzz_target;
 const OTHERS: [&str; 9] =
     ["parquet", "blktrace", "perfetto", "lcs", "oracle-general", "vscsi", "systrace", "ftrace", "blkparse"];
 
-static FORMATS: LazyLock<Vec<&str>> = LazyLock::new(|| {
-    formats::FORMATS.iter().map(|format| format.name).filter(|name| !OTHERS.contains(name)).collect()
-});
+static FORMATS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| formats::FORMATS.iter().map(|format| format.name).filter(|name| !OTHERS.contains(name)).collect());
 
 fuzz_target!(|data: &[u8]| read_as(&FORMATS, data));

@@ -106,11 +106,7 @@ class Advised:
         """Return the best option and its effect on the figure by which the options are ranked."""
         sound = [advice for advice in self.options if advice.trusted]
         if not sound:
-            return (
-                "No option serves the trace to its end at this load"
-                if self.options
-                else "No option is possible"
-            )
+            return "No option serves the trace to its end at this load" if self.options else "No option is possible"
         best, metric = sound[0], ORDERS[self.by]
         if self.by == "lifetime":
             if best.life is None or self.life is None or not self.life.host_gb:
@@ -194,9 +190,7 @@ def options(device: Device) -> list[Option]:
             "after 10 ms without requests",
             {
                 "gc.idle_after_us": 10000,
-                "gc.high_watermark": max(
-                    int(number("gc.high_watermark")), int(number("gc.low_watermark")) + 2
-                ),
+                "gc.high_watermark": max(int(number("gc.high_watermark")), int(number("gc.low_watermark")) + 2),
             },
         ),
         Option(
@@ -390,10 +384,7 @@ def _prepare(device: Device, replay: RunOptions) -> None:
         return
     with contextlib.suppress(EmmclabError):
         device.precondition(
-            images,
-            replay["precondition"],
-            seed=replay.get("seed", 1),
-            images_limit=replay.get("images_limit"),
+            images, replay["precondition"], seed=replay.get("seed", 1), images_limit=replay.get("images_limit")
         )
 
 

@@ -116,11 +116,7 @@ class State:
 
 
 def settle(
-    run: Callable[[str | Path], Result],
-    pool: Executor,
-    replay: RunOptions,
-    *,
-    collects: bool,
+    run: Callable[[str | Path], Result], pool: Executor, replay: RunOptions, *, collects: bool
 ) -> tuple[State, Result]:
     """Choose the state of the devices of an advice, and return it with the run in it.
 
@@ -165,11 +161,7 @@ def _nearest(runs: Mapping[str, Result | str], used: Callable[[], Result]) -> tu
 
 
 def _state(
-    base: Result,
-    chosen: str,
-    reason: str = "",
-    tried: Iterable[StateTrial] = (),
-    alike: tuple[str, ...] = (),
+    base: Result, chosen: str, reason: str = "", tried: Iterable[StateTrial] = (), alike: tuple[str, ...] = ()
 ) -> State:
     beside = base.fields["recorded"]["response"]["all"]
     return State(

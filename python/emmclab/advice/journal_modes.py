@@ -101,18 +101,14 @@ def advise_journal(
     """
     for trace in traces:
         if not trace.header["block_notes"]:
-            return JournalAdvice(
-                reason=f"roles of blocks are not known, because {trace.name} has no block notes"
-            )
+            return JournalAdvice(reason=f"roles of blocks are not known, because {trace.name} has no block notes")
     found, refused = [], {}
     for mode in MODES:
         layers = [f"journal:{mode}"]
         try:
             # Some requests of a trace of a whole device overlap the layer's log at the end of the device.
             runs = {
-                seed: device.simulate(
-                    *traces, layers=layers, **replay | {"wrap_addresses": True, "seed": seed}
-                )
+                seed: device.simulate(*traces, layers=layers, **replay | {"wrap_addresses": True, "seed": seed})
                 for seed in base
             }
             if not any(run.fields["layers"][0]["commits"] for run in runs.values()):
@@ -130,9 +126,7 @@ def _wrapped(base: Result, run: Result) -> str:
     return f"{share:.2g} % of the requests lie in the layer's own log and were wrapped" if share else ""
 
 
-def _advice(
-    mode: str, base: Mapping[int, Result], runs: Mapping[int, Result], life_gb: float | None
-) -> ModeAdvice:
+def _advice(mode: str, base: Mapping[int, Result], runs: Mapping[int, Result], life_gb: float | None) -> ModeAdvice:
     def mean(found: Mapping[int, Result], path: str) -> float:
         return sum(run[path] or 0 for run in found.values()) / len(found)
 

@@ -65,9 +65,7 @@ def life_under(
     written = base.fields["requests"]["bytes_written"]
     if not written:
         return None
-    passes = min(
-        _MOST_PASSES, math.ceil(_LIFE_SHARE * base.fields["configuration"]["capacity_bytes"] / written)
-    )
+    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base.fields["configuration"]["capacity_bytes"] / written))
     aged: RunOptions = {
         "images": replay.get("images"),
         "images_limit": replay.get("images_limit"),

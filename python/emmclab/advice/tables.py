@@ -44,11 +44,7 @@ def options_table(advised: Advised) -> TextTable:
             [
                 Cell(advice.option, "; ".join(filter(None, (advice.about, advice.note)))),
                 *life(advice.life),
-                *(
-                    cell
-                    for field, name, pct in changes
-                    for cell in (field.text(getattr(advice, name)), signed(pct))
-                ),
+                *(cell for field, name, pct in changes for cell in (field.text(getattr(advice, name)), signed(pct))),
                 waf.text(advice.waf),
                 signed(advice.capacity_change_pct),
                 f"{advice.ram_kb:+d}" if advice.ram_kb else "0",
@@ -56,14 +52,7 @@ def options_table(advised: Advised) -> TextTable:
         )
     lives = _with_changes(LIFETIME) if by_lifetime else []
     capacity = Column("Capacity", "%", short="Size")
-    headings: list[str | Column] = [
-        "Option",
-        *lives,
-        *_with_changes(mean, p99),
-        waf.heading,
-        capacity,
-        _RAM.heading,
-    ]
+    headings: list[str | Column] = ["Option", *lives, *_with_changes(mean, p99), waf.heading, capacity, _RAM.heading]
     return TextTable(f"Options by {ORDERS[advised.by]}", headings, rows, style=_STYLE)
 
 
@@ -109,11 +98,5 @@ def journal_table(advised: Advised) -> TextTable:
             ]
         )
     lives = [LIFETIME.heading] if advised.life else []
-    headings: list[str | Column] = [
-        "Mode",
-        *_with_changes(time, mean),
-        flushes.heading,
-        *_with_changes(pages),
-        *lives,
-    ]
+    headings: list[str | Column] = ["Mode", *_with_changes(time, mean), flushes.heading, *_with_changes(pages), *lives]
     return TextTable("Modes of the layer journal by time", headings, rows, style=_STYLE)

@@ -390,8 +390,7 @@ class RunningOptions(SoftwareOptions, total=False):
     network: Annotated[str, Option(NETWORK, "A network of the host.")]
     seed: Annotated[int, Option(1, "Seed of all random draws.", least=0)]
     precondition: Annotated[
-        str,
-        Option(PRECONDITION, "Data on the device before the run, as for `Device.simulate`, but not a trace."),
+        str, Option(PRECONDITION, "Data on the device before the run, as for `Device.simulate`, but not a trace.")
     ]
     images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
     limit_s: Annotated[int, Option(LIMIT_S, "Simulated seconds after which a run is an error.", least=1)]
@@ -537,11 +536,7 @@ def order_note_of(results: Sequence[AppResult], made: ProvenanceFields) -> str:
     known = {device["name"]: device for device in made.get("devices", ())}
     found = [run.device for run in results]
     return runs_note(
-        [
-            {**one, "provenance": {"devices": [known[one["device"]]]}}
-            for one in found
-            if one["device"] in known
-        ]
+        [{**one, "provenance": {"devices": [known[one["device"]]]}} for one in found if one["device"] in known]
     )
 
 
@@ -555,10 +550,7 @@ def requests_line(result: AppResult) -> str:
     if counts is None:
         # A live run only has the counts of the device.
         found = result.device["requests"]
-        sizes = (
-            ("reads", found["read"], found["bytes_read"]),
-            ("writes", found["write"], found["bytes_written"]),
-        )
+        sizes = (("reads", found["read"], found["bytes_read"]), ("writes", found["write"], found["bytes_written"]))
         return "; ".join(f"{count:,} {ops}, {size / 2**20:,.1f} MB" for ops, count, size in sizes)
     parts = []
     for op, group in (("read", counts["all"]["read"]), ("write", counts["all"]["write"])):

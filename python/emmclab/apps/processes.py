@@ -11,14 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TypedDict, Unpack
 
 from emmclab import _core
-from emmclab.apps.closed_loop import (
-    APPLICATION_OPTIONS,
-    AppOptions,
-    AppResult,
-    RunningOptions,
-    program_of,
-    setup_of,
-)
+from emmclab.apps.closed_loop import APPLICATION_OPTIONS, AppOptions, AppResult, RunningOptions, program_of, setup_of
 from emmclab.apps.result_types import Agreement
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
@@ -106,9 +99,7 @@ def run_live(
         folders = [str(Path(folder, place["partition"])) for place in places]
         for number, place in enumerate(places, 1):
             kind, tables = _MKFS[place["filesystem"]]
-            disk.add_partition(
-                number, place["first_sector"], place["sectors"], mkfs=kind, mkfs_options=tables
-            )
+            disk.add_partition(number, place["first_sector"], place["sectors"], mkfs=kind, mkfs_options=tables)
         _mount(disk, places, folders)
         _core.prepare_app(program, setup, disk.capacity_bytes, folders, seed)
         disk.unmount()
@@ -144,9 +135,7 @@ def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
     for (name, unit), figure in figures.items():
         real, modelled = figure(live), figure(model)
         difference = change_pct(real, modelled)
-        rows.append(
-            {"name": name, "unit": unit, "live": real, "model": modelled, "difference_pct": difference}
-        )
+        rows.append({"name": name, "unit": unit, "live": real, "model": modelled, "difference_pct": difference})
     return rows
 
 

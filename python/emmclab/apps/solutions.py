@@ -85,11 +85,7 @@ SOLUTIONS = (
         layers=("advil",),
         layer_settings={"advil.recovery": True},
     ),
-    Solution(
-        "selective-sync",
-        "only databases and their journals are synced",
-        sync=("database", "database_journal"),
-    ),
+    Solution("selective-sync", "only databases and their journals are synced", sync=("database", "database_journal")),
     Solution("no-sync", "nothing is synced: what selective sync can gain at most", sync=("none",)),
 )
 
@@ -253,11 +249,7 @@ def risk_of(known: Risks, name: str) -> str:
         return f"nothing that was acknowledged is lost, and all is consistent: {tried}{more}"
     parts = [f"{one['workload']}: {one['first']}" for one in lost]
     broken = sorted({promise for one in lost for promise in one["promises"] if promise not in _LOSSES})
-    sound = (
-        f"remaining data may be inconsistent ({', '.join(broken)})"
-        if broken
-        else "remaining data is consistent"
-    )
+    sound = f"remaining data may be inconsistent ({', '.join(broken)})" if broken else "remaining data is consistent"
     bad = sum(one["lost_states"] for one in lost)
     return (
         f"acknowledged syncs are lost in {bad:,} of {tried}; {sound}; what survives may be as old as "

@@ -69,9 +69,7 @@ def calibrate(
         source = read(path)
     if source.is_synthetic:
         raise UnsupportedError(
-            "a synthesised trace has no measured service times",
-            kind="unsupported",
-            hint="give a recorded trace",
+            "a synthesised trace has no measured service times", kind="unsupported", hint="give a recorded trace"
         )
     described = source.header["source"] or source.name
     if not source.is_pipe:

@@ -220,8 +220,5 @@ def _damaged(source: Path, error: Exception) -> FormatError:
 
 def _too_many(source: Path) -> ConfigError:
     return ConfigError(
-        f"{source}: it holds more than {_MOST_FILES:,} files",
-        kind="config",
-        file=str(source),
-        hint=_HINT,
+        f"{source}: it holds more than {_MOST_FILES:,} files", kind="config", file=str(source), hint=_HINT
     )

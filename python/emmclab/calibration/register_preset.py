@@ -139,9 +139,7 @@ def _fit_cache(draft: _Draft) -> None:
     page_kb = max(group["page_kb"] for group in draft.base["geometry"]["block_groups"])
     fitted = min(max(kb, page_kb), _MOST_CACHE_KB)
     if fitted != kb:
-        draft.notes.append(
-            f"{whence}: {kb} KB; the model supports {page_kb} KB to {_MOST_CACHE_KB >> 10:,} MB"
-        )
+        draft.notes.append(f"{whence}: {kb} KB; the model supports {page_kb} KB to {_MOST_CACHE_KB >> 10:,} MB")
         draft.set("cache.size_kb", fitted, whence)
 
 
@@ -152,9 +150,7 @@ def _fit_queue(draft: _Draft) -> None:
         depth = draft.value(key)
         if draft.base["interface"]["queues"] == 0 and depth > _TAGS_OF_A_LIST:
             whence = draft.sources[key]
-            draft.notes.append(
-                f"{whence}: a host without interface.queues uses {_TAGS_OF_A_LIST} of {depth} tags"
-            )
+            draft.notes.append(f"{whence}: a host without interface.queues uses {_TAGS_OF_A_LIST} of {depth} tags")
             draft.set(key, _TAGS_OF_A_LIST, whence)
 
 
@@ -196,9 +192,7 @@ def _first_slc_blocks(draft: _Draft, whence: str) -> None:
         draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, whence)
 
 
-def _toml(
-    device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str, assumed: str | None
-) -> str:
+def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str, assumed: str | None) -> str:
     """Return the settings that differ from the defaults as TOML, each with its origin."""
     defaults = {row["key"]: row["value"] == row["default"] for row in device.explain()}
     of_base = {row["key"]: row["value"] for row in base.explain()}
@@ -232,9 +226,7 @@ def _toml(
     return "\n".join(lines) + "\n"
 
 
-def _comment(
-    key: str, value: str, of_base: dict[str, str], report: RegisterReport, draft: _Draft, like: str
-) -> str:
+def _comment(key: str, value: str, of_base: dict[str, str], report: RegisterReport, draft: _Draft, like: str) -> str:
     """Return the comment on the origin of a value."""
     if key in ("name", "about"):
         return ""

@@ -207,9 +207,7 @@ def validate(
     """
     if trace.is_synthetic:
         raise UnsupportedError(
-            f"{_trace_name(trace)}: a synthesised trace has no measured times",
-            kind="unsupported",
-            hint=_RECORD,
+            f"{_trace_name(trace)}: a synthesised trace has no measured times", kind="unsupported", hint=_RECORD
         )
     with folder_aside(Path(tempfile.gettempdir())) as aside, database(aside) as asked:
         step(f"read {trace.name}")

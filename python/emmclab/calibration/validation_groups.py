@@ -190,8 +190,7 @@ class Recording:
         recorded, predicted = f"{measure}_ns", f"predicted_{measure}_ns"
         off = f"abs({predicted} - {recorded})"
         within = ", ".join(
-            f"100.0 * count(*) filter (where {off} <= {limit / 100} * {recorded}) / count(*)"
-            for limit in WITHIN_PCT
+            f"100.0 * count(*) filter (where {off} <= {limit / 100} * {recorded}) / count(*)" for limit in WITHIN_PCT
         )
         # Flushes have no size; a NULL in another key means that the property is not known.
         wanted = [f"{key} is not null" for key in keys if names == [key.removesuffix("_key")]]

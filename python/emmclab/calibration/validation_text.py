@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emmclab.calibration.validation import Model, Validation
-from emmclab.calibration.validation_groups import (
-    ENOUGH,
-    WITHIN_PCT,
-    Group,
-    Judgement,
-    Spread,
-    several,
-)
+from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
 from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import duration, signed
@@ -52,9 +45,7 @@ def _off(group: Group) -> str:
     """Name the group with the largest error, or state that no group has a large one."""
     error = group.error.median_pct or 0.0
     if abs(error) < _CLOSE_PCT:
-        return (
-            f"no group of {ENOUGH} requests or more is off by over {max(abs(error), 0.1):.1f} % in the median"
-        )
+        return f"no group of {ENOUGH} requests or more is off by over {max(abs(error), 0.1):.1f} % in the median"
     # Avoids rounding to -100 %.
     digits = 1 if error < -99 else 0
     requests = f"{group.recorded.requests:,} requests"
@@ -114,9 +105,7 @@ def overview(every: Sequence[Validation]) -> TextTable:
                     *(f"{share:.1f}" for share in response.within_pct),
                 ]
             )
-        rows.append(
-            [f"{found.trace}: {FIRST_HALF}", f"{found.first.requests:,}", *drift(found), *[_NONE] * 3]
-        )
+        rows.append([f"{found.trace}: {FIRST_HALF}", f"{found.first.requests:,}", *drift(found), *[_NONE] * 3])
     return TextTable("Error of the response time, second half of each recording", headings, rows, 1)
 
 
@@ -158,10 +147,7 @@ def groups(model: Model) -> list[TextTable]:
     ]
     heaviest = sorted(judgement.together, key=lambda group: -group.share_of_error_pct)
     most = [group for group in heaviest if not group.is_few][:_SHOWN]
-    return [
-        *tables,
-        _table(f"Largest shares of the error: {model.name}, ms", "Operation, size and idle time", most),
-    ]
+    return [*tables, _table(f"Largest shares of the error: {model.name}, ms", "Operation, size and idle time", most)]
 
 
 def few_note(judgement: Judgement) -> str:

@@ -22,9 +22,7 @@ from emmclab.cli.optional_value import insert_default_values
 
 #: The commands by panel of the help, in its order. The module of its name registers a command.
 PANELS = {
-    "Traces": (
-        *("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),
-    ),
+    "Traces": (*("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),),
     "Devices": (
         *("simulate", "compare", "advise", "devices", "layers", "calibrate", "validate", "preset", "probe"),
         "explain",
@@ -82,9 +80,7 @@ def _in_panels(group: TyperGroup) -> TyperGroup:
 
 def emmclab(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
 ) -> None:
     """A laboratory for the flash storage of phones and boards: record, characterise and simulate its I/O."""
     if version:

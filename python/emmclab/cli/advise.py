@@ -75,8 +75,7 @@ class DeviceState:
     new: Annotated[
         bool,
         option(
-            "Simulate new (empty) devices, like --precondition none: faster, but garbage collection "
-            "never runs.",
+            "Simulate new (empty) devices, like --precondition none: faster, but garbage collection never runs.",
             advanced=True,
         ),
     ] = False
@@ -117,9 +116,7 @@ class Together:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab advise trace.txt --device nexus5 --by p99 --html advice.html"))(
-        advise
-    )
+    app.command(epilog=examples("emmclab advise trace.txt --device nexus5 --by p99 --html advice.html"))(advise)
 
 
 def advise(
@@ -243,9 +240,7 @@ def advise(
     end([advised.base])
 
 
-def _print_plan(
-    counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None
-) -> None:
+def _print_plan(counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None) -> None:
     """Print how much data preconditioning writes at most, and what would make it less, if it takes long."""
     counter.expect(most_bytes)
     if most_bytes < _MUCH_BYTES:

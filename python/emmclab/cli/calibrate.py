@@ -27,8 +27,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples(
-            "emmclab calibrate trace.txt -o my-phone.toml",
-            "emmclab calibrate fio.json -o card.toml --capacity-gb 64",
+            "emmclab calibrate trace.txt -o my-phone.toml", "emmclab calibrate fio.json -o card.toml --capacity-gb 64"
         )
     )(calibrate)
 
@@ -36,8 +35,7 @@ def register(app: typer.Typer) -> None:
 def calibrate(
     *,
     source: Annotated[
-        Path,
-        argument("TRACE|FIO", "A trace with service times, or the results of `fio --output-format=json`."),
+        Path, argument("TRACE|FIO", "A trace with service times, or the results of `fio --output-format=json`.")
     ],
     output: PresetFile = None,
     name: PresetName = None,

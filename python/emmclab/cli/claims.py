@@ -45,16 +45,13 @@ def register(app: typer.Typer) -> None:
 def claims(
     *,
     paper: Annotated[
-        str | None,
-        option("One paper (`emmclab papers`); default: all.", metavar="NAME", autocompletion=paper_names),
+        str | None, option("One paper (`emmclab papers`); default: all.", metavar="NAME", autocompletion=paper_names)
     ] = None,
     traces: PaperTraces = None,
     trace: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
-    stored: Annotated[
-        bool, option("Run no simulation: refuse if one that claims read has no result.")
-    ] = False,
+    stored: Annotated[bool, option("Run no simulation: refuse if one that claims read has no result.")] = False,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
@@ -92,12 +89,7 @@ def claims(
 
 
 def results_of(
-    chosen: Sequence[Paper],
-    prepared: Callable[[Study, Paper], Study],
-    folder: Path,
-    jobs: int,
-    *,
-    stored: bool = False,
+    chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int, *, stored: bool = False
 ) -> dict[str, Results]:
     """Run the missing cells that the claims of these papers read, after a question on a terminal.
 
@@ -141,10 +133,7 @@ def _confirm(missing: int, stored: bool) -> None:
     simulations = f"{missing:,} simulation{'s' if missing > 1 else ''} without a stored result"
     if stored:
         raise ConfigError(
-            f"the claims read {simulations}",
-            kind="config",
-            field="--stored",
-            hint="leave out --stored to run them",
+            f"the claims read {simulations}", kind="config", field="--stored", hint="leave out --stored to run them"
         )
     if not sys.stdin.isatty():
         print_stderr(f"running {simulations}, which the claims read (--stored runs none)")
@@ -166,14 +155,7 @@ def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = F
     """Print the table of claims and verdicts, `with_reasons` for each verdict."""
     from emmclab.papers.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED
 
-    styles = {
-        REPRODUCED: "green",
-        DIRECTION: "cyan",
-        NOT: "yellow",
-        RESTATED: "dim",
-        CANNOT: "dim",
-        NOT_YET: "dim",
-    }
+    styles = {REPRODUCED: "green", DIRECTION: "cyan", NOT: "yellow", RESTATED: "dim", CANNOT: "dim", NOT_YET: "dim"}
     table = framed("Claims", "Claim", "Published", "Measured", "Verdict", tall=True, words=4)
     for claim in judged:
         undecided = claim.verdict in (CANNOT, NOT_YET)

@@ -31,8 +31,7 @@ def collect(
     *,
     study: StudyName,
     results: Annotated[
-        list[str],
-        argument("RESULTS...", "Results of runs or shards (their --results): folders, s3://BUCKET/PREFIX."),
+        list[str], argument("RESULTS...", "Results of runs or shards (their --results): folders, s3://BUCKET/PREFIX.")
     ],
     output: Annotated[Path, output_option("Output file, which ends in .parquet.", callback=None)],
     percentiles: Percentiles = None,
@@ -60,13 +59,10 @@ def collect(
     else:
         if missing:
             print_stdout(incomplete(len(missing), len(cells)))
-        print_stdout(
-            f"{chosen.name}: {len(cells) - len(missing):,} of {len(cells):,} cells in {output}, {hashed}"
-        )
+        print_stdout(f"{chosen.name}: {len(cells) - len(missing):,} of {len(cells):,} cells in {output}, {hashed}")
     if missing:
         raise EmmclabError(
             incomplete(len(missing), len(cells)),
             kind="failed",
-            hint=f"run the missing cells: `emmclab run {study}` with these results, or the shards that did "
-            "not finish",
+            hint=f"run the missing cells: `emmclab run {study}` with these results, or the shards that did not finish",
         )

@@ -198,9 +198,7 @@ def refuse_ineffective(command: str, options: Collection[str]) -> None:
     for option, others in NEEDS.get(command, {}).items():
         if option in options and not any(other in options for other in others):
             names = " or ".join(others)
-            raise _ineffective(
-                option, f"has no effect without {names}", f"give {names}, too, or leave it out"
-            )
+            raise _ineffective(option, f"has no effect without {names}", f"give {names}, too, or leave it out")
     for option, allowed in ALONE.get(command, {}).items():
         further = [other for other in options if other not in (option, *allowed)]
         if option in options and further:

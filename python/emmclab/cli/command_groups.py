@@ -27,9 +27,7 @@ class ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def add_group(
-    app: typer.Typer, package: str, names: Iterable[str], about: Callable[[], None], epilog: str
-) -> None:
+def add_group(app: typer.Typer, package: str, names: Iterable[str], about: Callable[[], None], epilog: str) -> None:
     """Add a package of commands as a group; the function `about` provides its name and help text."""
     group = typer.Typer(cls=ListsByDefault, epilog=epilog)
     group.callback(help=paragraphs(about))(about)

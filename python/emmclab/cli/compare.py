@@ -143,9 +143,7 @@ def _gains(results: list[Result]) -> list[tuple[Result, float]]:
     return [
         (
             result,
-            result.fields["space"]["space_utilisation"] / base - 1
-            if (base := first[result.fields["trace"]])
-            else 0.0,
+            result.fields["space"]["space_utilisation"] / base - 1 if (base := first[result.fields["trace"]]) else 0.0,
         )
         for result in results
     ]

@@ -16,22 +16,18 @@ from emmclab.errors import ConfigError
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab control c.sock cut", "emmclab control c.sock set cache.lies=flush"))(
-        control
-    )
+    app.command(epilog=examples("emmclab control c.sock cut", "emmclab control c.sock set cache.lies=flush"))(control)
 
 
 def control(
     socket: Annotated[Path, argument("SOCKET", "The socket of `emmclab serve --control`.")],
     command: Annotated[
-        str,
-        argument("COMMAND", "status, cut, restore, set KEY=VALUE, or stop.", autocompletion=control_commands),
+        str, argument("COMMAND", "status, cut, restore, set KEY=VALUE, or stop.", autocompletion=control_commands)
     ],
     setting: Annotated[
         str | None,
         argument(
-            "[KEY=VALUE]",
-            "With set: a setting of the device that can change in use, or clock=real|free|xFACTOR.",
+            "[KEY=VALUE]", "With set: a setting of the device that can change in use, or clock=real|free|xFACTOR."
         ),
     ] = None,
 ) -> None:
@@ -40,10 +36,7 @@ def control(
 
     if command not in COMMANDS:
         raise ConfigError(
-            f"there is no command `{command}`",
-            kind="config",
-            field="COMMAND",
-            hint=f"use {', '.join(COMMANDS)}",
+            f"there is no command `{command}`", kind="config", field="COMMAND", hint=f"use {', '.join(COMMANDS)}"
         )
     if (command == "set") != (setting is not None):
         raise ConfigError(

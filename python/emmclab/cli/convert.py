@@ -58,8 +58,7 @@ def convert(
     offset: Annotated[
         str | None,
         option(
-            "Times at which several traces begin, in their order, for example "
-            "`0s,10s,2m`; all at 0 by default.",
+            "Times at which several traces begin, in their order, for example `0s,10s,2m`; all at 0 by default.",
             metavar="TIMES",
         ),
     ] = None,
@@ -77,10 +76,7 @@ def convert(
         with contextlib.suppress(FileNotFoundError):
             if output.samefile(trace):
                 raise ConfigError(
-                    f"{output} is the input itself",
-                    kind="config",
-                    file=str(output),
-                    hint="name another output file",
+                    f"{output} is the input itself", kind="config", file=str(output), hint="name another output file"
                 )
     source = _source([reading.open(trace) for trace in inputs], offset)
     with Meter(f"convert {source.name}") as meter:

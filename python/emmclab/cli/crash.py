@@ -97,13 +97,7 @@ def crash(
     if again is not None:
         kept, options = Session(run.results / "crash").find_state(again)
         found = _repeat_state(kept, options, save_image)
-        _end(
-            [ExploredRecording(kept, found, minimized(kept, options, found))],
-            options,
-            as_json,
-            html,
-            run.results,
-        )
+        _end([ExploredRecording(kept, found, minimized(kept, options, found))], options, as_json, html, run.results)
     asked = replace(run, workload=replace(run.workload, command=tuple(command or ())))
     if against is not None:
         _compare(asked, asked.changed(context, against), as_json)
@@ -116,9 +110,7 @@ def crash(
     _end(tried, options, as_json, html, run.results)
 
 
-def _end(
-    tried: Sequence[ExploredRecording], options: Options, as_json: bool, html: Path | None, results: Path
-) -> None:
+def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
     """Print the results, and exit with a status that depends on the verdict."""
     from emmclab.cli.show_crash import show_crash
     from emmclab.crash.repeated_recordings import as_json_of
@@ -183,9 +175,7 @@ def _copy_dm(kept: StoredLog, path: Path) -> None:
 
     open_run(str(kept.log), base=kept.base)[0].write_dm(str(path))
     empty = f"truncate -s {kept.facts['bytes']} IMAGE"
-    print_stderr(
-        f"log of dm-log-writes: {path}; --log reads it with --base IMAGE, the empty device: `{empty}`"
-    )
+    print_stderr(f"log of dm-log-writes: {path}; --log reads it with --base IMAGE, the empty device: `{empty}`")
 
 
 def _repeat_state(kept: StoredLog, options: Options, save_image: Path | None) -> Exploration:

@@ -76,27 +76,18 @@ class CrashOptions:
             advanced=True,
         ),
     ] = 1
-    jobs: Annotated[
-        int, option("Processes; 0 for one per processor.", STATES_PANEL, min=0, advanced=True)
-    ] = 0
+    jobs: Annotated[int, option("Processes; 0 for one per processor.", STATES_PANEL, min=0, advanced=True)] = 0
     log: Annotated[
-        Path | None,
-        option("Explore this log, of an earlier run or of dm-log-writes.", LOGS_PANEL, advanced=True),
+        Path | None, option("Explore this log, of an earlier run or of dm-log-writes.", LOGS_PANEL, advanced=True)
     ] = None
     base: Annotated[
         Path | None,
-        option(
-            "Image of the device from before the log of dm-log-writes.",
-            LOGS_PANEL,
-            metavar="IMAGE",
-            advanced=True,
-        ),
+        option("Image of the device from before the log of dm-log-writes.", LOGS_PANEL, metavar="IMAGE", advanced=True),
     ] = None
     reuse: Annotated[
         bool | None,
         option(
-            "Whether to take verdicts of an earlier or interrupted run with the same log, options, tools "
-            "and kernel.",
+            "Whether to take verdicts of an earlier or interrupted run with the same log, options, tools and kernel.",
             LOGS_PANEL,
             "--resume/--fresh",
             show_default="--resume; --fresh if the check is a command, whose files may have changed",
@@ -165,10 +156,7 @@ def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
         return options, [_load_log(session, options, asked.log, asked.base, asked.repeat)]
     if asked.device is None:
         raise ConfigError(
-            "the device is missing",
-            kind="config",
-            field="device",
-            hint="name one, for example --device emmc51-cache",
+            "the device is missing", kind="config", field="device", hint="name one, for example --device emmc51-cache"
         )
     # Checked first, so that an unknown workload is not reported as an unknown check.
     workload.require()
@@ -179,9 +167,7 @@ def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
     if file_system != "ext4" and options.recovery != "mount":
         raise no_ext4(options.recovery, f"the requested file system is {file_system}")
     return options, [
-        _record(
-            asked, session, replace(workload, thinks=number), lambda disk: _require_in_process(disk, options)
-        )
+        _record(asked, session, replace(workload, thinks=number), lambda disk: _require_in_process(disk, options))
         for number in range(asked.repeat)
     ]
 
@@ -228,17 +214,13 @@ def _record(
     )
 
 
-def explored(
-    asked: CrashOptions, options: Options, recordings: Sequence[StoredLog]
-) -> list[ExploredRecording]:
+def explored(asked: CrashOptions, options: Options, recordings: Sequence[StoredLog]) -> list[ExploredRecording]:
     """Explore recordings, and minimise their findings."""
     from emmclab.crash.repeated_recordings import ExploredRecording
 
     tried = []
     for kept in recordings:
-        found = _explored(
-            kept, options, asked.jobs or (os.cpu_count() or 1), asked.results, reuse=asked.reuse
-        )
+        found = _explored(kept, options, asked.jobs or (os.cpu_count() or 1), asked.results, reuse=asked.reuse)
         small = minimized(kept, options, found)
         tried.append(ExploredRecording(kept, found, _with_programs(asked, options, kept, found, small)))
     return tried
@@ -260,21 +242,13 @@ def _with_programs(
             program = program_of(kept, finding)
             if number not in small or program is None:
                 continue
-            print_stderr(
-                f"making a program of {len(program.operations)} operations smaller: {finding.promise}"
-            )
+            print_stderr(f"making a program of {len(program.operations)} operations smaller: {finding.promise}")
             least = minimize_program(
-                program,
-                finding,
-                options,
-                lambda one: _record(asked, session, one, on_message=_quiet),
-                folder,
-                guest,
+                program, finding, options, lambda one: _record(asked, session, one, on_message=_quiet), folder, guest
             )
             if least is None:
                 print_stderr(
-                    "a recording of the program alone does not show it: it needs what ran before, or another "
-                    "timing"
+                    "a recording of the program alone does not show it: it needs what ran before, or another timing"
                 )
             else:
                 small[number] = replace(small[number], program=tuple(map(str, least.operations)))
@@ -347,9 +321,7 @@ def _check_named(check: str | None, workload: str | None) -> str | None:
     return check or workload
 
 
-def _explored(
-    kept: StoredLog, options: Options, jobs: int, results: Path, *, reuse: bool | None
-) -> Exploration:
+def _explored(kept: StoredLog, options: Options, jobs: int, results: Path, *, reuse: bool | None) -> Exploration:
     from emmclab.crash.verdict_inputs import command_of
 
     lines = kept.facts["acknowledgements"]
@@ -374,12 +346,7 @@ def _explored(
             return kept.explore(options, jobs, told, reuse=reuse)
     except KeyboardInterrupt:
         # Running the workload again would make another log, without results; so the command names this one.
-        named = {
-            "log": kept.log,
-            "base": kept.base,
-            "check": options.check,
-            "results": results_folder(results),
-        }
+        named = {"log": kept.log, "base": kept.base, "check": options.check, "results": results_folder(results)}
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
         words += "" if command_of(options.check) is None else " --resume"
         left_behind.append(f"the results so far are stored: continue with {words} and the other options")

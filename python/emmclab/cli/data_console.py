@@ -19,8 +19,7 @@ class HarmlessConsole(Console):
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(
-            segment if segment.control else segment._replace(text=harmless(segment.text))
-            for segment in buffer
+            segment if segment.control else segment._replace(text=harmless(segment.text)) for segment in buffer
         )
 
 

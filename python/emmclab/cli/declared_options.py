@@ -179,6 +179,5 @@ def _completed(parameter: inspect.Parameter) -> inspect.Parameter:
 
 def _is_advanced(parameter: inspect.Parameter) -> bool:
     return any(
-        isinstance(one, OptionInfo) and vars(one).get("advanced", False)
-        for one in get_args(parameter.annotation)
+        isinstance(one, OptionInfo) and vars(one).get("advanced", False) for one in get_args(parameter.annotation)
     )

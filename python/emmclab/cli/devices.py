@@ -70,12 +70,7 @@ def devices(
     for row in rows:
         pages = " + ".join(f"{size:g}" for size in row["page_kb"])
         table.add_row(
-            row["name"],
-            _gb(row["flash_gb"]),
-            _gb(row["capacity_gb"]),
-            pages,
-            str(row["planes"]),
-            Text(row["about"]),
+            row["name"], _gb(row["flash_gb"]), _gb(row["capacity_gb"]), pages, str(row["planes"]), Text(row["about"])
         )
     console = stdout()
     console.print(table)

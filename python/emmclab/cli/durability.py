@@ -63,12 +63,7 @@ def durability(
     yes: Annotated[bool, option("Do not ask before the target is overwritten.", _WRITE)] = False,
     span_mb: Annotated[
         int | None,
-        option(
-            f"Size of the part that is used, in MB; default: {_SPAN_MB}, at most all.",
-            _WRITE,
-            metavar="MB",
-            min=1,
-        ),
+        option(f"Size of the part that is used, in MB; default: {_SPAN_MB}, at most all.", _WRITE, metavar="MB", min=1),
     ] = None,
     check: Annotated[
         Path | None,
@@ -80,8 +75,7 @@ def durability(
         ),
     ] = None,
     same_device: Annotated[
-        bool,
-        option("Accept a target that is smaller than before, or has no record, as that of the log.", _CHECK),
+        bool, option("Accept a target that is smaller than before, or has no record, as that of the log.", _CHECK)
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -114,9 +108,7 @@ def durability(
             hint="write it as `emmclab durability /dev/sdX --write --log cuts.log`",
         )
     if as_json:
-        raise ConfigError(
-            "a run that writes has no JSON", kind="config", field="--json", hint="give it with --check"
-        )
+        raise ConfigError("a run that writes has no JSON", kind="config", field="--json", hint="give it with --check")
     _write(target, log, yes, span_mb)
 
 
@@ -154,9 +146,7 @@ def _print_end(target: str, log: Path, ended: RunEnd) -> None:
     why = ended.said or "it no longer answers"
     print_stderr(f"{target} is gone ({why}): {syncs}")
     name = "LOG" if log == STDOUT else str(log)
-    print_stderr(
-        f"turn its power on again, then: {shlex.join(['emmclab', 'durability', target, '--check', name])}"
-    )
+    print_stderr(f"turn its power on again, then: {shlex.join(['emmclab', 'durability', target, '--check', name])}")
 
 
 def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> NoReturn:

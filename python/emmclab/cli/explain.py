@@ -98,9 +98,7 @@ def explain(
     other: Annotated[
         str | None,
         argument(
-            "OTHER",
-            "Another device, or another result: only what differs is printed.",
-            autocompletion=device_names,
+            "OTHER", "Another device, or another result: only what differs is printed.", autocompletion=device_names
         ),
     ] = None,
     whole_glossary: Annotated[bool, option("Print every word with its meaning.", None, "--glossary")] = False,
@@ -149,10 +147,7 @@ def explain(
         reading.refuse(str(what))
         _explain_device(configured(str(trace), [], capacity), as_json, changed=changed)
         return
-    for name, does, given in (
-        ("--changed", "is for", changed),
-        ("--capacity", "scales", capacity is not None),
-    ):
+    for name, does, given in (("--changed", "is for", changed), ("--capacity", "scales", capacity is not None)):
         if given:
             raise ConfigError(
                 f"`{name}` {does} devices, and `{what}` is not one",
@@ -276,10 +271,7 @@ def _explain_word(word: str, as_json: bool) -> None:
 def _explain_terms(terms: Sequence[Term], as_json: bool) -> None:
     if as_json:
         print_json(
-            [
-                {"term": term.term, "topic": term.topic, "meaning": term.text, "also": list(term.also)}
-                for term in terms
-            ]
+            [{"term": term.term, "topic": term.topic, "meaning": term.text, "also": list(term.also)} for term in terms]
         )
         return
     console = stdout()
@@ -390,9 +382,7 @@ def _devices(devices: Sequence[_DeviceShare]) -> str:
     """
     if len(devices) == 1:
         return str(devices[0]["device"])
-    return ", ".join(
-        f"{row['device']} ({row['requests']:,} requests, {row['requests_pct']:.1f} %)" for row in devices
-    )
+    return ", ".join(f"{row['device']} ({row['requests']:,} requests, {row['requests_pct']:.1f} %)" for row in devices)
 
 
 def _headed(title: str, *headings: str) -> Table:

@@ -68,9 +68,7 @@ class Pair:
                 )
 
 
-def explain_pair(
-    first: str, second: str, capacity: str | None, pair: Pair, reading: Reading, as_json: bool
-) -> None:
+def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, reading: Reading, as_json: bool) -> None:
     """Print what differs between two results, or two devices."""
     devices = [_is_device(name) for name in (first, second)]
     if pair.trace is None:
@@ -125,8 +123,7 @@ def _explain_results(first: StoredResult, second: StoredResult, pair: Pair, as_j
     silent = [one for one in (first, second) if not one.provenance]
     for one in silent:
         print_stderr(
-            f"warning: {one.place} does not say how it was made (it has no `provenance`): only options "
-            "are compared"
+            f"warning: {one.place} does not say how it was made (it has no `provenance`): only options are compared"
         )
     alone = None
     if pair.one_at_a_time:

@@ -49,14 +49,7 @@ def keys() -> list[str]:
     devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
     layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
     fields = [*(field.path for field in result_fields()), *(field.name for field in _profile_fields())]
-    return [
-        *devices,
-        *layers,
-        *RUN_OPTIONS,
-        *fields,
-        READING,
-        *(f"ledger.{count}" for count in LEDGER_MEANINGS),
-    ]
+    return [*devices, *layers, *RUN_OPTIONS, *fields, READING, *(f"ledger.{count}" for count in LEDGER_MEANINGS)]
 
 
 class Meaning(TypedDict):
@@ -125,9 +118,7 @@ def _setting(key: str, row: SettingExplanation) -> Meaning:
     return _meaning(_OF_A_DEVICE, key, row["unit"], row["allowed"], row["doc"])
 
 
-def _meaning(
-    kind: str, key: str, unit: str, allowed: str, meaning: str, default: str | None = None
-) -> Meaning:
+def _meaning(kind: str, key: str, unit: str, allowed: str, meaning: str, default: str | None = None) -> Meaning:
     return {
         "kind": kind,
         "key": key,
@@ -164,9 +155,7 @@ def option_meanings(option: str) -> list[OptionMeaning]:
             if option in names or (option == READING and panel == READING_PANEL):
                 name = option if option in names else f"{names[0]} {parameter.metavar or ''}".rstrip()
                 found.setdefault((name, str(getattr(parameter, "help", None) or "")), []).append(words)
-    return [
-        {"option": name, "meaning": text, "commands": commands} for (name, text), commands in found.items()
-    ]
+    return [{"option": name, "meaning": text, "commands": commands} for (name, text), commands in found.items()]
 
 
 def explain_option(rows: Sequence[OptionMeaning], as_json: bool) -> None:
@@ -296,11 +285,7 @@ def show_provenance(console: Console, fields: Mapping[str, Any]) -> None:
     """Print how a result was made."""
     made = provenance_groups(fields)
     configuration, cache = made.get("configuration"), fields.get("cache")
-    if (
-        isinstance(configuration, dict)
-        and "write_complete" in configuration
-        and isinstance(cache, dict | None)
-    ):
+    if isinstance(configuration, dict) and "write_complete" in configuration and isinstance(cache, dict | None):
         # The setting with its meaning for a device with or without write buffer, as in the output of the run.
         made["configuration"] = {**configuration, "write_complete": completion(fields)}
     table = framed("", "Setting")

@@ -62,9 +62,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
             raise KeyboardInterrupt
         sys.stdout.flush()
         if closed is not None and closed.lost:
-            _report(
-                "the standard output is closed", "redirect it, for example `> result.txt` or `> /dev/null`"
-            )
+            _report("the standard output is closed", "redirect it, for example `> result.txt` or `> /dev/null`")
             return FAILED_RUN
         return code if isinstance(code, int) else 0
     except (ClosedPipe, BrokenPipeError):
@@ -96,9 +94,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         _report(str(refusal), refusal.hint)
         return FAILED_RUN if error.errno in _RUN_FAILURES else BAD_INPUT
     except OverflowError as error:  # A whole number that is too large, or negative, for the core.
-        _report(
-            f"a number is outside the range of its option: {error}", "give a smaller one, or none below 0"
-        )
+        _report(f"a number is outside the range of its option: {error}", "give a smaller one, or none below 0")
         return BAD_INPUT
     except MemoryError:
         _report("there is not enough memory", "profile fewer traces at once, or a part of the trace")

@@ -26,8 +26,7 @@ def fit(
     *,
     trace: TraceFile,
     output: Annotated[
-        Path | None,
-        output_option("Output file: the model; default, and `-`: stdout.", callback=in_a_folder_or_stdout),
+        Path | None, output_option("Output file: the model; default, and `-`: stdout.", callback=in_a_folder_or_stdout)
     ] = None,
     name: Annotated[
         str, option("Name of the model; the trace's name is not stored unless given here.", metavar="NAME")

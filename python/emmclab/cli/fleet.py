@@ -43,10 +43,7 @@ def fleet(
     *,
     folder: Annotated[
         str,
-        argument(
-            "FOLDER",
-            "A folder of recordings, s3://BUCKET/PREFIX of them, or a table that this command wrote.",
-        ),
+        argument("FOLDER", "A folder of recordings, s3://BUCKET/PREFIX of them, or a table that this command wrote."),
     ],
     by: Annotated[
         str,
@@ -58,8 +55,7 @@ def fleet(
     output: Annotated[
         str | None,
         output_option(
-            "The table, as Parquet, here or as s3://BUCKET/NAME; default: the name of the folder with "
-            ".fleet.parquet.",
+            "The table, as Parquet, here or as s3://BUCKET/NAME; default: the name of the folder with .fleet.parquet.",
             callback=None,
         ),
     ] = None,
@@ -73,9 +69,7 @@ def fleet(
     html: Annotated[
         Path | None, option("Also write a page: one file that needs no network.", callback=in_a_folder)
     ] = None,
-    files: Annotated[
-        str, option("Names of the files that are recordings, with * and ?.", metavar="PATTERN")
-    ] = "*",
+    files: Annotated[str, option("Names of the files that are recordings, with * and ?.", metavar="PATTERN")] = "*",
     jobs: Jobs = 0,
     reading: Reading,
     as_json: AsJson = False,
@@ -182,9 +176,7 @@ def _table(
 
     try:
         with Counter(f"fleet {place}", "recordings") as meter:
-            table, run = profile_fleet(
-                place, target, executor(jobs), files=files, options=options, progress=note
-            )
+            table, run = profile_fleet(place, target, executor(jobs), files=files, options=options, progress=note)
     except KeyboardInterrupt:
         complete_files.append(f"{done:,} recordings of {place} are stored; the same command continues")
         raise

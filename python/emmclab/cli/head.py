@@ -26,9 +26,7 @@ def register(app: typer.Typer) -> None:
 def head(
     *,
     trace: TraceFile,
-    requests: Annotated[
-        int, option("Number of requests.", None, "-n", "--requests", min=1, max=100_000)
-    ] = 10,
+    requests: Annotated[int, option("Number of requests.", None, "-n", "--requests", min=1, max=100_000)] = 10,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
@@ -73,9 +71,7 @@ def _table(rows: list[RequestRow]) -> Table:
         ("issue", [row["issue_ns"] for row in rows]),
         ("complete", [row["complete_ns"] for row in rows]),
     ):
-        since = [
-            None if time is None else time - row["arrival_ns"] for row, time in zip(rows, after, strict=True)
-        ]
+        since = [None if time is None else time - row["arrival_ns"] for row, time in zip(rows, after, strict=True)]
         times = ["–" if text is None else f"+{text}" for text in _decimals(since, 10**6)]
         columns.append((f"{step}\nms", times if any(time is not None for time in after) else []))
     columns += [

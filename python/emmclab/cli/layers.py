@@ -17,9 +17,7 @@ from emmclab.simulation.layers import layers as kinds
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog=examples(
-            "emmclab layers", "emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB"
-        )
+        epilog=examples("emmclab layers", "emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB")
     )(layers)
 
 
@@ -33,9 +31,7 @@ def layers(as_json: AsJson = False) -> None:
     for row in rows:
         table = framed(f"{row['name']}: {row['about']}", "Setting", "Default", "Unit", words=3)
         for setting in row["settings"]:
-            table.add_row(
-                f"{row['name']}.{setting['name']}", default_text(setting["default"]), setting["unit"]
-            )
+            table.add_row(f"{row['name']}.{setting['name']}", default_text(setting["default"]), setting["unit"])
         show_explained(console, table, [Text(setting["about"], "dim") for setting in row["settings"]])
         console.print()
 

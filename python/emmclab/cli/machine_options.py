@@ -15,13 +15,10 @@ _UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 Device = Annotated[
     list[str] | None,
-    option(
-        "Disk, partition, mapped device or mount point; may be repeated.", None, "--device", metavar="DEVICE"
-    ),
+    option("Disk, partition, mapped device or mount point; may be repeated.", None, "--device", metavar="DEVICE"),
 ]
 Duration = Annotated[
-    str | None,
-    option("Stop after this time, for example 60s, 10m or 2h; default: at Ctrl-C.", metavar="TIME"),
+    str | None, option("Stop after this time, for example 60s, 10m or 2h; default: at Ctrl-C.", metavar="TIME")
 ]
 Serial = Annotated[str | None, option("Serial number of the phone, if adb knows several.", metavar="SERIAL")]
 
@@ -31,17 +28,14 @@ class Machine:
     """The machine to record, as given on the command line."""
 
     device: Device = None
-    ssh: Annotated[str | None, option("Record that machine, without writing there.", metavar="USER@HOST")] = (
-        None
-    )
+    ssh: Annotated[str | None, option("Record that machine, without writing there.", metavar="USER@HOST")] = None
     ssh_option: Annotated[
         list[str] | None, option("An argument for the ssh client, as -p; may be repeated.", metavar="WORD")
     ] = None
     adb: Annotated[bool, option("Record the phone on adb; needs root there.")] = False
     serial: Serial = None
     buffer_kb: Annotated[
-        int | None,
-        option("Ring buffer of each CPU, 1 to 1048576 KB; a larger one loses fewer events.", metavar="KB"),
+        int | None, option("Ring buffer of each CPU, 1 to 1048576 KB; a larger one loses fewer events.", metavar="KB")
     ] = None
 
     def record(self) -> _core.Recorder:
@@ -83,7 +77,5 @@ def parse_duration(text: str, option: str = "--duration") -> float:
     except (ValueError, KeyError):
         seconds = 0.0
     if not 0 < seconds < 10**9:
-        raise ConfigError(
-            f"`{text}` is not a duration", kind="config", field=option, hint="write it as 60s, 10m or 2h"
-        )
+        raise ConfigError(f"`{text}` is not a duration", kind="config", field=option, hint="write it as 60s, 10m or 2h")
     return seconds

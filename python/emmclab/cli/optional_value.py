@@ -19,8 +19,6 @@ def insert_default_values(words: list[str]) -> list[str]:
     end = words.index("--") if "--" in words else len(words)
     following = [*words[1:end], "", *words[end + 1 :], ""]
     return [
-        f"{word}=auto"
-        if word == "--mend-clock" and place < end and not _LENGTH.fullmatch(next_word)
-        else word
+        f"{word}=auto" if word == "--mend-clock" and place < end and not _LENGTH.fullmatch(next_word) else word
         for place, (word, next_word) in enumerate(zip(words, following, strict=False))
     ]

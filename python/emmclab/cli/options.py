@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from emmclab.traces.profile import Profile
 
 
-TraceFile = Annotated[
-    Path, argument("TRACE", "A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin.")
-]
+TraceFile = Annotated[Path, argument("TRACE", "A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin.")]
 #: A file of blktrace for one processor; its name begins with that of the recording.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
 
@@ -51,11 +49,7 @@ def one_per_recording(paths: list[Path] | None) -> list[Path]:
 
 TraceFiles = Annotated[
     list[Path],
-    argument(
-        "TRACE...",
-        "Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.",
-        callback=one_per_recording,
-    ),
+    argument("TRACE...", "Traces of any format; gzip, bzip2, zstd, xz too; `-` for stdin.", callback=one_per_recording),
 ]
 Format = Annotated[
     str | None,
@@ -78,11 +72,7 @@ Columns = Annotated[
 ]
 Figures = Annotated[
     Path | None,
-    option(
-        "Also write each figure to this folder as SVG and PDF, and its data as CSV.",
-        advanced=True,
-        metavar="DIR",
-    ),
+    option("Also write each figure to this folder as SVG and PDF, and its data as CSV.", advanced=True, metavar="DIR"),
 ]
 OverTime = Annotated[
     Path | None,
@@ -190,11 +180,7 @@ class Reading:
     def changed_options(self) -> dict[str, Any]:
         """Return the options that differ from the defaults, as keywords of `emmclab.read`."""
         usual = reading_options()
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if value not in (None, []) and value != usual[name]
-        }
+        return {name: value for name, value in asdict(self).items() if value not in (None, []) and value != usual[name]}
 
     def refuse(self, name: str, hint: str = "leave it out") -> None:
         """Reject options of reading where no trace is read; `name` is what is asked for instead.
@@ -224,13 +210,9 @@ class Reading:
             count, window = ledger["reissued"], self.reissue_window
             print_stderr(f"note: {name}: {count:,} suspected re-issues within {window} (--reissue-window)")
         if self.drop_reissued and ledger["reissued"] is None:
-            print_stderr(
-                f"note: {name}: re-issues are unknown without processes and completions (--drop-reissued)"
-            )
+            print_stderr(f"note: {name}: re-issues are unknown without processes and completions (--drop-reissued)")
         elif self.drop_reissued:
-            print_stderr(
-                f"note: {name}: {ledger['dropped_reissues']:,} suspected re-issues dropped (--drop-reissued)"
-            )
+            print_stderr(f"note: {name}: {ledger['dropped_reissues']:,} suspected re-issues dropped (--drop-reissued)")
         if self.only:
             print_stderr(f"note: {name}: {ledger['filtered']:,} requests left out (--only)")
 
@@ -246,7 +228,5 @@ def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | N
     if width is not None and widest_s > 1.5 * asked_s:
         print_stderr(f"note: bins of {widest_s:g} s, because those of {width} would be more than 16,384")
     print_stderr(
-        f"over time: {len(rows):,} bins in {path}"
-        if rows
-        else "over time: no requests, so nothing was written"
+        f"over time: {len(rows):,} bins in {path}" if rows else "over time: no requests, so nothing was written"
     )

@@ -67,9 +67,7 @@ def preset(
     ] = None,
     recording: Annotated[
         Path | None,
-        option(
-            "Registers that `emmclab record` has stored with a trace.", None, "--from", metavar="RECORDING"
-        ),
+        option("Registers that `emmclab record` has stored with a trace.", None, "--from", metavar="RECORDING"),
     ] = None,
     like: Annotated[
         str | None,

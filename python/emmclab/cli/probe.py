@@ -69,9 +69,7 @@ def probe(
     ] = None,
     seed: Annotated[int, option("Seed of the random orders.", min=0)] = 1,
     html: Annotated[Path | None, option("Also write a page with the curves.", callback=in_a_folder)] = None,
-    output: Annotated[
-        Path | None, output_option("Also write the result as JSON, as `--json` prints it.")
-    ] = None,
+    output: Annotated[Path | None, output_option("Also write the result as JSON, as `--json` prints it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find clustered page and clustered block of a device from its bandwidth (Kim et al., MASCOTS 2009).
@@ -85,9 +83,7 @@ def probe(
         found = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
     else:
         if settings:
-            raise ConfigError(
-                "a real device has no settings", kind="config", field="--set", hint="leave --set out"
-            )
+            raise ConfigError("a real device has no settings", kind="config", field="--set", hint="leave --set out")
         if write and not yes:
             confirm_overwriting(str(path))
         with Disk(path, write=write) as disk:
@@ -141,7 +137,5 @@ def _show(found: Probe) -> None:
     for finding in found.findings:
         console.print(Text(finding))
     console.print(
-        Text(
-            f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; MB of 2^20 bytes", "dim"
-        )
+        Text(f"{found.span_mb:,} MB used, {'written' if found.wrote else 'only read'}; MB of 2^20 bytes", "dim")
     )

@@ -87,8 +87,7 @@ def profile(
     demo: Annotated[bool, option("Profile the traces that come with emmclab.")] = False,
     as_json: AsJson = False,
     html: Annotated[
-        Path | None,
-        option("Also write the report page: one file that needs no network.", callback=in_a_folder),
+        Path | None, option("Also write the report page: one file that needs no network.", callback=in_a_folder)
     ] = None,
     figures: Figures = None,
     compare: Annotated[bool, option("Print the comparison only.")] = False,
@@ -104,10 +103,7 @@ def profile(
     ] = None,
     seed: Annotated[int, option("With --against: seed of a workload or model.", advanced=True, min=0)] = 1,
     together: Annotated[
-        bool,
-        option(
-            "Interleave the traces on one clock and profile them as one.", None, "--combine", advanced=True
-        ),
+        bool, option("Interleave the traces on one clock and profile them as one.", None, "--combine", advanced=True)
     ] = False,
     fsync: Annotated[
         bool,
@@ -288,9 +284,7 @@ def is_sliced(path: Path, jobs: int) -> bool:
 
     if len(slices_of(path)) > 1:
         return True
-    print_stderr(
-        f"note: {path}: read in one pass; --jobs is for Parquet of more than 4 million requests, and folders"
-    )
+    print_stderr(f"note: {path}: read in one pass; --jobs is for Parquet of more than 4 million requests, and folders")
     return False
 
 

@@ -124,9 +124,7 @@ class Preparing(Working):
         if isinstance(found, Path):
             super().__init__(f"precondition {device.name} (by {precondition}{kept})")
         elif most:
-            super().__init__(
-                f"precondition {device.name} ({precondition}, writes at most {size(most)}{kept})"
-            )
+            super().__init__(f"precondition {device.name} ({precondition}, writes at most {size(most)}{kept})")
         else:
             super().__init__("")
         self.most = most
@@ -371,9 +369,7 @@ class Counter(Working):
             line = f"{self._line(parts) if self._is_over else fitted(self.what, parts, width):<{width}}"
         else:
             line = self._line(parts)
-        print(
-            line, end="\r" if sys.stderr.isatty() and not self._is_over else "\n", file=sys.stderr, flush=True
-        )
+        print(line, end="\r" if sys.stderr.isatty() and not self._is_over else "\n", file=sys.stderr, flush=True)
 
     def _line(self, parts: list[Part]) -> str:
         return f"{self.what}: {joined(parts)}"
@@ -451,6 +447,4 @@ def estimate_text(progress: Progress) -> str:
     workers = f"{progress.jobs} processes" if progress.jobs > 1 else "one process"
     time_left = f"about {length(progress.left_s or 0.0)}"
     before = f", {progress.before:,} were finished before" if progress.before else ""
-    return (
-        f"{progress.total:,} cells{before}; {one:.3g} s each by a sample of {ran:,}; {workers}: {time_left}"
-    )
+    return f"{progress.total:,} cells{before}; {one:.3g} s each by a sample of {ran:,}; {workers}: {time_left}"

@@ -40,9 +40,7 @@ _PIECE = 1 << 16
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        epilog=examples('emmclab query "select device, avg(mean_response_ms) from runs group by all"')
-    )(query)
+    app.command(epilog=examples('emmclab query "select device, avg(mean_response_ms) from runs group by all"'))(query)
 
 
 def query(
@@ -74,9 +72,7 @@ def query(
             "the columns). `flag_names(flags)` names flags, `has_flag(flags, 'fua')` tests one."
         ),
     ] = None,
-    output: Annotated[
-        Path | None, output_option("Output file, by its ending: .csv, .json or .parquet.")
-    ] = None,
+    output: Annotated[Path | None, output_option("Output file, by its ending: .csv, .json or .parquet.")] = None,
     as_csv: Annotated[bool, option("Print CSV, with a header.", None, "--csv")] = False,
     results: ResultsFolder = RESULTS,
     as_json: AsJson = False,

@@ -51,8 +51,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples(
-            "emmclab record --duration 60s -o phone.parquet --adb",
-            "emmclab record --device /dev/sda -- make test",
+            "emmclab record --duration 60s -o phone.parquet --adb", "emmclab record --device /dev/sda -- make test"
         ),
         context_settings={"allow_interspersed_args": False},
     )(record)
@@ -108,10 +107,7 @@ def record(
                 "trace": str(output),
                 "header": header,
                 "ledger": ended.ledger,
-                "activity": {
-                    **{part: activity.get(part, []) for part in _ACTIVITY},
-                    "stalls": longest_waits(activity),
-                },
+                "activity": {**{part: activity.get(part, []) for part in _ACTIVITY}, "stalls": longest_waits(activity)},
                 "registers": [device.to_dict() for device in devices],
                 "ended_early": ended.early,
                 "command_status": status if command else None,

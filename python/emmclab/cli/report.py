@@ -30,10 +30,7 @@ def report(
     html: Annotated[Path | None, option("Output file: the page.", callback=in_a_folder)] = None,
     figures: Figures = None,
     results: Annotated[
-        Path,
-        option(
-            "Results folder, or the file of `emmclab collect`, which ends in .parquet.", metavar="DIR|FILE"
-        ),
+        Path, option("Results folder, or the file of `emmclab collect`, which ends in .parquet.", metavar="DIR|FILE")
     ] = RESULTS,
     reading: Reading,
     as_json: AsJson = False,

@@ -71,10 +71,7 @@ def run(
     ] = None,
     fresh: Fresh = False,
     estimate: Annotated[
-        bool,
-        option(
-            "Run only a few cells of each grid, and estimate the time of the study.", "Running", advanced=True
-        ),
+        bool, option("Run only a few cells of each grid, and estimate the time of the study.", "Running", advanced=True)
     ] = False,
     cell: Annotated[
         str | None,
@@ -147,9 +144,7 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
         print_stdout(f"{study.name}: the cell {cells[0].key} is stored in {place}")
 
 
-def _run_shard(
-    study: Study, place: Place, engine: Any, text: str, limit: int, as_json: bool, again: str
-) -> None:
+def _run_shard(study: Study, place: Place, engine: Any, text: str, limit: int, as_json: bool, again: str) -> None:
     """Run one shard."""
     import contextlib
 
@@ -160,9 +155,7 @@ def _run_shard(
     cells = shard.share(study.cells())
     name = f"{study.name}, shard {text}"
     with contextlib.closing(engine), keeping(study, cells, place), StudyMeter(name) as meter:
-        reasons = run_part(
-            place, engine, str(shard), cells, images_limit=limit, progress=meter, note=print_stderr
-        )
+        reasons = run_part(place, engine, str(shard), cells, images_limit=limit, progress=meter, note=print_stderr)
     missing = [Missing.of(cell, reasons[cell.key]) for cell in cells if cell.key in reasons]
     if as_json:
         print_json(
@@ -208,8 +201,7 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
         if found.missing:
             print_stdout(incomplete(len(found.missing), total))
         console.print(
-            f"{found.about['name']}: {total:,} cells, {counts['profiles']} inputs; results "
-            f"{found.digest} in {place}",
+            f"{found.about['name']}: {total:,} cells, {counts['profiles']} inputs; results {found.digest} in {place}",
             markup=False,
             soft_wrap=True,
         )
@@ -284,9 +276,7 @@ def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
     if len(missing) > _SHOWN:
         print_stderr(f"and {len(missing) - _SHOWN:,} more; index.json names them")
     raise EmmclabError(
-        incomplete(len(missing), cells),
-        kind="failed",
-        hint="run the same command again, which tries them once more",
+        incomplete(len(missing), cells), kind="failed", hint="run the same command again, which tries them once more"
     )
 
 

@@ -15,16 +15,7 @@ from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import StudyMeter
-from emmclab.cli.study_options import (
-    RESULTS,
-    Engine,
-    ImagesSpace,
-    Jobs,
-    ResultsPlace,
-    StudyName,
-    executor,
-    keeping,
-)
+from emmclab.cli.study_options import RESULTS, Engine, ImagesSpace, Jobs, ResultsPlace, StudyName, executor, keeping
 from emmclab.runtime.files import digest, printable
 from emmclab.traces.inputs import inputs_of, provenance_here
 from emmclab.traces.provenance_types import InputRecord
@@ -41,8 +32,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples(
-            "emmclab search study.toml --minimize mean_response_ms --minimize waf --budget 500 "
-            "--html search.html"
+            "emmclab search study.toml --minimize mean_response_ms --minimize waf --budget 500 --html search.html"
         )
     )(search)
 
@@ -58,12 +48,7 @@ def search(
     ] = [],  # noqa: B006
     budget: Annotated[int, option("Trials by each method: the search, random, and a grid.", min=1)] = 100,
     batch: Annotated[
-        int,
-        option(
-            "Trials that are chosen together from all earlier results, and run together.",
-            advanced=True,
-            min=1,
-        ),
+        int, option("Trials that are chosen together from all earlier results, and run together.", advanced=True, min=1)
     ] = 16,
     seed: Annotated[int, option("Seed of the choices.", min=0, max=2**32 - 1)] = 1,
     baselines: Annotated[
@@ -98,11 +83,7 @@ def search(
     chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)
     place = place_of(results, chosen.name)
     engine = executor(jobs, on)
-    with (
-        contextlib.closing(engine),
-        keeping(chosen, None, place),
-        StudyMeter(f"{chosen.name}, search") as meter,
-    ):
+    with contextlib.closing(engine), keeping(chosen, None, place), StudyMeter(f"{chosen.name}, search") as meter:
         found = run_search(
             chosen,
             place,
@@ -135,8 +116,7 @@ def _inputs(found: SearchResult) -> list[InputRecord]:
     study = found.study
     file = [] if study.name in bundled() else [Path(study.file)]
     whence: list[InputRecord] = [
-        {"name": study.name, "path": printable(path), "sha256": digest([path]), "reading": {}}
-        for path in file
+        {"name": study.name, "path": printable(path), "sha256": digest([path]), "reading": {}} for path in file
     ]
     options: dict[str, Any] = dict(study.reading)
     recorded = [read(name, **options) for name in study.inputs if Path(name).is_file()]
@@ -176,9 +156,7 @@ def _show(found: SearchResult) -> None:
             table.add_column(Text(name), justify="right")
         for trial in front[:_SHOWN]:
             settings = (Text(text_of(value)) for value in trial.values.values())
-            table.add_row(
-                trial.way, *settings, *(number(value, name) for name, value in trial.figures.items())
-            )
+            table.add_row(trial.way, *settings, *(number(value, name) for name, value in trial.figures.items()))
         console.print(table)
         if len(front) > _SHOWN:
             print_stdout(f"and {len(front) - _SHOWN:,} more (--json, --html)")

@@ -58,10 +58,7 @@ def register(app: typer.Typer) -> None:
 def serve(
     *,
     device: Annotated[
-        str,
-        argument(
-            "DEVICE", "The device: a preset (`emmclab devices`) or a TOML file.", autocompletion=device_names
-        ),
+        str, argument("DEVICE", "The device: a preset (`emmclab devices`) or a TOML file.", autocompletion=device_names)
     ],
     command: Annotated[
         list[str] | None,
@@ -71,8 +68,7 @@ def serve(
     capacity: Capacity = None,
     options: ServeOptions,
     control: Annotated[
-        Path | None,
-        option("Unix socket for `emmclab control`: status, cut, restore, set.", WHERE, metavar="SOCKET"),
+        Path | None, option("Unix socket for `emmclab control`: status, cut, restore, set.", WHERE, metavar="SOCKET")
     ] = None,
     delay_from: Annotated[
         str | None,
@@ -93,9 +89,7 @@ def serve(
         ),
     ] = False,
     used: Used = None,
-    html: Annotated[
-        Path | None, option("Also write the report page of the run.", RUN, callback=in_a_folder)
-    ] = None,
+    html: Annotated[Path | None, option("Also write the report page of the run.", RUN, callback=in_a_folder)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a simulated eMMC or UFS as a block device of this machine, until Ctrl-C or the end of CMD.
@@ -113,15 +107,10 @@ def serve(
         in_a_folder(None if socket is None else Path(socket))
     if capacity is not None:
         has = size(configuration.capacity_bytes)
-        print_stderr(
-            f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {has}"
-        )
+        print_stderr(f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {has}")
     if command and shutil.which(command[0]) is None:
         raise ConfigError(
-            f"{command[0]}: command not found",
-            kind="config",
-            field="CMD",
-            hint="check its name, or give its path",
+            f"{command[0]}: command not found", kind="config", field="CMD", hint="check its name, or give its path"
         )
     if recover_only:
         _check_recovery(options, command)
@@ -178,13 +167,7 @@ def _check_recovery(options: ServeOptions, command: list[str] | None) -> None:
 
 
 def _served(
-    live: Any,
-    command: list[str] | None,
-    control: Path | None,
-    clock: str,
-    delayed: Any,
-    ending: Ending,
-    as_json: bool,
+    live: Any, command: list[str] | None, control: Path | None, clock: str, delayed: Any, ending: Ending, as_json: bool
 ) -> tuple[LiveStatus | None, Any, int]:
     """Serve until the end; return the last figures, the result, and the exit status of the command."""
     status, figures = 0, None
@@ -198,11 +181,7 @@ def _served(
         try:
             if command:
                 with _started_later(live, clock, delayed), output_aside(as_json):
-                    status = (
-                        _run_on_disk(live, command)
-                        if _has_disk(live)
-                        else _run_client(command, live.path, ending)
-                    )
+                    status = _run_on_disk(live, command) if _has_disk(live) else _run_client(command, live.path, ending)
             else:
                 _watch(live, clock, delayed, ending, as_json)
             figures = live.stats()
@@ -242,10 +221,7 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
         client = subprocess.Popen(command, env=os.environ | {"EMMCLAB_DEVICE": path})
     except OSError as error:
         raise ConfigError(
-            f"`{command[0]}` cannot be run: {error.strerror}",
-            kind="config",
-            field="CMD",
-            hint="check its name",
+            f"`{command[0]}` cannot be run: {error.strerror}", kind="config", field="CMD", hint="check its name"
         ) from None
     killed_at = None
     while client.poll() is None:
@@ -267,9 +243,7 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
             f"{found['units_entered']:,} map units that the saved tables lacked were recovered"
         )
     if found["setting_changes"]:
-        print_stderr(
-            f"note: in the last run of this image settings changed: {changes_line(found['setting_changes'])}"
-        )
+        print_stderr(f"note: in the last run of this image settings changed: {changes_line(found['setting_changes'])}")
     lies = lie_of(live.device)
     if lies != "none":
         print_stderr(f"warning: this device breaks a promise on purpose: cache.lies = {lies}")

@@ -62,9 +62,7 @@ def show_against(console: Console, differs: Difference) -> None:
     if differs.p >= ALPHA:
         _print_line(console, "This difference may be chance." if one or other else "Neither lost data.")
     if differs.enough is not None:
-        _print_line(
-            console, f"{differs.enough:,} cuts of each run show a difference of these shares (p < {ALPHA:g})."
-        )
+        _print_line(console, f"{differs.enough:,} cuts of each run show a difference of these shares (p < {ALPHA:g}).")
 
 
 def _print_line(console: Console, line: str, style: str | None = None) -> None:
@@ -106,8 +104,7 @@ def _show_limits(console: Console, kept: StoredLog, options: Options) -> None:
     if kept.made.get("workload"):
         _print_line(
             console,
-            "This is one recording, with one timing: --repeat 5 makes five, with other think times of the "
-            "workload.",
+            "This is one recording, with one timing: --repeat 5 makes five, with other think times of the workload.",
         )
 
 
@@ -161,9 +158,7 @@ def _show_reused(console: Console, tried: ExploredRecording, options: Options) -
         _print_line(console, f"{said}{warning}", "yellow" if is_command else None)
 
 
-def _show_finding(
-    console: Console, kind: Kind, options: Options, results: Path | None, *, of: int = 1
-) -> None:
+def _show_finding(console: Console, kind: Kind, options: Options, results: Path | None, *, of: int = 1) -> None:
     one = kind.first
     where = f" of {kind.recordings} of {of} recordings" if of > 1 else ""
     _print_line(console, f"{one.level}: {one.promise}: {one.detail}", "bold")

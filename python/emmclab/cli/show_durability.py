@@ -43,9 +43,7 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
             "before (allowed: a trim promises nothing)",
         )
     if set(verdict.found) & set(WEAKNESSES):
-        _print_line(
-            console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is whole or absent."
-        )
+        _print_line(console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is whole or absent.")
 
 
 def show_report(console: Console, report: Report) -> None:
@@ -68,9 +66,7 @@ def show_report(console: Console, report: Report) -> None:
             "cache, it was empty, or its power was not cut: such cuts cannot show a lie.",
         )
     if report.trims_old:
-        _print_line(
-            console, f"cuts after which trimmed blocks returned old data (allowed): {report.trims_old:,}"
-        )
+        _print_line(console, f"cuts after which trimmed blocks returned old data (allowed): {report.trims_old:,}")
     if not report.broken:
         goals = [f"{needed:,} for {goal}" for goal, needed in report.goals.items()]
         _print_line(

@@ -17,9 +17,7 @@ from emmclab.simulation.result_text import lateness, refusals_text, warnings
 from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Figures of the live view that are fields of a result, too.
-FIGURES = shown_fields(
-    ("response.p50_ms", "response.p99_ms", "write_amplification.waf", "flash.block_erases")
-)
+FIGURES = shown_fields(("response.p50_ms", "response.p99_ms", "write_amplification.waf", "flash.block_erases"))
 _PROGRAMS, _ERASES = shown_fields(("flash.page_programs.total", "flash.block_erases"))
 
 

@@ -175,9 +175,7 @@ def _operations(console: Console, profile: Profile) -> None:
         cells = _time_cells(row, "response_ms", chosen) if timed else []
         table.add_row(row["op"], f"{row['requests']:,}", f"{row['data_kb']:,.0f}", mean, *cells)
     if timed:
-        table.caption = (
-            "mean and percentiles of the response time (complete - arrival); all: reads and writes"
-        )
+        table.caption = "mean and percentiles of the response time (complete - arrival); all: reads and writes"
         table.caption_justify = "left"
     console.print(table)
     if chosen and any(row["service_ms"] for row in rows):
@@ -218,9 +216,7 @@ def _distribution(profile: Profile, figure: str, title: str) -> Table | None:
     rows = _rows_of_all(profile, figure)
     if not rows:
         return None
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False
-    )
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False)
     table.add_column(justify="right")
     table.add_column(width=12)
     table.add_column(justify="right")
@@ -358,9 +354,7 @@ class _Framed(Table):
     """A table in which each cell is one line, even if a name contains line breaks."""
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        super().add_row(
-            *(_cell(cell) if isinstance(cell, (str, Text)) else cell for cell in cells), **options
-        )
+        super().add_row(*(_cell(cell) if isinstance(cell, (str, Text)) else cell for cell in cells), **options)
 
 
 def _cell(cell: str | Text) -> str | Text:

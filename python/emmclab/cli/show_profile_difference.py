@@ -22,7 +22,5 @@ def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequen
         table.add_column(Text(heading), justify="right")
     for row in rows:
         field = fields[row["field"]]
-        table.add_row(
-            field.heading, field.text(row["first"]), field.text(row["second"]), difference_text(row)
-        )
+        table.add_row(field.heading, field.text(row["first"]), field.text(row["second"]), difference_text(row))
     console.print(table)

@@ -77,9 +77,7 @@ def show_preset(console: Console, found: Registers, made: RegisterPreset) -> Non
     """Print the settings that were derived from registers, and what was not taken over."""
     if made.assumed_capacity:
         console.print(f"warning: {made.assumed_capacity}", style="yellow", markup=False, soft_wrap=True)
-    table = _settings(
-        f"{found.standard}: settings read from registers; the others are those of {made.like}", made
-    )
+    table = _settings(f"{found.standard}: settings read from registers; the others are those of {made.like}", made)
     console.print(table)
     _notes(console, made.notes)
 

@@ -17,20 +17,8 @@ from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.result import Result, wait_figures
 from emmclab.simulation.result_fields import ResultField, result_field, shown_fields
-from emmclab.simulation.result_tables import (
-    layer_table,
-    link_table,
-    requested_percentiles,
-    run_table,
-    second_table,
-)
-from emmclab.simulation.result_text import (
-    device_before,
-    headline,
-    mode_line,
-    notes_by_text,
-    warnings_by_text,
-)
+from emmclab.simulation.result_tables import layer_table, link_table, requested_percentiles, run_table, second_table
+from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
@@ -42,9 +30,7 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
         if result.fields["trace"] not in seen:
             seen.add(result.fields["trace"])
             console.print(
-                Text.assemble(
-                    (result.fields["trace"], "bold"), f"  ledger: {ledger_line(result.fields['ledger'])}"
-                )
+                Text.assemble((result.fields["trace"], "bold"), f"  ledger: {ledger_line(result.fields['ledger'])}")
             )
     first = results[0]
     seeds = list(dict.fromkeys(str(result.fields["options"]["seed"]) for result in results))
@@ -94,10 +80,7 @@ def show_result(console: Console, result: Result) -> None:
     show_provenance(console, [result])
     if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None:
         show_recorded_vs_simulated(
-            console,
-            comparison_rows(result),
-            ("", "Recorded", "Simulated", "Error"),
-            comparison_notes([result]),
+            console, comparison_rows(result), ("", "Recorded", "Simulated", "Error"), comparison_notes([result])
         )
     show_table(console, run_table(result))
     show_notes(console, [result])
@@ -155,9 +138,7 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
 
 def _percentile_times(result: Result) -> list[float]:
     """Return the percentiles of the comparison: the requested ones, or the 99th."""
-    return [row["response_ms"] for row in requested_percentiles(result)] or [
-        result.fields["response"]["p99_ms"]
-    ]
+    return [row["response_ms"] for row in requested_percentiles(result)] or [result.fields["response"]["p99_ms"]]
 
 
 def show_comparison_headlines(console: Console, results: Sequence[Result]) -> None:
@@ -189,9 +170,7 @@ _OF_WEAR = shown_fields(("wear.lifetime.even_host_bytes", "wear.lifetime.used_pc
 
 def _headings(results: Sequence[Result]) -> list[str]:
     """Return the columns of the comparison with their units."""
-    chosen = [percentile_label(row["percentile"]) for row in requested_percentiles(results[0])] or [
-        _P99.short
-    ]
+    chosen = [percentile_label(row["percentile"]) for row in requested_percentiles(results[0])] or [_P99.short]
     return [
         "Device\n",
         result_field("response.mean_response_ms").head,
@@ -275,8 +254,7 @@ def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) 
     table.caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
     if all(run.fields["run"]["mode"] == "open" for _, runs in found for run in runs):
         table.caption += (
-            ". In open loop the time is that of the trace; "
-            "--mode back_to_back shows how long the devices need"
+            ". In open loop the time is that of the trace; --mode back_to_back shows how long the devices need"
         )
     table.caption_justify = "left"
     return table

@@ -93,13 +93,7 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
         base = means_by_seed(runs[0][1])
         table = framed(f"{trace}: mean response over {len(base)} seeds, change against the first", "Device\n")
         response, tail = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
-        heads = (
-            response.head,
-            f"Range\n{response.unit}",
-            "Change\n%",
-            f"{CONFIDENCE_TEXT} interval\n%",
-            tail.head,
-        )
+        heads = (response.head, f"Range\n{response.unit}", "Change\n%", f"{CONFIDENCE_TEXT} interval\n%", tail.head)
         for heading in heads:
             table.add_column(heading, justify="right", no_wrap=True)
         for name, found in runs:
@@ -135,9 +129,7 @@ def _work_table(runs: Sequence[tuple[str, Sequence[Result]]]) -> Table:
         table.add_column(field.head, justify="right", no_wrap=True)
     for name, found in runs:
         spreads = [(field, spread([run.shown(field.path) for run in found])) for field in fields]
-        table.add_row(
-            Text(name), *("–" if over is None else _with_range(field, over) for field, over in spreads)
-        )
+        table.add_row(Text(name), *("–" if over is None else _with_range(field, over) for field, over in spreads))
     return table
 
 

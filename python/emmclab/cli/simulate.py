@@ -34,9 +34,7 @@ from emmclab.cli.simulation_options import (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog=examples("emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both"))(
-        simulate
-    )
+    app.command(epilog=examples("emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both"))(simulate)
 
 
 def simulate(
@@ -65,24 +63,14 @@ def simulate(
     configuration = configured(device, own, capacity)
     opened = [reading.open(path) for path in traces]
     beside = None if second is None else configured(second, [])
-    software: AboveDevice = {
-        "layers": layers,
-        "layer_settings": layer_settings,
-        "second": beside,
-        "drain": drain,
-    }
+    software: AboveDevice = {"layers": layers, "layer_settings": layer_settings, "second": beside, "drain": drain}
     if seeds is not None:
         refuse_single_outputs(
-            ("--events", events),
-            ("--perfetto", perfetto),
-            ("--html", html),
-            ("--over-time", replay.over_time),
+            ("--events", events), ("--perfetto", perfetto), ("--html", html), ("--over-time", replay.over_time)
         )
         from emmclab.comparison.seed_statistics import check_random
 
-        check_random(
-            [one for one in (configuration, beside) if one is not None], replay.precondition_text(opened)
-        )
+        check_random([one for one in (configuration, beside) if one is not None], replay.precondition_text(opened))
         ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
         runs = [way.run(configuration, opened, None, **software) for way in ways]
         _show_seeds(runs, as_json)

@@ -73,8 +73,7 @@ FlushEvery = Annotated[int, declared("flush_every")]
 Wrap = Annotated[bool, declared("wrap_addresses")]
 Seed = Annotated[int, declared("seed")]
 Seeds = Annotated[
-    int | None,
-    option("Run with N seeds, from --seed on, and show mean and range.", "Replay", advanced=True, min=1),
+    int | None, option("Run with N seeds, from --seed on, and show mean and range.", "Replay", advanced=True, min=1)
 ]
 
 
@@ -179,10 +178,7 @@ def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
     for name, output in outputs:
         if output is not None:
             raise ConfigError(
-                f"several runs have no single output for `{name}`",
-                kind="config",
-                field=name,
-                hint="leave out --seeds",
+                f"several runs have no single output for `{name}`", kind="config", field=name, hint="leave out --seeds"
             )
 
 

@@ -30,23 +30,15 @@ if TYPE_CHECKING:
 RESULTS = Path("emmclab-results")
 
 StudyName = Annotated[
-    str,
-    argument(
-        "STUDY", "A study that comes with emmclab (iiswc15), or a TOML file.", autocompletion=study_names
-    ),
+    str, argument("STUDY", "A study that comes with emmclab (iiswc15), or a TOML file.", autocompletion=study_names)
 ]
 Jobs = Annotated[int, option("Processes; 0 for one per processor.", "Running", min=0)]
 Fresh = Annotated[
     bool,
-    option(
-        "Run every cell again, or only cells that are missing or of another build.",
-        "Running",
-        "--fresh/--resume",
-    ),
+    option("Run every cell again, or only cells that are missing or of another build.", "Running", "--fresh/--resume"),
 ]
 ResultsFolder = Annotated[
-    Path,
-    option("Results folder; each study has its own in it.", None, "--results", advanced=True, metavar="DIR"),
+    Path, option("Results folder; each study has its own in it.", None, "--results", advanced=True, metavar="DIR")
 ]
 ResultsPlace = Annotated[
     str,
@@ -230,9 +222,7 @@ def warn_of_changes(place: Path, study: str | None = None) -> None:
     reasons = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     again = rerun_command(study or study_of(table), place.parent if place.is_dir() else RESULTS)
     collected = "" if place.is_dir() else ", then `emmclab collect`,"
-    print_stderr(
-        f"warning: the results in {place} are out of date: {reasons}; `{again}`{collected} renews them"
-    )
+    print_stderr(f"warning: the results in {place} are out of date: {reasons}; `{again}`{collected} renews them")
 
 
 def incomplete(missing: int, cells: int) -> str:
@@ -248,18 +238,14 @@ def incomplete(missing: int, cells: int) -> str:
 def note_reading(reading: Reading, recorded: Sequence[str], recordings: Recordings | None) -> None:
     """Print a note if reading options have no effect because no trace is recorded."""
     if reading.changed_options() and not recorded and recordings is None:
-        print_stderr(
-            "note: no recorded trace is read (--trace, --traces): options for reading have no effect"
-        )
+        print_stderr("note: no recorded trace is read (--trace, --traces): options for reading have no effect")
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:
     """Return recorded traces as inputs."""
     for path in paths:
         if not path.is_file():
-            raise ConfigError(
-                f"{path}: file not found", kind="config", field="--trace", hint="check the path"
-            )
+            raise ConfigError(f"{path}: file not found", kind="config", field="--trace", hint="check the path")
     return [str(path) for path in paths]
 
 

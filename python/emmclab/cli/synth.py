@@ -30,15 +30,11 @@ class OneKind:
     """Requests of one kind, as given on the command line."""
 
     reads: Annotated[
-        int | None,
-        option("Percentage of reads; the others are writes.", _ONE_KIND, min=0, max=100, metavar="PERCENT"),
+        int | None, option("Percentage of reads; the others are writes.", _ONE_KIND, min=0, max=100, metavar="PERCENT")
     ] = None
-    size: Annotated[
-        str | None, option("Size of each request.", _ONE_KIND, metavar="SIZE", show_default="4k")
-    ] = None
+    size: Annotated[str | None, option("Size of each request.", _ONE_KIND, metavar="SIZE", show_default="4k")] = None
     span: Annotated[
-        str | None,
-        option("Size of the address range of the requests.", _ONE_KIND, metavar="SIZE", show_default="1g"),
+        str | None, option("Size of the address range of the requests.", _ONE_KIND, metavar="SIZE", show_default="1g")
     ] = None
     random: Annotated[
         int | None,
@@ -60,9 +56,7 @@ class OneKind:
             advanced=True,
         ),
     ] = None
-    iops: Annotated[
-        float | None, option("Requests in a second.", _ONE_KIND, metavar="N", show_default="1000")
-    ] = None
+    iops: Annotated[float | None, option("Requests in a second.", _ONE_KIND, metavar="N", show_default="1000")] = None
     even: Annotated[
         bool, option("Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, advanced=True)
     ] = False
@@ -102,33 +96,21 @@ def synth(
         Path | None, argument("OUT", "The trace; its ending selects the format; `-` for stdout, with --to.")
     ] = None,
     output: Annotated[
-        Path | None,
-        output_option("The same as OUT; required with --fio and --reads.", metavar="OUT", callback=None),
+        Path | None, output_option("The same as OUT; required with --fio and --reads.", metavar="OUT", callback=None)
     ] = None,
     seed: Annotated[int, option("Seed; the same seed results in the same trace.", min=0)] = 1,
     requests: Annotated[int | None, option("Number of requests.", min=1)] = None,
     duration: Annotated[
         float | None,
-        option(
-            "Time from first arrival to last completion, in seconds.",
-            _MODEL,
-            metavar="SECONDS",
-            advanced=True,
-        ),
+        option("Time from first arrival to last completion, in seconds.", _MODEL, metavar="SECONDS", advanced=True),
     ] = None,
     rate_pct: Annotated[
         int,
         option(
-            "Rate of arrivals, in percent of that of the workload.",
-            _MODEL,
-            min=1,
-            metavar="PERCENT",
-            advanced=True,
+            "Rate of arrivals, in percent of that of the workload.", _MODEL, min=1, metavar="PERCENT", advanced=True
         ),
     ] = 100,
-    fio: Annotated[
-        Path | None, option("A job file of fio: the requests that fio would issue for it.")
-    ] = None,
+    fio: Annotated[Path | None, option("A job file of fio: the requests that fio would issue for it.")] = None,
     one_kind: OneKind,
     to: To = None,
     as_json: AsJson = False,
@@ -140,10 +122,7 @@ def synth(
     given = one_kind.given()
     if out is not None and output is not None:
         raise ConfigError(
-            f"two outputs are named: {out} and {output}",
-            kind="config",
-            field="--output",
-            hint="leave out one of them",
+            f"two outputs are named: {out} and {output}", kind="config", field="--output", hint="leave out one of them"
         )
     if fio is None and not given:
         if name is None and output is None:
@@ -169,11 +148,7 @@ def synth(
 
 
 def _of_model(
-    name: str | None,
-    out: Path | None,
-    extent: tuple[int, int | None, float | None, int],
-    to: str | None,
-    as_json: bool,
+    name: str | None, out: Path | None, extent: tuple[int, int | None, float | None, int], to: str | None, as_json: bool
 ) -> None:
     """Write the trace of a model; `extent` is its seed, requests, duration and rate."""
     if name is None:
@@ -193,10 +168,7 @@ def _of_model(
     seed, requests, duration, rate_pct = extent
     if duration is not None and not 0 < duration < 1e9:
         raise ConfigError(
-            f"a trace of {duration} s is impossible",
-            kind="config",
-            field="--duration",
-            hint="give 0 to 1e9 s",
+            f"a trace of {duration} s is impossible", kind="config", field="--duration", hint="give 0 to 1e9 s"
         )
     to_stdout(out, as_json)
     if program := canonical_benchmark(name):
@@ -216,9 +188,7 @@ def _of_model(
     _write(trace, out, {"workload": model.name, "model": model.digest, "seed": seed}, to, as_json)
 
 
-def _require_alone(
-    fio: Path | None, given: Mapping[str, Any], of_model: tuple[str | None, float | None, int]
-) -> None:
+def _require_alone(fio: Path | None, given: Mapping[str, Any], of_model: tuple[str | None, float | None, int]) -> None:
     """Reject options that belong to another source of the trace than the chosen one."""
     name, duration, rate_pct = of_model
     source = "--fio" if fio is not None else "--reads and the like"

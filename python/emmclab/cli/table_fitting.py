@@ -61,10 +61,7 @@ def explained(console: Console, table: Table, meanings: Sequence[Text]) -> Itera
     yield Text("─" * _total(widths))
     for *cells, meaning in zip(*(column.cells for column in columns), meanings, strict=True):
         yield from _row(
-            console,
-            [Text.from_markup(cell) if isinstance(cell, str) else cell for cell in cells],
-            columns,
-            widths,
+            console, [Text.from_markup(cell) if isinstance(cell, str) else cell for cell in cells], columns, widths
         )
         lines = meaning.wrap(console, console.width - _INDENT, overflow="fold") if meaning else ()
         for line in lines:
@@ -72,9 +69,7 @@ def explained(console: Console, table: Table, meanings: Sequence[Text]) -> Itera
             yield Text.assemble(" " * _INDENT, line)
 
 
-def _row(
-    console: Console, cells: Sequence[Text], columns: Sequence[Column], widths: Sequence[int]
-) -> Iterator[Text]:
+def _row(console: Console, cells: Sequence[Text], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[Text]:
     """Yield the lines of a row, each cell wrapped to the width of its column."""
     wrapped = [cell.wrap(console, width, overflow="fold") for cell, width in zip(cells, widths, strict=True)]
     for parts in itertools.zip_longest(*wrapped, fillvalue=Text()):

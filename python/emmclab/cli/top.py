@@ -51,9 +51,7 @@ def top(
     """
     every = parse_duration(interval, "--interval")
     if every < 0.05:
-        raise ConfigError(
-            f"`{interval}` is too short", kind="config", field="--interval", hint="give 50ms or more"
-        )
+        raise ConfigError(f"`{interval}` is too short", kind="config", field="--interval", hint="give 50ms or more")
     seconds = None if duration is None else parse_duration(duration)
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
     with closing(machine.record()) as recorder, stop_on_signals() as ending, live or nullcontext():
@@ -84,11 +82,7 @@ def top(
 def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> Interval:
     """Wait for an interval and return its figures, with rates by this host's clock."""
     begin = time.monotonic()
-    while (
-        (left := begin + every_s - time.monotonic()) > 0
-        and not ending.is_requested
-        and not recorder.has_ended()
-    ):
+    while (left := begin + every_s - time.monotonic()) > 0 and not ending.is_requested and not recorder.has_ended():
         # Batches are discarded, because a view only needs the counts.
         recorder.next(min(left, _WAIT_S))
     stats: RecorderStats = json.loads(recorder.stats())

@@ -28,6 +28,4 @@ def spark(values: Sequence[float]) -> str:
     highest = max(values, default=0)
     if highest <= 0:
         return " " * len(values)
-    return "".join(
-        " " if value <= 0 else _HEIGHTS[max(0, round(8 * value / highest) - 1)] for value in values
-    )
+    return "".join(" " if value <= 0 else _HEIGHTS[max(0, round(8 * value / highest) - 1)] for value in values)

@@ -94,8 +94,5 @@ def _size(amount: float) -> str:
 
 def _unknown(value: str, reason: str) -> ConfigError:
     return ConfigError(
-        f"`daily={value}`: the daily writes are unknown, because {reason}",
-        kind="config",
-        field="--used",
-        hint=_HINT,
+        f"`daily={value}`: the daily writes are unknown, because {reason}", kind="config", field="--used", hint=_HINT
     )

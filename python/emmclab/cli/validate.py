@@ -37,8 +37,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples(
-            "emmclab validate trace.txt --html validation.html",
-            "emmclab validate trace.txt --device nexus5 --json",
+            "emmclab validate trace.txt --html validation.html", "emmclab validate trace.txt --device nexus5 --json"
         )
     )(validate)
 

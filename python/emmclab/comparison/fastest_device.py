@@ -43,9 +43,7 @@ def runs_by_device(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     found: dict[tuple[str, int], list[Result]] = {}
     for run in results:
         seed, number = run.fields["options"].get("seed", 1), 0
-        while any(
-            one.fields["options"].get("seed", 1) == seed for one in found.get((run.run_name, number), ())
-        ):
+        while any(one.fields["options"].get("seed", 1) == seed for one in found.get((run.run_name, number), ())):
             number += 1
         found.setdefault((run.run_name, number), []).append(run)
     return [(name, runs) for (name, _), runs in found.items()]

@@ -129,9 +129,7 @@ def one_at_a_time(
     return OneAtATime(*ends, moved, together, _not_repeated((first, second), ends))
 
 
-def _with_groups(
-    changes: Sequence[Change], moved: list[Moved], move: Callable[[Change], Moved]
-) -> list[Moved]:
+def _with_groups(changes: Sequence[Change], moved: list[Moved], move: Callable[[Change], Moved]) -> list[Moved]:
     """Apply settings together if some of them are impossible alone.
 
     First the settings of one group (such as `cache`) are combined. If that is impossible, those of all
@@ -236,11 +234,7 @@ def _changes(found: Sequence[Difference], first: Recipe, second: Recipe) -> Iter
     if any(one.kind == "second device" for one in found):
         names = [recipe.second.name if recipe.second else "none" for recipe in (first, second)]
         yield Change(
-            "second device",
-            "second device",
-            names[0],
-            names[1],
-            lambda recipe: replace(recipe, second=second.second),
+            "second device", "second device", names[0], names[1], lambda recipe: replace(recipe, second=second.second)
         )
     yield from _settings([one for one in found if one.kind == "setting"])
 
@@ -288,16 +282,12 @@ def _settings(found: Sequence[Difference]) -> Iterator[Change]:
         values = {one.key: one.second} if one.second is not None else {}
         if name in _DECIDES:
             values |= {
-                other.key: other.second
-                for other in found
-                if other.key.startswith(f"{group}.") and other.first is None
+                other.key: other.second for other in found if other.key.startswith(f"{group}.") and other.first is None
             }
 
         def apply(recipe: Recipe, one: Difference = one, values: Mapping[str, Any] = values) -> Recipe:
             if not values:
-                raise ConfigError(
-                    f"`{one.key}` exists only with another setting of the first result", kind="config"
-                )
+                raise ConfigError(f"`{one.key}` exists only with another setting of the first result", kind="config")
             return replace(recipe, device=with_settings(recipe.device, values))
 
         yield Change("setting", one.key, value_text(one.first), value_text(one.second), apply, values)

@@ -10,13 +10,7 @@ from emmclab.runtime.difference import change_of
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.result import WALL_GROUP, at
 from emmclab.simulation.result_fields import result_fields
-from emmclab.simulation.stored_result import (
-    NAMING_SETTINGS,
-    DeviceSettings,
-    StoredResult,
-    device_of,
-    second_of,
-)
+from emmclab.simulation.stored_result import NAMING_SETTINGS, DeviceSettings, StoredResult, device_of, second_of
 from emmclab.simulation.toml_text import toml_text
 
 #: Options of a run that concern its layers.
@@ -139,9 +133,7 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else toml_text(value)
 
 
-def _plain(
-    kind: str, key: str, pair: Sequence[Any], unit: str = "", meaning: str = ""
-) -> Iterator[Difference]:
+def _plain(kind: str, key: str, pair: Sequence[Any], unit: str = "", meaning: str = "") -> Iterator[Difference]:
     if pair[0] != pair[1]:
         yield Difference(kind, key, pair[0], pair[1], unit, meaning)
 

@@ -19,10 +19,7 @@ CLOSE_PCT = 5.0
 
 #: Figures of runs with several seeds, in addition to those that a recording has, too.
 SPREAD_FIGURES = shown_fields(
-    (
-        *("durable.mean_ms", "durable.p99_ms", "write_amplification.waf"),
-        *("flash.block_erases", "run.simulated_s"),
-    )
+    (*("durable.mean_ms", "durable.p99_ms", "write_amplification.waf"), *("flash.block_erases", "run.simulated_s"))
 )
 
 #: How a study requests several seeds.
@@ -80,9 +77,7 @@ def order_of(
     alike = tuple(
         other
         for other in order[1:]
-        if not is_distinguished(
-            by_seed[best], by_seed[other], len(order) - 1, is_ratio=is_ratio, is_random=is_random
-        )
+        if not is_distinguished(by_seed[best], by_seed[other], len(order) - 1, is_ratio=is_ratio, is_random=is_random)
     )
     return Order(best, alike, seeds, seeds > 1 or not is_random)
 
@@ -115,10 +110,7 @@ def untested(cure: str) -> str:
     >>> untested("--seeds 5")
     'one seed was run, so the order of close values (within 5 %) is not tested: repeat with --seeds 5'
     """
-    return (
-        f"one seed was run, so the order of close values (within {CLOSE_PCT:g} %) is not tested: "
-        f"repeat with {cure}"
-    )
+    return f"one seed was run, so the order of close values (within {CLOSE_PCT:g} %) is not tested: repeat with {cure}"
 
 
 def is_random(settings: Mapping[str, Any], precondition: str) -> bool:

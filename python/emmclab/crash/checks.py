@@ -232,9 +232,7 @@ class CheckSqlite:
     def _documented(self, rows: int | None) -> str | None:
         """Return the documentation that permits a loss of `rows` rows; `None` rows = a damaged database."""
         # In a WAL, the block of the commit contains the end of the last transaction; in a journal, old pages.
-        if self._garbles and (
-            (self._mode == "wal" and rows == 1) or (self._mode == "persist" and rows is None)
-        ):
+        if self._garbles and ((self._mode == "wal" and rows == 1) or (self._mode == "persist" and rows is None)):
             return (
                 "SQLite takes powersafe overwrite for granted (psow=1): that a write in flight damages no "
                 f"bytes but its own; here it damages others of its block ({_PSOW})"

@@ -73,9 +73,7 @@ class Controls:
                 f"the first other one is `{self.foreign}`"
             )
         if self.whole.held is False:
-            doubts.append(
-                f"the check fails on the disk at the end, with everything written: {self.whole.detail}"
-            )
+            doubts.append(f"the check fails on the disk at the end, with everything written: {self.whole.detail}")
         elif self.whole.held is None:
             doubts.append(self.whole.detail)
         if self.lines and self.before.held is False:
@@ -93,9 +91,7 @@ class Controls:
         before = {True: "fails", False: "passes", None: "was not tried"}[self.before.held]
         detail = self.before.detail if self.before.held else ""
         reason = f" ({shorten(detail, _LONGEST, placeholder=' ...')})" if detail else ""
-        counted = (
-            "" if self.understood is None else f"understands {self.understood:,} of {self.lines:,} lines, "
-        )
+        counted = "" if self.understood is None else f"understands {self.understood:,} of {self.lines:,} lines, "
         return (
             f"controls: the check {counted}{whole} on the disk with everything written, "
             f"{before} on the disk from before the workload{reason}"

@@ -318,10 +318,7 @@ def _differences(history: History, nodes: Mapping[str, Node], at: int) -> Iterat
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> _Difference | None:
     """Return how a path differs from the nearest that it led to since it was durable; `None` if from none."""
-    every = [
-        _unlike(path, nodes.get(path), history.states[at].get(path), links=False)
-        for at in _from(history, path)
-    ]
+    every = [_unlike(path, nodes.get(path), history.states[at].get(path), links=False) for at in _from(history, path)]
     differences = [one for one in every if one is not None]
     if len(differences) < len(every) or _is_entry(history, nodes, path):
         return None
@@ -373,9 +370,7 @@ def _entries(history: History, path: str) -> list[PathTarget]:
     return found
 
 
-def _unlike(
-    path: str, node: Node | None, named: PathTarget | None, *, links: bool = True
-) -> _Difference | None:
+def _unlike(path: str, node: Node | None, named: PathTarget | None, *, links: bool = True) -> _Difference | None:
     if node is None or named is None:
         if node is None and named is None:
             return None
@@ -426,9 +421,7 @@ def _contents(
         elif promises.replace_by_rename and named.replaced >= 0 and not node.data:
             had = [version for version in versions if version.index <= named.replaced]
             if had and had[-1].data and all(version.data for version in versions[versions.index(had[-1]) :]):
-                yield _lost(
-                    history, "replace_by_rename", f"{path}: empty, though it replaced a file with data"
-                )
+                yield _lost(history, "replace_by_rename", f"{path}: empty, though it replaced a file with data")
 
 
 def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | None:

@@ -51,9 +51,7 @@ class CoreOptions(TypedDict):
 def _share(text: str) -> tuple[int, int]:
     number, _, of = text.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise ConfigError(
-            f"`{text}` is not a part", kind="config", field="shard", hint="write it as --shard 3/16"
-        )
+        raise ConfigError(f"`{text}` is not a part", kind="config", field="shard", hint="write it as --shard 3/16")
     return int(number) - 1, int(of)
 
 
@@ -108,10 +106,7 @@ class Options:
     recovery_cuts: Annotated[
         int,
         _states(
-            "Number of cuts during the recovery of layers, for each state.",
-            command_default=2,
-            least=0,
-            advanced=True,
+            "Number of cuts during the recovery of layers, for each state.", command_default=2, least=0, advanced=True
         ),
     ] = 0
     share: Annotated[
@@ -126,14 +121,12 @@ class Options:
         ),
     ] = (0, 1)
     only: Annotated[
-        tuple[int, int | None] | None,
-        Option(..., "Explore only this cut, and only this state of it.", option=None),
+        tuple[int, int | None] | None, Option(..., "Explore only this cut, and only this state of it.", option=None)
     ] = None
     prune: Annotated[
         bool,
         _states(
-            "With --recovery mount: mount every state, even if its outcome follows from that of an earlier "
-            "one.",
+            "With --recovery mount: mount every state, even if its outcome follows from that of an earlier one.",
             option="--no-prune",
             advanced=True,
         ),
@@ -297,9 +290,7 @@ def explorer_of(run: _core.CrashRun, options: Options) -> _core.Explorer:
     return _core.Explorer(run, given)
 
 
-def judge_of(
-    explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None
-) -> Judge:
+def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Judge:
     """Make the judge for states of a run with these options; `guest` is from `guest_of`."""
     lies = json.loads(run.facts())["lies"]
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
@@ -334,10 +325,7 @@ def explore(
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
     done, pruned = found.last, found.pruned
     reported = begun
-    with (
-        guest_of(options.guest, explorer.host_bytes()) as guest,
-        judge_of(explorer, run, options, guest) as judge,
-    ):
+    with guest_of(options.guest, explorer.host_bytes()) as guest, judge_of(explorer, run, options, guest) as judge:
         while (text := explorer.next_state()) is not None:
             state = json.loads(text)
             if state["index"] <= done:

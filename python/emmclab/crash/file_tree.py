@@ -138,9 +138,7 @@ class Tree:
         named: dict[str, PathTarget] = {}
         for path, number in found:
             one = self.inodes[number]
-            named[path] = PathTarget(
-                number, one.kind, one.target, dict(one.attributes), links[number], one.replaced
-            )
+            named[path] = PathTarget(number, one.kind, one.target, dict(one.attributes), links[number], one.replaced)
         return named
 
     def apply(self, index: int, one: Operation, data: bytes) -> None:
@@ -283,9 +281,9 @@ class Tree:
     def _allocate(self, index: int, path: str, mode: str, offset: int, length: int) -> None:
         old = self._file(path).versions[-1].data
         end = offset + length
-        if mode in ("collapse_range", "insert_range") and offset + (
-            length if mode == "collapse_range" else 0
-        ) >= len(old):
+        if mode in ("collapse_range", "insert_range") and offset + (length if mode == "collapse_range" else 0) >= len(
+            old
+        ):
             raise RefusedError
         zeros = bytes(max(0, min(end, len(old)) - offset))
         made = {

@@ -38,29 +38,13 @@ _BYTES, _ATTRIBUTE = 16_384, "one"
 #: The operations in sequences.
 _OPERATIONS = (
     *("create A/new", "create new", "mkdir D", "mkdir A/D"),
-    *(
-        "write A/foo 0 4096",
-        "write A/foo 8192 8192",
-        "write foo 1000 20000",
-        "append A/foo 4096",
-        "append foo 100",
-    ),
+    *("write A/foo 0 4096", "write A/foo 8192 8192", "write foo 1000 20000", "append A/foo 4096", "append foo 100"),
     *("truncate A/foo 0", "truncate A/foo 5000", "truncate foo 40960"),
     *(f"fallocate A/foo {mode} 8192 4096" for mode in ("keep_size", "punch_hole", "zero_range")),
     *("fallocate A/foo collapse_range 4096 4096", "fallocate A/foo insert_range 4096 4096"),
-    *(
-        "fallocate foo extend 16384 8192",
-        "fallocate foo keep_size 16384 8192",
-        "fallocate foo zero_range 12288 8192",
-    ),
+    *("fallocate foo extend 16384 8192", "fallocate foo keep_size 16384 8192", "fallocate foo zero_range 12288 8192"),
     *("link A/foo A/linked", "link foo B/linked", "symlink A/foo soft", "symlink foo B/soft"),
-    *(
-        "rename A/foo A/moved",
-        "rename A/foo B/moved",
-        "rename A/foo A/bar",
-        "rename foo B/foo",
-        "rename A/C B/C",
-    ),
+    *("rename A/foo A/moved", "rename A/foo B/moved", "rename A/foo A/bar", "rename foo B/foo", "rename A/C B/C"),
     *("exchange A/foo A/bar", "exchange foo B/foo", "exchange A/C B/foo"),
     *("unlink A/foo", "unlink foo", "rmdir A/C", "setxattr A/foo one 40", "setxattr foo two 3000"),
     *("removexattr A/foo one", "mmapwrite A/foo 4096 4096", "mmapwrite foo 100 5000"),
@@ -129,9 +113,7 @@ def load(name: str, seed: int) -> list[Program]:
             f"{name}: cannot be read: {reason}", kind="config", file=name, hint="check the path"
         ) from None
     if not any(one.operations for one in found):
-        raise ConfigError(
-            f"{name}: it contains no operation", kind="config", file=name, hint="write one on each line"
-        )
+        raise ConfigError(f"{name}: it contains no operation", kind="config", file=name, hint="write one on each line")
     return found
 
 
@@ -266,16 +248,8 @@ def _draw_operation(tree: Tree, dice: random.Random) -> Operation:
                 *(f"create {new}", f"create {new}", f"mkdir {new}", f"write {some} {offset} {length}"),
                 *(f"write {some} {offset} {length}", f"append {some} {length}", f"truncate {some} {offset}"),
                 *(f"fallocate {some} {mode} {block} {blocks}" for mode in ("keep_size", "punch_hole")),
-                *(
-                    f"fallocate {some} zero_range {block} {blocks}",
-                    f"fallocate {some} extend {block} {blocks}",
-                ),
-                *(
-                    f"link {some} {new}",
-                    f"symlink {some} {new}",
-                    f"rename {some} {new}",
-                    f"rename {some} {other}",
-                ),
+                *(f"fallocate {some} zero_range {block} {blocks}", f"fallocate {some} extend {block} {blocks}"),
+                *(f"link {some} {new}", f"symlink {some} {new}", f"rename {some} {new}", f"rename {some} {other}"),
                 *(f"exchange {some} {other}", f"unlink {some}", f"rmdir {dice.choice(folders)}"),
                 *(f"setxattr {some} {_ATTRIBUTE} 40", f"removexattr {some} {_ATTRIBUTE}"),
                 *(f"mmapwrite {some} {offset} {length}", f"dwrite {some} {block} {blocks}"),

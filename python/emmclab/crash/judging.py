@@ -86,10 +86,7 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
         _require_program(command)
     if recovery == "e2fsck" and shutil.which("e2fsck", path=TOOLS_PATH["PATH"]) is None:
         raise ConfigError(
-            "e2fsck is not installed",
-            kind="config",
-            field="recovery",
-            hint="install the Debian package e2fsprogs",
+            "e2fsck is not installed", kind="config", field="recovery", hint="install the Debian package e2fsprogs"
         )
     if guest is not None:
         _require_guest(command, recovery, guest)
@@ -322,11 +319,7 @@ class Judge:
         """Return what `_look` also depends on: the lines for a command, or the files of a check."""
         if self._command is not None:
             return str(len(lines))
-        return (
-            ""
-            if self._check is None
-            else json.dumps([self._check.file_names(lines), self._check.folder(lines)])
-        )
+        return "" if self._check is None else json.dumps([self._check.file_names(lines), self._check.folder(lines)])
 
     def _look(self, files: Files, lines: Sequence[str]) -> ReadFiles | Lost | None:
         """Run the command in the folder where a state is mounted, or read the files of the check."""
@@ -366,8 +359,7 @@ def _require_run(command: str, done: subprocess.CompletedProcess[str]) -> None:
         raise check_error(
             f"the check `{command}` cannot run: {reason}",
             full_path_hint(next(iter(command.split()), ""))
-            or "it runs in the folder of the disk: name each program by its whole path, and make it "
-            "executable",
+            or "it runs in the folder of the disk: name each program by its whole path, and make it executable",
         )
     if number in {*signal.Signals}:
         raise check_error(

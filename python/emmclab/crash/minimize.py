@@ -78,9 +78,7 @@ class Minimal:
 class Search:
     """Searches states of a run that show a finding."""
 
-    def __init__(
-        self, run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None
-    ) -> None:
+    def __init__(self, run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> None:
         """Set the run, the options and the guest for judging its states, and the finding to search for."""
         self._run, self._options, self._finding, self._guest = run, options, finding, guest
 
@@ -113,9 +111,7 @@ class Search:
         return None, judged
 
 
-def minimize(
-    run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None
-) -> Minimal | None:
+def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> Minimal | None:
     """Minimise a finding; return `None` if it is one of commands, not of a state."""
     if finding.way == COMMANDS:
         return None

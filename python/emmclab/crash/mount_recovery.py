@@ -98,10 +98,7 @@ class ByMount:
             with self._guest.mounted(read) as files:
                 yield files
             return
-        with (
-            self._reads.watching(read) as attached,
-            mounted(self.image, self._mount, _PATIENCE_S, attached),
-        ):
+        with self._reads.watching(read) as attached, mounted(self.image, self._mount, _PATIENCE_S, attached):
             yield Mounted(self._mount)
 
     def _tells_reads(self) -> bool:

@@ -46,13 +46,7 @@ class Difference:
 
     def as_json(self) -> DifferenceFields:
         """Return the difference as a dictionary of JSON values."""
-        return {
-            "cuts": self.cuts,
-            "losing": self.losing,
-            "p": self.p,
-            "enough": self.enough,
-            "alpha": ALPHA,
-        }
+        return {"cuts": self.cuts, "losing": self.losing, "p": self.p, "enough": self.enough, "alpha": ALPHA}
 
 
 def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> Difference:

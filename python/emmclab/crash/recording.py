@@ -76,19 +76,12 @@ class Workload:
         ),
     ] = ""
     command: tuple[str, ...] = ()
-    operations: Annotated[
-        int, _run(..., "Number of operations of an included workload.", least=1, advanced=True)
-    ] = 200
+    operations: Annotated[int, _run(..., "Number of operations of an included workload.", least=1, advanced=True)] = 200
     seed: int = 1
     timeout_s: Annotated[
         float,
         _run(
-            ...,
-            "Seconds after which the workload is ended.",
-            option="--timeout",
-            metavar="S",
-            least=0.1,
-            advanced=True,
+            ..., "Seconds after which the workload is ended.", option="--timeout", metavar="S", least=0.1, advanced=True
         ),
     ] = 300.0
     thinks: int = 0
@@ -178,10 +171,7 @@ class RecordingOptions(TypedDict, total=False):
         ),
     ]
     mkfs_options: Annotated[
-        Names,
-        _run(
-            (), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True
-        ),
+        Names, _run((), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True)
     ]
     mount_options: Annotated[
         str | None, _run(None, "Mount options, in the form of `mount -o`.", metavar="LIST", advanced=True)
@@ -298,9 +288,7 @@ def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
     """
     if layers or lie not in _WITHOUT_EFFECT:
         return []
-    return [
-        f"cache.lies = {lie} has no effect here; a run without losses proves nothing: {_WITHOUT_EFFECT[lie]}"
-    ]
+    return [f"cache.lies = {lie} has no effect here; a run without losses proves nothing: {_WITHOUT_EFFECT[lie]}"]
 
 
 def _is_ordered(file_system: str, mount_options: str | None) -> bool:

@@ -54,9 +54,7 @@ class ReadFiles:
         Raises:
             UnreadableError: one of them cannot be read.
         """
-        return cls(
-            {path: files.read(path) for path in wanted}, None if folder is None else files.tree(folder)
-        )
+        return cls({path: files.read(path) for path in wanted}, None if folder is None else files.tree(folder))
 
     @classmethod
     def in_process(

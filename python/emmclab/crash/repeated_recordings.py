@@ -42,9 +42,7 @@ def kinds(tried: Sequence[ExploredRecording], *, documented: bool = False) -> li
             key = (finding.kind, finding.way == COMMANDS)
             minimal = None if documented else one.minimal.get(number)
             known = found.get(key, Kind(finding, one.log, minimal, 0, 0))
-            found[key] = Kind(
-                known.first, known.kept, known.minimal, known.recordings + 1, known.count + finding.count
-            )
+            found[key] = Kind(known.first, known.kept, known.minimal, known.recordings + 1, known.count + finding.count)
     return sorted(found.values(), key=lambda kind: LEVELS.index(kind.first.level))
 
 

@@ -52,11 +52,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
     try:
         process = subprocess.Popen(
-            arguments,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            start_new_session=True,
+            arguments, cwd=folder, stdin=subprocess.DEVNULL, stdout=theirs, start_new_session=True
         )
     except OSError as error:
         os.close(ours)
@@ -72,9 +68,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
     failed: Counter[str] = Counter()
     try:
         with thinking:
-            lines, late = _acknowledge(
-                disk, ours, None, lambda: process.poll() is not None, workload.timeout_s, failed
-            )
+            lines, late = _acknowledge(disk, ours, None, lambda: process.poll() is not None, workload.timeout_s, failed)
     finally:
         os.close(ours)
         if process.poll() is None:
@@ -113,9 +107,7 @@ def failure_text(status: int) -> str:
     return f"exit status {status}" if status > 0 else f"signal {-status}"
 
 
-def _recorded_end(
-    status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload
-) -> Recorded:
+def _recorded_end(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
     """Return how a workload ended; the status is `None` if it was ended by the time limit."""
     notes = []
     if status is None:

@@ -75,12 +75,7 @@ class StoredLog:
         return f"{self.short}:{cut}:{state}:{digest_of(options)}"
 
     def explore(
-        self,
-        options: Options,
-        jobs: int,
-        on_results: Callable[[Exploration], None],
-        *,
-        reuse: bool | None = None,
+        self, options: Options, jobs: int, on_results: Callable[[Exploration], None], *, reuse: bool | None = None
     ) -> Exploration:
         """Explore the log, or continue an interrupted exploration on the same grounds.
 
@@ -231,9 +226,7 @@ class Session:
         """
         parts = state.split(":")
         if len(parts) not in (3, 4) or not all(parts) or not all(part.isdecimal() for part in parts[1:3]):
-            raise _no_state(
-                f"`{state}` is not the name of a state", "write it as a finding does: c3f2:8812:17:5f0a31"
-            )
+            raise _no_state(f"`{state}` is not the name of a state", "write it as a finding does: c3f2:8812:17:5f0a31")
         found = sorted(self._folder.glob(f"{parts[0]}*/{_RUN}"))
         if len(found) != 1:
             count = len(found)
@@ -262,9 +255,7 @@ class Session:
                 hint="explore it again, with --log" + ("" if about["base"] is None else " and --base"),
             )
         log = Path(about["log"])
-        return StoredLog(
-            found[0].parent, log, about["base"], facts["identity"], facts, about["made"]
-        ), options
+        return StoredLog(found[0].parent, log, about["base"], facts["identity"], facts, about["made"]), options
 
 
 def _read_description(path: Path) -> dict[str, Any] | None:
@@ -294,8 +285,7 @@ def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
     if not fitting:
         raise _no_state(f"the log was not explored with the options {named}", ways or "explore it with --log")
     raise _no_state(
-        f"the log was explored with {len(fitting)} sets of options, each with another state of this name",
-        ways,
+        f"the log was explored with {len(fitting)} sets of options, each with another state of this name", ways
     )
 
 

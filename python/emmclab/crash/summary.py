@@ -69,9 +69,7 @@ def after_syncs(found: Exploration, options: Options) -> str | None:
     return f"{cut:,} of {programs:,} programs were cut after their last sync"
 
 
-def finding_fields(
-    kept: StoredLog, options: Options, one: Finding, minimal: Minimal | None = None
-) -> FindingFields:
+def finding_fields(kept: StoredLog, options: Options, one: Finding, minimal: Minimal | None = None) -> FindingFields:
     """Return a finding as JSON, with the smallest state that shows it."""
     said: FindingFields = {
         "promise": one.promise,
@@ -93,9 +91,7 @@ def finding_fields(
     return said
 
 
-def summary(
-    kept: StoredLog, options: Options, found: Exploration, minimal: Mapping[int, Minimal]
-) -> CrashSummary:
+def summary(kept: StoredLog, options: Options, found: Exploration, minimal: Mapping[int, Minimal]) -> CrashSummary:
     """Return the verdict, its evidence and all findings as JSON."""
     outcome = verdict(kept, options, found)
     return {
@@ -108,8 +104,7 @@ def summary(
         "pruned_states": found.pruned,
         "states_per_s": round(found.states / found.took_s, 1) if found.took_s else None,
         "findings": [
-            finding_fields(kept, options, one, minimal.get(number))
-            for number, one in enumerate(found.findings())
+            finding_fields(kept, options, one, minimal.get(number)) for number, one in enumerate(found.findings())
         ],
         "documented": [finding_fields(kept, options, one) for one in found.findings(documented=True)],
         "covered": found.covered,

@@ -13,11 +13,7 @@ TOOLS_PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
 def run_tool(
-    command: Sequence[str],
-    patience_s: float,
-    *,
-    cwd: Path | None = None,
-    more: Mapping[str, str] | None = None,
+    command: Sequence[str], patience_s: float, *, cwd: Path | None = None, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a program without input, with `more` in its environment, and return what it printed.
 

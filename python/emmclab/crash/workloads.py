@@ -32,8 +32,7 @@ UNSYNCED, WRITE_BACK_EVERY = "-unsynced", 16
 ABOUT = {
     "files": "create, append, replace by rename, and remove files, each followed by fsync of file and folder",
     "append-log": "append records to one file, each followed by fdatasync",
-    "sqlite-MODE[-LEVEL]": f"insert rows, each in a transaction; MODE is {', '.join(MODES)}, LEVEL "
-    f"{', '.join(LEVELS)}",
+    "sqlite-MODE[-LEVEL]": f"insert rows, each in a transaction; MODE is {', '.join(MODES)}, LEVEL {', '.join(LEVELS)}",
     "NAME-unsynced": "the same, but syncs return at once; all data is written back every "
     f"{WRITE_BACK_EVERY} operations",
 }

@@ -58,9 +58,7 @@ class Copy:
         """
         with self.alone():
             if not self.is_there():
-                raise InputError(
-                    f"{self.name}: file not found", kind="io", file=self.name, hint="check the path"
-                )
+                raise InputError(f"{self.name}: file not found", kind="io", file=self.name, hint="check the path")
             return self.path
 
     def is_there(self) -> bool:

@@ -171,9 +171,7 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
     pairs = [(field, before.values[field.name], after.values[field.name]) for field in COMPARED]
     known = [(field.name, first, second) for field, first, second in pairs if first and second]
     found_p = {name: mann_whitney(first, second) for name, first, second in known}
-    testable = {
-        name: found_p[name] for name, first, second in known if least_p(first, second) * len(known) <= ALPHA
-    }
+    testable = {name: found_p[name] for name, first, second in known if least_p(first, second) * len(known) <= ALPHA}
     corrected = dict(zip(testable, holm(list(testable.values()), len(known)), strict=True))
     found = []
     for field, first, second in pairs:

@@ -37,10 +37,7 @@ _UNITS = {"time_unit": ("s", "ms", "us", "ns"), "size_unit": ("sector", "byte", 
 _NO_FIGURES = {"name", "header", "figures", "findings", "by_operation", "assumed"}
 #: Figures that are lists of rows: the fields that name a row, and the fields that are numbers.
 _NAMED_ROWS = {
-    "alignment": (
-        ("op", "page_kb"),
-        ("start_aligned_pct", "size_aligned_pct", "aligned_pct", "space_utilisation_pct"),
-    ),
+    "alignment": (("op", "page_kb"), ("start_aligned_pct", "size_aligned_pct", "aligned_pct", "space_utilisation_pct")),
     "hot_pages": (("op", "pages_pct"), ("share_pct",)),
     "flags": (("flag",), ("requests", "pct", "per_s")),
 }
@@ -74,11 +71,7 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
         return refused_row(place, path, reason(refusal, str(place), path))
     if (syncs := json.loads(trace.header["activity"] or "{}").get("syncs")) is not None:
         row["fsyncs"] = sum(one["calls"] for one in syncs)
-    row |= {
-        "digest": trace.digest,
-        "format": trace.header["format"],
-        "trace_device": trace.header["device"],
-    }
+    row |= {"digest": trace.digest, "format": trace.header["format"], "trace_device": trace.header["device"]}
     numbers = {name: value for name, value in _numbers(profile) if value is not None}
     _refuse_keys(path, {*FIXED, *numbers})
     counts = {f"{HISTOGRAM}{one['name']}": one["counts"] for one in histograms}
@@ -108,11 +101,7 @@ def _empty(path: str) -> Row:
 def bins() -> dict[str, Bins]:
     """Describe the histograms by column: what is counted, the unit, and the upper edges of the bins."""
     return {
-        f"{HISTOGRAM}{one['name']}": {
-            "counts": one["about"],
-            "unit": one["unit"],
-            "upper_edges": one["edges"],
-        }
+        f"{HISTOGRAM}{one['name']}": {"counts": one["about"], "unit": one["unit"], "upper_edges": one["edges"]}
         for one in json.loads(_core.Profiler("").histograms())
     }
 

@@ -237,10 +237,7 @@ def _group(group: Group) -> GroupFields:
     for field in FIGURES:
         points: Sequence[float | None] = group.points(field.name) or [None] * len(POINTS)
         names = (f"p{point}" for point in POINTS)
-        figures[field.name] = {
-            "known": len(group.values[field.name]),
-            **dict(zip(names, points, strict=True)),
-        }
+        figures[field.name] = {"known": len(group.values[field.name]), **dict(zip(names, points, strict=True))}
     return {"group": group.name, "recordings": group.recordings, "figures": figures}
 
 

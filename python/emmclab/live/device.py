@@ -31,13 +31,7 @@ class LiveDevice:
     `path` is what a client opens: the loop or ublk device, the file, or the URI of the NBD server.
     """
 
-    def __init__(
-        self,
-        live: _core.Live,
-        device: Device,
-        said: dict[str, Any],
-        temporary: str | None,
-    ) -> None:
+    def __init__(self, live: _core.Live, device: Device, said: dict[str, Any], temporary: str | None) -> None:
         """Wrap a served device of the core; called by `serve`."""
         self._live = live
         self._device = device
@@ -299,9 +293,7 @@ class LiveDevice:
         refuse_lines({key: value})
         self._live.set(key, value)
 
-    def mount(
-        self, folder: str | PathLike[str], *, options: str | None = None, partition: int | None = None
-    ) -> None:
+    def mount(self, folder: str | PathLike[str], *, options: str | None = None, partition: int | None = None) -> None:
         """Mount the file system on the loop device, or on a partition of it, at a folder.
 
         `options` are mount options, in the form of `mount -o`.

@@ -17,9 +17,6 @@ def qemu_command(socket: str | PathLike[str]) -> str:
     >>> '"path":"/run/card"' in qemu_command("/run/card")
     True
     """
-    card = {
-        "driver": "vfio-user-pci",
-        "socket": {"type": "unix", "path": str(Path(fspath(socket)).absolute())},
-    }
+    card = {"driver": "vfio-user-pci", "socket": {"type": "unix", "path": str(Path(fspath(socket)).absolute())}}
     memory = "-m 1G -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram"
     return f"qemu-system-x86_64 {memory} -device {shlex.quote(json.dumps(card, separators=(',', ':')))}"

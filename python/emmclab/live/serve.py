@@ -61,8 +61,7 @@ class ServeOptions(TypedDict, total=False):
     second: Annotated[Device | str | None, RUN_OPTIONS["second"]]
     nbd: Annotated[_Path, _where(None, "Unix socket of an NBD server.", metavar="SOCKET")]
     tcp: Annotated[
-        str | None,
-        _where(None, "Loopback address of an NBD server.", metavar="127.0.0.1:PORT", advanced=True),
+        str | None, _where(None, "Loopback address of an NBD server.", metavar="127.0.0.1:PORT", advanced=True)
     ]
     sdhci: Annotated[
         _Path,
@@ -74,8 +73,7 @@ class ServeOptions(TypedDict, total=False):
         ),
     ]
     loop: Annotated[
-        bool | None,
-        _where(None, "A loop device, /dev/loopN (root); the default for root.", command_default=False),
+        bool | None, _where(None, "A loop device, /dev/loopN (root); the default for root.", command_default=False)
     ]
     ublk: Annotated[
         bool, _where(False, "A ublk device, /dev/ublkbN (root; Linux 6.0 or later, ublk_drv).", advanced=True)
@@ -85,29 +83,18 @@ class ServeOptions(TypedDict, total=False):
         bool,
         Option(
             False,
-            "Whether the loop device has partitions: those of a table on it, and those that `add_partition` "
-            "adds.",
+            "Whether the loop device has partitions: those of a table on it, and those that `add_partition` adds.",
             option=None,
         ),
     ]
     mkfs: Annotated[
         str | None,
-        _where(
-            None,
-            "Make a file system: ext4, xfs, btrfs, f2fs, vfat.",
-            metavar="NAME",
-            completes="filesystem_names",
-        ),
+        _where(None, "Make a file system: ext4, xfs, btrfs, f2fs, vfat.", metavar="NAME", completes="filesystem_names"),
     ]
     mkfs_options: Annotated[
-        Names,
-        _where(
-            (), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True
-        ),
+        Names, _where((), "Option for mkfs; may be repeated.", option="--mkfs-option", metavar="OPTION", advanced=True)
     ]
-    overwrite: Annotated[
-        bool, _where(False, "Let --mkfs overwrite a file system that is there.", advanced=True)
-    ]
+    overwrite: Annotated[bool, _where(False, "Let --mkfs overwrite a file system that is there.", advanced=True)]
     dirty_bytes: Annotated[
         int | None,
         Option(
@@ -130,15 +117,10 @@ class ServeOptions(TypedDict, total=False):
             completes=("real", "free"),
         ),
     ]
-    think: Annotated[
-        bool, _time(False, "On a free clock, count the host's time between requests.", advanced=True)
-    ]
-    image: Annotated[
-        _Path, _run(None, "File that stores the contents of the device; FILE.state stores its state.")
-    ]
+    think: Annotated[bool, _time(False, "On a free clock, count the host's time between requests.", advanced=True)]
+    image: Annotated[_Path, _run(None, "File that stores the contents of the device; FILE.state stores its state.")]
     second_image: Annotated[
-        _Path,
-        _run(None, "File that stores the contents of the second device.", option="--image2", advanced=True),
+        _Path, _run(None, "File that stores the contents of the second device.", option="--image2", advanced=True)
     ]
     precondition: Annotated[str, replace(RUN_OPTIONS["precondition"], advanced=True)]
     seed: Annotated[int, Option(1, "Seed of random preconditioning.", least=0, advanced=True)]
@@ -285,9 +267,7 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
     return served
 
 
-def require_servable(
-    *, clock: str, tcp: str | None, mkfs: str | None, mount: str | PathLike[str] | None
-) -> None:
+def require_servable(*, clock: str, tcp: str | None, mkfs: str | None, mount: str | PathLike[str] | None) -> None:
     """Reject impossible options of `serve`, before the device is prepared.
 
     Raises:
@@ -303,10 +283,7 @@ def require_servable(
     _core.Live.require(clock=clock, tcp=tcp)
     if mkfs is not None and mkfs not in FILE_SYSTEMS:
         raise ConfigError(
-            f"there is no file system `{mkfs}`",
-            kind="config",
-            field="mkfs",
-            hint=f"use {', '.join(FILE_SYSTEMS)}",
+            f"there is no file system `{mkfs}`", kind="config", field="mkfs", hint=f"use {', '.join(FILE_SYSTEMS)}"
         )
     # The folder itself is made if it is missing.
     if mount is not None and not Path(mount).absolute().parent.is_dir():

@@ -70,8 +70,7 @@ def _sections(advised: Advised) -> Iterator[Section]:
     journal = advised.journal
     modes = [journal_table(advised)] if journal.modes else []
     refused = [
-        Note(f"Not possible here: journal:{mode}: {reason}", "quiet")
-        for mode, reason in journal.refused.items()
+        Note(f"Not possible here: journal:{mode}: {reason}", "quiet") for mode, reason in journal.refused.items()
     ]
     parts = [Note(f"{journal.headline}.", ""), *modes, *refused]
     yield Section("journal", "Layer below the journal", parts, nav="Journal")
@@ -80,9 +79,7 @@ def _sections(advised: Advised) -> Iterator[Section]:
 def _head(advised: Advised) -> Head:
     """Return the headline, the unchanged device, and the options with the largest effect."""
     base = advised.base
-    tiles = [
-        tile(figure.label, base[figure.path], figure.unit, note="as it is") for figure in FIGURES.values()
-    ]
+    tiles = [tile(figure.label, base[figure.path], figure.unit, note="as it is") for figure in FIGURES.values()]
     tiles += [
         Tile(one.option, f"{signed(one.mean_change_pct)} %", note=FIGURES["mean"].name)
         for one in advised.options[:_BEST]

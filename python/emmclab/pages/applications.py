@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from emmclab.apps.closed_loop import (
-    STATES,
-    AppResult,
-    dominating,
-    durability_line,
-    order_note_of,
-    requests_line,
-)
+from emmclab.apps.closed_loop import STATES, AppResult, dominating, durability_line, order_note_of, requests_line
 from emmclab.core_types import ThreadStateLane
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, tile
@@ -32,9 +25,7 @@ _MOST_STATES, _MOST_TILES = 4, 6
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
 
-def render(
-    results: Sequence[AppResult], faster: Sequence[AppResult], made: ProvenanceFields | None = None
-) -> str:
+def render(results: Sequence[AppResult], faster: Sequence[AppResult], made: ProvenanceFields | None = None) -> str:
     """Return the page; the same results produce the same bytes.
 
     `made` is the group `provenance` of command-line results.
@@ -57,10 +48,7 @@ def render(
         list(dict.fromkeys(names)),
         title=", ".join(programs),
         head=_head(results, programs, facts, order_note_of(results, made or {})),
-        provenance=Provenance(
-            f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}",
-            made=made or {},
-        ),
+        provenance=Provenance(f"{len(results)} run{'s' if len(results) != 1 else ''}: {facts}", made=made or {}),
         sections=_sections(results, faster),
     )
 
@@ -145,10 +133,7 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, not
         ],
         tiles=tiles,
         notices=[
-            *(
-                Notice("caution", text)
-                for text in dict.fromkeys(text for run in results for text in run.warnings)
-            ),
+            *(Notice("caution", text) for text in dict.fromkeys(text for run in results for text in run.warnings)),
             *note_notices(note),
         ],
         picture="path" if one else "runtimes",
@@ -223,13 +208,7 @@ def _threads(result: AppResult) -> Rows:
                 # Neighbouring bins of the same state are merged into one bar.
                 last["to_s"] = end
                 continue
-            last = {
-                "trace": _name(result),
-                "thread": lane["name"],
-                "from_s": begin,
-                "to_s": end,
-                "state": label,
-            }
+            last = {"trace": _name(result), "thread": lane["name"], "from_s": begin, "to_s": end, "state": label}
             rows.append(last)
     return rows
 
@@ -266,10 +245,7 @@ def _spent(result: AppResult) -> list[list[str]]:
 
 
 def write_apps_report(
-    results: Sequence[AppResult],
-    faster: Sequence[AppResult],
-    path: str | Path,
-    made: ProvenanceFields | None = None,
+    results: Sequence[AppResult], faster: Sequence[AppResult], path: str | Path, made: ProvenanceFields | None = None
 ) -> None:
     """Write the page for runs of applications, atomically."""
     write_atomically(path, render(results, faster, made))

@@ -80,9 +80,7 @@ def assemble(
 def _templates() -> jinja2.Environment:
     """Return the environment of all templates, each of which is compiled once in a process."""
     environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [jinja2.PackageLoader("emmclab", folder) for folder in ("pages", "papers")]
-        ),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("emmclab", folder) for folder in ("pages", "papers")]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -147,9 +145,7 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[
             if "vconcat" not in spec:
                 spec["autosize"] = {"type": "fit-x", "contains": "padding"}
             _forget_rows(spec)
-            charts.append(
-                {"id": f"{figure.name}-{number}", "trace": trace, "spec": {"trace": trace, "vega": spec}}
-            )
+            charts.append({"id": f"{figure.name}-{number}", "trace": trace, "spec": {"trace": trace, "vega": spec}})
     there = {row["trace"] for row in rows}
     return {
         "name": figure.name,

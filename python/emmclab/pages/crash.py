@@ -14,14 +14,7 @@ from emmclab.crash.broken_promise import CutTally
 from emmclab.crash.explore import Exploration, open_run
 from emmclab.crash.json_types import CrashSummary, FindingFields, MinimalState, MissingWrite
 from emmclab.crash.stored_log import StoredLog
-from emmclab.crash.timeline import (
-    DM_ENTRY_NS,
-    DM_WRITER,
-    LoggedCommand,
-    acknowledged_at,
-    commands_before,
-    time_of,
-)
+from emmclab.crash.timeline import DM_ENTRY_NS, DM_WRITER, LoggedCommand, acknowledged_at, commands_before, time_of
 from emmclab.pages import crash_text as words
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
@@ -95,10 +88,7 @@ def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) 
         for number, (finding, before) in enumerate(zip(summary["findings"], scene.before, strict=True), 1)
     ]
     rows = {"cuts": _line_rows(name, summary, scene, clock), **dict(pictures)}
-    figures = [
-        _line_figure(clock),
-        *(_commands_figure(number, clock) for number, _ in enumerate(pictures, 1)),
-    ]
+    figures = [_line_figure(clock), *(_commands_figure(number, clock) for number, _ in enumerate(pictures, 1))]
     return assemble(
         "crash.html.j2",
         figures,
@@ -150,9 +140,7 @@ def _tiles(summary: CrashSummary) -> list[Tile]:
         Tile("States tried", f"{summary['states']:,}"),
         Tile("Cuts", f"{summary['cuts']:,}", note=f"of {covered['moments']:,} possible times"),
         Tile("Lines acknowledged", f"{summary['log']['acknowledgements']:,}", note=_understood(summary)),
-        Tile(
-            "Legal states, at most", _power(*words.power_of_ten(covered["legal_log10"])), note="at these cuts"
-        ),
+        Tile("Legal states, at most", _power(*words.power_of_ten(covered["legal_log10"])), note="at these cuts"),
         Tile("Seed", str(summary["seed"])),
     ]
 

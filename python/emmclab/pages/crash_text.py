@@ -87,9 +87,7 @@ def headline(summary: CrashSummary) -> str:
         shown = sum(one["states"] for one in summary["documented"])
         return f"No promise was broken in {tried}; {shown:,} states show a documented loss"
     if summary["options"]["check"] is None:
-        return (
-            f"Device and file system kept their promises in {tried}; nothing checked the data of the workload"
-        )
+        return f"Device and file system kept their promises in {tried}; nothing checked the data of the workload"
     return f"No acknowledged data was lost in {tried}"
 
 
@@ -112,9 +110,7 @@ def cautions(summary: CrashSummary) -> list[str]:
     if log["lies"] != "none":
         said.append(f"this device breaks a promise on purpose (cache.lies = {log['lies']})")
     if shares > 1:
-        said.append(
-            f"part {number + 1} of {shares} of the states was tried: the others may contain more findings"
-        )
+        said.append(f"part {number + 1} of {shares} of the states was tried: the others may contain more findings")
     if (recordings := summary.get("recordings", 1)) > 1:
         said.append(f"this page shows one of {recordings} recordings; the command line sums up all of them")
     said += summary["run"].get("notes", ())
@@ -164,12 +160,7 @@ def covered(summary: CrashSummary) -> list[tuple[str, str]]:
         ("Writes at a cut that no promise covers, at most", f"{tried['most_unpromised']:,}"),
         ("Written as a whole or not at all", whole),
         *(
-            [
-                (
-                    "Judged by an earlier run under the same conditions",
-                    f"{summary['reused_states']:,} of these states",
-                )
-            ]
+            [("Judged by an earlier run under the same conditions", f"{summary['reused_states']:,} of these states")]
             if summary.get("reused_states")
             else []
         ),
@@ -188,9 +179,7 @@ def not_covered(summary: CrashSummary) -> list[str]:
     if tried["cuts"] < tried["moments"]:
         left.append(f"{tried['moments'] - tried['cuts']:,} possible times (--cuts {tried['moments']})")
     if 10.0 ** min(tried["legal_log10"], 18.0) > tried["chosen"]:
-        left.append(
-            "other states that the contract allows (larger numbers in --states, other values of --seed)"
-        )
+        left.append("other states that the contract allows (larger numbers in --states, other values of --seed)")
     if options["tear"] == "none":
         left.append("blocks of 4 KiB torn at 512 bytes (--tear sector)")
     if options["tear"] != "inside":

@@ -61,16 +61,12 @@ def render(tables: Sequence[Table], found: Summary | Comparison) -> str:
         ),
         comparison=None,
         summaries=[("", found)],
-        remark=f"The {_MOST_LINES} largest groups are drawn; {left_out:,} more are in the table."
-        if left_out
-        else "",
+        remark=f"The {_MOST_LINES} largest groups are drawn; {left_out:,} more are in the table." if left_out else "",
     )
 
 
 def _compared(tables: Sequence[Table], found: Comparison) -> str:
-    parts = [
-        (name, summary.whole) for name, summary in zip(found.names, (found.before, found.after), strict=True)
-    ]
+    parts = [(name, summary.whole) for name, summary in zip(found.names, (found.before, found.after), strict=True)]
     sums: dict[str, dict[str, list[int]]] = {}
     for table, name in zip(tables, found.names, strict=True):
         for column, counts in table.histograms(()).items():
@@ -183,9 +179,7 @@ def _refused(summaries: Sequence[tuple[str, Summary]]) -> list[Notice]:
         if count := len(summary.refused):
             files = f"{count:,} file{'s' if count != 1 else ''}{' of ' + name if name else ''}"
             are = "are" if count != 1 else "is"
-            notices.append(
-                Notice("refused", f"{files} could not be read and {are} in no figure.", "#refused")
-            )
+            notices.append(Notice("refused", f"{files} could not be read and {are} in no figure.", "#refused"))
     return notices
 
 
@@ -195,18 +189,14 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
         identity = table.description["identity"]
         reading = ", ".join(f"{key} = {value}" for key, value in (identity["reading"] or {}).items())
         text = f"emmclab {identity['version']}, build {identity['build']}"
-        lines.append(
-            (f"Table {table.name.rpartition('/')[2]}", text + (f", read with {reading}" if reading else ""))
-        )
+        lines.append((f"Table {table.name.rpartition('/')[2]}", text + (f", read with {reading}" if reading else "")))
     return Provenance("; ".join(name for name, _ in lines), lines)
 
 
 def _differences(found: Comparison) -> list[Tile]:
     """Return the largest differences that are shown, by Cliff's delta; without any, what was compared."""
     known = [one for one in found.differences if one.delta is not None]
-    ordered = sorted(
-        (one for one in known if one.verdict in ("higher", "lower")), key=lambda one: -abs(one.delta or 0)
-    )
+    ordered = sorted((one for one in known if one.verdict in ("higher", "lower")), key=lambda one: -abs(one.delta or 0))
     if not ordered:
         parts = zip(found.names, (found.before, found.after), strict=True)
         counts = [Tile(f"Recordings of {name}", f"{one.whole.recordings:,}") for name, one in parts]
@@ -220,13 +210,7 @@ def _differences(found: Comparison) -> list[Tile]:
 def _tiles(group: Group) -> list[Tile]:
     """Return the most important medians, with the interquartile range over the recordings."""
     tiles = [Tile("Recordings", f"{group.recordings:,}")]
-    names = (
-        "mean_response_ms",
-        "all_response_p99_ms",
-        "arrival_rate_per_s",
-        "write_requests_pct",
-        "no_wait_pct",
-    )
+    names = ("mean_response_ms", "all_response_p99_ms", "arrival_rate_per_s", "write_requests_pct", "no_wait_pct")
     for field in (one for one in FIGURES if one.name in names):
         points = group.points(field.name)
         if points is not None:
@@ -244,10 +228,7 @@ def _tiles(group: Group) -> list[Tile]:
 def _by_name(counts: dict[tuple[Any, ...], list[int]], summary: Summary) -> dict[str, list[int]]:
     if not summary.by:
         return {ALL: counts[()]} if counts else {}
-    return {
-        ", ".join(NONE if value is None else str(value) for value in key): found
-        for key, found in counts.items()
-    }
+    return {", ".join(NONE if value is None else str(value) for value in key): found for key, found in counts.items()}
 
 
 def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figure, Rows]]:
@@ -259,9 +240,7 @@ def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figur
             for value, share in _steps(group.values[field.name])
         ]
         draw = functools.partial(over_recordings, title=field.heading)
-        about = (
-            f"{field.about[:1].upper()}{field.about[1:]}; the line is the share of recordings up to a value."
-        )
+        about = f"{field.about[:1].upper()}{field.about[1:]}; the line is the share of recordings up to a value."
         yield Figure(field.name, field.label, about, draw), rows
 
 

@@ -43,9 +43,7 @@ def _over_time(rows: Rows) -> Chart:
     """Draw the bytes written in total and by the journal over time."""
     return (
         chart_of(rows)
-        .transform_calculate(
-            journal="datum.journal_kb / datum.width_s", all="datum.written_kb / datum.width_s"
-        )
+        .transform_calculate(journal="datum.journal_kb / datum.width_s", all="datum.written_kb / datum.width_s")
         .transform_fold(["all", "journal"], ["writes", "kb_per_s"])
         .mark_line(interpolate="step-after")
         .encode(
@@ -79,14 +77,7 @@ _FIGURES = (
         _changed,
         optional=True,
     ),
-    Figure(
-        "over-time",
-        "Over time",
-        "Bytes written, and those of the journal.",
-        _over_time,
-        wide=True,
-        optional=True,
-    ),
+    Figure("over-time", "Over time", "Bytes written, and those of the journal.", _over_time, wide=True, optional=True),
     Figure(
         "rate",
         "By the rate of commits",
@@ -128,9 +119,7 @@ def render(journal: Journal) -> str:
         ),
         sections=[
             Section("figures", "Figures", [Charts("Nothing is written in this trace.")], nav="Figures"),
-            Section(
-                "tables", "Tables", [part for one in journal.tables() for part in one.titled()], nav="Tables"
-            ),
+            Section("tables", "Tables", [part for one in journal.tables() for part in one.titled()], nav="Tables"),
         ],
     )
 
@@ -141,12 +130,7 @@ def _head(journal: Journal) -> Head:
         tile("Written", journal["written_kb"], "KB"),
         tile("Journal", journal["journal_pct"], "%", note="of bytes written" if by_roles else "at most"),
         tile("Commits", commits["commits"] if commits else None, digits=12),
-        tile(
-            "Flushes and FUA",
-            journal["flush_fua_time_pct"],
-            "%",
-            note="of the service time of synchronous writes",
-        ),
+        tile("Flushes and FUA", journal["flush_fua_time_pct"], "%", note="of the service time of synchronous writes"),
     ]
     return Head(
         answer=journal.headline,

@@ -86,9 +86,7 @@ def _verdicts(table: Table, number: int) -> TextTable:
         mode, _, level = name.removeprefix(_SQLITE).partition("-")
         rows.append([mode, level, *(_verdict(table.cells.get((name, column))) for column in table.columns)])
     layers = ("no layer" if one.layer == "none" else one.layer for one in table.columns)
-    heads = [
-        f"{one.file_system}\n{one.device}\n{layer}" for one, layer in zip(table.columns, layers, strict=True)
-    ]
+    heads = [f"{one.file_system}\n{one.device}\n{layer}" for one, layer in zip(table.columns, layers, strict=True)]
     headings = ["Journal mode", "Synchronous", *heads]
     return TextTable(f"Verdicts, table {number}", headings, rows, len(headings), style="matrix")
 

@@ -45,9 +45,7 @@ def _places(rows: Rows) -> Chart:
 
 
 _FIGURES = (
-    Figure(
-        "curves", "Bandwidth by size", "Synchronous direct I/O, one request at a time.", _curves, wide=True
-    ),
+    Figure("curves", "Bandwidth by size", "Synchronous direct I/O, one request at a time.", _curves, wide=True),
     Figure(
         "places",
         "Time of a small request by its offset",

@@ -20,13 +20,7 @@ from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
-from emmclab.traces.profile_fields import (
-    RESPONSE_P99,
-    TABLE_FIELDS,
-    TABLES,
-    Field,
-    jumps_text,
-)
+from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, TABLES, Field, jumps_text
 from emmclab.traces.profile_notes import notes
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.profile_tables import clock_tables, devices_table, reissues_table
@@ -42,15 +36,7 @@ _TIMES = (
 )
 #: Maximum number of traces whose means are shown above the tables.
 _MOST_TILES = 6
-_POINTS = {
-    "mean": "Mean",
-    "p50": "p50",
-    "p90": "p90",
-    "p99": "p99",
-    "p999": "p99.9",
-    "p9999": "p99.99",
-    "max": "Max",
-}
+_POINTS = {"mean": "Mean", "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "p9999": "p99.99", "max": "Max"}
 
 
 def render(profiles: Sequence[Profile], made: ProvenanceFields | None = None) -> str:
@@ -107,10 +93,7 @@ def _sections(profiles: Sequence[Profile]) -> Iterator[Section]:
     found += [("journal", "Journal", one.name, one.journal) for one in profiles if one.journal]
     for number, (anchor, title, name, report) in enumerate(found, 1):
         parts += [Heading(f"{title}: {name}" if several else title, f"{anchor}-{number}")]
-        parts += [
-            Note(report.headline, ""),
-            *(part for one in report.tables() for part in one.titled(is_minor=True)),
-        ]
+        parts += [Note(report.headline, ""), *(part for one in report.tables() for part in one.titled(is_minor=True))]
         parts += map(Note, report.remarks())
     for field, heading in _TIMES:
         if rows := list(_time_rows(profiles, field)):
@@ -231,14 +214,7 @@ def _clock(jumps: Sequence[ClockJumpRow]) -> str:
 
 def _tiles(profile: Profile) -> list[Tile]:
     """Return tiles of the most important figures."""
-    names = (
-        "requests",
-        "data_size_kb",
-        "write_requests_pct",
-        "mean_size_kb",
-        "no_wait_pct",
-        "mean_response_ms",
-    )
+    names = ("requests", "data_size_kb", "write_requests_pct", "mean_size_kb", "no_wait_pct", "mean_response_ms")
     tiles = [tile_of(TABLE_FIELDS[name], profile[name]) for name in names if profile[name] is not None]
     for row in profile["by_operation"]:
         if row["op"] == "all" and row["response_ms"]:
@@ -250,9 +226,7 @@ def _findings(profiles: Sequence[Profile]) -> list[_JudgedOnAll]:
     """Return each finding with its verdict on every trace."""
     found: list[_JudgedOnAll] = []
     for number, finding in enumerate(profiles[0].findings):
-        verdicts: list[_Verdict] = [
-            {"trace": profile.name, **profile.findings[number]} for profile in profiles
-        ]
+        verdicts: list[_Verdict] = [{"trace": profile.name, **profile.findings[number]} for profile in profiles]
         found.append({**finding, "verdicts": verdicts})
     return found
 
@@ -272,10 +246,7 @@ def _published_table(title: str, fields: Sequence[Field], profiles: Sequence[Pro
     return TextTable(
         f"Table: {title}",
         ["Application", *(field.column for field in fields)],
-        [
-            [one.name, *(Number(field.text(one[field.name]), one[field.name]) for field in fields)]
-            for one in profiles
-        ],
+        [[one.name, *(Number(field.text(one[field.name]), one[field.name]) for field in fields)] for one in profiles],
         style="sortable",
         caption=caption if attached else "",
         attached=attached,
@@ -295,9 +266,7 @@ def _time_rows(profiles: Sequence[Profile], field: str) -> Iterator[Cells]:
     for profile in profiles:
         for row in profile["by_operation"]:
             if row[field]:
-                chosen = {
-                    percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())
-                }
+                chosen = {percentile_label(one["percentile"]): one[field] for one in row.get("percentiles", ())}
                 times = {**row[field], **chosen}
                 values = [times[point] for point in _points(profiles)]
                 count = Number(f"{row['requests']:,}", row["requests"])

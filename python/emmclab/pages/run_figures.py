@@ -58,9 +58,7 @@ def _waits(result: Result, _first: Result) -> Rows:
 
 def _programmed(result: Result, _first: Result) -> Rows:
     shares = dict(result.fields["write_amplification"])
-    return [
-        {"cause": cause, "waf": share} for cause, share in shares.items() if cause != "waf" and shares["waf"]
-    ]
+    return [{"cause": cause, "waf": share} for cause, share in shares.items() if cause != "waf" and shares["waf"]]
 
 
 def _busy(result: Result, _first: Result) -> Rows:
@@ -141,8 +139,7 @@ FIGURES = (
     Figure(
         "space_utilisation",
         "Space utilisation by trace",
-        "Bytes the host wrote over flash bytes that they took; a device of 4 KB pages has 1. Figure 9 of "
-        "IISWC 2015.",
+        "Bytes the host wrote over flash bytes that they took; a device of 4 KB pages has 1. Figure 9 of IISWC 2015.",
         simulation.space_utilisation,
         paper=True,
     ),

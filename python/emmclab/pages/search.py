@@ -15,15 +15,7 @@ from emmclab.pages.plots.search import best_so_far, over_objectives
 from emmclab.runtime.document import Cells, Charts, Column, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.simulation.result_fields import field_of_column
-from emmclab.studies.search import (
-    WAYS,
-    Objective,
-    SearchResult,
-    Trial,
-    dominates,
-    indistinguishable_trials,
-    seeds_of,
-)
+from emmclab.studies.search import WAYS, Objective, SearchResult, Trial, dominates, indistinguishable_trials, seeds_of
 from emmclab.studies.summary import plain_value
 from emmclab.traces.provenance_types import ProvenanceFields
 
@@ -133,9 +125,7 @@ def headline(found: SearchResult) -> str:
     others = len(indistinguishable_trials(found))
     trials = f"{others:,} other trial{'s are' if others != 1 else ' is'} not told apart from"
     if len(front) == 1:
-        figures = (
-            f"{one.metric} {number(front[0].figures[one.metric], one.metric)}" for one in found.objectives
-        )
+        figures = (f"{one.metric} {number(front[0].figures[one.metric], one.metric)}" for one in found.objectives)
         line = f"{trial_text(front[0])}: {', '.join(figures)}" + (f"; {trials} it" if others else "")
     else:
         line = f"{len(front):,} of {len(found.trials):,} trials are beaten by no other"
@@ -199,18 +189,14 @@ def compared(found: SearchResult) -> list[ComparedWay]:
             for one in found.objectives
         }
         against = found.front(WAYS[0])
-        beaten = sum(
-            any(dominates(one, other, found.objectives) for one in found.front(way)) for other in against
-        )
+        beaten = sum(any(dominates(one, other, found.objectives) for one in found.front(way)) for other in against)
         rows.append(
             {
                 "way": way,
                 "trials": len(own),
                 "feasible": sum(one.is_feasible for one in own),
                 "front": sum(one.way == way for one in front),
-                "best": {
-                    name: None if value is None else number(value, name) for name, value in best.items()
-                },
+                "best": {name: None if value is None else number(value, name) for name, value in best.items()},
                 "beaten": beaten if way != WAYS[0] else None,
                 "of": len(against),
             }

@@ -15,18 +15,7 @@ from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, not
 from emmclab.pages.run_figures import FIGURES as CHARTS
 from emmclab.pages.run_figures import OF_SEVERAL, rows_of
 from emmclab.runtime.difference import change_pct, percent_text
-from emmclab.runtime.document import (
-    Cells,
-    Charts,
-    Column,
-    Folded,
-    Heading,
-    Note,
-    Number,
-    Part,
-    Section,
-    TextTable,
-)
+from emmclab.runtime.document import Cells, Charts, Column, Folded, Heading, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device
@@ -231,8 +220,7 @@ def _events(results: Sequence[Result], traces: Sequence[str]) -> TextTable:
         if any(counts):
             rows.append([field.label, *(field.text(count) for count in counts)])
     names = [
-        result.run_name if len(traces) == 1 else f"{result.fields['trace']}, {result.run_name}"
-        for result in results
+        result.run_name if len(traces) == 1 else f"{result.fields['trace']}, {result.run_name}" for result in results
     ]
     return TextTable("Events of each run", ["Number of", *names], rows, style="matrix folds numbers")
 
@@ -290,10 +278,7 @@ def _device(device: Device) -> Folded:
 
 
 def write_simulation_report(
-    results: Sequence[Result],
-    devices: Sequence[Device],
-    path: str | Path,
-    made: ProvenanceFields | None = None,
+    results: Sequence[Result], devices: Sequence[Device], path: str | Path, made: ProvenanceFields | None = None
 ) -> None:
     """Write the page for simulated runs, atomically."""
     write_atomically(path, render(results, devices, made))

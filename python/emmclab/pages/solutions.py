@@ -106,10 +106,7 @@ def _cuts(found: Comparison) -> list[Part]:
             Column("Broken promises", is_text=True),
         ],
         [
-            [
-                *(solution, one["workload"], *(f"{one[name]:,}" for name in names)),
-                ", ".join(one["promises"]) or "none",
-            ]
+            [*(solution, one["workload"], *(f"{one[name]:,}" for name in names)), ", ".join(one["promises"]) or "none"]
             for solution, rows in risks["solutions"].items()
             if solution in shown
             for one in rows

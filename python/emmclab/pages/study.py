@@ -36,16 +36,7 @@ from emmclab.studies.bundled import bundled
 from emmclab.studies.effects import Effect, average
 from emmclab.studies.grid import REPLAYS
 from emmclab.studies.results import Results
-from emmclab.studies.summary import (
-    Metric,
-    Point,
-    Ranked,
-    Summary,
-    overload_note,
-    plain_value,
-    setting_text,
-    summaries,
-)
+from emmclab.studies.summary import Metric, Point, Ranked, Summary, overload_note, plain_value, setting_text, summaries
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_fields import TABLES
 from emmclab.traces.provenance_types import ProvenanceFields
@@ -134,9 +125,7 @@ def _sections(
         yield Section("results", "Results", parts, nav="Results")
     swept = [name for name in drawn if name not in _OF_INPUTS]
     nothing = (
-        "No metric changes over a swept key."
-        if found
-        else "The study has no grid: its inputs are characterised below."
+        "No metric changes over a swept key." if found else "The study has no grid: its inputs are characterised below."
     )
     empty = [] if swept else [Note(nothing, "quiet")]
     yield Section("figures", "Figures", [Charts(only=swept), *empty], nav="Figures")
@@ -144,9 +133,7 @@ def _sections(
     yield Section("inputs", "Inputs", [_inputs(results), *made, Charts(only=_OF_INPUTS)], nav="Inputs")
 
 
-def _head(
-    results: Results, found: Sequence[Summary], drawn: Sequence[Figure], failed: bool, ended: bool
-) -> Head:
+def _head(results: Results, found: Sequence[Summary], drawn: Sequence[Figure], failed: bool, ended: bool) -> Head:
     about = results.about
     seeds = sorted({cell["seed"] for cell in (*results.runs, *results.failures)})
     inputs = len(results.inputs_once())
@@ -203,9 +190,7 @@ def incomplete(results: Results) -> list[Notice]:
     if not results.missing:
         return []
     share = 100 * results.missing / cells
-    text = (
-        f"{results.missing:,} of {cells:,} cells ({share:.1f} %) have no result; nothing below counts them."
-    )
+    text = f"{results.missing:,} of {cells:,} cells ({share:.1f} %) have no result; nothing below counts them."
     return [Notice("incomplete", text)]
 
 
@@ -215,8 +200,7 @@ def provenance(results: Results, study: str = "", **further: str) -> Provenance:
     study = study or (about["name"] if about["name"] in bundled() else "")
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
     facts = {
-        "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of "
-        "processes",
+        "Results": f"SHA-256 {results.digest} of all {about['cells']:,} results; the same on any number of processes",
         "As tables": " ".join(['emmclab query "select * from runs" --study', about["name"]]),
         "Recorded inputs": f"read with {reading}" if reading else "",
         **further,
@@ -532,10 +516,7 @@ def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | N
         about += f"Vertical bars are the {CONFIDENCE_TEXT} confidence interval of the mean over the seeds."
     name = f"{summary.grid}-{key.replace('.', '_')}-{metric.name}"
     title = f"{metric.label}, {metric.unit}" if metric.unit else metric.label
-    return (
-        Figure(name, f"{metric.label} by {key}", about.strip(), functools.partial(_chart, key, title)),
-        rows,
-    )
+    return (Figure(name, f"{metric.label} by {key}", about.strip(), functools.partial(_chart, key, title)), rows)
 
 
 def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:

@@ -107,6 +107,4 @@ _RAMP = ["#cfe1f7", "#8fbbe8", "#4d90d6", "#2a66ad", "#1d4a80", "#132f54"]
 #: Vega configuration for a light background.
 LIGHT = _config("#1d2433", "#596273", "#dfe3ea", _RAMP)
 #: Vega configuration for a dark background.
-DARK = _config(
-    "#e6e9ef", "#a3adbd", "#333c4b", ["#20405f", "#2a5f92", "#3b82c4", "#6aa9de", "#a3cdf0", "#dceefc"]
-)
+DARK = _config("#e6e9ef", "#a3adbd", "#333c4b", ["#20405f", "#2a5f92", "#3b82c4", "#6aa9de", "#a3cdf0", "#dceefc"])

@@ -38,10 +38,7 @@ _AXES = {
 
 
 def write_validation(
-    found: Sequence[Validation],
-    html: Path,
-    made: ProvenanceFields,
-    refused: Sequence[Mapping[str, str | None]],
+    found: Sequence[Validation], html: Path, made: ProvenanceFields, refused: Sequence[Mapping[str, str | None]]
 ) -> None:
     """Write the page; the same findings produce the same bytes."""
     rows = {"curves": list(_curves(found)), **{name: list(_errors(found, name)) for name in _AXES}}
@@ -224,26 +221,14 @@ def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None
             ("p99", response.error.p99_pct, response.recorded.p99_ms),
         )
         tiles += [
-            Tile(
-                name,
-                "–" if error is None else f"{signed(error)} %",
-                note=f"recorded {tile('', ms, 'ms').value}",
-            )
+            Tile(name, "–" if error is None else f"{signed(error)} %", note=f"recorded {tile('', ms, 'ms').value}")
             for name, error, ms in pairs
         ]
     lead = [f"{words.headline(one)}." for one in found] if several else [_sentence(words.method(first))]
-    return Head(
-        answer=answer,
-        lead=lead,
-        tiles=tiles,
-        notices=_refusal_notices(found, refused),
-        picture="curves",
-    )
+    return Head(answer=answer, lead=lead, tiles=tiles, notices=_refusal_notices(found, refused), picture="curves")
 
 
-def _refusal_notices(
-    found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]
-) -> list[Notice]:
+def _refusal_notices(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> list[Notice]:
     """Return a notice on the recordings that could not be judged; the reasons are in a separate section."""
     if not refused:
         return []

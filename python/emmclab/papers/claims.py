@@ -296,8 +296,7 @@ def _refuse_incomplete(results: Results, unread: Collection[str] = ()) -> None:
     if results.lacks(unread):
         name = results.about["name"]
         raise EmmclabError(
-            f"{name}: {results.missing:,} of {results.about['cells']:,} cells have no result; "
-            "no claim is judged",
+            f"{name}: {results.missing:,} of {results.about['cells']:,} cells have no result; no claim is judged",
             kind="failed",
             hint=f"run the rest: `emmclab run {name}`",
         )

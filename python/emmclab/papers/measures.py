@@ -117,9 +117,7 @@ class _Watched(Results):
 def run_measure(function: Measure, results: Results) -> tuple[Measurement, Reads]:
     """Run a measure; return its result and the record of what it read."""
     reads = Reads()
-    profiles: dict[str, Profile] = {
-        name: _WatchedProfile(profile) for name, profile in results.profiles.items()
-    }
+    profiles: dict[str, Profile] = {name: _WatchedProfile(profile) for name, profile in results.profiles.items()}
     watched = _Watched(results.about, profiles, results.runs, results.digest, results.failures, results.cuts)
     token = _reads.set(reads)
     try:

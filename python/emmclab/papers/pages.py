@@ -10,17 +10,7 @@ from typing import Any, NamedTuple
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, lost
 from emmclab.pages.study import command_of, study_provenance
-from emmclab.papers.claims import (
-    DIRECTION,
-    NOT,
-    REPRODUCED,
-    RESTATED,
-    Claim,
-    counts,
-    headline,
-    judge_study,
-    settled,
-)
+from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study, settled
 from emmclab.papers.page_charts import Drawing, write_drawings
 from emmclab.papers.registry import studies
 from emmclab.runtime.files import write_atomically

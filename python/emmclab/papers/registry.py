@@ -56,9 +56,7 @@ def papers() -> dict[str, Paper]:
         about = folder.joinpath("paper.toml")
         if folder.is_dir() and about.is_file():
             found[folder.name] = Paper(
-                name=folder.name,
-                studies=tuple(studies_in(folder)),
-                **tomllib.loads(about.read_text("utf-8")),
+                name=folder.name, studies=tuple(studies_in(folder)), **tomllib.loads(about.read_text("utf-8"))
             )
     return found
 
@@ -71,10 +69,7 @@ def paper(name: str, field: str = "--paper") -> Paper:
     """
     if name not in papers():
         raise ConfigError(
-            f"there is no paper `{name}`",
-            kind="config",
-            field=field,
-            hint=f"choose one of: {', '.join(papers())}",
+            f"there is no paper `{name}`", kind="config", field=field, hint=f"choose one of: {', '.join(papers())}"
         )
     return papers()[name]
 

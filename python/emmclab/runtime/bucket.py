@@ -65,12 +65,7 @@ class Bucket:
         try:
             self._store = self._library.store.from_url(address, retry_config=_RETRIES, **options)
         except Exception as error:
-            raise ConfigError(
-                f"{address}: {_words(error)}",
-                kind="config",
-                field=field,
-                hint=_hint(address),
-            ) from error
+            raise ConfigError(f"{address}: {_words(error)}", kind="config", field=field, hint=_hint(address)) from error
 
     def __str__(self) -> str:
         return self._address

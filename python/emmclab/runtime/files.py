@@ -51,8 +51,7 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
 
 def _too_large(path: str | PathLike[str]) -> InputError:
     return InputError(
-        f"{path}: this is no file of settings: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, "
-        "or has no end",
+        f"{path}: this is no file of settings: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or has no end",
         kind="io",
         file=str(path),
         hint="check the path",
@@ -140,9 +139,7 @@ def open_own(path: Path) -> IO[str]:
         raise error if isinstance(error, InputError) else InputError.of(error, path) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(
-            f"{path}: this is no regular file", kind="io", file=str(path), hint="remove it, and try again"
-        )
+        raise InputError(f"{path}: this is no regular file", kind="io", file=str(path), hint="remove it, and try again")
     return os.fdopen(handle, "r+", encoding="utf-8")
 
 

@@ -45,9 +45,7 @@ def table_html(part: TextTable) -> str:
     head = "".join(f'<th style="{style};font-weight:500">{escaped(one.name)}</th>' for one, style in columns)
     rows = [[cell if isinstance(cell, str) else cell.text for cell in cells] for cells in part.rows]
     cells = (
-        "".join(
-            f'<td style="{style}">{escaped(text)}</td>' for text, (_, style) in zip(row, columns, strict=True)
-        )
+        "".join(f'<td style="{style}">{escaped(text)}</td>' for text, (_, style) in zip(row, columns, strict=True))
         for row in rows
     )
     body = "".join(f"<tr>{row}</tr>" for row in cells)

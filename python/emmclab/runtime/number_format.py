@@ -19,11 +19,7 @@ def duration(seconds: float | None) -> str:
     """
     if seconds is None:
         return "–"
-    long = (
-        f"{significant(seconds / unit)} {name}"
-        for name, unit, least in _TIMES
-        if abs(seconds) >= least * unit
-    )
+    long = (f"{significant(seconds / unit)} {name}" for name, unit, least in _TIMES if abs(seconds) >= least * unit)
     short = (f"{significant(seconds / unit)} {name}" for name, unit in _SHORT if abs(seconds) >= unit)
     least = f"{significant(seconds / 1e-9)} ns" if seconds else "0 s"
     return next(long, None) or next(short, least)

@@ -148,12 +148,7 @@ def questions() -> duckdb.DuckDBPyConnection:
 
 def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
     """Open a database in memory with a deterministic order of rows."""
-    config: dict[str, Any] = {
-        "threads": 1,
-        "preserve_insertion_order": True,
-        "memory_limit": _MEMORY,
-        **options,
-    }
+    config: dict[str, Any] = {"threads": 1, "preserve_insertion_order": True, "memory_limit": _MEMORY, **options}
     return duckdb.connect(config=config)
 
 
@@ -226,6 +221,4 @@ def metadata_of(path: Path) -> dict[str, str]:
         raise InputError.of(error, path) from error
     except duckdb.Error:
         return {}
-    return {
-        bytes(key).decode("utf-8", "replace"): bytes(value).decode("utf-8", "replace") for key, value in rows
-    }
+    return {bytes(key).decode("utf-8", "replace"): bytes(value).decode("utf-8", "replace") for key, value in rows}

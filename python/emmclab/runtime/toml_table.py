@@ -16,10 +16,7 @@ _FORMS = {
     list: 'write a list: `{key} = ["...", "..."]`',
     dict: "write a table: `[{key}]`",
 }
-_LISTS = {
-    str: 'write a list of text: `{key} = ["...", "..."]`',
-    int: "write a list of numbers: `{key} = [1, 2]`",
-}
+_LISTS = {str: 'write a list of text: `{key} = ["...", "..."]`', int: "write a list of numbers: `{key} = [1, 2]`"}
 
 
 class TomlTable:
@@ -87,10 +84,7 @@ class TomlTable:
         for part in parts:
             if not isinstance(part, dict):
                 raise self.fault(key, "this is not a table", f"write `[[{key}]]`")
-        return [
-            TomlTable(part, self.file, f"{self.place}{key}[{number}].")
-            for number, part in enumerate(parts, 1)
-        ]
+        return [TomlTable(part, self.file, f"{self.place}{key}[{number}].") for number, part in enumerate(parts, 1)]
 
     def inner(self, key: str) -> TomlTable:
         """Return a required table inside this one; its keys are read and checked in the same way."""

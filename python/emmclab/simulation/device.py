@@ -172,9 +172,7 @@ class Device:
         emmclab.errors.ConfigError: there is no setting `gc.polcy`...
         """
         refuse_lines(values)
-        pairs = [
-            (key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()
-        ]
+        pairs = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in values.items()]
         return Device(self._config.with_values(pairs))
 
     def __repr__(self) -> str:
@@ -258,12 +256,7 @@ class Device:
         return self.set({key: (value + seed - 1) % 2**63 for key, value in own.items()})
 
     def precondition(
-        self,
-        images: str | PathLike[str],
-        what: str,
-        *,
-        seed: int = 1,
-        images_limit: int | None = None,
+        self, images: str | PathLike[str], what: str, *, seed: int = 1, images_limit: int | None = None
     ) -> bool:
         """Precondition the device for later runs, and store it in the folder `images` unless it is there.
 

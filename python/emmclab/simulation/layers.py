@@ -59,10 +59,7 @@ def stacks(given: Names) -> list[list[str]]:
     for text in listed_names(given, "layers"):
         names = [name.strip() for name in text.split("+")]
         if "" in names or (len(names) > 1 and "none" in names):
-            hint = (
-                "put + between names and commas between stacks, for example "
-                "`none,journal:delta,pass-through+advil`"
-            )
+            hint = "put + between names and commas between stacks, for example `none,journal:delta,pass-through+advil`"
             raise ConfigError(f"`{text}` is not a stack of layers", kind="config", field="layers", hint=hint)
         found.append([] if names == ["none"] else names)
     return once(found)

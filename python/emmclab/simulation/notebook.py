@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emmclab.runtime.document import TextTable
-from emmclab.runtime.notebook import (
-    cell_text,
-    heading_html,
-    milliseconds_text,
-    pairs_html,
-    share_text,
-    table_html,
-)
+from emmclab.runtime.notebook import cell_text, heading_html, milliseconds_text, pairs_html, share_text, table_html
 
 if TYPE_CHECKING:
     from emmclab.simulation.result import Result
@@ -29,10 +22,7 @@ def result_html(result: Result) -> str:
     amplification = result.fields["write_amplification"]
     facts = [
         ("no wait", share_text(result.fields["requests"]["no_wait_pct"])),
-        (
-            "flushes and discards",
-            "–" if (others := result.fields["requests"]["other"]) is None else f"{others:,}",
-        ),
+        ("flushes and discards", "–" if (others := result.fields["requests"]["other"]) is None else f"{others:,}"),
         ("flushes and synchronous writes, 99 %", milliseconds_text(result.shown("durable.p99_ms"))),
         ("write amplification", cell_text(amplification["waf"])),
         ("preconditioned", str(result.fields["options"]["precondition"])),

@@ -22,9 +22,7 @@ RECORD = "made"
 class Provenance:
     """The provenance of a result; the files of the traces are hashed in a thread during the run."""
 
-    def __init__(
-        self, devices: Sequence[Device], traces: Sequence[Trace] = (), aged_by: Sequence[Trace] = ()
-    ) -> None:
+    def __init__(self, devices: Sequence[Device], traces: Sequence[Trace] = (), aged_by: Sequence[Trace] = ()) -> None:
         """Start to hash the files of the traces; `aged_by` are those that were replayed before the run."""
         self._devices, self._traces, self._aged_by = devices, traces, aged_by
         every = [*traces, *aged_by]
@@ -44,7 +42,5 @@ class Provenance:
             **provenance_here(inputs_of(self._traces)),
             "aged_by": inputs_of(self._aged_by),
             "settings": {device.name: device.changes for device in self._devices},
-            "devices": [
-                {"name": device.name, "settings": tomllib.loads(device.to_toml())} for device in self._devices
-            ],
+            "devices": [{"name": device.name, "settings": tomllib.loads(device.to_toml())} for device in self._devices],
         }

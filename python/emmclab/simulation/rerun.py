@@ -29,12 +29,7 @@ class Recipe:
     aged_by: Path | None
     options: Mapping[str, Any]
 
-    def run(
-        self,
-        *,
-        images: str | PathLike[str] | None = None,
-        progress: SimulationProgress | None = None,
-    ) -> Result:
+    def run(self, *, images: str | PathLike[str] | None = None, progress: SimulationProgress | None = None) -> Result:
         """Simulate it again."""
         found = {name: self.options.get(name.removesuffix("_ns")) for name in RUN_OPTIONS}
         given: Any = {name: value for name, value in found.items() if value is not None}
@@ -53,8 +48,7 @@ def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Tra
     path, wanted = one.get("path"), one.get("sha256")
     if not isinstance(path, str) or wanted is None:
         raise InputError(
-            f"{result.place}: `provenance.inputs`: the trace `{one.get('name')}` was no file that can be "
-            "read again",
+            f"{result.place}: `provenance.inputs`: the trace `{one.get('name')}` was no file that can be read again",
             kind="io",
             file=result.place,
             field="provenance.inputs",
@@ -135,9 +129,5 @@ def device_from(table: Mapping[str, Any]) -> Device:
 def with_settings(device: Device, values: Mapping[str, Any]) -> Device:
     """Return a device with some settings changed, by dotted key, as JSON values; names are not changed."""
     return device.set(
-        {
-            key: toml_text(value)
-            for key, value in values.items()
-            if key.partition(".")[0] not in NAMING_SETTINGS
-        }
+        {key: toml_text(value) for key, value in values.items() if key.partition(".")[0] not in NAMING_SETTINGS}
     )

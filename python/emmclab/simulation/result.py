@@ -111,10 +111,7 @@ def second_figures(second: SecondDevice) -> list[tuple[ResultField, float]]:
     ['Data read', 'Data written']
     """
     values: Mapping[str, Any] = second
-    return [
-        (field, values[name])
-        for name, field in zip(_SECOND, shown_fields(tuple(_SECOND.values())), strict=True)
-    ]
+    return [(field, values[name]) for name, field in zip(_SECOND, shown_fields(tuple(_SECOND.values())), strict=True)]
 
 
 def wait_figures(result: Result) -> list[tuple[ResultField, float]]:
@@ -167,9 +164,7 @@ class Result(FieldMapping):
 
     def __repr__(self) -> str:
         (mean,) = shown_fields(("response.mean_response_ms",))
-        return (
-            f"<Result {self['trace']!r} on {self.run_name!r}: {mean.in_words(self[mean.path])} {mean.name}>"
-        )
+        return f"<Result {self['trace']!r} on {self.run_name!r}: {mean.in_words(self[mean.path])} {mean.name}>"
 
     @property
     def run_name(self) -> str:

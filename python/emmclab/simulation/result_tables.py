@@ -91,9 +91,7 @@ def _life_rows(result: Result) -> list[Cells]:
         used, of_slc = map(result_field, ("wear.lifetime.used_pct", "wear.lifetime.used_slc_pct"))
         slc = life["used_slc_pct"]
         in_slc = "" if slc is None else f" ({of_slc.text(slc)} in SLC mode)"
-        rows.append(
-            [used.label, used.text(life["used_pct"]), f"% of the erase limit, most worn block{in_slc}"]
-        )
+        rows.append([used.label, used.text(life["used_pct"]), f"% of the erase limit, most worn block{in_slc}"])
     return rows
 
 

@@ -97,9 +97,7 @@ def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8
     if not missing or result["options"].get("flush_every"):
         return ""
     adds = f"; {remedy} adds a flush after every 8 writes" if remedy else ""
-    return (
-        f"the trace does not record {joined(missing)}, so that durability is free with a volatile cache{adds}"
-    )
+    return f"the trace does not record {joined(missing)}, so that durability is free with a volatile cache{adds}"
 
 
 def _free_durability(result: Result) -> str:
@@ -225,8 +223,7 @@ def refusals_text(refused: Sequence[RefusedRequests]) -> str:
     '2 (the first: zone 7 is full), 1 (too long)'
     """
     return ", ".join(
-        f"{one['requests']:,} ({'the first: ' if one['requests'] > 1 else ''}{one['first']})"
-        for one in refused
+        f"{one['requests']:,} ({'the first: ' if one['requests'] > 1 else ''}{one['first']})" for one in refused
     )
 
 
@@ -330,9 +327,7 @@ def mode_line(result: Result) -> str:
     line = f"{name} ({reason})" if (reason := result.fields["run"]["mode_reason"]) else name
     if clock := (result.get("live") or {}).get("clock"):
         # When idle, a device writes back its cache, so that flushes find less dirty data.
-        idle = (
-            "no idle time" if clock == "free" and not result.fields["options"].get("think") else "idle time"
-        )
+        idle = "no idle time" if clock == "free" and not result.fields["options"].get("think") else "idle time"
         line += f", clock {clock} ({idle} between requests)"
     return line
 

@@ -50,13 +50,7 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
     ]
     images: Annotated[
         str | PathLike[str] | None,
-        Option(
-            None,
-            "Folder of preconditioned devices, for reuse.",
-            metavar="DIR",
-            advanced=True,
-            stored="never",
-        ),
+        Option(None, "Folder of preconditioned devices, for reuse.", metavar="DIR", advanced=True, stored="never"),
     ]
     images_limit: Annotated[
         int | None,
@@ -158,11 +152,7 @@ class LayersOfRun(TypedDict, total=False):
     layer_settings: Annotated[
         Mapping[str, Setting] | None,
         Option(
-            None,
-            "Settings of the layers, for example `advil.reserved`.",
-            panel="Layers",
-            option=None,
-            stored="layers",
+            None, "Settings of the layers, for example `advil.reserved`.", panel="Layers", option=None, stored="layers"
         ),
     ]
 

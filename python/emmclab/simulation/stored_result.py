@@ -82,8 +82,7 @@ def read_result(text: str) -> StoredResult:
         return found[int(number) - 1]
     listed = "; ".join(f"{one.place}: {one.name}{_seed_of(one, found)}" for one in found[:6])
     raise ConfigError(
-        f"{path}: it has {len(found)} result{'s' if len(found) > 1 else ''}"
-        + (f", not {number}" if number else ""),
+        f"{path}: it has {len(found)} result{'s' if len(found) > 1 else ''}" + (f", not {number}" if number else ""),
         kind="config",
         file=path,
         field="RESULT",
@@ -141,9 +140,7 @@ def holds_results(path: Path) -> bool:
 
 def page_record(path: Path) -> Any:
     """Return the data for programs in a page of the project; None for any other page."""
-    found = re.search(
-        rf'<script id="{RECORD}" type="application/json">(.*?)</script>', read_text(path), re.DOTALL
-    )
+    found = re.search(rf'<script id="{RECORD}" type="application/json">(.*?)</script>', read_text(path), re.DOTALL)
     return None if found is None else _json(path, found[1])
 
 
@@ -224,11 +221,7 @@ def _of_requests(path: Path) -> dict[str, Any] | None:
         for row in profile["by_operation"]:
             if times := row[f"{group}_ms"]:
                 named = {f"{name}_ms": value for name, value in times.items()}
-                found |= (
-                    named | {f"mean_{group}_ms": named["mean_ms"]}
-                    if row["op"] == "all"
-                    else {row["op"]: named}
-                )
+                found |= named | {f"mean_{group}_ms": named["mean_ms"]} if row["op"] == "all" else {row["op"]: named}
         figures[group] = found
     return {**figures, **run}
 

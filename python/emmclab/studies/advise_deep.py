@@ -136,9 +136,7 @@ def space_of(device: Device) -> Space:
     """
     groups: list[list[Option]] = []
     for option in options(device):
-        shared = [
-            group for group in groups if any(option.settings.keys() & one.settings.keys() for one in group)
-        ]
+        shared = [group for group in groups if any(option.settings.keys() & one.settings.keys() for one in group)]
         for group in shared:
             groups.remove(group)
         groups.append([*(one for group in shared for one in group), option])
@@ -214,9 +212,7 @@ def advise_deep(
         search=space,
     )
     objectives = (Objective(METRICS[by]), Objective(RAM), Objective(CAPACITY, is_maximized=True))
-    found = run_search(
-        study, place, executor, objectives, budget=budget, seed=seed, ways=WAYS, progress=progress
-    )
+    found = run_search(study, place, executor, objectives, budget=budget, seed=seed, ways=WAYS, progress=progress)
     deep = Deep(found, by)
     if deep.base.reason:
         raise ConfigError(f"{configured.name} as it is: {deep.base.reason}", kind="config", field="--device")

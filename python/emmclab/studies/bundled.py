@@ -14,9 +14,7 @@ _ENDING = ".study.toml"
 
 def studies_in(folder: Traversable) -> dict[str, Traversable]:
     """Return the definitions in a folder by study name, first the one that is named like the folder."""
-    found = {
-        entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)
-    }
+    found = {entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)}
     return {name: found[name] for name in sorted(found, key=lambda name: (name != folder.name, name))}
 
 

@@ -151,12 +151,7 @@ class Sweep:
     """Distributes cells over workers, and tracks them."""
 
     def __init__(
-        self,
-        cells: Sequence[Cell],
-        total: int,
-        *,
-        is_sample: bool = False,
-        more: Callable[[], Sequence[Cell]] = tuple,
+        self, cells: Sequence[Cell], total: int, *, is_sample: bool = False, more: Callable[[], Sequence[Cell]] = tuple
     ) -> None:
         """Set the cells of a study to run; of a sample, only a few of each grid are run.
 
@@ -291,9 +286,5 @@ def _sampled(cells: Sequence[Cell], each: int) -> list[Cell]:
     grids: dict[str, list[int]] = {}
     for number, cell in enumerate(cells):
         grids.setdefault(cell.grid, []).append(number)
-    chosen = {
-        places[len(places) * step // each]
-        for places in grids.values()
-        for step in range(min(each, len(places)))
-    }
+    chosen = {places[len(places) * step // each] for places in grids.values() for step in range(min(each, len(places)))}
     return [cells[number] for number in sorted(chosen)]

@@ -71,9 +71,7 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
             said = about(study, cells) | (missing_about(missing) if missing else {})
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
-            move_into_place(
-                table.write({_ABOUT: json.dumps(said, sort_keys=True), **table_provenance(study)}), output
-            )
+            move_into_place(table.write({_ABOUT: json.dumps(said, sort_keys=True), **table_provenance(study)}), output)
     return missing
 
 
@@ -98,12 +96,7 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
             f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
         ).fetchone()
         if found is None:
-            raise InputError(
-                f"{path}: this is not a file of collected results",
-                kind="io",
-                file=str(path),
-                hint=_HINT,
-            )
+            raise InputError(f"{path}: this is not a file of collected results", kind="io", file=str(path), hint=_HINT)
         keys = asked.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
         texts = (text for _, text in ask([path], aside, [key for (key,) in keys], ["result"]))
         return Results.of_entries(json.loads(found[0]), texts, of_run=of_run)

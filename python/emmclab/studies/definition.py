@@ -114,9 +114,7 @@ class Study:
             percentiles=_percentiles(read),
             traces=read_traces(read),
             file=file,
-            definition=hashlib.sha256(json.dumps(table, sort_keys=True, default=str).encode()).hexdigest()[
-                :16
-            ],
+            definition=hashlib.sha256(json.dumps(table, sort_keys=True, default=str).encode()).hexdigest()[:16],
         )
         if read.has("search"):
             by_name = {grid.name: grid for grid in study.grids}
@@ -200,9 +198,7 @@ class Study:
                     for name, one in grid.options.items()
                 },
                 axes={
-                    key: tuple(paths.get(str(one), one) for one in values)
-                    if key == "precondition"
-                    else values
+                    key: tuple(paths.get(str(one), one) for one in values) if key == "precondition" else values
                     for key, values in grid.axes.items()
                 },
             )

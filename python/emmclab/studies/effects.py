@@ -34,10 +34,7 @@ class Effect(NamedTuple):
 
 
 def effects_of(
-    found: Mapping[tuple[str, Setting], Mapping[int, float]],
-    *,
-    highest_is_best: bool = False,
-    is_ratio: bool = True,
+    found: Mapping[tuple[str, Setting], Mapping[int, float]], *, highest_is_best: bool = False, is_ratio: bool = True
 ) -> list[Effect]:
     """Return the effect of each key on a metric, which `found` gives by input, setting and seed.
 
@@ -76,9 +73,7 @@ def _effect(
     is_ratio: bool,
 ) -> Effect:
     by_seed = {
-        value: {
-            seed: average([group[value][seed] for group in groups], arithmetic=not is_ratio) for seed in seeds
-        }
+        value: {seed: average([group[value][seed] for group in groups], arithmetic=not is_ratio) for seed in seeds}
         for value in values
     }
     means = {value: sum(found.values()) / len(seeds) for value, found in by_seed.items()}

@@ -69,9 +69,7 @@ def expand(study: Study) -> list[Cell]:
                 # All cells share one text, because a study may have a million cells.
                 text = json.dumps(options)
                 for source in inputs:
-                    wanted.setdefault(source, []).append(
-                        Cell(one.name, source, device, said, *devices[point], text)
-                    )
+                    wanted.setdefault(source, []).append(Cell(one.name, source, device, said, *devices[point], text))
     return [cell for cells in wanted.values() for cell in cells]
 
 
@@ -189,11 +187,7 @@ def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
         "layers": list(grid.layers),
         "layer_settings": {**grid.layer_settings, **settings},
         "second": grid.option("second") or None,
-        **{
-            name: grid.option(name)
-            for name in AXES
-            if RUN_OPTIONS[name].panel == "Layers" and name != "second"
-        },
+        **{name: grid.option(name) for name in AXES if RUN_OPTIONS[name].panel == "Layers" and name != "second"},
     }
 
 

@@ -34,8 +34,7 @@ class FolderTraces:
                 f"{study} needs recorded traces that do not come with emmclab: {', '.join(self.files)}",
                 kind="config",
                 field="--traces",
-                hint=f"get them ({self.source}) and name their folder: "
-                f"`emmclab reproduce {study} --traces DIR`",
+                hint=f"get them ({self.source}) and name their folder: `emmclab reproduce {study} --traces DIR`",
             )
 
     def refuse_missing(self) -> None:

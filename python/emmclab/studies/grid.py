@@ -111,14 +111,8 @@ def _axes(read: TomlTable, options: Iterable[str]) -> dict[str, tuple[Setting, .
             _check_option(read, key, axes[key])
         elif key in own:
             has_list = isinstance(own[key].default, tuple) or key == "devices"
-            hint = (
-                f"`{key} = [...]` of the grid"
-                if has_list
-                else f"a [[grid]] with its own `{key}` for each value"
-            )
-            raise read.fault(
-                f"axes.{key}", "this is a key of the grid, not a setting of a device", f"write {hint}"
-            )
+            hint = f"`{key} = [...]` of the grid" if has_list else f"a [[grid]] with its own `{key}` for each value"
+            raise read.fault(f"axes.{key}", "this is a key of the grid, not a setting of a device", f"write {hint}")
     return {key: tuple(once(values)) for key, values in axes.items()}
 
 
@@ -127,9 +121,7 @@ def _check_option(read: TomlTable, option: str, values: Sequence[Setting]) -> No
     if read.has(option):
         raise read.fault(f"axes.{option}", f"the grid has `{option}` already", f"take out `{option} = ...`")
     if RUN_OPTIONS[option].panel == "Layers" and not read.has("layers"):
-        raise read.fault(
-            f"axes.{option}", "this option acts on layers, and the grid has none", "add `layers`"
-        )
+        raise read.fault(f"axes.{option}", "this option acts on layers, and the grid has none", "add `layers`")
     kind, _ = _kind_and_default(option, {})
     for value in values:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

@@ -37,9 +37,7 @@ class Input:
     program: str = ""
 
     @staticmethod
-    def of(
-        source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})
-    ) -> Input:
+    def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> Input:
         """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
 
         `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only

@@ -17,13 +17,7 @@ def study_html(study: Study) -> str:
     for grid in study.grids:
         axes = [f"{key} = {', '.join(map(str, values))}" for key, values in grid.axes.items()]
         seeds = ", ".join(map(str, grid.seeds or study.seeds))
-        rows.append(
-            [grid.name, ", ".join(grid.devices), "; ".join(axes) or "–", ", ".join(grid.modes), seeds]
-        )
+        rows.append([grid.name, ", ".join(grid.devices), "; ".join(axes) or "–", ", ".join(grid.modes), seeds])
     facts = [("about", study.about or "–"), ("inputs", ", ".join(study.inputs))]
     headings = ["grid", "devices", "settings", "modes", "seeds"]
-    return (
-        heading_html("Study", study.name)
-        + pairs_html(facts)
-        + table_html(TextTable("", headings, rows, words=5))
-    )
+    return heading_html("Study", study.name) + pairs_html(facts) + table_html(TextTable("", headings, rows, words=5))

@@ -50,10 +50,7 @@ class Cuts:
         """
         if not scale > 0:
             raise ConfigError(
-                f"a scale of {scale:g} is impossible",
-                kind="config",
-                field="scale",
-                hint="give a number above 0",
+                f"a scale of {scale:g} is impossible", kind="config", field="scale", hint="give a number above 0"
             )
         return replace(self, scale=self.scale * scale)
 
@@ -121,8 +118,4 @@ def workload_digest() -> str:
 
 def host() -> dict[str, str]:
     """Return the versions of this machine's software that affects power cuts, by name."""
-    return {
-        "kernel": platform.release(),
-        "sqlite": sqlite3.sqlite_version,
-        "e2fsprogs": package_version("e2fsprogs"),
-    }
+    return {"kernel": platform.release(), "sqlite": sqlite3.sqlite_version, "e2fsprogs": package_version("e2fsprogs")}

@@ -125,12 +125,7 @@ def _written(settings: Mapping[str, Setting]) -> list[str]:
 
 def _verdict(result: CutResult) -> Verdict:
     return Verdict(
-        result.verdict,
-        result.lost_at or "",
-        result.cuts,
-        result.states,
-        result.lost_states,
-        result.documented_states,
+        result.verdict, result.lost_at or "", result.cuts, result.states, result.lost_states, result.documented_states
     )
 
 

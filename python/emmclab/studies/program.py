@@ -99,9 +99,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
     shared = read.inner("live")
     scale = shared.value("scale", (int, float), 1.0)
     if not 0 < scale <= 1:
-        raise shared.fault(
-            "scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1"
-        )
+        raise shared.fault("scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1")
     # The only place where a study is made smaller.
     numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
     file_system = FileSystem(
@@ -124,9 +122,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
         axes = {key: tuple(values) for key, values in part.table("each", list).items()}
         for key in (*numbers, *axes):
             if not key.isidentifier():
-                raise part.fault(
-                    "each", f"`{key}` is not a valid name of a variable", "use letters, digits and _"
-                )
+                raise part.fault("each", f"`{key}` is not a valid name of a variable", "use letters, digits and _")
         for values in axes.values():
             for value in values:
                 if not (isinstance(value, int) or (isinstance(value, str) and value.isalnum())):
@@ -191,9 +187,7 @@ def run_program(program: Program, device: Device, options: ServedOptions) -> Run
             _script(disk, program, "run", f"{program.run}\nsync --file-system {mount}", log)
             # Unmounting also writes, and the file system may write at any time.
             result = disk.drain().deterministic()
-    software = LiveSoftware(
-        host=host_of(program), file_system=cast("FileSystemFields", asdict(program.file_system))
-    )
+    software = LiveSoftware(host=host_of(program), file_system=cast("FileSystemFields", asdict(program.file_system)))
     return cast("RunFields", {**result, "live": software})
 
 

@@ -76,9 +76,7 @@ def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
             piece = f"select '{quoted(folder.name)}' as study, * from '{quoted(path)}'"  # noqa: S608
             views.setdefault(name, []).append(piece)
     if not views:
-        raise InputError(
-            "there are no results to query", kind="io", hint="run a study first: `emmclab run STUDY`"
-        )
+        raise InputError("there are no results to query", kind="io", hint="run a study first: `emmclab run STUDY`")
     with duckdb.connect() as database:
         for name, parts in views.items():
             database.execute(f"create view {name} as {' union all by name '.join(parts)}")
@@ -216,9 +214,7 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
     described = (
-        ["runs"]
-        if "runs" in tables
-        else [name for name in tables if name not in ("fsyncs", "commits")] or tables[:1]
+        ["runs"] if "runs" in tables else [name for name in tables if name not in ("fsyncs", "commits")] or tables[:1]
     )
     columns = f"{' or '.join(f'`describe {name}`' for name in described)} lists columns"
     hint = f"choose one of: {', '.join(tables)}; {columns}"

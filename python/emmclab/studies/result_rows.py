@@ -49,9 +49,7 @@ class StoredCell(NamedTuple):
 _METADATA = f"kv_metadata {{{checksummed.KEY}: '{checksummed.UNSEALED}'}}"
 
 
-def write_part(
-    results: Sequence[StoredCell], path: Path, compression: str = "zstd, compression_level 1"
-) -> None:
+def write_part(results: Sequence[StoredCell], path: Path, compression: str = "zstd, compression_level 1") -> None:
     """Write results as a sealed part; `compression` is DuckDB's option of this name.
 
     Raises:
@@ -128,9 +126,7 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
         return found
 
 
-def ask(
-    parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
+def ask(parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield the key and columns of cells in the order of `keys`; the columns of missing cells are None."""
     none = tuple(None for _ in columns)
     following = 0

@@ -51,9 +51,7 @@ class Results:
         return Results.of_entries(store.index()["study"], store.results(), of_run=of_run)
 
     @staticmethod
-    def of_entries(
-        about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None
-    ) -> Results:
+    def of_entries(about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None) -> Results:
         """Make results from stored ones, in the order of the study."""
         digest = Digest()
         found = Results(about, {}, [], "")
@@ -100,9 +98,7 @@ class Results:
 
     def inputs_once(self) -> list[Profile]:
         """Return the profile of each input once, for the first seed."""
-        seen = {
-            re.sub(r" \(seed \d+\)$", "", name): profile for name, profile in reversed(self.profiles.items())
-        }
+        seen = {re.sub(r" \(seed \d+\)$", "", name): profile for name, profile in reversed(self.profiles.items())}
         return list(reversed(seen.values()))
 
     @property

@@ -164,12 +164,7 @@ def run_part(
 
 
 def estimate(
-    place: Place,
-    executor: Executor,
-    cells: Sequence[Cell],
-    *,
-    images_limit: int = IMAGES_BYTES,
-    note: Note = unheard,
+    place: Place, executor: Executor, cells: Sequence[Cell], *, images_limit: int = IMAGES_BYTES, note: Note = unheard
 ) -> Progress:
     """Run a few cells of each grid, store their results, and return the estimated time for the rest."""
     last: list[Progress] = []

@@ -92,9 +92,7 @@ class SearchResult:
 def dominates(one: Trial, other: Trial, objectives: Sequence[Objective]) -> bool:
     """Return whether a trial is better in at least one objective, and worse in none."""
     pairs = [(each, one.figures[each.metric], other.figures[each.metric]) for each in objectives]
-    return any(each.better(a, b) for each, a, b in pairs) and not any(
-        each.better(b, a) for each, a, b in pairs
-    )
+    return any(each.better(a, b) for each, a, b in pairs) and not any(each.better(b, a) for each, a, b in pairs)
 
 
 def indistinguishable_trials(found: SearchResult) -> list[Trial]:
@@ -204,9 +202,7 @@ class _Search:
     ) -> None:
         self._study, self._space, self._objectives, self._store = study, space, objectives, store
         self._budget, self._batch = budget, batch
-        self._metrics = list(
-            dict.fromkeys([one.metric for one in objectives] + [one.metric for one in space.bounds])
-        )
+        self._metrics = list(dict.fromkeys([one.metric for one in objectives] + [one.metric for one in space.bounds]))
         self.trials: list[Trial] = []
         self._asked: list[tuple[Trial, Any, list[Cell]]] = []
         self._rows: dict[str, tuple[str, Row]] = {}
@@ -331,9 +327,7 @@ def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[
     """
     (grid,) = [one for one in study.grids if one.name == space.grid]
     tried = replace(
-        study,
-        inputs=grid.inputs or study.inputs,
-        grids=(replace(grid, set={**grid.set, **space.settings(values)}),),
+        study, inputs=grid.inputs or study.inputs, grids=(replace(grid, set={**grid.set, **space.settings(values)}),)
     )
     return [cell for cell in tried.cells() if cell.grid != PROFILE]
 
@@ -379,9 +373,7 @@ def require_objectives(minimize: Names, maximize: Names) -> tuple[Objective, ...
     Raises:
         ConfigError: there is no objective, or a figure is both minimised and maximised.
     """
-    found = tuple(
-        once([*map(Objective, several(minimize)), *(Objective(one, True) for one in several(maximize))])
-    )
+    found = tuple(once([*map(Objective, several(minimize)), *(Objective(one, True) for one in several(maximize))]))
     names = [one.metric for one in found]
     if not names or len(set(names)) < len(names):
         raise ConfigError(

@@ -106,9 +106,7 @@ class Space:
 
     def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
         """Return the device settings that a trial represents."""
-        return {
-            key: setting for one in self.ranges for key, setting in one.settings(values[one.name]).items()
-        }
+        return {key: setting for one in self.ranges for key, setting in one.settings(values[one.name]).items()}
 
     def suggest(self, trial: Any) -> dict[str, Setting]:
         """Let a trial of optuna choose a value of each setting."""
@@ -153,9 +151,7 @@ def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
     # A misspelt key is the best explanation for an empty space.
     read.done()
     if not ranges:
-        raise read.fault(
-            "setting", "the section has no setting to choose", "add `[[search.setting]]` with a name"
-        )
+        raise read.fault("setting", "the section has no setting to choose", "add `[[search.setting]]` with a name")
     for one in ranges:
         if one.name in grids[grid].axes or one.name in grids[grid].set:
             raise read.fault(

@@ -267,11 +267,7 @@ class Store:
             yield from ask(self._paths(aside), aside, keys, columns)
 
     def finish(
-        self,
-        about: About,
-        cells: Iterable[Cell],
-        reasons: Mapping[str, str],
-        made_of: Mapping[str, str],
+        self, about: About, cells: Iterable[Cell], reasons: Mapping[str, str], made_of: Mapping[str, str]
     ) -> Finished:
         """Write the index and the tables in the order of the study, independent of the order of the runs.
 
@@ -321,9 +317,7 @@ class Store:
         try:
             text = self.place.read("index.json")
         except OSError as error:
-            raise InputError(
-                f"{path}: there are no finished results", kind="io", file=path, hint=hint
-            ) from error
+            raise InputError(f"{path}: there are no finished results", kind="io", file=path, hint=hint) from error
         index = from_checked_json(text)
         if index is None:
             raise InputError(

@@ -38,9 +38,7 @@ class Metric(NamedTuple):
     @staticmethod
     def field(name: str, field: ResultField) -> Metric:
         """Make a metric of a field of a simulated run."""
-        return Metric(
-            name, field.label, field.unit, (field.path,), field.better == "higher", digits=field.digits
-        )
+        return Metric(name, field.label, field.unit, (field.path,), field.better == "higher", digits=field.digits)
 
     @property
     def is_response(self) -> bool:
@@ -369,15 +367,9 @@ def _ranked(
         inputs = [name for name in names if all((name, setting) in having for setting in settings)]
         if not inputs:
             continue
-        by_seed = {
-            setting: _over_inputs(metric, [groups[name, setting] for name in inputs]) for setting in settings
-        }
+        by_seed = {setting: _over_inputs(metric, [groups[name, setting] for name in inputs]) for setting in settings}
         ranked = _rank(metric, by_seed, tuple(inputs), len(names))
-        values = {
-            (point.input, point.setting): point.by_seed[metric.name]
-            for point in points
-            if point.input in inputs
-        }
+        values = {(point.input, point.setting): point.by_seed[metric.name] for point in points if point.input in inputs}
         effects = effects_of(values, highest_is_best=metric.highest_is_best, is_ratio=metric.unit != "%")
         ranked = replace(ranked, effects=tuple(effects))
         if (first := ranked.strongest) is not None:
@@ -393,9 +385,7 @@ def _ranked(
     return found
 
 
-def _rank(
-    metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tuple[str, ...], all_inputs: int
-) -> Ranked:
+def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tuple[str, ...], all_inputs: int) -> Ranked:
     """Rank settings by their means over the seeds; find those that cannot be distinguished from the best."""
     values = {setting: _spread(found) for setting, found in by_seed.items()}
     settings, is_ratio = list(by_seed), metric.unit != "%"

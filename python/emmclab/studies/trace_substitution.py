@@ -29,13 +29,9 @@ def in_place(results: Results) -> Results:
     workload_of = stand_ins(results)
     recorded = {workload_of[name]: results.profiles[name] for name in workload_of}
     profiles = {
-        name: recorded.get(name, profile)
-        for name, profile in results.profiles.items()
-        if name not in workload_of
+        name: recorded.get(name, profile) for name, profile in results.profiles.items() if name not in workload_of
     }
-    replaced = {
-        (run["grid"], workload_of[run["input"]]) for run in results.runs if run["input"] in workload_of
-    }
+    replaced = {(run["grid"], workload_of[run["input"]]) for run in results.runs if run["input"] in workload_of}
 
     def placed(run: Run) -> Run:
         name = run["input"]
@@ -53,6 +49,4 @@ def without(results: Results) -> Results:
     """Return the results of the workloads only, without the recorded traces that replace them."""
     names = stand_ins(results)
     profiles = {name: profile for name, profile in results.profiles.items() if name not in names}
-    return replace(
-        results, profiles=profiles, runs=[run for run in results.runs if run["input"] not in names]
-    )
+    return replace(results, profiles=profiles, runs=[run for run in results.runs if run["input"] not in names])

@@ -140,8 +140,4 @@ def cut_verdicts(results: Results) -> CutVerdicts:
         for table in power_cut_table.tables(results)
         for (name, column), cell in table.cells.items()
     ]
-    return {
-        "answer": power_cut_table.headline(results),
-        "verdicts": power_cut_table.counts(results),
-        "runs": runs,
-    }
+    return {"answer": power_cut_table.headline(results), "verdicts": power_cut_table.counts(results), "runs": runs}

@@ -28,12 +28,7 @@ def longest_waits(activity: Activity) -> list[SyncStall]:
     9
     """
     rows: list[SyncStall] = [
-        {
-            "process": task["process"],
-            "file_system": task["file_system"],
-            "start_ns": start,
-            "time_ns": time,
-        }
+        {"process": task["process"], "file_system": task["file_system"], "start_ns": start, "time_ns": time}
         for task in activity.get("waits", ())
         for start, time in zip(task["start_ns"], task["time_ns"], strict=True)
     ]

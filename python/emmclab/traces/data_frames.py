@@ -40,9 +40,7 @@ def _frame(table: Any, name: str) -> _core.Frame:
             f"a {type(table).__name__} is not a table of Arrow columns",
             kind="config",
             field="table",
-            hint="call its `collect()` first"
-            if lazy
-            else "give a frame of polars or pandas, or a table of pyarrow",
+            hint="call its `collect()` first" if lazy else "give a frame of polars or pandas, or a table of pyarrow",
         )
     try:
         return _core.Frame(table, name)

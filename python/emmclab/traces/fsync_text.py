@@ -45,9 +45,7 @@ class Fsync(FieldMapping):
             return "No wait for durability ended in this recording."
         most = rows[0]
         calls = "1 call" if most["calls"] == 1 else f"{most['calls']:,} calls"
-        start = (
-            f"{most['process']} waits longest for durability: {duration(most['total_ms'] / 1e3)} in {calls}"
-        )
+        start = f"{most['process']} waits longest for durability: {duration(most['total_ms'] / 1e3)} in {calls}"
         known = {part.name: most[f"{part.name}_pct"] for part in FSYNC_PARTS}
         known = {name: share for name, share in known.items() if share is not None}
         if not known:
@@ -72,9 +70,7 @@ class Fsync(FieldMapping):
             calls = "1 call" if row["calls"] == 1 else f"{row['calls']:,} calls"
             found.append(f"The parts of {calls} are unknown: {_CAUSES[row['cause']]}.")
         if self["stored"] < self["calls"]:
-            found.append(
-                f"Of {self['calls']:,} calls, the {self['stored']:,} longest are stored and divided."
-            )
+            found.append(f"Of {self['calls']:,} calls, the {self['stored']:,} longest are stored and divided.")
         if devices := self["journals_without_thread"]:
             found.append(
                 f"The thread of the journal of {', '.join(devices)} is not known, so that commits are not "
@@ -98,8 +94,7 @@ class Fsync(FieldMapping):
 
     def _lengths(self) -> TextTable:
         rows = [
-            [row["process"], row["file_system"], *_cells(row, FSYNC_FIELDS)]
-            for row in self["by_process"][:_PROCESSES]
+            [row["process"], row["file_system"], *_cells(row, FSYNC_FIELDS)] for row in self["by_process"][:_PROCESSES]
         ]
         headings = ["process", "file system", *(_heading(field) for field in FSYNC_FIELDS)]
         return TextTable("Length of waits for durability", headings, rows, 2)
@@ -152,17 +147,7 @@ class Fsync(FieldMapping):
             ]
             for row in sorted(longest[:_REQUESTS], key=lambda row: (row["at_ms"], row["end_ms"]))
         ]
-        headings = [
-            "at ms",
-            "process",
-            "request",
-            "part",
-            "sector",
-            "sectors",
-            "queued ms",
-            "service ms",
-            "end ms",
-        ]
+        headings = ["at ms", "process", "request", "part", "sector", "sectors", "queued ms", "service ms", "end ms"]
         title = f"Requests of the longest wait, of {wait['process']}"
         if rank > 1:
             title = f"Requests of wait {rank}, of {wait['process']}"

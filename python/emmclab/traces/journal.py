@@ -46,9 +46,7 @@ class Journal(FieldMapping):
                 blocks = commits["journal_blocks"]["mean"]
                 parts[0] += f", in {commits['commits']:,} commits of {blocks:.1f} blocks"
             if (unchanged := self["logged"]["unchanged_sectors_pct"]) is not None:
-                parts.append(
-                    f"{unchanged:.1f} % of the logged sectors are the same as in their last logged copy"
-                )
+                parts.append(f"{unchanged:.1f} % of the logged sectors are the same as in their last logged copy")
         elif share is None and (checkpoints := self._checkpoints()):
             parts = [checkpoints]
         elif share is None:
@@ -165,13 +163,7 @@ class Journal(FieldMapping):
             "Writes by flags and addresses",
             ["sign", "meaning", "requests", "KB", "% of written"],
             [
-                [
-                    row["sign"],
-                    row["about"],
-                    *_counts(row["requests"]),
-                    f"{row['kb']:,.1f}",
-                    _number(row["written_pct"]),
-                ]
+                [row["sign"], row["about"], *_counts(row["requests"]), f"{row['kb']:,.1f}", _number(row["written_pct"])]
                 for row in self["by_sign"]
             ],
             2,

@@ -15,9 +15,5 @@ def ledger_line(ledger: Mapping[str, int | None]) -> str:
     """
     labels = _core.ledger_labels()
     first = [f"{ledger[field]:,} {field}" for field in ("seen", "kept")]
-    rest = [
-        f"{count:,} {labels[field]}"
-        for field, count in ledger.items()
-        if count and field not in ("seen", "kept")
-    ]
+    rest = [f"{count:,} {labels[field]}" for field, count in ledger.items() if count and field not in ("seen", "kept")]
     return ", ".join(first + rest)

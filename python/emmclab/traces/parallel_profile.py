@@ -157,9 +157,7 @@ def profile_parts(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     if not traces:
-        raise InputError(
-            f"{place}: no part holds a request", kind="io", file=str(place), hint="check the path"
-        )
+        raise InputError(f"{place}: no part holds a request", kind="io", file=str(place), hint="check the path")
     header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
     _refuse_nothing(place, ledger)
     # Clock jumps are recognised by comparing all gaps of the whole trace.
@@ -187,9 +185,7 @@ def _paths(place: Path) -> list[Path]:
     return paths
 
 
-def _parts(
-    place: Path, paths: Sequence[Path], options: Mapping[str, Any], threads: ThreadPoolExecutor
-) -> list[Part]:
+def _parts(place: Path, paths: Sequence[Path], options: Mapping[str, Any], threads: ThreadPoolExecutor) -> list[Part]:
     """Find the parts with at least one request, before any selection."""
     # A selection of requests does not change the start of a part.
     plain = {name: value for name, value in options.items() if name not in ("only", "drop_reissued")}
@@ -201,9 +197,7 @@ def _parts(
 
     if place.is_file():
         # A file that is out of order is detected when its slices are merged.
-        return [
-            part for part in threads.map(opened, [(place, groups) for groups in slices_of(place)]) if part
-        ]
+        return [part for part in threads.map(opened, [(place, groups) for groups in slices_of(place)]) if part]
     return sorted(part for part in threads.map(opened, [(path, None) for path in paths]) if part)
 
 

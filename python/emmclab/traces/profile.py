@@ -111,9 +111,7 @@ class Profile(FieldMapping):
         if without := self["key_figures_without_jumps"]:
             lines.append("Without them")
             width = max(len(field.heading) for field in KEY_FIELDS)
-            lines += [
-                f"  {field.heading:<{width}}  {field.text(without[field.name]):>12}" for field in KEY_FIELDS
-            ]
+            lines += [f"  {field.heading:<{width}}  {field.text(without[field.name]):>12}" for field in KEY_FIELDS]
         return lines
 
     def figure(self, name: str) -> list[Row]:
@@ -136,10 +134,7 @@ class Profile(FieldMapping):
         width = max(len(field.heading) for _, fields in TABLES for field in fields)
         lines = [f"{self.name}: {ledger_line(self['ledger'])}"]
         for title, fields in TABLES:
-            lines += [
-                title,
-                *(f"  {field.heading:<{width}}  {field.text(self[field.name]):>12}" for field in fields),
-            ]
+            lines += [title, *(f"  {field.heading:<{width}}  {field.text(self[field.name]):>12}" for field in fields)]
         if self.clock_jumps:
             lines += ["Clock jumps or pauses of the recording", *(f"  {line}" for line in self._jump_lines())]
         return Text("\n".join(lines))

@@ -57,13 +57,7 @@ SIZE_FIELDS = (
     Field("data_size_kb", "Data", "KB", 0, "bytes read and written"),
     Field("requests", "Requests", "", 0, "reads and writes"),
     Field("max_size_kb", "Max size", "KB", 0, "the largest request"),
-    Field(
-        "mean_size_kb",
-        "Mean size",
-        "KB",
-        2,
-        "bytes of a request, mean; the paper rounds down to a multiple of 0.5",
-    ),
+    Field("mean_size_kb", "Mean size", "KB", 2, "bytes of a request, mean; the paper rounds down to a multiple of 0.5"),
     Field("mean_read_kb", "Mean read", "KB", 2, "bytes of a read, mean"),
     Field("mean_write_kb", "Mean write", "KB", 2, "bytes of a write, mean"),
     Field("write_requests_pct", "Write requests", "%", 2, "writes among requests"),
@@ -71,20 +65,8 @@ SIZE_FIELDS = (
 )
 
 _LOCALITIES = (
-    Field(
-        "spatial_locality_pct",
-        "Spatial locality",
-        "%",
-        2,
-        "requests that start where their predecessor ended",
-    ),
-    Field(
-        "temporal_locality_pct",
-        "Temporal locality",
-        "%",
-        2,
-        "requests whose start address has been seen before",
-    ),
+    Field("spatial_locality_pct", "Spatial locality", "%", 2, "requests that start where their predecessor ended"),
+    Field("temporal_locality_pct", "Temporal locality", "%", 2, "requests whose start address has been seen before"),
 )
 
 
@@ -198,9 +180,7 @@ FSYNC_PARTS = (
     Field("unexplained", "Not explained", "ms", 3, "the rest: no recorded request or commit explains it"),
 )
 #: Time of data, commit and flush that is also of other processes; it is no part.
-FSYNC_SHARED = Field(
-    "shared", "Shared", "ms", 3, "data, commit and flush while the device has requests of others, too"
-)
+FSYNC_SHARED = Field("shared", "Shared", "ms", 3, "data, commit and flush while the device has requests of others, too")
 
 #: The columns of `clock_jumps`.
 JUMP_FIELDS = (

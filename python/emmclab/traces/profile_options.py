@@ -32,12 +32,7 @@ def profiler(
     >>> sum(sum(one["counts"]) for one in json.loads(profiler("chat").histograms()))
     0
     """
-    return _core.Profiler(
-        name,
-        percentiles=percentiles_of(percentiles),
-        bin_ns=bin_ns(bin),
-        activity=activity,
-    )
+    return _core.Profiler(name, percentiles=percentiles_of(percentiles), bin_ns=bin_ns(bin), activity=activity)
 
 
 def percentiles_of(values: Iterable[float] | str | None) -> list[float]:

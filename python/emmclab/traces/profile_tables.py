@@ -7,14 +7,7 @@ from typing import Any
 
 from emmclab.runtime.document import Cells, Column, Number, TextTable
 from emmclab.traces.profile import Profile
-from emmclab.traces.profile_fields import (
-    DEVICE_FIELDS,
-    JUMP_FIELDS,
-    KEY_FIELDS,
-    REISSUE_FIELDS,
-    Field,
-    jump_cells,
-)
+from emmclab.traces.profile_fields import DEVICE_FIELDS, JUMP_FIELDS, KEY_FIELDS, REISSUE_FIELDS, Field, jump_cells
 
 #: Fields of clock jumps that are words.
 _WORDS = ("direction", "mended")
@@ -31,10 +24,7 @@ def clock_tables(profiles: Sequence[Profile], most: int | None = None) -> Iterat
             rows.append(
                 [
                     profile.name,
-                    *(
-                        text if field.name in _WORDS else Number(text, values[field.name])
-                        for field, text in cells
-                    ),
+                    *(text if field.name in _WORDS else Number(text, values[field.name]) for field, text in cells),
                 ]
             )
         if most is not None and len(jumps) > most:

@@ -80,19 +80,11 @@ def read(
     given = {name: value for name, value in options.items() if value not in (usual[name], [])}
     if isinstance(given.get("only"), set | frozenset | tuple | Mapping):
         given["only"] = _conditions(given["only"])
-    return Trace(
-        trace_name(path),
-        lambda: _core.Reader(path, **_as_read(options)),
-        path=printable(path),
-        reading=given,
-    )
+    return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options)), path=printable(path), reading=given)
 
 
 def read_slice(
-    path: str | PathLike[str],
-    options: Mapping[str, Any],
-    origin_ns: int,
-    groups: tuple[int, int] | None = None,
+    path: str | PathLike[str], options: Mapping[str, Any], origin_ns: int, groups: tuple[int, int] | None = None
 ) -> Trace:
     """Open a part of a trace with options of `read`: one of several files, or row groups of a Parquet file.
 
@@ -162,9 +154,7 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
     """
     if len(traces) < 2:
         raise ConfigError(
-            "there is one trace to combine",
-            kind="config",
-            hint="name two or more traces, or leave out `--combine`",
+            "there is one trace to combine", kind="config", hint="name two or more traces, or leave out `--combine`"
         )
 
     if offsets_s and len(offsets_s) != len(traces):

@@ -50,9 +50,7 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
 
     if not folder.is_dir():
         if not folder.exists():
-            raise InputError(
-                f"{folder}: folder not found", kind="io", file=str(folder), hint="check the path"
-            )
+            raise InputError(f"{folder}: folder not found", kind="io", file=str(folder), hint="check the path")
         raise InputError.of(NotADirectoryError(20, "Not a directory", str(folder)))
     for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -148,9 +146,7 @@ def metadata(path: str) -> dict[str, str | None]:
     {'model': 'Pixel 6a', 'build': 'B1'}
     """
     matches = (_KEY_AND_VALUE.fullmatch(part) for part in path.split("/")[:-1])
-    return {
-        match[1]: None if match[2] in ("", _NO_VALUE) else unquote(match[2]) for match in matches if match
-    }
+    return {match[1]: None if match[2] in ("", _NO_VALUE) else unquote(match[2]) for match in matches if match}
 
 
 def metadata_keys(found: list[Recording]) -> list[str]:

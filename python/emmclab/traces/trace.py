@@ -324,12 +324,7 @@ class Trace:
         >>> trace.profile(percentiles=[99.9])["by_operation"][-1]["percentiles"][0]["percentile"]
         99.9
         """
-        profiling = profiler(
-            self.name,
-            percentiles=percentiles,
-            bin=bin,
-            activity=self._waits() if fsync else None,
-        )
+        profiling = profiler(self.name, percentiles=percentiles, bin=bin, activity=self._waits() if fsync else None)
         # Runs in parallel with the pass, on another processor.
         hashing = threading.Thread(target=lambda: self.digest, daemon=True)
         hashing.start()

@@ -84,12 +84,7 @@ class Workload:
         return self._model.to_toml()
 
     def trace(
-        self,
-        seed: int = 1,
-        *,
-        requests: int | None = None,
-        duration_s: float | None = None,
-        rate_pct: int = 100,
+        self, seed: int = 1, *, requests: int | None = None, duration_s: float | None = None, rate_pct: int = 100
     ) -> Trace:
         """Generate a trace; the same model, seed and options result in the same bytes.
 
@@ -105,10 +100,7 @@ class Workload:
         for field, value, least in (("seed", seed, 0), ("requests", requests, 1), ("rate_pct", rate_pct, 1)):
             if value is not None and not least <= value < 1 << 64:
                 raise ConfigError(
-                    f"`{value}` is out of range",
-                    kind="config",
-                    field=field,
-                    hint=f"give {least} to 2^64 - 1",
+                    f"`{value}` is out of range", kind="config", field=field, hint=f"give {least} to 2^64 - 1"
                 )
         duration_ns = None if duration_s is None else round(duration_s * 1e9)
 

@@ -97,9 +97,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
     pub fn new(fixed: RunConstants<'a>, storage: &'a mut S, files: ProgramFiles) -> Self {
         let sets = files.sets();
         let threads = (0..fixed.program.threads.len() as u32)
-            .map(|thread| {
-                EngineThread::new(crate::random_draws::ThreadDraws::of_thread(fixed.seed, thread), sets)
-            })
+            .map(|thread| EngineThread::new(crate::random_draws::ThreadDraws::of_thread(fixed.seed, thread), sets))
             .collect();
         Self {
             cores: CoreScheduler::new(fixed.cores, fixed.quantum),
@@ -157,10 +155,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
 
     fn next_event(&self) -> Option<Nanos> {
         let later = self.later.peek().map(|Reverse((at, ..))| *at);
-        [later, self.storage.next_event(), self.link.next_event(), self.cores.next_event()]
-            .into_iter()
-            .flatten()
-            .min()
+        [later, self.storage.next_event(), self.link.next_event(), self.cores.next_event()].into_iter().flatten().min()
     }
 
     /// Processes the events that are due now: ends of file operations, transfers and pauses, and cores whose threads are done.
@@ -261,11 +256,8 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
                 thread.timeline.push(ThreadActivity::Storage(wait, spec), at);
             }
             if at != self.now {
-                return Err(Error::new(
-                    ErrorClass::Value,
-                    "the parts of an operation do not add up to its time",
-                )
-                .hint("report this defect of emmclab with the program and the seed"));
+                return Err(Error::new(ErrorClass::Value, "the parts of an operation do not add up to its time")
+                    .hint("report this defect of emmclab with the program and the seed"));
             }
             thread.pending_cpu += Nanos((operation.cpu_ns * self.fixed.factor / 1_000_000) as i64);
             if self.asking == Some(number) {
@@ -306,9 +298,8 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
                     format!("waits for signal `{}`", self.fixed.code.signals[signal as usize])
                 }
                 ThreadStatus::Lock(lock) => {
-                    let holder = self.locks[lock as usize]
-                        .holder()
-                        .map(|holder| format!(", which `{}` has", name(holder)));
+                    let holder =
+                        self.locks[lock as usize].holder().map(|holder| format!(", which `{}` has", name(holder)));
                     let lock = &self.fixed.code.locks[lock as usize];
                     format!("waits for lock `{lock}`{}", holder.unwrap_or_default())
                 }
@@ -324,10 +315,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         let waits_for_another = |thread: &EngineThread| {
             matches!(
                 thread.status,
-                ThreadStatus::Absent
-                    | ThreadStatus::Signal(_)
-                    | ThreadStatus::Lock(_)
-                    | ThreadStatus::Join(_)
+                ThreadStatus::Absent | ThreadStatus::Signal(_) | ThreadStatus::Lock(_) | ThreadStatus::Join(_)
             )
         };
         self.threads[..self.fixed.own_threads as usize].iter().all(waits_for_another)

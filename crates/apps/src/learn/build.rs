@@ -52,11 +52,8 @@ pub(super) fn program(
         let written = names.steps(thread, recording);
         steps += written.len();
         if steps > MOST_STEPS {
-            return Err(Error::new(
-                ErrorClass::Value,
-                format!("the program would have more than {MOST_STEPS} steps"),
-            )
-            .hint("learn from a part of the recording"));
+            return Err(Error::new(ErrorClass::Value, format!("the program would have more than {MOST_STEPS} steps"))
+                .hint("learn from a part of the recording"));
         }
         let _ = write!(out, "\n[[thread]]\nname = {}\n", toml::Value::String(thread.name()));
         if thread.started {
@@ -185,24 +182,17 @@ impl LearnedNames {
             pick: FilePickOrder::Same,
         };
         let picked = || FileSelection { file: name.clone(), pick: FilePickOrder::Same };
-        let random = |sequential: bool| {
-            Some(if sequential { AccessPattern::Sequential } else { AccessPattern::Random })
-        };
+        let random =
+            |sequential: bool| Some(if sequential { AccessPattern::Sequential } else { AccessPattern::Random });
         Some(match operation {
-            RecordedFileOp::Read { bytes, sequential } => {
-                ProgramStep::Read(access(bytes, random(sequential)))
-            }
+            RecordedFileOp::Read { bytes, sequential } => ProgramStep::Read(access(bytes, random(sequential))),
             RecordedFileOp::Write { bytes } => ProgramStep::Write(access(bytes, None)),
-            RecordedFileOp::Overwrite { bytes } => {
-                ProgramStep::Overwrite(access(bytes, Some(AccessPattern::Random)))
-            }
+            RecordedFileOp::Overwrite { bytes } => ProgramStep::Overwrite(access(bytes, Some(AccessPattern::Random))),
             RecordedFileOp::Append { bytes } => ProgramStep::Append(access(bytes, None)),
             RecordedFileOp::OpenOrCreate if known.before == PriorExistence::There => return None,
             RecordedFileOp::OpenOrCreate => ProgramStep::Create { file: name.clone() },
             RecordedFileOp::Delete => ProgramStep::Delete(picked()),
-            RecordedFileOp::Rename { to } => {
-                ProgramStep::Rename { file: name.clone(), to: self.files[to].clone() }
-            }
+            RecordedFileOp::Rename { to } => ProgramStep::Rename { file: name.clone(), to: self.files[to].clone() },
             RecordedFileOp::Truncate { bytes } => ProgramStep::Truncate {
                 file: name.clone(),
                 size: Amount::Fixed(ByteSize(bytes)),
@@ -217,7 +207,8 @@ impl LearnedNames {
 /// Appends a step. If the last step is the same kind of access, they are combined; a small amount of work between them is moved before
 /// both.
 fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
-    let small = |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
+    let small =
+        |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
     let behind = usize::from(steps.last().is_some_and(small));
     let at = steps.len().checked_sub(1 + behind);
     let alike = at.is_some_and(|at| alike(&steps[at], &step));
@@ -272,9 +263,7 @@ fn signal(number: u32) -> String {
 /// Converts a step recorded on a machine with this CPU factor to CPU factor 1.
 fn on_factor_one(step: ProgramStep, cpu_factor: f64) -> ProgramStep {
     match step {
-        ProgramStep::Cpu { ms: Amount::Fixed(ms) } => {
-            ProgramStep::Cpu { ms: Amount::Fixed(rounded(ms / cpu_factor)) }
-        }
+        ProgramStep::Cpu { ms: Amount::Fixed(ms) } => ProgramStep::Cpu { ms: Amount::Fixed(rounded(ms / cpu_factor)) },
         other => other,
     }
 }
@@ -291,14 +280,12 @@ fn rounded(ms: f64) -> f64 {
 /// The class of a file by its name, following the names of SQLite and Android.
 fn class_of(path: &str) -> FileClass {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
-    if ["-journal", "-wal", "-mj"].iter().any(|end| name.ends_with(end) || name.contains(&format!("{end}.")))
-    {
+    if ["-journal", "-wal", "-mj"].iter().any(|end| name.ends_with(end) || name.contains(&format!("{end}."))) {
         return FileClass::DatabaseJournal;
     }
     if [".db", ".sqlite", ".sqlite3", ".db3"].iter().any(|end| name.ends_with(end)) {
         return FileClass::Database;
     }
-    let cached =
-        path.to_ascii_lowercase().split('/').any(|part| matches!(part, "cache" | "caches" | ".cache"));
+    let cached = path.to_ascii_lowercase().split('/').any(|part| matches!(part, "cache" | "caches" | ".cache"));
     if cached { FileClass::Cache } else { FileClass::Other }
 }

@@ -85,8 +85,7 @@ fn of_day(word: &str) -> Option<i64> {
     let mut two = || parts.next().filter(|part| part.len() == 2)?.parse::<u8>().ok().map(i64::from);
     let (hours, minutes) = (two()?, two()?);
     let rest = parts.next()?;
-    let ns =
-        if rest.contains('.') { seconds(rest)? } else { rest.parse::<u8>().ok().map(i64::from)? * SECOND };
+    let ns = if rest.contains('.') { seconds(rest)? } else { rest.parse::<u8>().ok().map(i64::from)? * SECOND };
     (hours < 24 && minutes < 60 && ns <= 60 * SECOND).then_some((hours * 60 + minutes) * 60 * SECOND + ns)
 }
 

@@ -117,8 +117,7 @@ impl RecordedFiles {
     pub fn decide_existence(&mut self, number: usize) {
         let file = &mut self.all[number];
         if file.before == PriorExistence::Unknown {
-            file.before =
-                if file.last_change.is_some() { PriorExistence::Absent } else { PriorExistence::There };
+            file.before = if file.last_change.is_some() { PriorExistence::Absent } else { PriorExistence::There };
         }
     }
 

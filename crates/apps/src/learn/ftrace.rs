@@ -32,8 +32,7 @@ impl FtraceCallParser {
         let Some((thread, at, event)) = parts(text) else { return FtraceCallLine::Unreadable };
         if let Some((name, result)) = event.split_once(" -> ") {
             let Some(name) = call_name(name) else { return FtraceCallLine::Other };
-            let Some(mut call) = self.calls_in_progress.remove(&thread).filter(|call| call.name == name)
-            else {
+            let Some(mut call) = self.calls_in_progress.remove(&thread).filter(|call| call.name == name) else {
                 return FtraceCallLine::Other;
             };
             let Some(result) = CallArgument::Word(result.trim().to_owned()).number() else {
@@ -95,8 +94,7 @@ mod tests {
             "    my app-x-3021    [001] ..... 812.000200: sched_switch: prev_comm=x",
         ];
         assert!(lines.iter().all(|line| reader.line(line) == FtraceCallLine::Other));
-        let FtraceCallLine::Call(call) =
-            reader.line("my app-x-3021 [001] ..... 812.000350: sys_pwrite64 -> 0x1000")
+        let FtraceCallLine::Call(call) = reader.line("my app-x-3021 [001] ..... 812.000350: sys_pwrite64 -> 0x1000")
         else {
             panic!("no call")
         };
@@ -109,12 +107,9 @@ mod tests {
     fn an_end_without_its_begin_is_left_out() {
         let mut reader = FtraceCallParser::default();
         assert_eq!(reader.line("a-1 [000] .... 1.000001: sys_read -> 0x10"), FtraceCallLine::Other);
-        for text in [
-            "nonsense",
-            "a-1 [000",
-            "a-1 [000] .... x: sys_read -> 0x10",
-            "a-b [000] .... 1.0: sys_read(fd: 1)",
-        ] {
+        for text in
+            ["nonsense", "a-1 [000", "a-1 [000] .... x: sys_read -> 0x10", "a-b [000] .... 1.0: sys_read(fd: 1)"]
+        {
             assert_eq!(reader.line(text), FtraceCallLine::Unreadable, "{text}");
         }
     }

@@ -63,11 +63,7 @@ impl LearnOptions {
             let folder = folder.trim_end_matches('/');
             path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
         };
-        let found = self
-            .partitions
-            .iter()
-            .filter(|(_, folder)| inside(folder))
-            .max_by_key(|(_, folder)| folder.len());
+        let found = self.partitions.iter().filter(|(_, folder)| inside(folder)).max_by_key(|(_, folder)| folder.len());
         found.or(self.partitions.first()).map_or("data", |(partition, _)| partition)
     }
 }
@@ -111,11 +107,9 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
             .hint("give a number above 0 and up to 1000, for example 0.25 for a core four times as fast as one of 1 GHz of 2010"));
     }
     let head = reader.fill_buf().map_err(|error| Error::new(ErrorClass::Io, error.to_string()))?;
-    let (mut strace, mut ftrace) =
-        (StraceParser::new(&String::from_utf8_lossy(head)), FtraceCallParser::default());
+    let (mut strace, mut ftrace) = (StraceParser::new(&String::from_utf8_lossy(head)), FtraceCallParser::default());
     let mut recording = CallRecording::default();
-    let (mut lines, mut unreadable, mut format, mut problem) =
-        (0_u64, 0_u64, None, "the line is not a system call");
+    let (mut lines, mut unreadable, mut format, mut problem) = (0_u64, 0_u64, None, "the line is not a system call");
     let mut bytes = Vec::new();
     loop {
         if lines.is_multiple_of(INTERRUPT_EVERY) {
@@ -183,15 +177,12 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
     }
     let Some(format) = format.filter(|_| recording.times.calls > 0) else {
         let nothing = if lines == 0 { "the recording is empty" } else { problem };
-        return Err(Error::new(ErrorClass::Syntax, nothing)
-            .at_line(lines.clamp(1, unreadable.max(1)))
-            .hint(HOW));
+        return Err(Error::new(ErrorClass::Syntax, nothing).at_line(lines.clamp(1, unreadable.max(1))).hint(HOW));
     };
     recording.finish();
     let length = recording.last - recording.first.unwrap_or(recording.last);
     let only_calls = recorded_calls::only(&recording.calls)?;
-    let only =
-        if only_calls.is_empty() { String::new() } else { format!(", only of {}", only_calls.join(", ")) };
+    let only = if only_calls.is_empty() { String::new() } else { format!(", only of {}", only_calls.join(", ")) };
     let about = format!(
         "Learned from a recording of {format}: {} calls{only} of {} threads in {:.1} s",
         recording.times.calls,

@@ -8,10 +8,8 @@ use super::HOW;
 use super::recording::is_wait;
 
 /// Calls that every program makes when it begins, allocates memory or ends, or that its threads make.
-const USUAL: &[&str] = &[
-    "execve", "brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "clone", "clone3", "fork",
-    "vfork",
-];
+const USUAL: &[&str] =
+    &["execve", "brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "clone", "clone3", "fork", "vfork"];
 /// Calls that write, or through which writes are not seen.
 const WRITES: &[&str] = &[
     "write",
@@ -44,13 +42,9 @@ pub(super) fn only(calls: &BTreeMap<String, u64>) -> Result<Vec<String>> {
     }
     let names: Vec<_> = calls.keys().cloned().collect();
     if has(SYNCS) && !has(WRITES) {
-        let problem = format!(
-            "the recording holds syncs and no writes: it is of these calls only: {}",
-            names.join(", ")
-        );
-        return Err(
-            Error::new(ErrorClass::Value, problem).hint(format!("{HOW}, without -e, which leaves calls out"))
-        );
+        let problem =
+            format!("the recording holds syncs and no writes: it is of these calls only: {}", names.join(", "));
+        return Err(Error::new(ErrorClass::Value, problem).hint(format!("{HOW}, without -e, which leaves calls out")));
     }
     Ok(names)
 }

@@ -100,8 +100,7 @@ impl StraceParser {
         };
         if let Some(arguments) = unfinished(arguments) {
             let began = call(arguments, 0, None, None);
-            let begun =
-                UnfinishedCall { started_ns: at, name: name.to_owned(), arguments: arguments.to_owned() };
+            let begun = UnfinishedCall { started_ns: at, name: name.to_owned(), arguments: arguments.to_owned() };
             self.unfinished.insert(thread, begun);
             return StraceLine::Began(began);
         }
@@ -128,11 +127,7 @@ impl StraceParser {
             return StraceLine::Unreadable(NO_CALL);
         };
         let Some(result) = result else {
-            return if name.starts_with("exit") {
-                StraceLine::Exit(thread, at)
-            } else {
-                StraceLine::Other(NO_RESULT)
-            };
+            return if name.starts_with("exit") { StraceLine::Exit(thread, at) } else { StraceLine::Other(NO_RESULT) };
         };
         let arguments = split(&format!("{}{arguments}", begun.arguments));
         // The duration counts from the begin of the call, not from the line in which it is resumed.
@@ -165,8 +160,7 @@ fn foreign(text: &str) -> Option<StraceLine> {
 
 /// Whether a line is a message of strace itself: `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
 fn is_message(text: &str) -> bool {
-    let process =
-        text.strip_prefix("Process ").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let process = text.strip_prefix("Process ").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     process || text.starts_with("strace: ") || text.starts_with("[ Process PID=")
 }
 
@@ -361,14 +355,10 @@ mod tests {
             r#"812 1700000000.000123 openat(AT_FDCWD, "/data/a, (b)\"\303\244", O_RDWR|O_CREAT, 0644) = 5 <0.000040>"#,
         );
         assert_eq!((found.thread, found.result, found.name.as_str()), (812, 5, "openat"));
-        assert_eq!(
-            (found.started_ns, found.ended_ns - found.started_ns),
-            (1_700_000_000_000_123_000, 40_000)
-        );
+        assert_eq!((found.started_ns, found.ended_ns - found.started_ns), (1_700_000_000_000_123_000, 40_000));
         assert_eq!(found.text(1).unwrap(), "/data/a, (b)\"ä");
         assert!(found.has_flag(2, "O_CREAT") && !found.has_flag(2, "O_CREA"));
-        let failed =
-            call(&mut reader, r#"1.0 unlink("x") = -1 ENOENT (No such file or directory) <0.000004>"#);
+        let failed = call(&mut reader, r#"1.0 unlink("x") = -1 ENOENT (No such file or directory) <0.000004>"#);
         assert_eq!((failed.thread, failed.result), (0, -1));
     }
 
@@ -392,12 +382,8 @@ mod tests {
         assert_eq!(reader.line("7 2.5 exit_group(0) = ?"), StraceLine::Exit(7, 2_500_000_000));
         assert_eq!(reader.line("7 2.5 --- SIGCHLD {si_signo=SIGCHLD} ---"), StraceLine::Other(SIGNALS));
         assert_eq!(reader.line("7 2.5 --- stopped by SIGTSTP ---"), StraceLine::Stop(7, 2_500_000_000, true));
-        assert_eq!(
-            reader.line("7 2.5 --- SIGCONT {si_signo=SIGCONT} ---"),
-            StraceLine::Stop(7, 2_500_000_000, false)
-        );
-        for text in ["strace: Process 7 attached", "[pid 7] strace: Process 8 attached", "Process 9 detached"]
-        {
+        assert_eq!(reader.line("7 2.5 --- SIGCONT {si_signo=SIGCONT} ---"), StraceLine::Stop(7, 2_500_000_000, false));
+        for text in ["strace: Process 7 attached", "[pid 7] strace: Process 8 attached", "Process 9 detached"] {
             assert_eq!(reader.line(text), StraceLine::Other(MESSAGES), "{text}");
         }
         assert_eq!(reader.line(" > /usr/lib/libc.so.6(read+0x10) [0x1]"), StraceLine::Other(STACKS));
@@ -406,17 +392,9 @@ mod tests {
             reader.line("% time     seconds  usecs/call     calls    errors syscall"),
             StraceLine::Unreadable(SUMMARY)
         );
-        for text in [
-            "",
-            " ",
-            "[pid",
-            "7",
-            "7 1.",
-            "7 1.0 (",
-            "7 1.0 read",
-            "7 1.0 read(\"\\",
-            "7 1.0 <... read resumed>",
-        ] {
+        for text in
+            ["", " ", "[pid", "7", "7 1.", "7 1.0 (", "7 1.0 read", "7 1.0 read(\"\\", "7 1.0 <... read resumed>"]
+        {
             assert!(!matches!(reader.line(text), StraceLine::Call(_)), "{text}");
         }
     }
@@ -462,17 +440,13 @@ mod tests {
     #[test]
     fn blanks_before_the_result_paths_behind_it_and_calls_without_one_are_read() {
         let mut reader = StraceParser::default();
-        let opened =
-            call(&mut reader, "5 1.0 openat(AT_FDCWD</a>, \"b\", O_RDONLY)            = 3</a/b> <0.000010>");
+        let opened = call(&mut reader, "5 1.0 openat(AT_FDCWD</a>, \"b\", O_RDONLY)            = 3</a/b> <0.000010>");
         assert_eq!((opened.result, opened.opened.as_deref()), (3, Some("/a/b")));
-        let again =
-            call(&mut reader, "5 1.1 wait4(-1, 0x7f, 0, NULL) = ? ERESTARTSYS (To be restarted) <0.5>");
+        let again = call(&mut reader, "5 1.1 wait4(-1, 0x7f, 0, NULL) = ? ERESTARTSYS (To be restarted) <0.5>");
         assert_eq!((again.result, again.ended_ns), (-1, 1_600_000_000));
         assert!(matches!(reader.line("5 1.2 read(3, <unfinished ...>) = ?"), StraceLine::CutOff(_)));
-        let poll = call(
-            &mut reader,
-            "5 1.3 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.05>",
-        );
+        let poll =
+            call(&mut reader, "5 1.3 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.05>");
         assert_eq!((poll.result, poll.ended_ns), (1, 1_350_000_000));
         let deleted = call(&mut reader, "5 1.4 fsync(3</data/x>(deleted)) = 0 <0.01>");
         assert_eq!(deleted.arguments[0].path(), Some("/data/x"));

@@ -69,10 +69,7 @@ fn a_file_that_was_made_is_created_and_one_that_was_there_has_its_size() {
     );
     let set = |name: &str| program.files.iter().find(|set| set.name == name).unwrap();
     assert!(set("/data/new").size.is_none() && set("/data/newer").size.is_none());
-    assert_eq!(
-        set("/sdcard/old").size,
-        Some(crate::random_draws::Amount::Fixed(emmclab_base::ByteSize(100)))
-    );
+    assert_eq!(set("/sdcard/old").size, Some(crate::random_draws::Amount::Fixed(emmclab_base::ByteSize(100))));
     assert_eq!(set("/sdcard/old").partition, "sdcard");
     let steps = words(&program, 0).join("\n");
     let order: Vec<_> = ["create", "append", "read", "rename", "delete"].map(|word| steps.find(word)).into();
@@ -374,10 +371,7 @@ fn a_shell_that_mostly_sleeps_is_refused_and_a_shorter_sleep_is_told_with_its_le
     assert!(!hint.contains("record all processes"), "{hint}");
     let longer = SLEEPS_FIRST.replace("10 4.003400 +++", "10 6.003400 +++").replace("<1.0>", "<3.0>");
     let (found, _) = learned(&longer);
-    assert_eq!(
-        (found.user.asleep_ns, found.user.unexplained_ns, found.user.behind_ns),
-        (2_000_000_000, 0, 0)
-    );
+    assert_eq!((found.user.asleep_ns, found.user.unexplained_ns, found.user.behind_ns), (2_000_000_000, 0, 0));
     assert_eq!((found.known.asleep_ns, found.known.pause_ns), (2_000_000_000, 0));
     assert!(found.program.contains("so are 2.000 s asleep"), "{}", found.program);
 }
@@ -415,10 +409,7 @@ fn time_asleep_is_neither_work_nor_storage_however_the_sleep_begins_and_ends() {
 #[test]
 fn a_thread_that_ends_in_a_wait_or_waits_for_a_lock_has_not_worked() {
     for (end, storage) in [
-        (
-            "10 1.000000 futex(0x7f, FUTEX_WAIT, 0, NULL <unfinished ...>\n10 2.000000 +++ exited with 0 +++\n",
-            0,
-        ),
+        ("10 1.000000 futex(0x7f, FUTEX_WAIT, 0, NULL <unfinished ...>\n10 2.000000 +++ exited with 0 +++\n", 0),
         ("10 1.000000 fcntl(3</data/x>, F_SETLKW, {l_type=F_WRLCK}) = 0 <1.0>\n", 0),
         ("10 1.000000 fsync(3 <unfinished ...>\n10 2.000000 +++ killed by SIGKILL +++\n", 1_000_000_000),
     ] {
@@ -446,10 +437,7 @@ fn a_shell_that_ends_before_its_children_have_worked_is_refused_unless_it_is_nam
     };
     let error = learn(text("fsync(3)").as_bytes(), &options()).unwrap_err();
     let said = error.to_string();
-    assert!(
-        said.contains("thread 10 (sh) ends after 0.002 s, and thread 11 (app) continues with 2.00"),
-        "{said}"
-    );
+    assert!(said.contains("thread 10 (sh) ends after 0.002 s, and thread 11 (app) continues with 2.00"), "{said}");
     assert!(error.hint_text().is_some_and(|hint| hint.contains("--user-waits-for: 10 (sh, 0.002 s)")));
     let named = LearnOptions { user_waits_for: Some("10".to_owned()), ..options() };
     let found = learn(text("fsync(3)").as_bytes(), &named).unwrap();

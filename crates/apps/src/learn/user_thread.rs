@@ -81,9 +81,8 @@ pub(super) fn of(recording: &CallRecording, options: &LearnOptions) -> Result<Us
 /// How long a thread neither slept nor waited for an unknown cause after a time, in ns.
 fn busy_behind(thread: &RecordedThread, at: i64) -> i64 {
     let from = thread.started_ns.max(at);
-    let idle = |waits: &CallWaits| {
-        waits.between(from, thread.at).iter().map(|(begun, ended)| ended - begun).sum::<i64>()
-    };
+    let idle =
+        |waits: &CallWaits| waits.between(from, thread.at).iter().map(|(begun, ended)| ended - begun).sum::<i64>();
     (thread.at - from).max(0) - idle(&thread.asleep) - idle(&thread.unexplained)
 }
 
@@ -119,8 +118,7 @@ fn refuse_pauses(recording: &CallRecording, time: &UserThreadTime, thread: &Reco
     if waited <= LEAST_REFUSED_NS || waited * 2 <= time.lasted_ns {
         return Ok(());
     }
-    let kinds =
-        [("asleep", &thread.asleep), ("for causes that are not in the recording", &thread.unexplained)];
+    let kinds = [("asleep", &thread.asleep), ("for causes that are not in the recording", &thread.unexplained)];
     let kinds = kinds.iter().filter(|(_, waits)| waits.total() >= LEAST_TOLD_NS).map(|(what, waits)| {
         let calls = waits.longest(3);
         let calls: Vec<_> = calls.iter().map(|(name, ns)| format!("{name} {:.3} s", seconds(*ns))).collect();
@@ -141,11 +139,7 @@ fn refuse_pauses(recording: &CallRecording, time: &UserThreadTime, thread: &Reco
         hint.push_str("; record all processes with `strace -f -ttt -T -y`");
     }
     if recording.threads.len() > 1 {
-        let _ = write!(
-            hint,
-            "; or name another thread by its number, with --user-waits-for: {}",
-            listed(recording)
-        );
+        let _ = write!(hint, "; or name another thread by its number, with --user-waits-for: {}", listed(recording));
     }
     Err(Error::new(ErrorClass::Value, problem).hint(hint))
 }
@@ -157,12 +151,7 @@ fn listed(recording: &CallRecording) -> String {
         .take(MOST_LISTED)
         .map(|thread| {
             let program = if thread.program.is_empty() { "" } else { ", " };
-            format!(
-                "{} ({}{program}{:.3} s)",
-                thread.number,
-                thread.program,
-                seconds(thread.at - thread.started_ns)
-            )
+            format!("{} ({}{program}{:.3} s)", thread.number, thread.program, seconds(thread.at - thread.started_ns))
         })
         .collect();
     if recording.threads.len() > MOST_LISTED {

@@ -48,8 +48,7 @@ impl AppProgram {
 
     fn check_sets(&self) -> CheckResult {
         if let Some(beyond) = self.threads.get(MOST_THREADS) {
-            let problem =
-                format!("{} threads are more than a kernel has: at most {MOST_THREADS}", self.threads.len());
+            let problem = format!("{} threads are more than a kernel has: at most {MOST_THREADS}", self.threads.len());
             return fault("thread.name", &beyond.name, problem, "let fewer threads do more with `repeat`");
         }
         let mut files = 2 * self.databases.len() as u64;
@@ -61,12 +60,7 @@ impl AppProgram {
             }
             if matches!(set.class, FileClass::Metadata | FileClass::FilesystemJournal) {
                 let problem = format!("`{}` is a class of blocks of the file system", set.class.name());
-                return fault(
-                    "file.name",
-                    &set.name,
-                    problem,
-                    "write database, database_journal, cache or other",
-                );
+                return fault("file.name", &set.name, problem, "write database, database_journal, cache or other");
             }
             if let Some(size) = &set.size {
                 amount("file.name", &set.name, "size", size, 0..=MOST_BYTES)?;
@@ -253,11 +247,7 @@ fn check_name_exists(key: &'static str, name: &str, names: &[&str]) -> CheckResu
     if names.contains(&name) {
         return Ok(());
     }
-    let there = if names.is_empty() {
-        "there is none".to_owned()
-    } else {
-        format!("there are: {}", names.join(", "))
-    };
+    let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {}", names.join(", ")) };
     fault(key, name, "is not defined in this program", there)
 }
 
@@ -275,7 +265,6 @@ fn amount<T: DrawableQuantity>(
     if range.contains(&least) && range.contains(&most) {
         return Ok(());
     }
-    let (bound, side) =
-        if least < *range.start() { (*range.start(), "least") } else { (*range.end(), "most") };
+    let (bound, side) = if least < *range.start() { (*range.start(), "least") } else { (*range.end(), "most") };
     fault(key, inside, format!("`{name}` must be at {side} {bound}"), format!("change `{name}` there"))
 }

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_base::{Error, ErrorClass, Nanos, Result, interrupt};
 use emmclab_host::{
-    CallerId, FileId, FileOp, FileSpec, FinishedOperation, FinishedOperations, FolderId, MountId,
-    WaitBreakdown,
+    CallerId, FileId, FileOp, FileSpec, FinishedOperation, FinishedOperations, FolderId, MountId, WaitBreakdown,
 };
 use rustc_hash::FxHashMap;
 
@@ -38,8 +37,7 @@ impl RealFiles {
     /// Files below `roots`, in the order of the mounts.
     pub fn new(roots: Vec<PathBuf>, writes: bool) -> Self {
         // Any bytes except zeros, which a device or a file system might handle specially.
-        let contents =
-            (0..BUFFER).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] | 1).collect();
+        let contents = (0..BUFFER).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] | 1).collect();
         Self { roots, specs: RwLock::default(), open: Mutex::default(), contents, writes }
     }
 
@@ -100,8 +98,7 @@ impl RealFiles {
             }
             FileOp::Write { file, offset, bytes } => {
                 let handle = self.file(file, false)?;
-                self.pieces(offset, bytes, |piece, offset| handle.write_all_at(piece, offset))
-                    .map_err(at(file))
+                self.pieces(offset, bytes, |piece, offset| handle.write_all_at(piece, offset)).map_err(at(file))
             }
             FileOp::Append { file, bytes } => {
                 let path = self.path(file);
@@ -117,9 +114,7 @@ impl RealFiles {
                 let synced = File::open(&path).and_then(|folder| folder.sync_all());
                 synced.map_err(|error| Error::io(&path, error)).map(|()| 0)
             }
-            FileOp::Truncate { file, bytes } => {
-                self.file(file, false)?.set_len(bytes).map_err(at(file)).map(|()| 0)
-            }
+            FileOp::Truncate { file, bytes } => self.file(file, false)?.set_len(bytes).map_err(at(file)).map(|()| 0),
             FileOp::Unlink { file } => {
                 self.lock_open_files().remove(&file);
                 std::fs::remove_file(self.path(file)).map_err(at(file)).map(|()| 0)
@@ -186,12 +181,9 @@ impl FileStore for RealFiles {
         if found == bytes {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorClass::Value,
-            format!("the file has {found} bytes and was prepared with {bytes}"),
-        )
-        .in_file(&path)
-        .hint("prepare the files for this program and seed"))
+        Err(Error::new(ErrorClass::Value, format!("the file has {found} bytes and was prepared with {bytes}"))
+            .in_file(&path)
+            .hint("prepare the files for this program and seed"))
     }
 }
 
@@ -244,8 +236,9 @@ impl RealStorage {
                 }
             });
             spawned.map_err(|error| {
-                Error::new(ErrorClass::Config, format!("thread {number} of the program cannot start: {error}"))
-                    .hint("raise the limit of threads (`ulimit -u`): a live run needs one for each thread of the program")
+                Error::new(ErrorClass::Config, format!("thread {number} of the program cannot start: {error}")).hint(
+                    "raise the limit of threads (`ulimit -u`): a live run needs one for each thread of the program",
+                )
             })?;
             all.push(ask);
         }
@@ -297,11 +290,8 @@ impl StorageBackend for RealStorage {
                 Ok(done) => self.ended.push(done),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(
-                        ErrorClass::Value,
-                        "the threads of the program have ended unexpectedly",
-                    )
-                    .hint("report this defect of emmclab with the program and the seed"));
+                    return Err(Error::new(ErrorClass::Value, "the threads of the program have ended unexpectedly")
+                        .hint("report this defect of emmclab with the program and the seed"));
                 }
             }
         }
@@ -320,13 +310,7 @@ impl StorageBackend for RealStorage {
         for CompletedFileOp { caller, operation, begun, outcome } in self.ended.drain(..) {
             let mut waited = WaitBreakdown::default();
             waited[likely_wait(&operation)] = self.now - begun;
-            out.operations.push(FinishedOperation::alone(
-                caller,
-                begun,
-                self.now,
-                outcome.unwrap_or(0),
-                waited,
-            ));
+            out.operations.push(FinishedOperation::alone(caller, begun, self.now, outcome.unwrap_or(0), waited));
         }
     }
 }

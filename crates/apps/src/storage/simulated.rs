@@ -45,12 +45,7 @@ pub(crate) struct SimulatedStorage<'a, D> {
 }
 
 impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
-    pub fn new(
-        host: SimulatedHost,
-        device: &'a mut D,
-        partitions: Vec<&'a str>,
-        what_if: &'a [WhatIfTarget],
-    ) -> Self {
+    pub fn new(host: SimulatedHost, device: &'a mut D, partitions: Vec<&'a str>, what_if: &'a [WhatIfTarget]) -> Self {
         Self {
             host,
             device,

@@ -34,9 +34,8 @@ fn step(kind: u8, value: u8) -> String {
 
 /// A program of three threads; the user's one waits at its end for the signals that a worker gives for sure.
 fn random_program(steps: &[Vec<(u8, u8)>; 3]) -> String {
-    let list = |steps: &[(u8, u8)]| {
-        steps.iter().map(|(kind, value)| step(*kind, *value)).collect::<Vec<_>>().join(", ")
-    };
+    let list =
+        |steps: &[(u8, u8)]| steps.iter().map(|(kind, value)| step(*kind, *value)).collect::<Vec<_>>().join(", ");
     let [ui, worker, third] = steps;
     let join = |steps: String| if steps.is_empty() { steps } else { format!("{steps}, ") };
     format!(
@@ -57,10 +56,7 @@ fn adds_up(result: &AppResult) {
         assert_eq!(parts.sum::<i64>(), result.states.get(state));
     }
     let waited = result.threads.iter().find(|thread| thread.name == result.user_waits_for).unwrap();
-    assert_eq!(
-        waited.alive_ns, result.runtime_ns,
-        "the user's thread is there from the beginning to the end"
-    );
+    assert_eq!(waited.alive_ns, result.runtime_ns, "the user's thread is there from the beginning to the end");
     for thread in &result.threads {
         assert!(thread.alive_ns <= result.runtime_ns);
     }
@@ -102,9 +98,8 @@ proptest! {
 
 #[test]
 fn the_files_and_partitions_of_waits_are_named() {
-    let steps = format!(
-        "{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2 }} }}]"
-    );
+    let steps =
+        format!("{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2 }} }}]");
     let result = outcome(&steps, 1);
     let sync: Vec<_> = result.spent.iter().filter(|spent| spent.state == ThreadState::Fsync).collect();
     assert!(!sync.is_empty());
@@ -132,11 +127,7 @@ fn an_infinitely_fast_part_takes_its_share_of_the_time() {
     assert_eq!(none.requests.unwrap().all.write.device_ns, 0);
     let fsync = with(&["op=fsync"]);
     // What is left of it reads bitmaps.
-    assert!(
-        fsync.states.get(ThreadState::Fsync) < base.states.get(ThreadState::Fsync) / 10,
-        "{:?}",
-        fsync.spent
-    );
+    assert!(fsync.states.get(ThreadState::Fsync) < base.states.get(ThreadState::Fsync) / 10, "{:?}", fsync.spent);
     assert_eq!(with(&["op=fsync", "op=read"]).states.get(ThreadState::Fsync), 0);
     assert_eq!(with(&["op=fsync", "op=read", "op=write_back"]).runtime_ns, 5_000_000);
 }

@@ -95,9 +95,8 @@ fn a_deadlock_names_the_threads_and_what_each_waits_for() {
     assert!(said.contains("deadlock at 1.00 ms"), "{said}");
     assert!(said.contains("thread `ui` waits for lock `b`, which `other` has"), "{said}");
     assert!(said.contains("thread `other` waits for lock `a`, which `ui` has"), "{said}");
-    let alone = failure(
-        "[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, { signal = { name = \"s\" } }]",
-    );
+    let alone =
+        failure("[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, { signal = { name = \"s\" } }]");
     assert!(alone.contains("thread `ui` waits for signal `s`"), "{alone}");
 }
 
@@ -130,8 +129,7 @@ fn a_driver_that_asks_whether_a_write_is_done_works_as_long_as_the_device_has_on
         let cpu = setup.kernel["cpu"].as_table_mut().unwrap();
         cpu.insert("poll_ns".to_owned(), poll_ns.into());
         let mut device = FixedDevice::new(1000, write_us, 1000);
-        let result =
-            emmclab_apps::run(&program(steps), &setup, &mut device, &ProgramRunOptions::default()).unwrap();
+        let result = emmclab_apps::run(&program(steps), &setup, &mut device, &ProgramRunOptions::default()).unwrap();
         (result.kernel_cpu_ns.unwrap(), result.requests.unwrap().all.write.requests)
     };
     assert_eq!(cpu_ns(0, 1_000).0, 0, "an interrupt");
@@ -155,8 +153,7 @@ fn a_wait_without_end_beside_a_busy_thread_ends_at_the_limit() {
 
 #[test]
 fn steps_that_let_no_time_pass_are_refused() {
-    let said =
-        failure("[[thread]]\nname = \"ui\"\nsteps = [{ repeat = { times = 1000000000000, steps = [] } }]");
+    let said = failure("[[thread]]\nname = \"ui\"\nsteps = [{ repeat = { times = 1000000000000, steps = [] } }]");
     assert!(said.contains("does not let time pass"), "{said}");
 }
 

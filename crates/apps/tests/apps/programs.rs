@@ -49,19 +49,9 @@ fn a_fault_is_named_with_its_line() {
             Some(11),
         ),
         (file, "{ rename = { file = \"f\", to = \"f\" } }", "of its own set", Some(11)),
-        (
-            "[[file]]\nname = \"f\"\npartition = \"data\"\nclass = \"metadata\"\n",
-            "",
-            "of the file system",
-            Some(6),
-        ),
+        ("[[file]]\nname = \"f\"\npartition = \"data\"\nclass = \"metadata\"\n", "", "of the file system", Some(6)),
         ("[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 0\n", "", "`count` must be 1", Some(6)),
-        (
-            "[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 4000000000\n",
-            "",
-            "`count` must be 1",
-            Some(6),
-        ),
+        ("[[file]]\nname = \"f\"\npartition = \"data\"\ncount = 4000000000\n", "", "`count` must be 1", Some(6)),
         (
             "[[database]]\nname = \"d\"\npartition = \"data\"\nsize = \"1MB\"\npage_size = 1000\n",
             "",
@@ -74,8 +64,7 @@ fn a_fault_is_named_with_its_line() {
         assert!(said.contains(word), "{word}: {said}");
         assert_eq!(at, line, "{said}");
     }
-    let twice =
-        format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
+    let twice = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
     let error = AppProgram::from_toml(&twice).unwrap_err();
     assert_eq!((error.line(), error.to_string().contains("two of this name")), (Some(9), true));
     let nobody = AppProgram::from_toml(&format!("{HEAD}thread = []\n")).unwrap_err();
@@ -98,8 +87,7 @@ fn a_procedure_that_calls_itself_is_refused() {
     let text = "[[procedure]]\nname = \"q\"\nsteps = [{ call = { procedure = \"q\" } }]\n\
                 [[thread]]\nname = \"ui\"\nsteps = [{ call = { procedure = \"q\" } }]\n";
     let mut device = FixedDevice::new(1, 1, 1);
-    let error = run(&program(text), &crate::support::host(1), &mut device, &ProgramRunOptions::default())
-        .unwrap_err();
+    let error = run(&program(text), &crate::support::host(1), &mut device, &ProgramRunOptions::default()).unwrap_err();
     assert!(error.to_string().contains("`q`: the procedure calls itself"), "{error}");
 }
 
@@ -204,11 +192,7 @@ fn programs_at_once_share_cores_memory_and_device_and_the_first_keeps_its_draws(
         run(program, &host, &mut device, &ProgramRunOptions::default()).unwrap()
     };
     let alone = time(&program("webbench"));
-    assert_eq!(
-        time(&program("webbench").combined_with(&[]).unwrap()),
-        alone,
-        "nothing beside it changes nothing"
-    );
+    assert_eq!(time(&program("webbench").combined_with(&[]).unwrap()), alone, "nothing beside it changes nothing");
     let both = program("webbench").combined_with(&[program("facebook"), program("webbench")]).unwrap();
     assert_eq!(both.name, "webbench + facebook + webbench");
     let found = time(&both);

@@ -2,9 +2,7 @@
 
 use std::fmt::Write;
 
-use emmclab_calibrate::{
-    CalibrateOptions, DeviceShape, DeviceTiming, calibrate, samples_of_fio, samples_of_traces,
-};
+use emmclab_calibrate::{CalibrateOptions, DeviceShape, DeviceTiming, calibrate, samples_of_fio, samples_of_traces};
 use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
 use emmclab_testing::real_trace;
 use emmclab_trace::{Nanos, Op, TraceCombiner, TraceInput};
@@ -23,8 +21,7 @@ fn alone(config: &DeviceConfig, op: Op, kb: u32) -> f64 {
     }
     // Less than the time to fall asleep after the write.
     let arrival = Nanos(device.idle_from().0.max(0) + 1000);
-    let done =
-        device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
+    let done = device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
     (done.0 - arrival.0) as f64 / 1e3
 }
 
@@ -66,8 +63,7 @@ fn the_closed_form_is_what_the_device_does_with_a_request_alone() {
             let config = preset(&shape, &timing);
             for kb in (4..=128).step_by(4) {
                 for op in [Op::Read, Op::Write] {
-                    let (found, wanted) =
-                        (timing.service_us(&shape, op, f64::from(kb)), alone(&config, op, kb));
+                    let (found, wanted) = (timing.service_us(&shape, op, f64::from(kb)), alone(&config, op, kb));
                     assert!((found - wanted).abs() < 0.1, "{shape:?} {op:?} {kb} KB: {found} {wanted}");
                 }
             }
@@ -126,10 +122,7 @@ fn rubbish_from_fio_is_refused_with_the_field() {
         ("{}", "jobs"),
         ("{\"jobs\": []}", "no job has read"),
         ("{\"jobs\": [{\"read\": {\"total_ios\": 5, \"io_bytes\": 20480}}]}", "clat_ns"),
-        (
-            "{\"jobs\": [{\"read\": {\"total_ios\": 5, \"io_bytes\": 5, \"clat_ns\": {\"mean\": 1}}}]}",
-            "io_bytes",
-        ),
+        ("{\"jobs\": [{\"read\": {\"total_ios\": 5, \"io_bytes\": 5, \"clat_ns\": {\"mean\": 1}}}]}", "io_bytes"),
         (&deep, "iodepth"),
     ] {
         let error = samples_of_fio(text).unwrap_err();
@@ -152,9 +145,7 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
     let (sleep, wake) = (figure("sleep_after_us"), figure("wake_us"));
     assert!(sleep.value.is_some_and(|us| (128e3..256e3).contains(&us)), "{sleep:?}");
     assert!(
-        wake.value.is_some_and(|us| (2.5e3..3.5e3).contains(&us))
-            && wake.low <= wake.value
-            && wake.value <= wake.high,
+        wake.value.is_some_and(|us| (2.5e3..3.5e3).contains(&us)) && wake.low <= wake.value && wake.value <= wake.high,
         "{wake:?}"
     );
     let quantiles = |config: &DeviceConfig| config.settings().power.wake_quantiles.clone();
@@ -163,8 +154,7 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
         quantiles(&DeviceConfig::preset("nexus5").unwrap())
     );
     // The preset is the result of this calibration; its last digits may depend on the machine's logarithm.
-    let (again, preset) =
-        (DeviceConfig::from_toml(&found.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
+    let (again, preset) = (DeviceConfig::from_toml(&found.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
     for row in &found.sizes {
         let op = if row.op == "read" { Op::Read } else { Op::Write };
         let (again, preset) = (alone(&again, op, row.kb as u32), alone(&preset, op, row.kb as u32));

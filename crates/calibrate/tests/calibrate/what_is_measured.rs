@@ -33,14 +33,8 @@ impl Recording {
         self.free = complete;
         let ns = |us: u64| us * 1000;
         let sector = self.rows.len() * 4096;
-        let row = format!(
-            "{},{},{},{},{sector},{},{op},{flags}",
-            ns(arrival),
-            ns(start),
-            ns(issue),
-            ns(complete),
-            kb * 2
-        );
+        let row =
+            format!("{},{},{},{},{sector},{},{op},{flags}", ns(arrival), ns(start), ns(issue), ns(complete), kb * 2);
         self.rows.push((arrival, row));
     }
 
@@ -58,8 +52,7 @@ impl Recording {
         fs::write(&path, text).unwrap();
         let input = TraceInput { path: path.clone(), ..TraceInput::default() };
         let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
-        let options =
-            CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 };
+        let options = CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 };
         let samples = samples_of_traces(&mut traces, false);
         fs::remove_file(path).unwrap();
         calibrate(&samples.unwrap(), &options).unwrap()
@@ -86,9 +79,7 @@ fn without_reads_no_figure_of_reads_is_given_and_the_preset_still_loads() {
         assert_eq!(figure.value.is_none(), of_reads || UNSEEN.contains(&&*figure.name), "{figure:?}");
         assert_eq!(figure.value.is_none(), figure.low.is_none() && figure.high.is_none(), "{figure:?}");
     }
-    assert!(
-        found.toml.contains("No reads were recorded") && found.toml.contains("# read_us is not measured")
-    );
+    assert!(found.toml.contains("No reads were recorded") && found.toml.contains("# read_us is not measured"));
     let config = DeviceConfig::from_toml(&found.toml).unwrap();
     assert_eq!(config.settings().controller.read_overhead_us, 0.0);
     assert!((config.settings().host.fetch_us - 30.0).abs() < 1e-9);
@@ -197,8 +188,7 @@ fn a_flush_and_a_discard_cost_on_the_device_what_they_took() {
     for (op, us) in [(Op::Flush, 3_300.0), (Op::Discard, 12_000.0)] {
         let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
         let sectors = if op == Op::Flush { 0 } else { 1024 };
-        let done =
-            device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
+        let done = device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
         let fetch_us = 30.0;
         let took = (done.0 - arrival.0) as f64 / 1e3 - fetch_us;
         assert!((took - us).abs() < 1.0, "{op:?}: {took} us");
@@ -222,9 +212,7 @@ fn four_flushes_are_too_few_and_flushes_before_data_stand_in_for_them() {
     assert!(few.durability.iter().all(|row| row.setting.is_none()) && !few.toml.contains("flush_us ="));
     let stand_in = with(4, 20);
     assert!(
-        (value(&stand_in, "flush_us").unwrap() + value(&stand_in, "write_overhead_us").unwrap() - 4_000.0)
-            .abs()
-            < 1.0
+        (value(&stand_in, "flush_us").unwrap() + value(&stand_in, "write_overhead_us").unwrap() - 4_000.0).abs() < 1.0
     );
     assert!(stand_in.toml.contains("of 20 requests"), "{}", stand_in.toml);
 }
@@ -264,11 +252,7 @@ fn a_share_of_requests_that_took_far_longer_is_drawn_on_the_device() {
     let mut times: Vec<i64> = (0..4_000)
         .map(|_| {
             let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
-            device
-                .submit(&DeviceCommand::new(arrival, Op::Write, 0, 8), &mut NullObserver)
-                .unwrap()
-                .unwrap()
-                .0
+            device.submit(&DeviceCommand::new(arrival, Op::Write, 0, 8), &mut NullObserver).unwrap().unwrap().0
                 - arrival.0
         })
         .collect();

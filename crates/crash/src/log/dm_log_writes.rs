@@ -101,8 +101,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
         lies: "none".to_owned(),
         ..DeviceFacts::default()
     };
-    let header =
-        CrashLogHeader { device, sectors, writer: "dm-log-writes".to_owned(), ..CrashLogHeader::default() };
+    let header = CrashLogHeader { device, sectors, writer: "dm-log-writes".to_owned(), ..CrashLogHeader::default() };
     let mut builder = CrashLogIndexBuilder::new(&header);
     if let Some(base) = base {
         read_base(base, sectors, &mut builder)?;

@@ -103,9 +103,7 @@ impl CrashLogHeader {
         let DeviceFacts { write_through, fifo, interface, unit_sectors, .. } = self.device;
         match port {
             CommandPort::Device => ContractRules { write_through, fifo, interface, unit_sectors },
-            CommandPort::Host => {
-                ContractRules { write_through: false, fifo: false, interface, unit_sectors: 1 }
-            }
+            CommandPort::Host => ContractRules { write_through: false, fifo: false, interface, unit_sectors: 1 },
         }
     }
 }

@@ -50,9 +50,7 @@ impl CrashLogReader {
     pub fn new(mut input: Box<dyn Read>, path: &Path) -> Result<Self> {
         let mut start = [0; 12];
         let fail = |problem: &str| Error::new(ErrorClass::UnknownFormat, problem).in_file(path);
-        let no_log = || {
-            fail("this is not a crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes")
-        };
+        let no_log = || fail("this is not a crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes");
         match input.read_exact(&mut start) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(no_log()),

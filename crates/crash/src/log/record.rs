@@ -100,13 +100,7 @@ pub enum CrashLogRecord<'a> {
 
 impl<'a> CrashLogRecord<'a> {
     /// The entry of a command; `data` is the data that it writes.
-    pub fn of(
-        port: CommandPort,
-        number: u64,
-        command: &DeviceCommand,
-        packed_after: u16,
-        data: &'a [u8],
-    ) -> Self {
+    pub fn of(port: CommandPort, number: u64, command: &DeviceCommand, packed_after: u16, data: &'a [u8]) -> Self {
         Self::Command {
             port,
             number,

@@ -34,8 +34,7 @@ impl CrashLogWriter {
     /// If the file cannot be written.
     pub fn create(path: &Path, header: &CrashLogHeader) -> Result<Self> {
         let fail = |error| Error::io(path, error);
-        let json =
-            serde_json::to_vec(header).map_err(|error| Error::new(ErrorClass::Value, error.to_string()))?;
+        let json = serde_json::to_vec(header).map_err(|error| Error::new(ErrorClass::Value, error.to_string()))?;
         let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(fail)?;
         let mut file = File::create(path).map_err(fail)?;
         file.write_all(MARK).and_then(|()| file.write_all(&VERSION.to_le_bytes())).map_err(fail)?;
@@ -88,9 +87,6 @@ impl CrashLogWriter {
     pub fn finish(&mut self) -> Result<()> {
         self.end_block()?;
         let end = self.heads.add([0, 0, self.heads.blocks]);
-        self.file
-            .write_all(&end)
-            .and_then(|()| self.file.sync_data())
-            .map_err(|error| Error::io(&self.path, error))
+        self.file.write_all(&end).and_then(|()| self.file.sync_data()).map_err(|error| Error::io(&self.path, error))
     }
 }

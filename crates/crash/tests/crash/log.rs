@@ -26,11 +26,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     prop_oneof![
         (0u64..1000, any::<u8>()).prop_map(|(sector, byte)| Entry::Base(sector, byte)),
         (0u64..1000, 0u32..20, any::<u8>(), 0u8..32).prop_map(|(s, n, b, f)| Entry::Write(s, n, b, f)),
-        (
-            prop_oneof![Just(Op::Flush), Just(Op::Discard), Just(Op::Read), Just(Op::SecureErase)],
-            0u64..1000,
-            0u32..20
-        )
+        (prop_oneof![Just(Op::Flush), Just(Op::Discard), Just(Op::Read), Just(Op::SecureErase)], 0u64..1000, 0u32..20)
             .prop_map(|(op, sector, sectors)| Entry::Other(op, sector, sectors)),
         any::<u64>().prop_map(Entry::Complete),
         (any::<u64>(), 0u64..1000, 0u32..20).prop_map(|(n, s, c)| Entry::Programmed(n, s, c)),
@@ -41,9 +37,7 @@ fn entry() -> impl Strategy<Value = Entry> {
 fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&CrashLogRecord<'_>) -> T) -> T {
     let (at, port, packed_after) = (Nanos(number as i64 * 7), CommandPort::Device, 0);
     match entry {
-        Entry::Base(sector, byte) => {
-            use_it(&CrashLogRecord::Base { sector: *sector, data: &filled(*byte, 3) })
-        }
+        Entry::Base(sector, byte) => use_it(&CrashLogRecord::Base { sector: *sector, data: &filled(*byte, 3) }),
         Entry::Write(sector, sectors, byte, flags) => use_it(&CrashLogRecord::Command {
             port,
             number,
@@ -185,10 +179,7 @@ fn a_file_that_is_no_log_and_an_empty_one_are_refused_by_name() {
     for bytes in [&b""[..], b"EMMC", b"this is a text, and no log of any kind"] {
         fs::write(file.path(), bytes).unwrap();
         let error = CrashLogIndex::open(file.path()).err().unwrap().to_string();
-        assert!(
-            error.contains("this is not a crash log") && error.contains(file.path().to_str().unwrap()),
-            "{error}"
-        );
+        assert!(error.contains("this is not a crash log") && error.contains(file.path().to_str().unwrap()), "{error}");
     }
 }
 
@@ -252,8 +243,7 @@ fn logs_of_the_same_commands_with_other_data_or_on_another_device_are_told_apart
         dm_path
     };
     let (one, other) = (dm_of("one", 1), dm_of("other", 2));
-    let identity =
-        |path: &std::path::Path, sectors| CrashLogIndex::open_dm(path, sectors, None).unwrap().identity();
+    let identity = |path: &std::path::Path, sectors| CrashLogIndex::open_dm(path, sectors, None).unwrap().identity();
     assert_eq!(identity(&one, 1 << 12), identity(&one, 1 << 12));
     assert_ne!(identity(&one, 1 << 12), identity(&other, 1 << 12));
     assert_ne!(identity(&one, 1 << 12), identity(&one, 1 << 13));

@@ -70,12 +70,7 @@ fn run_on(header: &CrashLogHeader, steps: &[Step], lies: bool, path: &std::path:
                 toy.cache.remove(&block);
                 let at = emmclab_base::Nanos(toy.now);
                 toy.log
-                    .add(&emmclab_crash::log::CrashLogRecord::Discarded {
-                        number,
-                        sector: block * 8,
-                        sectors: 8,
-                        at,
-                    })
+                    .add(&emmclab_crash::log::CrashLogRecord::Discarded { number, sector: block * 8, sectors: 8, at })
                     .unwrap();
                 toy.open.push_back(number);
             }
@@ -106,8 +101,7 @@ fn allowed(run: &CrashLogIndex, cut: usize) -> Vec<Vec<u8>> {
         run.spool().read(&[commands[place as usize].source], &mut data).unwrap();
         data[0]
     };
-    let complete =
-        |place: u32| position(run, RunEvent::Completes(CommandPort::Device, place)).filter(|at| *at <= cut);
+    let complete = |place: u32| position(run, RunEvent::Completes(CommandPort::Device, place)).filter(|at| *at <= cut);
     let arrived = |place: u32| position(run, RunEvent::Arrives(CommandPort::Device, place)).unwrap();
     (0..BLOCKS)
         .map(|block| {
@@ -325,8 +319,7 @@ fn a_device_that_ignores_flushes_is_caught_by_its_own_state() {
     for lies in [false, true] {
         let run = run_of(&steps, lies, file.path());
         let ways = "device".parse().unwrap();
-        let mut explorer =
-            Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
+        let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
         let mut broken = 0;
         while let Some(state) = explorer.next_state() {
             assert_eq!(state.way, ChoiceMethod::Device);
@@ -360,19 +353,14 @@ fn a_write_with_preflush_is_never_there_without_what_was_complete_before() {
 #[test]
 fn a_plain_write_in_flight_is_garbled_in_each_way_and_the_same_again_and_a_reliable_one_never() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    for (flags, may) in
-        [(CommandFlags::empty(), true), (CommandFlags::FORCED, true), (CommandFlags::RELIABLE, false)]
-    {
+    for (flags, may) in [(CommandFlags::empty(), true), (CommandFlags::FORCED, true), (CommandFlags::RELIABLE, false)] {
         let mut toy = Toy::new(file.path(), &CrashLogHeader { cells: false, ..header(64) });
         toy.write(0, 1, flags);
         let run = toy.run(file.path());
         for way in ["boundary", "omit1:99", "only1", "random:99"] {
             let states = || {
-                let options = ExploreOptions {
-                    ways: way.parse().unwrap(),
-                    tear: TearMode::Inside,
-                    ..ExploreOptions::default()
-                };
+                let options =
+                    ExploreOptions { ways: way.parse().unwrap(), tear: TearMode::Inside, ..ExploreOptions::default() };
                 let mut explorer = Explorer::new(&run, &options).unwrap();
                 let mut all = Vec::new();
                 while let Some(state) = explorer.next_state() {

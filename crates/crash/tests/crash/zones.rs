@@ -96,8 +96,7 @@ fn allowed(run: &CrashLogIndex, cut: usize, zone: u64) -> Vec<Vec<u8>> {
     let commands = run.commands(CommandPort::Device);
     let happened = |what| run.moments()[..=cut].iter().any(|moment| moment.event == what);
     let position = |what| run.moments().iter().position(|moment| moment.event == what);
-    let complete =
-        |place: u32| position(RunEvent::Completes(CommandPort::Device, place)).filter(|at| *at <= cut);
+    let complete = |place: u32| position(RunEvent::Completes(CommandPort::Device, place)).filter(|at| *at <= cut);
     let own = start(zone) * 8..(start(zone) + ZONE_BLOCKS) * 8;
     let mut present = vec![0; ZONE_BLOCKS as usize];
     let mut all = vec![present.clone()];
@@ -120,8 +119,7 @@ fn allowed(run: &CrashLogIndex, cut: usize, zone: u64) -> Vec<Vec<u8>> {
                 logged.command.modifiers.durable()
                     || (0..).zip(commands).any(|(flush, other)| {
                         other.command.op == Op::Flush
-                            && position(RunEvent::Arrives(CommandPort::Device, flush))
-                                .is_some_and(|came| came > at)
+                            && position(RunEvent::Arrives(CommandPort::Device, flush)).is_some_and(|came| came > at)
                             && complete(flush).is_some()
                     })
             });
@@ -197,10 +195,7 @@ fn zones_that_no_device_has_are_refused_with_their_figures() {
         Toy::new(file.path(), &zoned(wrong)).log.finish().unwrap();
         let Err(error) = CrashLogIndex::open(file.path()) else { panic!("{wrong:?} was read") };
         assert_eq!((error.kind(), error.field()), (ErrorClass::Value, Some("device.zones")), "{error}");
-        assert!(
-            error.to_string().contains(&format!("`{} of {} sectors", wrong.count, wrong.sectors)),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&format!("`{} of {} sectors", wrong.count, wrong.sectors)), "{error}");
     }
 }
 

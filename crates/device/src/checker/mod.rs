@@ -22,8 +22,8 @@ use rustc_hash::FxHashMap;
 use crate::command::DeviceCommand;
 use crate::device::Device;
 use crate::events::{
-    BlockErased, Observer, OperationCause, PageProgrammed, PageRead, RequestCompleted, UnitCached,
-    UnitsTrimmed, UnplacedRead,
+    BlockErased, Observer, OperationCause, PageProgrammed, PageRead, RequestCompleted, UnitCached, UnitsTrimmed,
+    UnplacedRead,
 };
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
@@ -109,8 +109,7 @@ impl DeviceChecker {
                 let (from, to) = (first.div_ceil(unit_sectors), end / unit_sectors);
                 if from < to {
                     // Writing only to tags that are not 0 keeps pages of this vector unallocated if none of their sectors was ever written.
-                    let trimmed =
-                        &mut self.expected[(from * unit_sectors) as usize..(to * unit_sectors) as usize];
+                    let trimmed = &mut self.expected[(from * unit_sectors) as usize..(to * unit_sectors) as usize];
                     trimmed.iter_mut().filter(|tag| **tag != 0).for_each(|tag| *tag = 0);
                 }
             }
@@ -216,9 +215,8 @@ impl DeviceChecker {
 
 impl Observer for DeviceChecker {
     fn request_completed(&mut self, event: &RequestCompleted) {
-        let ordered = self.last_arrival <= event.arrival
-            && event.arrival <= event.start
-            && event.start <= event.complete;
+        let ordered =
+            self.last_arrival <= event.arrival && event.arrival <= event.start && event.start <= event.complete;
         self.require(ordered, || format!("time goes back in {event:?}"));
         let adds_up = event.waits.total() == event.complete - event.arrival
             && event.waits.parts().iter().all(|part| *part >= Nanos::ZERO);

@@ -54,11 +54,7 @@ impl DeviceChecker {
             });
             let listed = pool.listed();
             self.require(listed.len() as u32 == full && pool.full == full, || {
-                format!(
-                    "pool {index} lists {} blocks, counts {}, has {full} full ones",
-                    listed.len(),
-                    pool.full
-                )
+                format!("pool {index} lists {} blocks, counts {}, has {full} full ones", listed.len(), pool.full)
             });
             let valid: u32 = blocks().map(|block| block.valid).sum();
             self.require(valid == pool.valid, || {
@@ -68,9 +64,7 @@ impl DeviceChecker {
                 let true_least = listed.iter().map(|block| device.block(*block).valid).min();
                 let found = device.block(least).valid;
                 self.require(true_least == Some(found), || {
-                    format!(
-                        "pool {index} finds {found} as the fewest valid units, but that is {true_least:?}"
-                    )
+                    format!("pool {index} finds {found} as the fewest valid units, but that is {true_least:?}")
                 });
             }
         }

@@ -46,11 +46,7 @@ pub struct BrokenPromise {
 }
 
 fn of_barrier(barrier: &WriteBarrier) -> DurabilityOrder {
-    DurabilityOrder {
-        after: barrier.from..Version::MAX,
-        before: 0..barrier.from,
-        complete_by: Some(barrier.arrival),
-    }
+    DurabilityOrder { after: barrier.from..Version::MAX, before: 0..barrier.from, complete_by: Some(barrier.arrival) }
 }
 
 impl DurabilityPromises {

@@ -246,16 +246,14 @@ impl DurabilityPromises {
         versions: Range<Version>,
         complete_by: Option<Nanos>,
     ) -> impl Iterator<Item = (u64, u64, Version)> {
-        let counts = move |write: &VolatileWrite| {
-            complete_by.is_none_or(|by| write.complete.is_some_and(|at| at <= by))
-        };
+        let counts =
+            move |write: &VolatileWrite| complete_by.is_none_or(|by| write.complete.is_some_and(|at| at <= by));
         let writes = self.writes.range(versions).filter(move |(_, write)| counts(write));
         writes.flat_map(move |(version, write)| {
             let version = *version;
             self.parts_beyond(write, version).flat_map(move |(first, end)| {
                 let parts = self.takers.parts(first, end);
-                let parts =
-                    parts.filter(move |(.., taker)| taker.is_none_or(|taker| taker.version < version));
+                let parts = parts.filter(move |(.., taker)| taker.is_none_or(|taker| taker.version < version));
                 parts.map(move |(from, to, _)| (from, to, version))
             })
         })
@@ -269,9 +267,7 @@ impl DurabilityPromises {
     /// The sectors of a write for which neither it nor a newer version is promised.
     fn parts_beyond(&self, write: &VolatileWrite, version: Version) -> impl Iterator<Item = (u64, u64)> {
         let parts = self.bases.parts(write.first, write.end);
-        parts
-            .filter(move |(.., base)| base.is_none_or(|base| *base < version))
-            .map(|(from, to, _)| (from, to))
+        parts.filter(move |(.., base)| base.is_none_or(|base| *base < version)).map(|(from, to, _)| (from, to))
     }
 
     /// The sectors that a command changes: those of a write, the whole map units of any other command.
@@ -321,8 +317,7 @@ impl DurabilityPromises {
     /// them. Returns whether there were any.
     fn remove_ordered(&mut self, end: Version, came: Nanos) -> bool {
         let (mut more, mut later) = (false, Vec::new());
-        while let Some((complete, version)) = self.unordered.first().copied().filter(|first| first.0 <= came)
-        {
+        while let Some((complete, version)) = self.unordered.first().copied().filter(|first| first.0 <= came) {
             self.unordered.pop_first();
             if version < end {
                 more = true;

@@ -90,12 +90,7 @@ pub(super) struct BackgroundScheduler {
 }
 
 impl BackgroundScheduler {
-    pub fn new(
-        settings: &DeviceSettings,
-        geometry: &Geometry,
-        fold_after: Option<Nanos>,
-        buffered: bool,
-    ) -> Self {
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry, fold_after: Option<Nanos>, buffered: bool) -> Self {
         let gc = &settings.gc;
         let collects = gc.policy != NONE;
         let collect_after = nanos(gc.idle_after_us);
@@ -152,12 +147,7 @@ impl BackgroundScheduler {
             self.pools.fill(PoolWork::default());
             self.touched = false;
         }
-        self.gap.get_or_insert(IdlePeriod {
-            write_back: idle_from,
-            fold: idle_from,
-            collect: idle_from,
-            folds: None,
-        });
+        self.gap.get_or_insert(IdlePeriod { write_back: idle_from, fold: idle_from, collect: idle_from, folds: None });
         while below.stop().is_none()
             && let Some((at, task)) = self.next(until, buffer.as_deref(), below)
         {
@@ -230,12 +220,7 @@ impl BackgroundScheduler {
     }
 
     /// Considers folding, which may begin at `from`.
-    fn consider_folds<L: CountingObserver>(
-        &self,
-        from: Nanos,
-        soonest: &mut EarliestTask,
-        below: &LowerLayers<'_, L>,
-    ) {
+    fn consider_folds<L: CountingObserver>(&self, from: Nanos, soonest: &mut EarliestTask, below: &LowerLayers<'_, L>) {
         for plane in (0..self.planes).map(PlaneId) {
             let pool = below.ftl.slc_pool(plane);
             if !self.pools[pool.index()].exhausted {
@@ -269,8 +254,7 @@ impl BackgroundScheduler {
     /// Whether a pool has so few free blocks that collection must not wait.
     #[inline]
     fn is_urgent<L: CountingObserver>(&self, below: &LowerLayers<'_, L>) -> bool {
-        self.urgent.is_some()
-            && (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
+        self.urgent.is_some() && (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
     }
 
     fn is_pool_urgent<L: CountingObserver>(&self, pool: PoolId, below: &LowerLayers<'_, L>) -> bool {
@@ -330,12 +314,7 @@ impl BackgroundScheduler {
     }
 
     /// Collects one page in a pool; returns whether that took time.
-    fn collect_page<L: CountingObserver>(
-        &mut self,
-        pool: PoolId,
-        from: Nanos,
-        below: &mut LowerLayers<'_, L>,
-    ) -> bool {
+    fn collect_page<L: CountingObserver>(&mut self, pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> bool {
         let work = &mut self.pools[pool.index()];
         let patience = work.patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
         let collected = if *patience == 0 { None } else { collect(pool, from, below) };
@@ -349,12 +328,7 @@ impl BackgroundScheduler {
     }
 
     /// Collects in a pool until the number of its free blocks is above the urgent threshold.
-    fn collect_urgently<L: CountingObserver>(
-        &mut self,
-        pool: PoolId,
-        from: Nanos,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    fn collect_urgently<L: CountingObserver>(&mut self, pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) {
         while below.stop().is_none() && self.is_pool_urgent(pool, below) {
             let work = &mut self.pools[pool.index()];
             let patience = work.urgent_patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
@@ -377,11 +351,7 @@ impl BackgroundScheduler {
 }
 
 /// Collects one page in a pool. Returns the time of the ways, and whether a block was finished; `None` if no block is worth collecting.
-fn collect<L: CountingObserver>(
-    pool: PoolId,
-    from: Nanos,
-    below: &mut LowerLayers<'_, L>,
-) -> Option<(Nanos, bool)> {
+fn collect<L: CountingObserver>(pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> Option<(Nanos, bool)> {
     let before = below.log.gc_time();
     let goes_on = below.ftl.collect_step(below.nand, pool, from, below.log);
     let took = below.log.gc_time() - before;

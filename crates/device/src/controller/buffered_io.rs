@@ -45,11 +45,7 @@ impl DeviceController {
     }
 
     /// Writes directly to the flash, after data in the buffer that must be written before: of the same units, and of a barrier.
-    fn write_around<L: CountingObserver>(
-        &mut self,
-        request: &mut RequestState,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    fn write_around<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let (first, units) = below.units_of(request);
         let from = self.leaves_from(first);
         if let Some(buffer) = &mut self.write_buffer {
@@ -72,11 +68,7 @@ impl DeviceController {
     }
 
     /// Puts the data into the buffer, unit by unit, and waits for room.
-    fn write_into<L: CountingObserver>(
-        &mut self,
-        request: &mut RequestState,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    fn write_into<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let Some(buffer) = &mut self.write_buffer else { return };
         below.data_moved(request);
         buffer.leave_until(request.ready, below);
@@ -97,8 +89,7 @@ impl DeviceController {
             }
             let there = buffer.written_sectors(lpn) != 0;
             if !there && !buffer.will_fit(1) {
-                let more =
-                    (lpn.0..first.0 + units).filter(|unit| buffer.written_sectors(Lpn(*unit)) == 0).count();
+                let more = (lpn.0..first.0 + units).filter(|unit| buffer.written_sectors(Lpn(*unit)) == 0).count();
                 buffer.make_room(more as u32, now, below);
             }
             if below.stop().is_some() {
@@ -122,11 +113,7 @@ impl DeviceController {
     }
 
     /// Executes a flush of the host at `ready`; returns when it is complete.
-    pub(super) fn flush_command<L: CountingObserver>(
-        &mut self,
-        ready: Nanos,
-        below: &mut LowerLayers<'_, L>,
-    ) -> Nanos {
+    pub(super) fn flush_command<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         if self.skips_flush() {
             return ready + self.commands.flush;
         }
@@ -150,8 +137,7 @@ impl DeviceController {
     ) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
         let (skips, from) = (self.skips_flush(), self.leaves_from(first));
-        let Some(buffer) =
-            self.write_buffer.as_mut().filter(|buffer| units <= buffer.units() && !buffer.keeps_order())
+        let Some(buffer) = self.write_buffer.as_mut().filter(|buffer| units <= buffer.units() && !buffer.keeps_order())
         else {
             return self.flush_command(ready, below);
         };
@@ -232,11 +218,7 @@ impl DeviceController {
 
 impl WriteBuffer {
     /// Writes the next group back at `ready`, or after the data that a barrier puts before it.
-    pub(super) fn write_back_next<L: CountingObserver>(
-        &mut self,
-        ready: Nanos,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    pub(super) fn write_back_next<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if let Some((first, end)) = self.next_to_leave() {
             let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });
             self.write_units_back(first, end, ready, below);
@@ -294,8 +276,7 @@ impl WriteBuffer {
         {
             let older = self.is_older(first);
             let LowerLayers { ftl, nand, log } = below;
-            let done = ftl
-                .timed(|ftl| self.write_run((first, end), ready, &mut LowerLayers { ftl, nand, log: *log }));
+            let done = ftl.timed(|ftl| self.write_run((first, end), ready, &mut LowerLayers { ftl, nand, log: *log }));
             if below.stop().is_some() {
                 return;
             }
@@ -311,12 +292,7 @@ impl WriteBuffer {
     }
 
     /// Programs a run of units; the run is split at sectors that the buffer does not hold.
-    fn write_run<L: CountingObserver>(
-        &self,
-        (first, end): (Lpn, Lpn),
-        ready: Nanos,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    fn write_run<L: CountingObserver>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut LowerLayers<'_, L>) {
         let shift = below.ftl.geometry().unit_shift;
         let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);
         loop {

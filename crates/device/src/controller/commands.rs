@@ -47,14 +47,8 @@ impl CommandPath {
             }),
             flush: nanos(settings.cache.flush_us),
             discard: nanos(settings.controller.discard_us),
-            read_stalls: TimeSampler::new(
-                &controller.read_stalls,
-                mix(settings.power.seed ^ u64::from(b'r')),
-            ),
-            write_stalls: TimeSampler::new(
-                &controller.write_stalls,
-                mix(settings.power.seed ^ u64::from(b'w')),
-            ),
+            read_stalls: TimeSampler::new(&controller.read_stalls, mix(settings.power.seed ^ u64::from(b'r'))),
+            write_stalls: TimeSampler::new(&controller.write_stalls, mix(settings.power.seed ^ u64::from(b'w'))),
             slots: CommandSlots::new(controller.queue_depth as usize),
         }
     }
@@ -62,9 +56,7 @@ impl CommandPath {
     /// Replaces the times for commands that arrive from now on.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         let mut new = Self { slots: std::mem::take(&mut self.slots), ..Self::new(settings) };
-        for (old, new) in
-            [(&self.read_stalls, &mut new.read_stalls), (&self.write_stalls, &mut new.write_stalls)]
-        {
+        for (old, new) in [(&self.read_stalls, &mut new.read_stalls), (&self.write_stalls, &mut new.write_stalls)] {
             new.continue_from(old);
         }
         *self = new;

@@ -53,11 +53,7 @@ impl DeviceController {
     }
 
     /// Dispatches the pages that begin before `until`, and reports the requests that they complete.
-    pub(super) fn dispatch_until<L: CountingObserver>(
-        &mut self,
-        until: Nanos,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    pub(super) fn dispatch_until<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
         if self.queue.is_none() {
             return;
         }
@@ -107,11 +103,7 @@ impl DeviceController {
     /// Dispatches pages that begin before a slot of the queue is free, and pages that have been overtaken by as many later commands as
     /// there are slots.
     #[inline(never)]
-    pub(super) fn dispatch_for_a_slot<L: CountingObserver>(
-        &mut self,
-        arrival: Nanos,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    pub(super) fn dispatch_for_a_slot<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) {
         let most = self.commands.depth();
         let is_passed = |queue: &WriteQueue| queue.requests() > most;
         while below.stop().is_none() {

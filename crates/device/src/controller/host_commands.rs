@@ -41,11 +41,7 @@ impl DeviceController {
     }
 
     #[inline]
-    pub(super) fn read<L: CountingObserver>(
-        &mut self,
-        request: &mut RequestState,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    pub(super) fn read<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         request.spend(self.commands.before_read() + self.commands.read_stall());
         self.read_data(request, below);
         let sectors = request.event.sectors;
@@ -79,11 +75,7 @@ impl DeviceController {
     }
 
     /// Discards the units that are entirely inside the range.
-    pub(super) fn discard<L: CountingObserver>(
-        &mut self,
-        request: &mut RequestState,
-        below: &mut LowerLayers<'_, L>,
-    ) {
+    pub(super) fn discard<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let (sector, sectors) = (request.event.sector, request.event.sectors);
         request.spend(self.commands.before_write(0) + self.commands.discard);
         let unit = u64::from(below.ftl.geometry().unit_sectors);

@@ -65,8 +65,7 @@ struct ControllerClock {
 }
 
 impl ControllerClock {
-    const NEW: Self =
-        Self { next_id: 0, last_arrival: EARLIEST, idle_from: Nanos::MIN, last_complete: Nanos::ZERO };
+    const NEW: Self = Self { next_id: 0, last_arrival: EARLIEST, idle_from: Nanos::MIN, last_complete: Nanos::ZERO };
 }
 
 /// Command path, write buffer, power and background work of a device.
@@ -153,12 +152,7 @@ impl DeviceController {
                 PageScheduling::Fifo => None,
                 PageScheduling::ReadFirst => Some(Box::default()),
             },
-            background: BackgroundScheduler::new(
-                settings,
-                geometry,
-                ftl.folds_after(),
-                write_buffer.is_some(),
-            ),
+            background: BackgroundScheduler::new(settings, geometry, ftl.folds_after(), write_buffer.is_some()),
             write_buffer,
             read_cache: ReadCache::new(settings, geometry).map(Box::new),
             zones: ZoneTable::new(settings, geometry).map(Box::new),
@@ -253,8 +247,7 @@ impl DeviceController {
             // Data that may be written back only with the new settings must not be written back before the change.
             buffer.since = buffer.since.max(at);
         }
-        let background =
-            BackgroundScheduler::new(settings, geometry, fold_after, self.write_buffer.is_some());
+        let background = BackgroundScheduler::new(settings, geometry, fold_after, self.write_buffer.is_some());
         self.background.replace_with(background, idle_from);
     }
 
@@ -357,11 +350,7 @@ impl DeviceController {
     /// Advances the clock to the arrival of a command: background work until then, wake-up, a slot of the queue.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state of the request is built where it stays")]
-    fn begin<L: CountingObserver>(
-        &mut self,
-        command: &DeviceCommand,
-        below: &mut LowerLayers<'_, L>,
-    ) -> RequestState {
+    fn begin<L: CountingObserver>(&mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>) -> RequestState {
         let arrival = command.arrival;
         self.clock.last_arrival = arrival;
         if self.queue.is_some() {
@@ -482,12 +471,9 @@ fn invalid_command(command: DeviceCommand) -> Error {
         return Error::new(ErrorClass::Value, "is a request without data").of_field("sectors", 0, b"0");
     }
     let at = command.arrival.0.to_string();
-    Error::new(
-        ErrorClass::Order,
-        "a request arrives before its predecessor, or more than 73 years from time 0",
-    )
-    .of_field("arrival", 0, at.as_bytes())
-    .hint("give requests in order of arrival")
+    Error::new(ErrorClass::Order, "a request arrives before its predecessor, or more than 73 years from time 0")
+        .of_field("arrival", 0, at.as_bytes())
+        .hint("give requests in order of arrival")
 }
 
 #[cold]

@@ -51,8 +51,7 @@ impl TimeSampler {
         let at = self.points.partition_point(|(up_to, _)| *up_to <= drawn).min(self.points.len() - 1);
         let (to, most) = self.points[at];
         let (from, least) = if at == 0 { (0, most) } else { self.points[at - 1] };
-        least
-            + Nanos((most - least).0 * i64::from(drawn.saturating_sub(from)) / i64::from((to - from).max(1)))
+        least + Nanos((most - least).0 * i64::from(drawn.saturating_sub(from)) / i64::from((to - from).max(1)))
     }
 }
 

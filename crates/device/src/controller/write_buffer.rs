@@ -68,9 +68,7 @@ impl WriteBuffer {
         let most = |of: fn(&GroupGeometry) -> u32| geometry.groups.iter().map(of).max().unwrap_or(1);
         let group_shift = match given.policy {
             CachePolicy::Fifo | CachePolicy::Lru => most(GroupGeometry::units_per_page).trailing_zeros(),
-            CachePolicy::BlockLru => {
-                most(GroupGeometry::units_per_block).next_power_of_two().trailing_zeros()
-            }
+            CachePolicy::BlockLru => most(GroupGeometry::units_per_block).next_power_of_two().trailing_zeros(),
         };
         let room = given.size_kb * 1024 / geometry.unit_bytes;
         let logical = geometry.logical_units as usize;

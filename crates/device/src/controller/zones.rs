@@ -139,10 +139,7 @@ impl ZoneTable {
         if end > found.start + found.sectors {
             return Err(zone_error(
                 command,
-                format!(
-                    "the write leaves zone {number}, which ends before sector {}",
-                    found.start + found.sectors
-                ),
+                format!("the write leaves zone {number}, which ends before sector {}", found.start + found.sectors),
             ));
         }
         if !end.is_multiple_of(unit) {
@@ -246,16 +243,9 @@ impl ZoneTable {
     }
 
     /// Executes a command of the host for a zone, at `at`.
-    pub fn manage<L: Observer>(
-        &mut self,
-        zone: u32,
-        action: ZoneAction,
-        at: Nanos,
-        log: &mut L,
-    ) -> Result<()> {
-        let wrong = |problem: String| {
-            Error::new(ErrorClass::Value, problem).of_field("zone", 0, zone.to_string().as_bytes())
-        };
+    pub fn manage<L: Observer>(&mut self, zone: u32, action: ZoneAction, at: Nanos, log: &mut L) -> Result<()> {
+        let wrong =
+            |problem: String| Error::new(ErrorClass::Value, problem).of_field("zone", 0, zone.to_string().as_bytes());
         let Some(entry) = self.entries.get(zone as usize).copied() else {
             return Err(wrong(format!("there are {} zones, numbered from 0", self.layout.count)));
         };
@@ -282,8 +272,7 @@ impl ZoneTable {
     /// Opens a zone that may be opened; closes another one if necessary.
     fn open<L: Observer>(&mut self, zone: u32, state: ZoneState, at: Nanos, log: &mut L) {
         if self.open >= self.max_open && !self.entries[zone as usize].state.is_open() {
-            let opened =
-                (0..).zip(&self.entries).filter(|(_, entry)| entry.state == ZoneState::ImplicitlyOpen);
+            let opened = (0..).zip(&self.entries).filter(|(_, entry)| entry.state == ZoneState::ImplicitlyOpen);
             if let Some((oldest, entry)) = opened.min_by_key(|(_, entry)| entry.opened) {
                 let to = if entry.written == 0 { ZoneState::Empty } else { ZoneState::Closed };
                 self.change(oldest, to, at, log);

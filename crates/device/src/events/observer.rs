@@ -3,9 +3,9 @@
 use super::{
     BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandFetched, DataMoved, GcFinished,
     GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted, MapLookedUp,
-    MapMispredicted, MapPrefetched, PackedCommandArrived, PageProgrammed, PageRead, PartOverwritten,
-    RequestCompleted, UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits,
-    WokeUp, ZoneBufferTaken, ZoneChanged,
+    MapMispredicted, MapPrefetched, PackedCommandArrived, PageProgrammed, PageRead, PartOverwritten, RequestCompleted,
+    UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken,
+    ZoneChanged,
 };
 
 /// Declares the methods of an observer once: for the trait, and for all types that pass events on.

@@ -19,9 +19,7 @@ use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
 use crate::image_words::{WordReader, damaged};
 use crate::nand::Nand;
 use emmclab_base::Result;
-use emmclab_settings::{
-    BoosterFlush, BoosterResize, DeviceSettings, PartialFlush, SlcMode, SlcSettings, WHOLE,
-};
+use emmclab_settings::{BoosterFlush, BoosterResize, DeviceSettings, PartialFlush, SlcMode, SlcSettings, WHOLE};
 
 /// Divisor of the number of blocks: the buffer is resized by at most an eighth at once.
 const STEPS: u32 = 8;
@@ -98,11 +96,7 @@ impl WriteBooster {
 
     /// Changes the settings. If the new settings do not pin data, pinned blocks are released. The present size is kept only if the host
     /// resizes the buffer before and afterwards.
-    pub fn reconfigured(
-        old: Option<Box<Self>>,
-        settings: &DeviceSettings,
-        geometry: &Geometry,
-    ) -> Option<Box<Self>> {
+    pub fn reconfigured(old: Option<Box<Self>>, settings: &DeviceSettings, geometry: &Geometry) -> Option<Box<Self>> {
         let mut new = Self::new(settings, geometry)?;
         let Some(old) = old else { return Some(new) };
         if new.partial == PartialFlush::Pinned {
@@ -191,17 +185,11 @@ impl FtlCore {
     /// Whether a page of a stream has room in the buffer: in an open block, or in one that may be opened.
     pub(super) fn booster_has_room(&self, booster: &WriteBooster, stream: WriteStream) -> bool {
         let low = self.collector.low_watermark;
-        self.slc_pools()
-            .any(|pool| pool.open(stream).is_some() || pool.free() > low && booster.may_open(pool, stream))
+        self.slc_pools().any(|pool| pool.open(stream).is_some() || pool.free() > low && booster.may_open(pool, stream))
     }
 
     /// The stream for a page of the host that is written to the buffer: pinned data has a stream of its own while there is room for it.
-    pub(super) fn booster_stream<L: Observer>(
-        &mut self,
-        first: Lpn,
-        stream: WriteStream,
-        log: &mut L,
-    ) -> WriteStream {
+    pub(super) fn booster_stream<L: Observer>(&mut self, first: Lpn, stream: WriteStream, log: &mut L) -> WriteStream {
         let Some(booster) = &self.booster else { return stream };
         if !booster.pins(first) {
             return stream;
@@ -243,12 +231,7 @@ impl FtlCore {
     }
 
     /// The next block of a plane to be flushed from the buffer; `None` if all blocks are kept.
-    pub(super) fn next_to_leave_booster(
-        &self,
-        booster: &WriteBooster,
-        nand: &Nand,
-        pool: PoolId,
-    ) -> Option<BlockId> {
+    pub(super) fn next_to_leave_booster(&self, booster: &WriteBooster, nand: &Nand, pool: PoolId) -> Option<BlockId> {
         let pool = self.tables.pool(pool);
         let over = booster.is_over(pool);
         if !booster.flushes && !over {
@@ -262,8 +245,7 @@ impl FtlCore {
         let is_pinned = |block: &BlockId| booster.pinned.contains(&block.0);
         // A buffer that has become smaller flushes pinned blocks first.
         let too_many = !booster.pinned.is_empty() && booster.pinned_in(pool) > booster.blocks_to_keep();
-        let stays =
-            |block: &BlockId| is_pinned(block) && !too_many && self.tables.valid(*block) >= half.max(1);
+        let stays = |block: &BlockId| is_pinned(block) && !too_many && self.tables.valid(*block) >= half.max(1);
         let age = |block: &BlockId| {
             let used = booster.last_use.get(block.index()).copied().unwrap_or(0);
             (too_many && !is_pinned(block), used, self.tables.closed(*block))
@@ -278,8 +260,7 @@ impl FtlCore {
         booster.flushes = due || booster.enabled;
         if booster.by_event && booster.flushes {
             let mut planes = (0..self.geometry.planes).map(PlaneId);
-            let leaves = planes
-                .any(|plane| self.next_to_leave_booster(&booster, nand, self.slc_pool(plane)).is_some());
+            let leaves = planes.any(|plane| self.next_to_leave_booster(&booster, nand, self.slc_pool(plane)).is_some());
             if leaves && !booster.enabled {
                 log.booster_notice(&BoosterNotice { notice: BoosterNoticeKind::FlushNeeded });
             }

@@ -6,9 +6,7 @@ use emmclab_base::Nanos;
 use super::core::{FtlCore, StopReason};
 use super::gc::{VictimChoice, VictimView};
 use super::pool::{FullBlockOrder, VictimProgress};
-use crate::events::{
-    BlockErased, BlockRetired, CollectionPurpose, GcFinished, GcStarted, Observer, OperationCause,
-};
+use crate::events::{BlockErased, BlockRetired, CollectionPurpose, GcFinished, GcStarted, Observer, OperationCause};
 use crate::ids::{BlockId, PoolId};
 use crate::nand::Nand;
 
@@ -20,13 +18,7 @@ impl FtlCore {
             || !self.is_skipped(pool) && self.reclaim_blocks(nand, pool, ready, log)
     }
 
-    fn reclaim_blocks<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        pool: PoolId,
-        ready: Nanos,
-        log: &mut L,
-    ) -> bool {
+    fn reclaim_blocks<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
         // FIFO and random draws may choose fully valid blocks. FIFO has seen every block after one pass over the full ones; draws miss the
         // only block that is worth collecting with a probability of e^-64 after 64 times as many.
         let passes = if self.tables.pool(pool).order() == FullBlockOrder::Valid { 64 } else { 1 };
@@ -56,13 +48,7 @@ impl FtlCore {
     }
 
     /// Chooses a victim unless one is in progress; false if no block is worth collecting.
-    pub fn begin_victim<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        pool: PoolId,
-        at: Nanos,
-        log: &mut L,
-    ) -> bool {
+    pub fn begin_victim<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, at: Nanos, log: &mut L) -> bool {
         if self.tables.pool(pool).victim.is_some() {
             return true;
         }
@@ -148,13 +134,7 @@ impl FtlCore {
     }
 
     /// Erases a block without valid data and makes it free, or retires it. Returns the end of the erase.
-    pub fn erase<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        block: BlockId,
-        ready: Nanos,
-        log: &mut L,
-    ) -> Nanos {
+    pub fn erase<L: Observer>(&mut self, nand: &mut Nand, block: BlockId, ready: Nanos, log: &mut L) -> Nanos {
         let erased = nand.erase(block, ready);
         let (pool, erases) = (self.tables.pool_of(block), erased.erases);
         if let Some(booster) = &mut self.booster {

@@ -120,12 +120,7 @@ pub(crate) struct MovedUnits<'a> {
 
 impl ProgrammedUnits for MovedUnits<'_> {
     fn report(&self, _: &FtlTables) -> PageUnits {
-        let unit = |(from, lpn): &(Ppn, Lpn)| UnitWritten {
-            lpn: *lpn,
-            from: Some(*from),
-            covered: 0,
-            command: None,
-        };
+        let unit = |(from, lpn): &(Ppn, Lpn)| UnitWritten { lpn: *lpn, from: Some(*from), covered: 0, command: None };
         self.units.iter().map(unit).collect()
     }
 
@@ -186,12 +181,7 @@ impl ProgrammedPages {
 impl FtlCore {
     /// Enters programmed pages: reports them, updates the map and the valid counts, and closes the block after its last page.
     #[inline(always)]
-    pub fn commit_page<L: Observer>(
-        &mut self,
-        at: ProgrammedPages,
-        units: &impl ProgrammedUnits,
-        log: &mut L,
-    ) {
+    pub fn commit_page<L: Observer>(&mut self, at: ProgrammedPages, units: &impl ProgrammedUnits, log: &mut L) {
         let ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end } = at;
         let kind = &self.geometry.groups[usize::from(group)];
         let bytes = u64::from(pages) * u64::from(kind.page_bytes);
@@ -203,19 +193,8 @@ impl FtlCore {
             _ => end,
         };
         let durable = if cause == OperationCause::Host { durable + self.counts_after } else { durable };
-        let event = PageProgrammed {
-            block,
-            page,
-            pages,
-            group,
-            bytes,
-            bus_bytes,
-            cause,
-            units: &[],
-            begin,
-            end,
-            durable,
-        };
+        let event =
+            PageProgrammed { block, page, pages, group, bytes, bus_bytes, cause, units: &[], begin, end, durable };
         if L::UNITS {
             let units = units.report(&self.tables);
             log.page_programmed(&PageProgrammed { units: &units, ..event });

@@ -16,9 +16,7 @@ use super::tables::FtlTables;
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, Ppn};
 use crate::nand::{Nand, PageOperationTimes};
-use emmclab_settings::{
-    CacheLie, DeviceSettings, RECENT_MS, SlcMode, UnwrittenRead, WearLevelling, WriteComplete,
-};
+use emmclab_settings::{CacheLie, DeviceSettings, RECENT_MS, SlcMode, UnwrittenRead, WearLevelling, WriteComplete};
 
 /// Reasons for which a device refuses writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,11 +116,7 @@ impl FtlCore {
     /// The next page for units of a request of this many sectors: its block group, and the number of units that it takes.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
-        if self.slc.is_off() {
-            next_page(&self.geometry, units)
-        } else {
-            self.page_for_slc(first, units, sectors)
-        }
+        if self.slc.is_off() { next_page(&self.geometry, units) } else { self.page_for_slc(first, units, sectors) }
     }
 
     /// The page, in its block, of a physical location.
@@ -158,11 +152,7 @@ pub(super) fn counts_after(settings: &DeviceSettings) -> Nanos {
     if settings.cache.lies == CacheLie::Recent { Nanos(RECENT_MS * 1_000_000) } else { Nanos::ZERO }
 }
 
-fn pools(
-    settings: &DeviceSettings,
-    geometry: &Geometry,
-    policy: Option<&dyn VictimPolicy>,
-) -> Vec<BlockPool> {
+fn pools(settings: &DeviceSettings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<BlockPool> {
     let order = policy.map_or(FullBlockOrder::Age, VictimPolicy::order);
     let by_wear = settings.wear.levelling != WearLevelling::None;
     // A pool accepts data up to half of its over-provisioning; the rest spills to other pools.

@@ -17,14 +17,9 @@ impl FtlCore {
         let capacity = self.geometry.groups[usize::from(self.slc.group)].units_per_page();
         let region = self.geometry.slc_units;
         match self.slc.mode {
-            SlcMode::Region if first.0 < region => {
-                (self.slc.group, units.min(capacity).min(region - first.0))
-            }
-            SlcMode::Cache
-                if sectors <= self.slc.max_sectors && first.0 < self.slc.end && self.slc_has_room(first) =>
-            {
-                let units =
-                    self.booster.as_ref().map_or(units, |booster| booster.equally_pinned(first, units));
+            SlcMode::Region if first.0 < region => (self.slc.group, units.min(capacity).min(region - first.0)),
+            SlcMode::Cache if sectors <= self.slc.max_sectors && first.0 < self.slc.end && self.slc_has_room(first) => {
+                let units = self.booster.as_ref().map_or(units, |booster| booster.equally_pinned(first, units));
                 (self.slc.group, units.min(capacity).min(self.slc.end - first.0))
             }
             _ => next_page(&self.geometry, units),

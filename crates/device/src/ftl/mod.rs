@@ -230,13 +230,7 @@ impl Ftl {
     }
 
     /// Discards whole units.
-    pub fn discard<L: Observer>(
-        &mut self,
-        nand: &mut Nand,
-        (first, count): (Lpn, u32),
-        ready: Nanos,
-        log: &mut L,
-    ) {
+    pub fn discard<L: Observer>(&mut self, nand: &mut Nand, (first, count): (Lpn, u32), ready: Nanos, log: &mut L) {
         let mapped = self.unmap((first, count));
         self.scheme.discarded(&mut self.core, nand, (first, count), ready, log);
         log.trimmed(&UnitsTrimmed { first, count, mapped, at: ready });
@@ -350,10 +344,7 @@ impl Ftl {
     /// Changes the victim policy; a collection in progress continues.
     pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
         if self.scheme.maps_blocks() {
-            return Err(no_victims(
-                "its mapping scheme maps blocks, which are merged",
-                "mapping.scheme=page",
-            ));
+            return Err(no_victims("its mapping scheme maps blocks, which are merged", "mapping.scheme=page"));
         }
         if !self.core.collector.collects() {
             return Err(no_victims("its gc.policy is none", "gc.policy=greedy"));
@@ -375,8 +366,7 @@ impl Ftl {
     pub fn used_blocks(&self, nand: &Nand, group: u8) -> Vec<BlockId> {
         let pools = self.core.tables.pools().iter();
         let used = pools.flat_map(|pool| pool.all_blocks().filter(|block| pool.was_used(*block)));
-        used.filter(|block| nand.block(*block).group == group && nand.state(*block) != BlockState::Bad)
-            .collect()
+        used.filter(|block| nand.block(*block).group == group && nand.state(*block) != BlockState::Bad).collect()
     }
 
     /// Updates the pools after erase counts were changed from outside.

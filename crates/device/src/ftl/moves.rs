@@ -46,8 +46,7 @@ impl FtlCore {
         let wanted = if self.slc.folds(group) { self.fold_units() } else { kind.units_per_page() };
         let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
         let end = first.plus(kind.units_per_block());
-        let source =
-            MoveSource { pool, plane, group, first, end, units_per_page: wanted, page_shift, page_bytes };
+        let source = MoveSource { pool, plane, group, first, end, units_per_page: wanted, page_shift, page_bytes };
         let mut left = pages;
         while left > 0 {
             let places = first.plus(victim.cursor)..end;
@@ -116,10 +115,7 @@ impl FtlCore {
     }
 
     /// Moves units into one page.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a victim, its destination, and what every operation needs"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "a victim, its destination, and what every operation needs")]
     fn move_page<L: Observer>(
         &mut self,
         nand: &mut Nand,
@@ -220,12 +216,7 @@ impl FtlCore {
 
     /// The location after the next units that fill a page, and how many pages have to be read for them; `None` if fewer are left.
     #[inline]
-    fn next_page_of(
-        &self,
-        source: &MoveSource,
-        victim: &mut VictimProgress,
-        from: Ppn,
-    ) -> Option<(Ppn, u32)> {
+    fn next_page_of(&self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn) -> Option<(Ppn, u32)> {
         let (mut found, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
         for ppn in self.tables.valid_places(from..source.end).take(source.units_per_page as usize) {
             let page = (ppn.0 - source.first.0) >> source.page_shift;

@@ -50,8 +50,7 @@ impl FtlCore {
                 return;
             }
             let (group, units) = next_page(&self.geometry, found as u32);
-            let Some(taken) = self.program_pieces(nand, entries, &pieces[..units as usize], group, log)
-            else {
+            let Some(taken) = self.program_pieces(nand, entries, &pieces[..units as usize], group, log) else {
                 return;
             };
             let PackedUnit { unit, entry } = pieces[taken - 1];
@@ -61,12 +60,7 @@ impl FtlCore {
     }
 
     /// The next units of the stream, up to the largest page or to a unit that occurs again.
-    fn pieces(
-        &self,
-        entries: &[RequestState],
-        cursor: &PackedCursor,
-        pieces: &mut [PackedUnit; MAX_UNITS],
-    ) -> usize {
+    fn pieces(&self, entries: &[RequestState], cursor: &PackedCursor, pieces: &mut [PackedUnit; MAX_UNITS]) -> usize {
         let mut found = 0;
         for (entry, state) in entries.iter().enumerate().skip(cursor.entry) {
             let (first, units) = span_of(state).units(self.geometry.unit_shift);
@@ -109,8 +103,7 @@ impl FtlCore {
             self.stop_full();
             return None;
         };
-        let pieces =
-            &pieces[..pieces.len().min(self.geometry.groups[usize::from(group)].units_per_page() as usize)];
+        let pieces = &pieces[..pieces.len().min(self.geometry.groups[usize::from(group)].units_per_page() as usize)];
         let (mut written, mut bytes) = (PageUnits::new(), 0);
         for piece in pieces {
             let span = span_of(&entries[piece.entry]);

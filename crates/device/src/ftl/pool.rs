@@ -105,13 +105,7 @@ pub(crate) struct BlockPool {
 }
 
 impl BlockPool {
-    pub fn new(
-        plane: u32,
-        blocks_per_plane: u32,
-        group: &GroupGeometry,
-        order: FullBlockOrder,
-        by_wear: bool,
-    ) -> Self {
+    pub fn new(plane: u32, blocks_per_plane: u32, group: &GroupGeometry, order: FullBlockOrder, by_wear: bool) -> Self {
         Self {
             first_block: plane * blocks_per_plane + group.first_block,
             blocks: group.blocks,
@@ -276,9 +270,7 @@ impl BlockPool {
 
     /// The block that has been full for the longest time; requires [`FullBlockOrder::Age`].
     pub fn oldest(&self) -> Option<BlockId> {
-        (self.order == FullBlockOrder::Age)
-            .then(|| self.lists.first(0))?
-            .map(|block| BlockId(self.first_block + block))
+        (self.order == FullBlockOrder::Age).then(|| self.lists.first(0))?.map(|block| BlockId(self.first_block + block))
     }
 
     /// The block that became full after `block`; requires [`FullBlockOrder::Age`].

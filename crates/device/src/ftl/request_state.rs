@@ -11,13 +11,7 @@ impl LatencyBreakdown {
     #[inline]
     pub(crate) fn of(op: &PageOperationTimes, ready: Nanos, complete: Nanos) -> Self {
         let array = if complete == op.end { op.array } else { Nanos::ZERO };
-        Self {
-            queue: op.begin - ready - op.gc,
-            bus: complete - op.begin - array,
-            array,
-            gc: op.gc,
-            ..Self::default()
-        }
+        Self { queue: op.begin - ready - op.gc, bus: complete - op.begin - array, array, gc: op.gc, ..Self::default() }
     }
 
     /// The sum of two consecutive waits.
@@ -78,8 +72,7 @@ impl RequestState {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state is built where it stays")]
     pub fn new(taken: AcceptedRequest) -> Self {
-        let AcceptedRequest { id, op, modifiers, sector, sectors, arrival, fetch, start, queue_limited } =
-            taken;
+        let AcceptedRequest { id, op, modifiers, sector, sectors, arrival, fetch, start, queue_limited } = taken;
         Self {
             event: RequestCompleted {
                 id,

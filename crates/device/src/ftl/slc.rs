@@ -39,9 +39,7 @@ impl SlcBlocks {
             fold_after: fold_after(settings),
             end: match slc.dedicated_mb {
                 0 => u32::MAX,
-                mb => {
-                    u32::try_from((u64::from(mb) << 20) / u64::from(geometry.unit_bytes)).unwrap_or(u32::MAX)
-                }
+                mb => u32::try_from((u64::from(mb) << 20) / u64::from(geometry.unit_bytes)).unwrap_or(u32::MAX),
             },
             flush_at_pct: slc.flush_at_pct,
             units_per_block: match geometry.groups.get(slc.group as usize) {

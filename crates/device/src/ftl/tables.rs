@@ -260,8 +260,7 @@ impl FtlTables {
         for (number, pool) in (0..).map(PoolId).zip(&mut self.pools) {
             let mut listed = pool.listed();
             listed.sort_by_key(|block| self.blocks[block.index()].closed);
-            let listed: Vec<_> =
-                listed.into_iter().map(|block| (block, self.blocks[block.index()].valid)).collect();
+            let listed: Vec<_> = listed.into_iter().map(|block| (block, self.blocks[block.index()].valid)).collect();
             let (_, group) = geometry.of_pool(number);
             pool.relist(order, &geometry.groups[usize::from(group)], &listed);
         }

@@ -45,9 +45,8 @@ impl DeviceConfig {
     /// [`ErrorClass::Config`] if settings cannot be written as TOML.
     pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
         let pauses = pauses || self.settings().interface.is_ufs();
-        let all = Value::try_from(self.settings()).map_err(|error| {
-            Error::new(ErrorClass::Config, format!("settings cannot be written: {error}"))
-        })?;
+        let all = Value::try_from(self.settings())
+            .map_err(|error| Error::new(ErrorClass::Config, format!("settings cannot be written: {error}")))?;
         let deciding = leaves(&all).into_iter().filter(|(key, _)| decides_contents(key, pauses));
         let lines: Vec<_> = deciding.map(|(key, value)| format!("{key} = {value}")).collect();
         Ok(lines.join("\n"))

@@ -38,10 +38,7 @@ impl DeviceConfig {
         let share = f64::from(raw_units(&out.settings, preserves)) / (units as f64 + 0.5) - 1.0;
         let percent = format!("{:.DIGITS$}", (share * 100.0).max(0.0));
         let preserves = preserves.to_string();
-        out.set_all(&[
-            ("capacity.over_provisioning_pct", &percent),
-            ("slc.preserve_user_space", &preserves),
-        ])?;
+        out.set_all(&[("capacity.over_provisioning_pct", &percent), ("slc.preserve_user_space", &preserves)])?;
         Ok(out)
     }
 
@@ -53,8 +50,7 @@ impl DeviceConfig {
         let pages = group.pages_per_block / settings.pages_for_one_of_slc(group.cell_mode);
         let block = u64::from(pages) * u64::from(group.page_kb) * 1024;
         let needed = bytes.div_ceil((block * planes(settings)).max(1));
-        let needed =
-            u32::try_from(needed).unwrap_or(u32::MAX).max(super::validate_emmc::working_blocks(settings));
+        let needed = u32::try_from(needed).unwrap_or(u32::MAX).max(super::validate_emmc::working_blocks(settings));
         let blocks = group.blocks.saturating_sub(slc.blocks).saturating_add(needed);
         let key = format!("geometry.block_groups.{}.blocks", slc.group);
         self.set_all(&[(&key, &blocks.to_string()), ("slc.blocks", &needed.to_string())])
@@ -115,8 +111,7 @@ mod tests {
         let device = DeviceConfig::preset("ufs31").unwrap().sized(128 << 30, Some(12 << 30), None).unwrap();
         let (settings, geometry) = (device.settings(), Geometry::new(device.settings()));
         let held = geometry.groups.last().unwrap();
-        let bytes =
-            u64::from(held.blocks) * u64::from(held.units_per_block()) * 4096 * u64::from(geometry.planes);
+        let bytes = u64::from(held.blocks) * u64::from(held.units_per_block()) * 4096 * u64::from(geometry.planes);
         assert_eq!(settings.slc.blocks, held.blocks);
         assert!((12 << 30..13 << 30).contains(&bytes), "{bytes}");
         assert_eq!(device.capacity().0, 128 << 30);

@@ -79,11 +79,8 @@ impl DeviceConfig {
         let given: Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);
             let out = Error::new(ErrorClass::Config, error.message().to_owned());
-            line.map_or_else(
-                || Error::new(ErrorClass::Config, error.message().to_owned()),
-                |line| out.at_line(line),
-            )
-            .hint("the file must be TOML; presets/devices shows how")
+            line.map_or_else(|| Error::new(ErrorClass::Config, error.message().to_owned()), |line| out.at_line(line))
+                .hint("the file must be TOML; presets/devices shows how")
         })?;
         let mut origins = BTreeMap::new();
         for (key, _) in explain::leaves(&Value::Table(given.clone())) {
@@ -183,15 +180,13 @@ impl DeviceConfig {
     fn scaled_to(&self, bytes: u64, label: &str) -> Result<Self> {
         let now = Geometry::new(&self.settings).capacity().0;
         let groups = &self.settings.geometry.block_groups;
-        let impossible = |problem: String| {
-            Error::new(ErrorClass::Config, problem).of_field("capacity", 0, label.as_bytes())
-        };
+        let impossible =
+            |problem: String| Error::new(ErrorClass::Config, problem).of_field("capacity", 0, label.as_bytes());
         if bytes == 0 {
             return Err(impossible("is not a capacity".to_owned()));
         }
         // The number of spare blocks is scaled like that of the other blocks.
-        let scaled =
-            |blocks: u32, factor: f64| (f64::from(blocks) * factor).ceil().min(f64::from(u32::MAX)) as u32;
+        let scaled = |blocks: u32, factor: f64| (f64::from(blocks) * factor).ceil().min(f64::from(u32::MAX)) as u32;
         let mut factor = bytes as f64 / now as f64;
         let smaller = self.smaller_blocks(factor);
         let most_blocks = groups.iter().map(|group| group.blocks).max().unwrap_or(1).max(1);
@@ -220,22 +215,15 @@ impl DeviceConfig {
                 let blocks = scaled(group.blocks.saturating_sub(before), factor).saturating_add(kept);
                 pairs.push((format!("{key}.blocks"), blocks.to_string()));
                 if smaller > 1 {
-                    pairs.push((
-                        format!("{key}.pages_per_block"),
-                        (group.pages_per_block / smaller).to_string(),
-                    ));
+                    pairs.push((format!("{key}.pages_per_block"), (group.pages_per_block / smaller).to_string()));
                 }
                 if group.spare_blocks > 0 {
-                    pairs.push((
-                        format!("{key}.spare_blocks"),
-                        scaled(group.spare_blocks, factor).to_string(),
-                    ));
+                    pairs.push((format!("{key}.spare_blocks"), scaled(group.spare_blocks, factor).to_string()));
                 }
             }
             let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
             let mut out = self.clone();
-            out.set_all(&pairs)
-                .map_err(|error| impossible(format!("is not a possible capacity: {error}")))?;
+            out.set_all(&pairs).map_err(|error| impossible(format!("is not a possible capacity: {error}")))?;
             for (key, _) in &pairs {
                 out.origins.insert((*key).to_owned(), format!("--capacity {label}"));
             }
@@ -277,8 +265,7 @@ impl DeviceConfig {
         };
         let can_shrink = |smaller: u32| {
             groups.iter().all(|group| {
-                group.pages_per_block.is_multiple_of(smaller)
-                    && group.pages_per_block / smaller >= LEAST_PAGES
+                group.pages_per_block.is_multiple_of(smaller) && group.pages_per_block / smaller >= LEAST_PAGES
             })
         };
         let mut smaller = 1;
@@ -318,16 +305,14 @@ impl DeviceConfig {
 }
 
 fn toml_of(settings: &DeviceSettings) -> Result<String> {
-    toml::to_string(settings).map_err(|error| {
-        Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}"))
-    })
+    toml::to_string(settings)
+        .map_err(|error| Error::new(ErrorClass::Config, format!("the settings cannot be written as TOML: {error}")))
 }
 
 /// Sets the value at the dotted `path`; arrays are indexed by number.
 fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
-    let no_key = |hint: &str| {
-        Error::new(ErrorClass::Config, format!("there is no setting `{path}`")).hint(hint.to_owned())
-    };
+    let no_key =
+        |hint: &str| Error::new(ErrorClass::Config, format!("there is no setting `{path}`")).hint(hint.to_owned());
     let (parents, leaf) = path.rsplit_once('.').map_or((None, path), |(parents, leaf)| (Some(parents), leaf));
     let mut place = table;
     let mut parts = parents.into_iter().flat_map(|parents| parents.split('.')).peekable();

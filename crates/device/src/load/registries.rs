@@ -18,8 +18,7 @@ struct PolicyRegistry<'a> {
     kinds: Vec<PolicyDescription>,
 }
 
-const NO_COLLECTION: PolicyDescription =
-    PolicyDescription { name: gc::NONE, about: "No collection.", settings: &[] };
+const NO_COLLECTION: PolicyDescription = PolicyDescription { name: gc::NONE, about: "No collection.", settings: &[] };
 
 fn registries(settings: &DeviceSettings) -> [PolicyRegistry<'_>; 3] {
     let DeviceSettings { gc: collection, allocation, mapping, .. } = settings;
@@ -30,9 +29,7 @@ fn registries(settings: &DeviceSettings) -> [PolicyRegistry<'_>; 3] {
             key: "policy",
             chosen: &collection.policy,
             options: &collection.options,
-            kinds: std::iter::once(NO_COLLECTION)
-                .chain(gc::POLICIES.iter().map(|policy| policy.kind))
-                .collect(),
+            kinds: std::iter::once(NO_COLLECTION).chain(gc::POLICIES.iter().map(|policy| policy.kind)).collect(),
         },
         PolicyRegistry {
             section: "allocation",
@@ -85,19 +82,14 @@ pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
 
 /// If `given` names another policy than `before`, removes the settings of the previous policy, unless the new policy has them too
 /// or their keys are among `said`, the given ones. Returns the removed keys.
-pub(super) fn remove_stale_options(
-    given: &mut Table,
-    before: &DeviceSettings,
-    said: &[String],
-) -> Vec<String> {
+pub(super) fn remove_stale_options(given: &mut Table, before: &DeviceSettings, said: &[String]) -> Vec<String> {
     let mut left = Vec::new();
     for registry in registries(before) {
         let Some(Value::Table(section)) = given.get_mut(registry.section) else { continue };
         let named = section.get(registry.key).and_then(Value::as_str).filter(|name| *name != registry.chosen);
         let kind_of = |name: &str| registry.kinds.iter().find(|kind| kind.name == name);
         let Some((kind, former)) = named.and_then(kind_of).zip(kind_of(registry.chosen)) else { continue };
-        let has =
-            |kind: &PolicyDescription, key: &str| kind.settings.iter().any(|setting| setting.key == key);
+        let has = |kind: &PolicyDescription, key: &str| kind.settings.iter().any(|setting| setting.key == key);
         section.retain(|key, _| {
             let path = format!("{}.{key}", registry.section);
             let stays = !has(former, key) || has(kind, key) || said.contains(&path);
@@ -113,9 +105,8 @@ pub(super) fn remove_stale_options(
 /// Whether there are options that no policy has.
 pub(super) fn has_unknown_options(settings: &DeviceSettings) -> bool {
     registries(settings).iter().any(|registry| {
-        let known = |option: &String| {
-            registry.kinds.iter().flat_map(|kind| kind.settings).any(|setting| setting.key == option)
-        };
+        let known =
+            |option: &String| registry.kinds.iter().flat_map(|kind| kind.settings).any(|setting| setting.key == option);
         !registry.options.keys().all(known)
     })
 }
@@ -166,8 +157,7 @@ fn describe_options(kind: &PolicyDescription, properties: &mut Map<String, Json>
         // The description of a setting that several policies share names all of them.
         let before = entry["description"].as_str().unwrap_or("").to_owned();
         let names = before.strip_suffix(&format!(": {}", setting.about));
-        let names =
-            names.map_or_else(|| format!("`{}`", kind.name), |names| format!("{names}, `{}`", kind.name));
+        let names = names.map_or_else(|| format!("`{}`", kind.name), |names| format!("{names}, `{}`", kind.name));
         entry["description"] = format!("{names}: {}", setting.about).into();
         if entry["minimum"].as_u64().is_some_and(|other| least < other) {
             entry["minimum"] = least.into();

@@ -34,11 +34,10 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
     faults.at_least_one("geometry.chips_per_channel", geometry.chips_per_channel);
     faults.at_least_one("geometry.dies_per_chip", geometry.dies_per_chip);
     faults.at_least_one("geometry.planes_per_die", geometry.planes_per_die);
-    let planes =
-        [geometry.channels, geometry.chips_per_channel, geometry.dies_per_chip, geometry.planes_per_die]
-            .iter()
-            .try_fold(1u64, |product, count| product.checked_mul(u64::from(*count)))
-            .unwrap_or(u64::MAX);
+    let planes = [geometry.channels, geometry.chips_per_channel, geometry.dies_per_chip, geometry.planes_per_die]
+        .iter()
+        .try_fold(1u64, |product, count| product.checked_mul(u64::from(*count)))
+        .unwrap_or(u64::MAX);
     if planes > u64::from(u16::MAX) {
         faults.add(format!("the geometry has {planes} planes; at most {} are possible", u16::MAX));
     }
@@ -65,17 +64,12 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
                 group.page_kb
             ));
         } else {
-            largest =
-                largest.max(u64::from(group.pages_per_block) * u64::from(group.page_kb / unit_kb.max(4)));
+            largest = largest.max(u64::from(group.pages_per_block) * u64::from(group.page_kb / unit_kb.max(4)));
         }
         faults.at_least_one(&key("blocks"), group.blocks);
         faults.at_least_one(&key("pages_per_block"), group.pages_per_block);
         if group.pages_per_block > MOST_PAGES {
-            faults.add(format!(
-                "`{}` is {}; at most {MOST_PAGES}",
-                key("pages_per_block"),
-                group.pages_per_block
-            ));
+            faults.add(format!("`{}` is {}; at most {MOST_PAGES}", key("pages_per_block"), group.pages_per_block));
         }
         // Collection packs the units of a victim into whole pages: with one page in a block, it would program as many pages as it frees.
         if collects && group.pages_per_block == 1 {
@@ -107,8 +101,7 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
             faults.amount(&key(name), value);
         }
         if group.spare_blocks > 0 && group.erase_limit == 0 {
-            faults
-                .add(format!("`{}` is given but blocks never go bad: set erase_limit", key("spare_blocks")));
+            faults.add(format!("`{}` is given but blocks never go bad: set erase_limit", key("spare_blocks")));
         }
     }
     let slots = largest
@@ -175,8 +168,7 @@ fn policies(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
         if gc.mode == GcMode::Incremental {
             faults.at_least_one("gc.pages_per_step", gc.pages_per_step);
         }
-        if (gc.mode == GcMode::Incremental || gc.idle_after_us > 0.0) && gc.high_watermark <= gc.low_watermark
-        {
+        if (gc.mode == GcMode::Incremental || gc.idle_after_us > 0.0) && gc.high_watermark <= gc.low_watermark {
             faults.add(format!(
                 "`gc.high_watermark` is {} but must be above `gc.low_watermark` ({}) for incremental or idle collection",
                 gc.high_watermark, gc.low_watermark

@@ -57,9 +57,7 @@ fn host(settings: &DeviceSettings, faults: &mut SettingFaults) {
             }
         }
         if asked > taken {
-            faults.add(format!(
-                "`host.{name}` is {asked}, but the device accepts {taken}: see `features.{name}`"
-            ));
+            faults.add(format!("`host.{name}` is {asked}, but the device accepts {taken}: see `features.{name}`"));
         }
     }
     kernel(settings, faults);
@@ -70,9 +68,7 @@ fn host(settings: &DeviceSettings, faults: &mut SettingFaults) {
         ));
     }
     if host.merge_max_kb > 0 && settings.controller.queue_depth == 0 {
-        faults.add(
-            "`host.merge_max_kb` merges what waits in the host's queue; set controller.queue_depth to 1 to 32",
-        );
+        faults.add("`host.merge_max_kb` merges what waits in the host's queue; set controller.queue_depth to 1 to 32");
     }
     if host.merge_max_kb > 0 && (host.merge_max_kb < 4 || host.merge_max_kb > MOST_KB) {
         faults.add(format!("`host.merge_max_kb` is {}; it must be 4 to {MOST_KB} KB", host.merge_max_kb));
@@ -114,16 +110,13 @@ fn shared_pages(settings: &DeviceSettings, faults: &mut SettingFaults) {
         faults.add("`controller.share_packed_pages` is given but nothing is packed: set host.packed_writes");
     }
     if settings.mapping.scheme != "page" {
-        faults.add(
-            "`controller.share_packed_pages` lets any units share a page: set mapping.scheme = \"page\"",
-        );
+        faults.add("`controller.share_packed_pages` lets any units share a page: set mapping.scheme = \"page\"");
     }
     if settings.cache.size_kb > 0 {
         faults.add("`controller.share_packed_pages` contradicts cache.size_kb, which writes back by address");
     }
     if settings.slc.mode != SlcMode::Off {
-        faults
-            .add("`controller.share_packed_pages` contradicts slc.mode, which routes each request by itself");
+        faults.add("`controller.share_packed_pages` contradicts slc.mode, which routes each request by itself");
     }
 }
 
@@ -147,9 +140,10 @@ fn cache(settings: &DeviceSettings, faults: &mut SettingFaults) {
     {
         faults.add("`cache.lies` is about data that a cache holds back: set cache.size_kb");
     }
-    if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == PageScheduling::ReadFirst
-    {
-        faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own");
+    if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == PageScheduling::ReadFirst {
+        faults.add(
+            "`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own",
+        );
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.mapping.scheme != "page" {
         faults.add("`cache` writes back by the page map: set mapping.scheme = \"page\"");
@@ -167,9 +161,7 @@ fn idle_collection(settings: &DeviceSettings, collects: bool, faults: &mut Setti
     }
     let idle = gc.idle_after_us > 0.0;
     if !idle && (gc.idle_free_blocks > 0 || !gc.hpi || gc.hpi_us > 0.0) {
-        faults.add(
-            "`gc.idle_free_blocks`, `gc.hpi` and `gc.hpi_us` are about idle collection: set gc.idle_after_us",
-        );
+        faults.add("`gc.idle_free_blocks`, `gc.hpi` and `gc.hpi_us` are about idle collection: set gc.idle_after_us");
     }
     if !gc.hpi && gc.hpi_us > 0.0 {
         faults.add("`gc.hpi_us` is given with gc.hpi = false");
@@ -186,8 +178,7 @@ fn idle_collection(settings: &DeviceSettings, collects: bool, faults: &mut Setti
             gc.urgent_free_blocks, gc.low_watermark
         ));
     }
-    for (key, free) in
-        [("gc.idle_free_blocks", gc.idle_free_blocks), ("gc.urgent_free_blocks", gc.urgent_free_blocks)]
+    for (key, free) in [("gc.idle_free_blocks", gc.idle_free_blocks), ("gc.urgent_free_blocks", gc.urgent_free_blocks)]
     {
         let least = settings.geometry.block_groups.iter().map(|group| group.blocks).min().unwrap_or(0);
         if free >= least && free > 0 {
@@ -233,8 +224,7 @@ fn slc(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     }
     let Some(from) = settings.geometry.block_groups.get(slc.group as usize) else {
         let count = settings.geometry.block_groups.len();
-        faults
-            .add(format!("`slc.group` is {}, but there are {count} block groups, counted from 0", slc.group));
+        faults.add(format!("`slc.group` is {}, but there are {count} block groups, counted from 0", slc.group));
         return;
     };
     if settings.geometry.block_groups.len() >= 8 {
@@ -295,8 +285,7 @@ fn distribution(key: &str, points: &[TimeQuantile], faults: &mut SettingFaults) 
         faults.amount(&format!("{key}.{i}.up_to_pct"), point.up_to_pct);
         faults.amount(&format!("{key}.{i}.us"), point.us);
     }
-    let rising =
-        points.windows(2).all(|pair| pair[0].up_to_pct < pair[1].up_to_pct && pair[0].us <= pair[1].us);
+    let rising = points.windows(2).all(|pair| pair[0].up_to_pct < pair[1].up_to_pct && pair[0].us <= pair[1].us);
     let ends = points.last().is_some_and(|last| (last.up_to_pct - 100.0).abs() < 1e-9);
     if !rising || !ends {
         faults.add(format!("`{key}` must rise in both columns and end at up_to_pct = 100"));

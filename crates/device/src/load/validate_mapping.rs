@@ -67,8 +67,7 @@ fn policies(settings: &DeviceSettings, faults: &mut SettingFaults) {
         faults.add(format!("`gc.policy`, `gc.mode` and `gc.idle_after_us` must be left as they are {word}"));
     }
     if settings.allocation.policy != "dynamic" || settings.allocation.hot_max_kb > 0 {
-        faults
-            .add(format!("`allocation.policy` and `allocation.hot_max_kb` must be left as they are {word}"));
+        faults.add(format!("`allocation.policy` and `allocation.hot_max_kb` must be left as they are {word}"));
     }
     if settings.wear.levelling == WearLevelling::Static {
         faults.add(format!("`wear.levelling` = \"static\" has no block to move {word}"));

@@ -90,9 +90,7 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if slc.mode != SlcMode::Cache {
         for (key, value, given) in of_booster(slc) {
             if given {
-                faults.add(format!(
-                    "`slc.{key}` is {value}, which is about WriteBooster: set slc.mode = \"cache\""
-                ));
+                faults.add(format!("`slc.{key}` is {value}, which is about WriteBooster: set slc.mode = \"cache\""));
             }
         }
     }
@@ -130,7 +128,9 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
     if slc.flush == BoosterFlush::Event {
         if slc.fold_after_us > 0.0 {
-            faults.add("`slc.fold_after_us` contradicts slc.flush = \"event\", which begins with the event: set one of them");
+            faults.add(
+                "`slc.fold_after_us` contradicts slc.flush = \"event\", which begins with the event: set one of them",
+            );
         }
         if slc.flush_at_pct >= ALWAYS {
             faults.add(format!(
@@ -141,9 +141,7 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
     if slc.flush == BoosterFlush::Hibernate {
         if settings.power.sleep_after_us <= 0.0 {
-            faults.add(
-                "`slc.flush` is \"hibernate\", but the device never hibernates: set power.sleep_after_us",
-            );
+            faults.add("`slc.flush` is \"hibernate\", but the device never hibernates: set power.sleep_after_us");
         }
         if slc.fold_after_us > 0.0 {
             faults.add("`slc.fold_after_us` contradicts slc.flush = \"hibernate\", which begins with power.sleep_after_us: set one of them");
@@ -161,16 +159,11 @@ fn partial_flush(slc: &SlcSettings, faults: &mut SettingFaults) {
             ));
         }
     } else if !(1..=ALWAYS).contains(&slc.keep_pct) {
-        faults.add(format!(
-            "`slc.keep_pct` is {}; a partial flush keeps 1 to {ALWAYS} of the buffer",
-            slc.keep_pct
-        ));
+        faults.add(format!("`slc.keep_pct` is {}; a partial flush keeps 1 to {ALWAYS} of the buffer", slc.keep_pct));
     }
     if slc.partial_flush == PartialFlush::Pinned {
         if from >= to {
-            faults.add(format!(
-                "`slc.pinned_from_mb` is {from} and `slc.pinned_to_mb` {to}: no data is pinned"
-            ));
+            faults.add(format!("`slc.pinned_from_mb` is {from} and `slc.pinned_to_mb` {to}: no data is pinned"));
         }
     } else if from > 0 || to > 0 {
         faults.add(format!(
@@ -211,8 +204,7 @@ fn link(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if queues > MOST_QUEUES {
         faults.add(format!("`interface.queues` is {queues}; UFSHCI 4 has at most {MOST_QUEUES}"));
     }
-    let (depth, most) =
-        (settings.controller.queue_depth, if queues > 0 { MOST_SHARED_TAGS } else { MOST_TAGS });
+    let (depth, most) = (settings.controller.queue_depth, if queues > 0 { MOST_SHARED_TAGS } else { MOST_TAGS });
     if !(1..=most).contains(&depth) {
         let cure = if queues == 0 { ", or interface.queues for the queues of UFSHCI 4" } else { "" };
         faults.add(format!(
@@ -246,31 +238,11 @@ fn functions_of_emmc(settings: &DeviceSettings, faults: &mut SettingFaults) {
             reliable_write_us > 0.0,
             "the time of its FUA is interface.fua_us: set it to 0",
         ),
-        (
-            "features.reliable_write",
-            reliable_write.to_string(),
-            reliable_write,
-            "it has FUA: set it to false",
-        ),
+        ("features.reliable_write", reliable_write.to_string(), reliable_write, "it has FUA: set it to false"),
         ("features.barrier", barrier.to_string(), barrier, "it has SYNCHRONIZE CACHE: set it to false"),
-        (
-            "features.packed_writes",
-            packed_writes.to_string(),
-            packed_writes > 0,
-            "its commands have tags: set it to 0",
-        ),
-        (
-            "features.packed_reads",
-            packed_reads.to_string(),
-            packed_reads > 0,
-            "its commands have tags: set it to 0",
-        ),
-        (
-            "gc.hpi",
-            gc.hpi.to_string(),
-            !gc.hpi,
-            "any command interrupts its background operations: set it to true",
-        ),
+        ("features.packed_writes", packed_writes.to_string(), packed_writes > 0, "its commands have tags: set it to 0"),
+        ("features.packed_reads", packed_reads.to_string(), packed_reads > 0, "its commands have tags: set it to 0"),
+        ("gc.hpi", gc.hpi.to_string(), !gc.hpi, "any command interrupts its background operations: set it to true"),
         (
             "gc.hpi_us",
             gc.hpi_us.to_string(),

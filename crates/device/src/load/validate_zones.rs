@@ -2,9 +2,7 @@
 
 use super::faults::SettingFaults;
 use crate::geometry::Geometry;
-use emmclab_settings::{
-    CacheLie, CachePolicy, DeviceSettings, PageScheduling, SlcMode, WearLevelling, ZoneSettings,
-};
+use emmclab_settings::{CacheLie, CachePolicy, DeviceSettings, PageScheduling, SlcMode, WearLevelling, ZoneSettings};
 
 pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let ZoneSettings { blocks, max_open, max_active, conventional, write_buffers } = settings.zones;
@@ -16,14 +14,15 @@ pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
             ("write_buffers", write_buffers),
         ] {
             if value > 0 {
-                faults
-                    .add(format!("`zones.{key}` is {value}, but the device has no zones: set zones.blocks"));
+                faults.add(format!("`zones.{key}` is {value}, but the device has no zones: set zones.blocks"));
             }
         }
         return;
     }
     if !settings.interface.is_ufs() {
-        faults.add(format!("`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or leave it out"));
+        faults.add(format!(
+            "`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or leave it out"
+        ));
     }
     if max_active > 0 && (max_open == 0 || max_open > max_active) {
         faults.add(format!("`zones.max_open` is {max_open}, but open zones count as active, and `zones.max_active` is {max_active}: set it to 1 to {max_active}"));
@@ -48,9 +47,7 @@ pub(super) fn faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
         faults.add("`controller.scheduling` = \"read_first\" changes the order of writes, which zones must keep: set it to \"fifo\"");
     }
     if settings.cache.lies == CacheLie::LateTrim {
-        faults.add(
-            "`cache.lies` = \"late_trim\" repeats discards, but zones are reset instead: take another lie",
-        );
+        faults.add("`cache.lies` = \"late_trim\" repeats discards, but zones are reset instead: take another lie");
     }
     if settings.wear.levelling == WearLevelling::Static {
         faults.add("`wear.levelling` = \"static\" moves data, but the data of zones stays where the host wrote it: set it to \"dynamic\"");
@@ -69,8 +66,7 @@ pub(super) fn sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
         ));
         return;
     }
-    let open =
-        if settings.zones.max_open == 0 { zones.count } else { settings.zones.max_open.min(zones.count) };
+    let open = if settings.zones.max_open == 0 { zones.count } else { settings.zones.max_open.min(zones.count) };
     let conventional = u64::from(settings.zones.conventional)
         * u64::from(blocks)
         * u64::from(group.units_per_block())

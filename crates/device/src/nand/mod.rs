@@ -80,13 +80,8 @@ impl Nand {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for plane in 0..geometry.planes {
             for (index, group) in (0u8..).zip(&geometry.groups) {
-                let block = EraseBlock {
-                    written: 0,
-                    erases: 0,
-                    plane: plane as u16,
-                    group: index,
-                    state: BlockState::Free,
-                };
+                let block =
+                    EraseBlock { written: 0, erases: 0, plane: plane as u16, group: index, state: BlockState::Free };
                 blocks.extend(std::iter::repeat_n(block, group.blocks as usize));
             }
         }
@@ -137,10 +132,7 @@ impl Nand {
     /// Programs a page of an open block; `bytes` cross the bus. Skipped pages before it stay empty. The block becomes full with its last
     /// page.
     #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "the hottest path; unused parts of the operation are eliminated"
-    )]
+    #[expect(clippy::inline_always, reason = "the hottest path; unused parts of the operation are eliminated")]
     pub fn program(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         let entry = &mut self.blocks[block.index()];
         let group = &self.groups[usize::from(entry.group)];
@@ -154,10 +146,7 @@ impl Nand {
 
     /// Programs the next page of an open block; `bytes` cross the bus.
     #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "the hottest path; unused parts of the operation are eliminated"
-    )]
+    #[expect(clippy::inline_always, reason = "the hottest path; unused parts of the operation are eliminated")]
     pub fn program_next(&mut self, block: BlockId, ready: Nanos, bytes: u32) -> PageProgramResult {
         let entry = &mut self.blocks[block.index()];
         let group = &self.groups[usize::from(entry.group)];

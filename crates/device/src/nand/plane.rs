@@ -66,8 +66,7 @@ pub(super) struct WayTimeline {
 }
 
 impl WayTimeline {
-    pub const NEW: Self =
-        Self { free: Nanos::MIN, register: Nanos::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
+    pub const NEW: Self = Self { free: Nanos::MIN, register: Nanos::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
 
     /// Records collection from `begin` to `end`; adjacent intervals become one.
     #[inline(always)]

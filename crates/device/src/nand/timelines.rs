@@ -200,9 +200,7 @@ impl FlashTimelines {
         if self.groups.is_empty() {
             first(&self.ways, cursor, ready, |_, free| free)
         } else {
-            first(&self.ways, cursor, ready, |position, free| {
-                self.group_free(self.order[position].0, free.max(ready))
-            })
+            first(&self.ways, cursor, ready, |position, free| self.group_free(self.order[position].0, free.max(ready)))
         }
     }
 

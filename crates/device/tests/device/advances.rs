@@ -3,9 +3,9 @@
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{
-    BlockErased, BlockRetired, CacheFlushed, CacheRead, DataMoved, Device, DeviceCommand, DeviceConfig,
-    GcFinished, GcStarted, IdleCollected, IdleInterrupted, MapLookedUp, Observer, PageProgrammed, PageRead,
-    PartOverwritten, RequestCompleted, UnitCached, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp,
+    BlockErased, BlockRetired, CacheFlushed, CacheRead, DataMoved, Device, DeviceCommand, DeviceConfig, GcFinished,
+    GcStarted, IdleCollected, IdleInterrupted, MapLookedUp, Observer, PageProgrammed, PageRead, PartOverwritten,
+    RequestCompleted, UnitCached, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp,
 };
 use proptest::prelude::*;
 
@@ -112,9 +112,7 @@ fn an_idle_wait_is_not_restarted_by_a_look() {
         for write in 0..units * 3 {
             let at = Nanos(device.idle_from().0.max(0));
             let sector = (write * 7919 % units) * 8;
-            device
-                .submit(&DeviceCommand::new(at, Op::Write, sector, 8), &mut emmclab_device::NullObserver)
-                .unwrap();
+            device.submit(&DeviceCommand::new(at, Op::Write, sector, 8), &mut emmclab_device::NullObserver).unwrap();
         }
         assert_eq!(device.stop(), None);
         let from = device.idle_from().0;

@@ -4,9 +4,7 @@ use crate::common::{command, config};
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Discard, Write};
 use emmclab_device::checker::DeviceChecker;
-use emmclab_device::{
-    CommandFlags, Device, NullObserver, Observer, PageProgrammed, RequestCompleted, UnitWritten,
-};
+use emmclab_device::{CommandFlags, Device, NullObserver, Observer, PageProgrammed, RequestCompleted, UnitWritten};
 
 /// Changes events and passes them on.
 struct Tampered<'a, F> {

@@ -62,21 +62,11 @@ fn all_faults_are_listed_at_once_with_the_nearest_key() {
 fn unknown_keys_do_not_hide_impossible_values() {
     let mut config = DeviceConfig::preset("iiswc15-hps").unwrap();
     let text = config
-        .set_all(&[
-            ("geometry.channels", "0"),
-            ("gc.polic", "fifo"),
-            ("foo", "1"),
-            ("timing.command_ns", "-5"),
-        ])
+        .set_all(&[("geometry.channels", "0"), ("gc.polic", "fifo"), ("foo", "1"), ("timing.command_ns", "-5")])
         .unwrap_err()
         .to_string();
-    for part in [
-        "4 faults",
-        "`geometry.channels` is 0",
-        "`gc.policy`",
-        "no setting `foo`",
-        "`timing.command_ns` is -5",
-    ] {
+    for part in ["4 faults", "`geometry.channels` is 0", "`gc.policy`", "no setting `foo`", "`timing.command_ns` is -5"]
+    {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
 }
@@ -90,10 +80,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("geometry.block_groups.0.blocks", "2")], "to write and collect"),
         (&[("geometry.block_groups.0.page_kb", "5")], "4, 8 or 16"),
         (
-            &[
-                ("geometry.block_groups.0.pages_per_block", "65536"),
-                ("geometry.block_groups.0.blocks", "4000000000"),
-            ],
+            &[("geometry.block_groups.0.pages_per_block", "65536"), ("geometry.block_groups.0.blocks", "4000000000")],
             "at most",
         ),
         (&[("mapping.unit_kb", "8")], "must fit into a page"),
@@ -131,10 +118,7 @@ fn contradictions_and_impossible_values_are_refused() {
             &[("host.kernel", "linux_4.9"), ("host.packed_reads", "8"), ("controller.queue_depth", "1")],
             "no version of Linux packs reads",
         ),
-        (
-            &[("host.kernel", "linux_3.10"), ("controller.queue_depth", "32")],
-            "does not support command queues",
-        ),
+        (&[("host.kernel", "linux_3.10"), ("controller.queue_depth", "32")], "does not support command queues"),
         (&[("host.kernel", "3.10")], "linux_3.10, linux_4.9"),
         (&[("host.merge_max_kb", "512"), ("controller.queue_depth", "0")], "queue_depth"),
         (&[("host.merge_max_kb", "2"), ("controller.queue_depth", "1")], "4 to"),
@@ -166,10 +150,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("power.wake_quantiles", "[{up_to_pct=100, us=1}]")], "never sleeps"),
         (&[("controller.write_stalls", "[{up_to_pct=50, us=1}]")], "`controller.write_stalls` must rise"),
         (
-            &[
-                ("power.sleep_after_us", "9"),
-                ("power.wake_quantiles", "[{up_to_pct=60, us=9}, {up_to_pct=100, us=8}]"),
-            ],
+            &[("power.sleep_after_us", "9"), ("power.wake_quantiles", "[{up_to_pct=60, us=9}, {up_to_pct=100, us=8}]")],
             "rise",
         ),
     ];
@@ -214,9 +195,7 @@ fn another_policy_leaves_the_settings_of_the_former_one_behind() {
     let both = [("mapping.scheme", "page"), ("mapping.log_blocks", "8")];
     let error = DeviceConfig::preset("galaxys2").unwrap().set_all(&both).unwrap_err();
     assert!(error.to_string().contains("no such setting"), "{error}");
-    config
-        .set_all(&[("mapping.scheme", "page"), ("gc.policy", "windowed_greedy"), ("gc.window", "8")])
-        .unwrap();
+    config.set_all(&[("mapping.scheme", "page"), ("gc.policy", "windowed_greedy"), ("gc.window", "8")]).unwrap();
     config.set("gc.policy", "fifo").unwrap();
     assert!(config.settings().gc.options.is_empty() && config.settings().mapping.options.is_empty());
 }
@@ -235,14 +214,7 @@ fn text_behind_a_value_is_not_left_out() {
 fn unknown_keys_presets_and_broken_toml_name_the_cure() {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     assert!(config.set("gc.polic", "fifo").unwrap_err().to_string().contains("`gc.policy`"));
-    assert!(
-        config
-            .set("geometry.block_groups.7.blocks", "1")
-            .unwrap_err()
-            .hint_text()
-            .unwrap()
-            .contains("1 entries")
-    );
+    assert!(config.set("geometry.block_groups.7.blocks", "1").unwrap_err().hint_text().unwrap().contains("1 entries"));
     let error = DeviceConfig::preset("iiswc15-hsp").err().unwrap();
     assert!(error.hint_text().unwrap().contains("iiswc15-hps"));
     let error = DeviceConfig::from_toml("name = 'x'\n[geometry\n").err().unwrap();
@@ -260,8 +232,7 @@ fn a_device_in_full_reads_back_as_itself() {
 
 #[test]
 fn the_card_of_implication_1_is_a_third_as_fast_as_the_phone_in_every_part() {
-    let [phone, card] =
-        ["nexus5", "sdcard"].map(|name| DeviceConfig::preset(name).unwrap().settings().clone());
+    let [phone, card] = ["nexus5", "sdcard"].map(|name| DeviceConfig::preset(name).unwrap().settings().clone());
     let times = |settings: &DeviceSettings| {
         let controller = &settings.controller;
         let groups = settings.geometry.block_groups.iter();
@@ -285,17 +256,13 @@ fn a_preset_takes_another_capacity_in_proportion() {
         assert!((wanted..wanted + wanted / 50).contains(&capacity), "{preset}: {capacity}");
         let ratio = |config: &DeviceConfig| {
             let groups = &config.settings().geometry.block_groups;
-            groups
-                .iter()
-                .map(|group| f64::from(group.blocks) / f64::from(groups[0].blocks))
-                .collect::<Vec<_>>()
+            groups.iter().map(|group| f64::from(group.blocks) / f64::from(groups[0].blocks)).collect::<Vec<_>>()
         };
         for (one, other) in ratio(&before).iter().zip(ratio(&after)) {
             assert!((one / other - 1.0).abs() < 0.01, "{preset}");
         }
         assert_eq!(after.name(), format!("{preset}-X"));
-        let row =
-            after.explain().into_iter().find(|row| row.key == "geometry.block_groups.0.blocks").unwrap();
+        let row = after.explain().into_iter().find(|row| row.key == "geometry.block_groups.0.blocks").unwrap();
         assert_eq!(row.origin, "--capacity X");
     }
 }

@@ -4,8 +4,7 @@ use crate::common::{command, config, responses_us, run};
 use emmclab_base::Op::{Flush, Read, Write};
 use emmclab_base::{Nanos, Op};
 use emmclab_device::{
-    CacheFlushed, CommandFlags, Device, DeviceCommand, DeviceConfig, Lpn, NullObserver, Observer,
-    RequestCompleted,
+    CacheFlushed, CommandFlags, Device, DeviceCommand, DeviceConfig, Lpn, NullObserver, Observer, RequestCompleted,
 };
 
 #[test]
@@ -85,11 +84,8 @@ fn a_reliable_write_pays_its_own_time() {
 
 #[test]
 fn a_flush_and_a_discard_pay_their_own_time_also_without_a_cache() {
-    let settings = [
-        ("cache.flush_us", "3000"),
-        ("controller.discard_us", "12000"),
-        ("controller.write_overhead_us", "50"),
-    ];
+    let settings =
+        [("cache.flush_us", "3000"), ("controller.discard_us", "12000"), ("controller.write_overhead_us", "50")];
     let commands = [command(0, Write, 0, 4), command(2_000, Flush, 0, 0), command(10_000, Op::Discard, 0, 4)];
     assert_eq!(responses_us(&run(&config(&settings), &commands).1), [1050.0, 3050.0, 12_050.0]);
 }
@@ -106,10 +102,7 @@ fn one_write_in_four_stalls_and_the_same_ones_each_time() {
     let beyond: Vec<_> = times.iter().zip(&usual).map(|(time, usual)| time - usual).collect();
     let stalls = beyond.iter().filter(|us| **us == 500.0).count();
     let usually = beyond.iter().filter(|us| **us == 0.0).count();
-    assert!(
-        (80..120).contains(&stalls) && usually + stalls >= 399,
-        "{stalls} stalls, {usually} usual: {beyond:?}"
-    );
+    assert!((80..120).contains(&stalls) && usually + stalls >= 399, "{stalls} stalls, {usually} usual: {beyond:?}");
     assert_eq!(responses_us(&run(&stalling, &writes).1), times);
     let reads: Vec<_> = (1..40).map(|i| command(i * 50_000, Read, 0, 4)).collect();
     let times = responses_us(&run(&stalling, &[&writes[..1], &reads[..]].concat()).1);
@@ -119,15 +112,13 @@ fn one_write_in_four_stalls_and_the_same_ones_each_time() {
 #[test]
 fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
     let last_us = |settings: &[(&str, &str)], op, modifiers| {
-        let cached =
-            config(&[&[("cache.size_kb", "64"), ("cache.write_back", "when_full")], settings].concat());
+        let cached = config(&[&[("cache.size_kb", "64"), ("cache.write_back", "when_full")], settings].concat());
         let kb = if op == Write { 4 } else { 0 };
         let flagged = DeviceCommand { modifiers, ..command(10, op, 32, kb) };
         responses_us(&run(&cached, &[command(0, Write, 0, 4), flagged]).1)[1]
     };
     let reliable = [("controller.reliable_write_us", "300")];
-    let (without, plain) =
-        ([("features.reliable_write", "false"), reliable[0]], [("features.barrier", "false")]);
+    let (without, plain) = ([("features.reliable_write", "false"), reliable[0]], [("features.barrier", "false")]);
     // The previous write stays in the cache, unless a flush writes it too; one plane programs one page at a time.
     assert_eq!(last_us(&reliable, Write, CommandFlags::RELIABLE), 1300.0);
     assert_eq!(last_us(&without, Write, CommandFlags::RELIABLE), 2000.0);
@@ -139,11 +130,8 @@ fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
 #[test]
 fn an_eager_cache_writes_back_while_the_next_write_is_transferred() {
     let last_us = |write_back| {
-        let cached = config(&[
-            ("cache.size_kb", "8"),
-            ("cache.write_back", write_back),
-            ("controller.host_us_per_kb", "250"),
-        ]);
+        let cached =
+            config(&[("cache.size_kb", "8"), ("cache.write_back", write_back), ("controller.host_us_per_kb", "250")]);
         let commands: Vec<_> = (0..4).map(|i| command(i * 2000, Write, i as u64 * 8, 8)).collect();
         responses_us(&run(&cached, &commands).1)[3]
     };
@@ -165,8 +153,7 @@ fn what_leaves_for_a_long_write_leaves_together() {
 
 #[test]
 fn the_cache_waits_for_room_and_counts_what_it_saves() {
-    let cached =
-        config(&[("cache.size_kb", "8"), ("cache.write_back", "when_full"), ("cache.policy", "lru")]);
+    let cached = config(&[("cache.size_kb", "8"), ("cache.write_back", "when_full"), ("cache.policy", "lru")]);
     // Room for two units: the third write waits until the first is programmed; an overwrite does not wait.
     let burst = [0, 4, 4, 8].map(|kb| command(0, Write, kb, 4));
     let (device, events) = run(&cached, &burst);
@@ -183,8 +170,7 @@ fn the_cache_waits_for_room_and_counts_what_it_saves() {
 #[test]
 fn an_eager_cache_writes_at_once_and_an_idle_one_after_its_time() {
     let programs = |write_back: &str, idle_us: &str, at_us: i64| {
-        let settings =
-            [("cache.size_kb", "64"), ("cache.write_back", write_back), ("cache.idle_after_us", idle_us)];
+        let settings = [("cache.size_kb", "64"), ("cache.write_back", write_back), ("cache.idle_after_us", idle_us)];
         let (device, _) = run(&config(&settings), &[command(0, Write, 0, 4), command(at_us, Read, 64, 4)]);
         device.counters().all_page_programs()
     };
@@ -200,8 +186,7 @@ fn the_policies_let_different_data_go() {
     let left = |policy: &str| {
         let settings = [("cache.size_kb", "16"), ("cache.write_back", "when_full"), ("cache.policy", policy)];
         let order = [0, 16, 32, 48, 0, 64];
-        let commands: Vec<_> =
-            order.iter().enumerate().map(|(i, kb)| command(i as i64, Write, *kb, 4)).collect();
+        let commands: Vec<_> = order.iter().enumerate().map(|(i, kb)| command(i as i64, Write, *kb, 4)).collect();
         let (device, _) = run(&config(&settings), &commands);
         (0..20).find(|unit| device.lookup(Lpn(*unit)).is_some()).map(|unit| unit * 4)
     };
@@ -223,8 +208,7 @@ fn data_read_before_comes_from_ram() {
 
 /// A device of six blocks of four pages, five of which hold one page of old data each.
 fn used(settings: &[(&str, &str)]) -> Device {
-    let mut all =
-        vec![("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "250"), ("gc.high_watermark", "3")];
+    let mut all = vec![("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "250"), ("gc.high_watermark", "3")];
     all.extend_from_slice(settings);
     let config = config(&all);
     let mut device = Device::new(&config);
@@ -243,8 +227,7 @@ fn idle_collection_is_interrupted_after_a_page_with_hpi_and_after_a_block_withou
         let before = device.idle_from().0;
         // Collection began 1,000 us earlier: it reads (100 us), programs (1,000 us) and erases (5,000 us).
         let at = Nanos(before + 2_000_000);
-        let done =
-            device.submit(&DeviceCommand::new(at, Op::Read, 56, 8), &mut NullObserver).unwrap().unwrap();
+        let done = device.submit(&DeviceCommand::new(at, Op::Read, 56, 8), &mut NullObserver).unwrap().unwrap();
         ((done - at).0 / 1000, device.counters().gc_interruptions)
     };
     let idle = ("gc.idle_after_us", "1000");

@@ -16,9 +16,7 @@ fn block_mapped_schemes() -> Vec<String> {
 #[test]
 fn no_scheme_is_forgotten() {
     let schemes = block_mapped_schemes();
-    assert!(
-        ["block", "bast", "fast", "superblock"].iter().all(|known| schemes.iter().any(|name| name == known))
-    );
+    assert!(["block", "bast", "fast", "superblock"].iter().all(|known| schemes.iter().any(|name| name == known)));
 }
 
 /// Whether a setting of `[mapping]` belongs to a scheme: its description names the schemes that have it.

@@ -93,10 +93,8 @@ fn the_kinds_of_merges_are_told_apart() {
 fn a_part_of_a_page_is_read_modified_and_written() {
     let config = device("superblock", &[("geometry.block_groups.0.page_kb", "16")]);
     // 16 KB pages of four units: a write of 4 KB over old data reads the page once; without old data it does not.
-    let (device, told) = run(
-        &config,
-        &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)],
-    );
+    let (device, told) =
+        run(&config, &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)]);
     assert_eq!(device.counters().read_modify_writes, 1);
     assert_eq!(device.counters().page_programs[OperationCause::Host as usize], 3);
     let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
@@ -107,8 +105,7 @@ fn a_part_of_a_page_is_read_modified_and_written() {
 fn a_page_map_that_is_not_in_memory_is_read_first() {
     let config = device("bast", &[("mapping.cached_maps", "2")]);
     let at = |us: i64, page: u64| command(us, Read, page * 4, 4);
-    let mut commands: Vec<DeviceCommand> =
-        (0..4).map(|i| command(i * 20_000, Write, i as u64 * 64, 64)).collect();
+    let mut commands: Vec<DeviceCommand> = (0..4).map(|i| command(i * 20_000, Write, i as u64 * 64, 64)).collect();
     // Blocks 3 and 2 were written last.
     commands.extend([at(200_000, 48), at(210_000, 32), at(220_000, 0), at(230_000, 1), at(240_000, 48)]);
     let (device, told) = run(&config, &commands);
@@ -142,10 +139,7 @@ fn a_map_on_demand_pays_for_what_is_not_in_memory() {
     let large = device("dftl", &[("mapping.cached_entries", "640")]);
     let (few, all) = (overwrite(&small, random(2000)), overwrite(&large, random(2000)));
     // All 640 entries are in one page of the map: when an entry is evicted, the other three dirty entries are written back with it.
-    assert!(
-        few.map_misses > 1900 && (450..=550).contains(&few.page_programs[OperationCause::Map as usize]),
-        "{few:?}"
-    );
+    assert!(few.map_misses > 1900 && (450..=550).contains(&few.page_programs[OperationCause::Map as usize]), "{few:?}");
     assert!(all.map_misses == 0 && all.page_programs[OperationCause::Map as usize] == 0, "{all:?}");
     assert!(few.waf() > all.waf());
     let ram = |config: &DeviceConfig| Device::new(config).map_ram_bytes();
@@ -216,8 +210,7 @@ fn misses_are_counted_alike_by_request_whatever_comes_along() {
     ];
     // No page of the map is on the flash before dirty entries are evicted; one read serves the 100 entries of a request.
     for (scheme, missed) in [("dftl", 3), ("tpftl", 0), ("leaftl", 0), ("rqftl", 0)] {
-        let memory =
-            if scheme == "dftl" { ("mapping.cached_entries", "100") } else { ("mapping.map_cache_kb", "4") };
+        let memory = if scheme == "dftl" { ("mapping.cached_entries", "100") } else { ("mapping.map_cache_kb", "4") };
         let (device, _) = run(&device(scheme, &[memory]), &commands);
         let counters = device.counters();
         assert_eq!((counters.map_requests, counters.map_missed_requests), (4, missed), "{scheme}");

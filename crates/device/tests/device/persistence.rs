@@ -44,10 +44,7 @@ fn a_plain_write_in_the_cache_is_lost_and_nothing_was_promised() {
 fn without_a_cache_completion_is_the_promise() {
     let (persistence, done) = run(&config(&[]), &[command(0, Op::Write, 0, 4)]);
     assert_eq!((persistence.promised(0, done[0]), persistence.survives(0, done[0])), (1, 1));
-    assert_eq!(
-        (persistence.promised(0, done[0] - MOMENT), persistence.survives(0, done[0] - MOMENT)),
-        (0, 0)
-    );
+    assert_eq!((persistence.promised(0, done[0] - MOMENT), persistence.survives(0, done[0] - MOMENT)), (0, 0));
     let transferred = config(&[("timing.write_complete", "transferred")]);
     let (persistence, done) = run(&transferred, &[command(0, Op::Write, 0, 4)]);
     assert_eq!((persistence.promised(0, done[0]), persistence.survives(0, done[0])), (0, 0));
@@ -192,10 +189,8 @@ fn no_older_version_returns_after_a_secure_erase() {
 
 #[test]
 fn a_gigabyte_that_is_discarded_costs_a_few_ranges() {
-    let large = config(&[
-        ("geometry.block_groups.0.blocks", "1024"),
-        ("geometry.block_groups.0.pages_per_block", "256"),
-    ]);
+    let large =
+        config(&[("geometry.block_groups.0.blocks", "1024"), ("geometry.block_groups.0.pages_per_block", "256")]);
     let mut device = Device::new(&large);
     let sectors = device.geometry().sectors() as u32;
     assert_eq!(sectors, 2 << 20, "1 GB");
@@ -217,8 +212,7 @@ fn a_gigabyte_that_is_discarded_costs_a_few_ranges() {
 
 #[test]
 fn what_is_kept_follows_what_no_flush_made_durable() {
-    let mut device =
-        Device::new(&cached(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "100")]));
+    let mut device = Device::new(&cached(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "100")]));
     let mut persistence = PersistenceTracker::of(&device);
     let mut most = 0;
     for i in 0..2000i64 {
@@ -550,8 +544,7 @@ fn a_flush_before_the_first_write_spoils_later_ones_until_the_power_is_off() {
 
 #[test]
 fn what_was_programmed_in_the_last_milliseconds_is_lost_and_older_data_is_not() {
-    let commands =
-        [command(0, Op::Write, 0, 16), DeviceCommand::new(Nanos::from_micros(10), Op::Flush, 0, 0)];
+    let commands = [command(0, Op::Write, 0, 16), DeviceCommand::new(Nanos::from_micros(10), Op::Flush, 0, 0)];
     let (persistence, done) = run(&cached(&[("cache.lies", "recent")]), &commands);
     assert!(persistence.broken(done[1]).is_some());
     assert_eq!(persistence.broken(done[1] + Nanos::from_millis(RECENT_MS)), None);

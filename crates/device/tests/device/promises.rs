@@ -34,12 +34,7 @@ fn left(runs: &[(u64, u64, SectorContent)]) -> SectorRangeMap<SectorContent> {
 }
 
 fn held(runs: &[(u64, u64, Version)]) -> SectorRangeMap<SectorContent> {
-    left(
-        &runs
-            .iter()
-            .map(|(first, end, version)| (*first, *end, SectorContent::Data(*version)))
-            .collect::<Vec<_>>(),
-    )
+    left(&runs.iter().map(|(first, end, version)| (*first, *end, SectorContent::Data(*version))).collect::<Vec<_>>())
 }
 
 #[test]
@@ -78,10 +73,7 @@ fn a_write_that_nothing_flushed_stays_pending_until_a_newer_one_is_promised() {
     let mut promises = DurabilityPromises::new(CACHED);
     for i in 0..1000 {
         done(&mut promises, &command(i, Op::Write, 0, 4));
-        done(
-            &mut promises,
-            &DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(i, Op::Write, 0, 8) },
-        );
+        done(&mut promises, &DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(i, Op::Write, 0, 8) });
     }
     assert_eq!(promises.pending().count(), 0);
     assert_eq!(promises.extents().collect::<Vec<_>>(), [(0, 16, 2000)]);
@@ -121,10 +113,7 @@ fn what_a_fifo_cache_leaves_is_a_prefix_of_complete_writes() {
 fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
     for (op, returns) in [(Op::Discard, true), (Op::SecureErase, false)] {
         let mut promises = DurabilityPromises::new(CACHED);
-        done(
-            &mut promises,
-            &DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(0, Op::Write, 0, 8) },
-        );
+        done(&mut promises, &DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(0, Op::Write, 0, 8) });
         let erase = promises.arrived(&DeviceCommand::new(Nanos::from_micros(1), op, 4, 12));
         let old = held(&[(0, 16, 1)]);
         assert_eq!(promises.broken(&old), None, "it may not have begun");
@@ -148,10 +137,7 @@ fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
 const SECTORS: usize = 48;
 
 /// Sectors with the versions that orders require there.
-fn owed(
-    promises: &DurabilityPromises,
-    orders: impl Iterator<Item = DurabilityOrder>,
-) -> BTreeSet<(u64, Version)> {
+fn owed(promises: &DurabilityPromises, orders: impl Iterator<Item = DurabilityOrder>) -> BTreeSet<(u64, Version)> {
     let extents = orders.flat_map(|order| promises.required_sectors(&order).collect::<Vec<_>>());
     extents.flat_map(|(first, end, version)| (first..end).map(move |sector| (sector, version))).collect()
 }

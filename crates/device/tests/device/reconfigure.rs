@@ -46,8 +46,7 @@ fn commands_from_then_on_take_the_times_of_the_new_settings() {
     device.advance(at, &mut NullObserver);
     let changes = device.reconfigure(&slow, &fast, at).unwrap();
     let keys: Vec<_> = changes.iter().map(|change| (change.key.as_str(), change.from.as_str())).collect();
-    let wanted =
-        [("geometry.block_groups.0.program_us", "1000.0"), ("geometry.block_groups.0.read_us", "100.0")];
+    let wanted = [("geometry.block_groups.0.program_us", "1000.0"), ("geometry.block_groups.0.read_us", "100.0")];
     assert_eq!(keys, wanted);
     assert!((changes[0].at_s - 1.0).abs() < 1e-12);
     assert_eq!(response(&mut device, Op::Write, 16, at), Nanos(300_000));

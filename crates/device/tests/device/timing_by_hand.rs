@@ -26,11 +26,8 @@ fn a_burst_queues_on_one_chip_and_spreads_over_two() {
 fn parallelism_decides_what_runs_beside_what() {
     let pages = [command(0, Write, 0, 16)];
     let time = |parallelism: &str| {
-        let settings = [
-            ("geometry.dies_per_chip", "2"),
-            ("geometry.planes_per_die", "2"),
-            ("timing.parallelism", parallelism),
-        ];
+        let settings =
+            [("geometry.dies_per_chip", "2"), ("geometry.planes_per_die", "2"), ("timing.parallelism", parallelism)];
         responses_us(&run(&config(&settings), &pages).1)[0]
     };
     // Four pages on one chip of two dies of two planes.
@@ -42,11 +39,8 @@ fn parallelism_decides_what_runs_beside_what() {
 
 #[test]
 fn under_the_same_offset_rule_planes_join_only_on_equal_pages() {
-    let settings = [
-        ("geometry.planes_per_die", "2"),
-        ("timing.parallelism", "multi_plane"),
-        ("timing.same_offset", "true"),
-    ];
+    let settings =
+        [("geometry.planes_per_die", "2"), ("timing.parallelism", "multi_plane"), ("timing.same_offset", "true")];
     // Pages 0 and 0 of both planes, then 1 and 1.
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 16)]);
     assert_eq!(responses_us(&events), [2000.0]);
@@ -61,10 +55,7 @@ fn the_bus_is_shared_by_the_chips_of_a_channel() {
     let settings = [("geometry.chips_per_channel", "2"), ("timing.bus_ns_per_byte", "250")];
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(0, Write, 4, 4)]);
     assert_eq!(responses_us(&events), [2024.0, 3048.0]);
-    assert_eq!(
-        (events[1].waits.bus, events[1].waits.array),
-        (Nanos::from_micros(2048), Nanos::from_micros(1000))
-    );
+    assert_eq!((events[1].waits.bus, events[1].waits.array), (Nanos::from_micros(2048), Nanos::from_micros(1000)));
     // A read senses first and then crosses the bus.
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(9000, Read, 0, 4)]);
     assert_eq!(responses_us(&events)[1], 1124.0);
@@ -81,15 +72,10 @@ fn the_way_to_the_flash_may_be_slower_than_the_way_out() {
 #[test]
 fn a_short_transfer_slips_into_a_gap_of_the_bus() {
     // A read of chip 1 senses for 100 us; meanwhile a page for chip 0 crosses the same bus (41 us).
-    let settings = [
-        ("geometry.chips_per_channel", "2"),
-        ("timing.bus_ns_per_byte", "10"),
-        ("allocation.policy", "static"),
-    ];
-    let (_, events) = run(
-        &config(&settings),
-        &[command(0, Write, 4, 4), command(5000, Read, 4, 4), command(5010, Write, 0, 4)],
-    );
+    let settings =
+        [("geometry.chips_per_channel", "2"), ("timing.bus_ns_per_byte", "10"), ("allocation.policy", "static")];
+    let (_, events) =
+        run(&config(&settings), &[command(0, Write, 4, 4), command(5000, Read, 4, 4), command(5010, Write, 0, 4)]);
     assert_eq!(responses_us(&events)[1..], [140.96, 1040.96]);
 }
 
@@ -113,12 +99,8 @@ fn transferred_writes_are_done_before_the_cells_but_the_next_one_waits() {
 
 #[test]
 fn reads_go_before_writes_that_have_not_begun() {
-    let commands = [
-        command(0, Write, 0, 4),
-        command(2000, Write, 4, 4),
-        command(2000, Write, 8, 4),
-        command(2100, Read, 0, 4),
-    ];
+    let commands =
+        [command(0, Write, 0, 4), command(2000, Write, 4, 4), command(2000, Write, 8, 4), command(2100, Read, 0, 4)];
     let (_, events) = run(&config(&[]), &commands);
     assert_eq!(responses_us(&events), [1000.0, 1000.0, 2000.0, 2000.0]);
     let (_, events) = run(&config(&[("controller.scheduling", "read_first")]), &commands);
@@ -169,11 +151,8 @@ fn a_partial_overwrite_reads_the_rest_first() {
 
 #[test]
 fn collection_is_felt_by_the_write_that_needs_the_space() {
-    let settings = [
-        ("gc.policy", "greedy"),
-        ("capacity.over_provisioning_pct", "50"),
-        ("geometry.block_groups.0.blocks", "6"),
-    ];
+    let settings =
+        [("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "50"), ("geometry.block_groups.0.blocks", "6")];
     // 24 pages, 16 of them logical. Five blocks of writes to one page leave blocks without valid pages.
     let commands: Vec<_> = (0..21).map(|i| command(i * 10_000, Write, 0, 4)).collect();
     let (device, events) = run(&config(&settings), &commands);

@@ -86,8 +86,7 @@ fn devices_without_victims_refuse_a_policy() {
     let mut none = Device::new(&device("none"));
     let error = none.set_victim_policy(Box::new(Emptiest)).unwrap_err();
     assert!(error.to_string().contains("gc.policy is none"), "{error}");
-    let blocks =
-        [("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150"), ("mapping.scheme", "bast")];
+    let blocks = [("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150"), ("mapping.scheme", "bast")];
     let mut config = config(&[("geometry.block_groups.0.blocks", "32")]);
     config.set_all(&blocks).unwrap();
     let error = Device::new(&config).set_victim_policy(Box::new(Emptiest)).unwrap_err();

@@ -4,8 +4,8 @@ use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::persistence::PersistenceTracker;
 use emmclab_device::{
-    BlockErased, BlockId, CommandFlags, Device, DeviceCommand, DeviceConfig, Geometry, NullObserver,
-    Observer, OperationCause, PageProgrammed, UndoLog, ZoneAction, ZoneDescriptor, ZoneState,
+    BlockErased, BlockId, CommandFlags, Device, DeviceCommand, DeviceConfig, Geometry, NullObserver, Observer,
+    OperationCause, PageProgrammed, UndoLog, ZoneAction, ZoneDescriptor, ZoneState,
 };
 use proptest::prelude::*;
 
@@ -54,10 +54,7 @@ fn a_zone_is_all_that_its_blocks_hold_and_conventional_ones_come_first() {
     assert_eq!(zones.len(), 8);
     for (zone, found) in (1_u64..).zip(&zones) {
         let start = zone * 384;
-        assert_eq!(
-            *found,
-            ZoneDescriptor { state: ZoneState::Empty, start, sectors: 384, write_pointer: start }
-        );
+        assert_eq!(*found, ZoneDescriptor { state: ZoneState::Empty, start, sectors: 384, write_pointer: start });
     }
     assert_eq!(device.geometry().sectors(), 9 * 384);
 }
@@ -81,13 +78,7 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
     assert_eq!(zones(&device)[2].state, ZoneState::Full);
     assert!(write(&mut device, 3, start + 64, 8).unwrap_err().contains("zone 3 is full"));
     let discard = DeviceCommand::new(Nanos::from_micros(4), Op::Discard, start, 8);
-    assert!(
-        device
-            .submit(&discard, &mut NullObserver)
-            .unwrap_err()
-            .to_string()
-            .contains("all 384 sectors of each")
-    );
+    assert!(device.submit(&discard, &mut NullObserver).unwrap_err().to_string().contains("all 384 sectors of each"));
     // Conventional zones are written at any address, also in parts of a block.
     write(&mut device, 5, 100, 3).unwrap();
     write(&mut device, 6, 8, 8).unwrap();
@@ -126,17 +117,10 @@ fn a_reset_makes_a_zone_empty_and_erases_its_blocks() {
     let ZoneDescriptor { start, sectors, .. } = zones(&device)[0];
     write(&mut device, 0, start, sectors as u32).unwrap();
     device.power_off(&mut NullObserver);
-    assert_eq!(
-        device.counters().bytes_programmed[OperationCause::Host as usize],
-        sectors * 512,
-        "every page once"
-    );
+    assert_eq!(device.counters().bytes_programmed[OperationCause::Host as usize], sectors * 512, "every page once");
     let reset = DeviceCommand::new(Nanos::from_micros(100_000), Op::Discard, start, sectors as u32);
     device.submit(&reset, &mut NullObserver).unwrap();
-    assert_eq!(
-        zones(&device)[0],
-        ZoneDescriptor { state: ZoneState::Empty, start, sectors, write_pointer: start }
-    );
+    assert_eq!(zones(&device)[0], ZoneDescriptor { state: ZoneState::Empty, start, sectors, write_pointer: start });
     assert_eq!((device.counters().block_erases(), device.counters().zones.resets), (2, 1));
     write(&mut device, 100_001, start, 8).unwrap();
 }
@@ -170,13 +154,7 @@ fn open_and_active_zones_have_limits() {
     assert!(at(&mut device, 8, 1).is_err());
     device.manage_zone(4, ZoneAction::Close, &mut NullObserver).unwrap();
     assert!(device.manage_zone(4, ZoneAction::Open, &mut NullObserver).is_err(), "it would be the fourth");
-    assert!(
-        device
-            .manage_zone(8, ZoneAction::Open, &mut NullObserver)
-            .unwrap_err()
-            .to_string()
-            .contains("8 zones")
-    );
+    assert!(device.manage_zone(8, ZoneAction::Open, &mut NullObserver).unwrap_err().to_string().contains("8 zones"));
     let counts = device.counters().zones;
     assert_eq!((counts.most_open, counts.most_active, counts.filled), (2, 3, 1));
 }
@@ -186,9 +164,7 @@ fn a_page_cut_short_by_a_flush_is_programmed_whole_in_the_end() {
     let mut device = Device::new(&zoned(&[]));
     let start = zones(&device)[0].start;
     let flush = |device: &mut Device, at| {
-        device
-            .submit(&DeviceCommand::new(Nanos::from_micros(at), Op::Flush, 0, 0), &mut NullObserver)
-            .unwrap();
+        device.submit(&DeviceCommand::new(Nanos::from_micros(at), Op::Flush, 0, 0), &mut NullObserver).unwrap();
     };
     for part in 0..3 {
         write(&mut device, part * 10_000, start + part as u64 * 8, 8).unwrap();
@@ -489,8 +465,7 @@ fn a_scaled_zoned_device_has_zones_enough_and_conventional_ones_in_slc_mode() {
         let conventional = u64::from(zones.first_unit) * unit_bytes;
         assert!(conventional >= (capacity >> 30) * 2_100_000, "{mb} MB: {conventional}");
         let mut device = Device::new(&config);
-        let write =
-            DeviceCommand::new(Nanos(1), Op::Write, u64::from(zones.first_unit) * SECTORS, SECTORS as u32);
+        let write = DeviceCommand::new(Nanos(1), Op::Write, u64::from(zones.first_unit) * SECTORS, SECTORS as u32);
         assert!(device.submit(&write, &mut NullObserver).is_ok(), "{mb} MB");
     }
 }

@@ -128,12 +128,7 @@ impl Annotator {
 
     /// Reads the log that is still to be replayed, up to transaction `end`: these are the copies that a replay writes to their home
     /// blocks.
-    fn read_log(
-        &mut self,
-        disk: &dyn DiskReader,
-        location: &JournalLocation,
-        end: Option<u32>,
-    ) -> Result<()> {
+    fn read_log(&mut self, disk: &dyn DiskReader, location: &JournalLocation, end: Option<u32>) -> Result<()> {
         let superblock = match location.superblock(disk) {
             Ok(superblock) => superblock,
             Err(error) if error.kind() == ErrorKind::Io => return Err(error),
@@ -155,8 +150,7 @@ impl Annotator {
             let Some(offset) = location.offset(u64::from(block)) else { break };
             DiskStructure::JournalBlock(u64::from(block)).read(disk, offset, &mut bytes)?;
             let note = self.journal.write(block, 0, &bytes, layout);
-            if note.role == BlockRole::Commit && note.transaction.is_some_and(|of| of.wrapping_add(1) == end)
-            {
+            if note.role == BlockRole::Commit && note.transaction.is_some_and(|of| of.wrapping_add(1) == end) {
                 break;
             }
             block = self.journal.after(block);
@@ -183,8 +177,7 @@ fn learn_inodes<B: DiskReader>(
     let mut bytes = vec![0; size];
     for at in 0..superblock.inodes_per_group.div_ceil(per_block) {
         let bit = |bit: u32| {
-            used.as_ref()
-                .is_none_or(|used| used.get(bit as usize / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
+            used.as_ref().is_none_or(|used| used.get(bit as usize / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
         };
         if !(at * per_block..(at + 1) * per_block).any(bit) {
             continue;

@@ -64,12 +64,7 @@ impl BlockRunMap {
     pub fn at(&self, block: u64) -> BlockLookup {
         let before = self.runs.range(..=block).next_back().filter(|(_, run)| run.end > block);
         if let Some((start, run)) = before {
-            return BlockLookup::Place(BlockRun {
-                start: *start,
-                end: run.end,
-                kind: run.kind,
-                first: run.first,
-            });
+            return BlockLookup::Place(BlockRun { start: *start, end: run.end, kind: run.kind, first: run.first });
         }
         BlockLookup::Gap(self.runs.range(block..).next().map_or(u64::MAX, |(start, _)| *start))
     }
@@ -111,8 +106,7 @@ impl BlockRunMap {
                 BlockLookup::Gap(until) => until,
                 BlockLookup::Place(place) => {
                     let stop = place.end.min(end);
-                    if matches!(place.kind, BlockRunKind::Learned(known) if role.is_none_or(|role| role == known))
-                    {
+                    if matches!(place.kind, BlockRunKind::Learned(known) if role.is_none_or(|role| role == known)) {
                         self.remove(at, stop);
                     }
                     stop

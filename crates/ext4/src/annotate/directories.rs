@@ -76,8 +76,7 @@ pub(super) fn is_directory(block: &[u8], has_types: bool) -> bool {
         let stored = le16(rest, 4);
         // Linux reads a length of 0 as a whole block of 64 KB, but writes 0xFFFF.
         let length = if stored == 0 { 0 } else { record_length(stored, block.len() as u32) };
-        let name =
-            if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { le16(rest, 6).into() };
+        let name = if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { le16(rest, 6).into() };
         if length < 8 || !length.is_multiple_of(4) || length > rest.len() || 8 + name > length {
             return false;
         }

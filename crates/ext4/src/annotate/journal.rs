@@ -96,13 +96,7 @@ impl JournalFollower {
     }
 
     /// Handles a write to sectors of a block of the journal, from its sector `within` on; returns their note.
-    pub fn write(
-        &mut self,
-        block: u32,
-        within: usize,
-        bytes: &[u8],
-        layout: &mut MetadataLayout,
-    ) -> BlockNote {
+    pub fn write(&mut self, block: u32, within: usize, bytes: &[u8], layout: &mut MetadataLayout) -> BlockNote {
         if bytes.len() == self.block_bytes {
             self.parts.take(block);
             return self.whole_block(block, bytes, layout);

@@ -62,13 +62,7 @@ impl LoggedCopies {
 
     /// Compares sectors of a block, from sector `within` on, with its copy. Returns the sectors that differ, the lowest bit for
     /// sector `within`, and the copy. `at_home` states that the bytes were written to the home block, and not to the journal.
-    pub fn compare(
-        &self,
-        key: u64,
-        within: usize,
-        bytes: &[u8],
-        at_home: bool,
-    ) -> Option<(SectorSet, &LoggedCopy)> {
+    pub fn compare(&self, key: u64, within: usize, bytes: &[u8], at_home: bool) -> Option<(SectorSet, &LoggedCopy)> {
         let at = *self.index.get(&key)? as usize;
         let copy = &self.slots[at];
         let known = self.digests.get(at * self.sectors + within..(at + 1) * self.sectors)?;
@@ -85,14 +79,7 @@ impl LoggedCopies {
     }
 
     /// Replaces the copy of a block, or adds one, when the whole block is logged.
-    pub fn update(
-        &mut self,
-        key: u64,
-        transaction: u32,
-        escaped: bool,
-        learned: bool,
-        bytes: &[u8],
-    ) -> CopyUpdate {
+    pub fn update(&mut self, key: u64, transaction: u32, escaped: bool, learned: bool, bytes: &[u8]) -> CopyUpdate {
         let (at, dropped) = match self.index.get(&key) {
             Some(at) => (*at as usize, None),
             None => match self.insert(key) {

@@ -90,8 +90,7 @@ impl MetadataLayout {
             return false;
         }
         let tables = |of: &Ext4Superblock| (of.blocks, of.spare_descriptor_blocks);
-        let journal =
-            |of: &Ext4Superblock| (of.compat & Compat::HAS_JOURNAL, of.journal_inode, of.journal_uuid);
+        let journal = |of: &Ext4Superblock| (of.compat & Compat::HAS_JOURNAL, of.journal_inode, of.journal_uuid);
         let moved = tables(&self.superblock) != tables(&superblock);
         self.journal_moved |= journal(&self.superblock) != journal(&superblock);
         self.superblock = superblock;
@@ -125,8 +124,7 @@ impl MetadataLayout {
     fn place_group(&mut self, number: u32, group: [u64; 3]) {
         let table_blocks = self.table_blocks();
         let first = u64::from(self.superblock.first_block);
-        let inside =
-            |block: u64, blocks: u64| block > first && block.saturating_add(blocks) <= self.superblock.blocks;
+        let inside = |block: u64, blocks: u64| block > first && block.saturating_add(blocks) <= self.superblock.blocks;
         if u64::from(number) >= self.superblock.groups()
             || !(inside(group[0], 1) && inside(group[1], 1) && inside(group[2], table_blocks))
         {
@@ -171,8 +169,7 @@ impl MetadataLayout {
         match self.runs.at(home) {
             BlockLookup::Gap(_) | BlockLookup::Place(BlockRun { kind: BlockRunKind::Learned(_), .. }) => {
                 let has_types = self.superblock.incompat.contains(Incompat::FILETYPE);
-                let role =
-                    if is_directory(bytes, has_types) { BlockRole::Directory } else { BlockRole::Metadata };
+                let role = if is_directory(bytes, has_types) { BlockRole::Directory } else { BlockRole::Metadata };
                 self.runs.learn(home, home + 1, role);
             }
             BlockLookup::Place(place) => {
@@ -192,14 +189,7 @@ impl MetadataLayout {
     }
 
     /// Reads locations from metadata: the sectors of a block from `within` on, of which those in `changed` are new.
-    pub fn learn(
-        &mut self,
-        place: BlockRun,
-        block: u64,
-        within: usize,
-        bytes: &[u8],
-        changed: Option<SectorSet>,
-    ) {
+    pub fn learn(&mut self, place: BlockRun, block: u64, within: usize, bytes: &[u8], changed: Option<SectorSet>) {
         match place.kind {
             BlockRunKind::Descriptors => {
                 let size = usize::from(self.superblock.descriptor_size);
@@ -212,8 +202,7 @@ impl MetadataLayout {
             }
             BlockRunKind::Inodes => {
                 let size = usize::from(self.superblock.inode_size);
-                let (group, table_block) =
-                    (place.number(block) >> 32, place.number(block) & u64::from(u32::MAX));
+                let (group, table_block) = (place.number(block) >> 32, place.number(block) & u64::from(u32::MAX));
                 let first = group * u64::from(self.superblock.inodes_per_group)
                     + table_block * u64::from(self.superblock.block_size) / size as u64;
                 for (slot, bytes) in records(within, bytes, size, changed) {
@@ -295,8 +284,7 @@ impl MetadataLayout {
     /// Forgets the groups beyond the last one.
     fn drop_groups(&mut self) {
         let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
-        for (_, [block_bitmap, inode_bitmap, table]) in
-            self.groups.extract_if(|number, _| u64::from(*number) >= count)
+        for (_, [block_bitmap, inode_bitmap, table]) in self.groups.extract_if(|number, _| u64::from(*number) >= count)
         {
             self.runs.remove(block_bitmap, block_bitmap + 1);
             self.runs.remove(inode_bitmap, inode_bitmap + 1);

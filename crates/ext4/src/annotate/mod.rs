@@ -144,8 +144,7 @@ impl Annotator {
                 self.locate_external();
             }
         }
-        let (Some(layout), &JournalPlacement::External(blocks)) = (&mut self.layout, &self.journal_placement)
-        else {
+        let (Some(layout), &JournalPlacement::External(blocks)) = (&mut self.layout, &self.journal_placement) else {
             push_data(notes, (data.len() / SECTOR) as u64);
             return;
         };

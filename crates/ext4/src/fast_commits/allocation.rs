@@ -53,8 +53,7 @@ impl FastCommitReplayer<'_> {
             let each = u64::from(superblock.blocks_per_group);
             let number = ((at - start) / each) as u32;
             let stop = end.min(superblock.group_start(number) + each);
-            let cluster =
-                |block: u64| ((block - start) % each / u64::from(superblock.blocks_per_cluster)) as u32;
+            let cluster = |block: u64| ((block - start) % each / u64::from(superblock.blocks_per_cluster)) as u32;
             let (from, to) = (cluster(at), cluster(stop - 1));
             let (mut descriptor, mut bitmap) = self.block_bitmap(number)?;
             let changed = (from..=to).filter(|bit| has_bit(&bitmap, *bit) != used).count() as u32;
@@ -78,12 +77,12 @@ impl FastCommitReplayer<'_> {
             let (_, bitmap) = self.block_bitmap(number)?;
             let clusters = superblock.blocks_per_group / superblock.blocks_per_cluster;
             for bit in (0..clusters).filter(|bit| !has_bit(&bitmap, *bit)) {
-                let block = superblock.group_start(number)
-                    + u64::from(bit) * u64::from(superblock.blocks_per_cluster);
-                let is_kept =
-                    self.regions.borrow().iter().any(|(first, count)| {
-                        block.checked_sub(*first).is_some_and(|behind| behind < *count)
-                    });
+                let block = superblock.group_start(number) + u64::from(bit) * u64::from(superblock.blocks_per_cluster);
+                let is_kept = self
+                    .regions
+                    .borrow()
+                    .iter()
+                    .any(|(first, count)| block.checked_sub(*first).is_some_and(|behind| behind < *count));
                 if !is_kept && block < superblock.blocks {
                     self.mark(block, 1, true)?;
                     return Ok(block);
@@ -119,8 +118,7 @@ impl FastCommitReplayer<'_> {
         }
         set_bit(&mut bitmap, bit, used);
         if used {
-            let known =
-                if flags & INODE_UNINIT == 0 { each - get(&descriptor, UNUSED_INODES).min(each) } else { 0 };
+            let known = if flags & INODE_UNINIT == 0 { each - get(&descriptor, UNUSED_INODES).min(each) } else { 0 };
             descriptor[FLAGS_AT..FLAGS_AT + 2].copy_from_slice(&(flags & !INODE_UNINIT).to_le_bytes());
             if bit >= known {
                 set(&mut descriptor, UNUSED_INODES, each - bit - 1);
@@ -139,11 +137,7 @@ impl FastCommitReplayer<'_> {
     fn descriptor(&self, number: u32) -> Result<Vec<u8>> {
         let superblock = self.files.superblock();
         let mut bytes = vec![0; usize::from(superblock.descriptor_size)];
-        DiskStructure::Group(number).read(
-            self.files.disk(),
-            superblock.descriptor_offset(number),
-            &mut bytes,
-        )?;
+        DiskStructure::Group(number).read(self.files.disk(), superblock.descriptor_offset(number), &mut bytes)?;
         Ok(bytes)
     }
 
@@ -165,11 +159,7 @@ impl FastCommitReplayer<'_> {
         let flags = le16(&descriptor, FLAGS_AT);
         let sums = superblock.has_checksums() || superblock.ro_compat.contains(RoCompat::GDT_CSUM);
         if flags & BLOCK_UNINIT == 0 || !sums {
-            structure.read(
-                self.files.disk(),
-                self.files.offset_of(group.block_bitmap, structure)?,
-                &mut bitmap,
-            )?;
+            structure.read(self.files.disk(), self.files.offset_of(group.block_bitmap, structure)?, &mut bitmap)?;
             return Ok((descriptor, bitmap));
         }
         let start = superblock.group_start(number);
@@ -220,8 +210,7 @@ impl FastCommitReplayer<'_> {
             set(descriptor, BLOCK_CHECKSUM, computed);
         }
         let structure = DiskStructure::BlockBitmap(number);
-        let offset =
-            self.files.offset_of(GroupDescriptor::parse(number, descriptor).block_bitmap, structure)?;
+        let offset = self.files.offset_of(GroupDescriptor::parse(number, descriptor).block_bitmap, structure)?;
         self.files.disk().write(structure, offset, bitmap)?;
         self.store_descriptor(number, descriptor)
     }

@@ -20,8 +20,7 @@ impl FastCommitReplayer<'_> {
         let (blocks, unwritten) = extent_length(le16(value, 8));
         let first = u64::from(le32(value, 4));
         let physical = wide(le16(value, 10), le32(value, 12));
-        let run =
-            FileBlockRun { logical: first, blocks: u64::from(blocks), physical: Some(physical), unwritten };
+        let run = FileBlockRun { logical: first, blocks: u64::from(blocks), physical: Some(physical), unwritten };
         self.change_range(le32(value, 0), run)
     }
 

@@ -64,9 +64,8 @@ impl FastCommitReplayer<'_> {
         let superblock = self.files.superblock();
         let in_range = (superblock.first_inode..=superblock.inodes).contains(&number);
         let structure = DiskStructure::Inode(number);
-        let fault = |problem: &str| {
-            structure.fault(0, format!("a fast commit names {problem}: Linux does not mount this"))
-        };
+        let fault =
+            |problem: &str| structure.fault(0, format!("a fast commit names {problem}: Linux does not mount this"));
         if !in_range {
             return Err(fault("an inode that the file system does not have"));
         }
@@ -130,11 +129,7 @@ impl FastCommitReplayer<'_> {
     }
 
     /// Calls `visit` with each block of a directory: its number in the directory, its number on the disk, and its bytes.
-    fn each_block(
-        &self,
-        folder: &Inode,
-        mut visit: impl FnMut(u64, u64, &mut Vec<u8>) -> Result<bool>,
-    ) -> Result<()> {
+    fn each_block(&self, folder: &Inode, mut visit: impl FnMut(u64, u64, &mut Vec<u8>) -> Result<bool>) -> Result<()> {
         let mut bytes = vec![0; self.block_size()];
         for run in self.files.map(folder) {
             let run = run?;
@@ -161,8 +156,7 @@ impl FastCommitReplayer<'_> {
         while at < bytes.len() {
             let length = record_length(le16(bytes, at + 4), bytes.len() as u32);
             let name = usize::from(bytes.get(at + 6).copied().unwrap_or_default());
-            if length < HEAD || !length.is_multiple_of(4) || at + length > bytes.len() || HEAD + name > length
-            {
+            if length < HEAD || !length.is_multiple_of(4) || at + length > bytes.len() || HEAD + name > length {
                 let offset = block * bytes.len() as u64 + at as u64;
                 return Err(DiskStructure::Directory(folder.number()).fault(offset, "a damaged entry"));
             }

@@ -41,8 +41,7 @@ struct FastCommitReplayer<'a> {
 pub(crate) fn replay(disk: &dyn DiskReader, scanned: FastCommitScan) -> Result<(Edits, Option<Error>)> {
     let block_size = Ext4Filesystem::open(disk)?.superblock().block_size as usize;
     let files = Ext4Filesystem::open(DiskEditor::new(disk, block_size))?;
-    let mut replayer =
-        FastCommitReplayer { files, regions: RefCell::new(scanned.regions), modified: Vec::new() };
+    let mut replayer = FastCommitReplayer { files, regions: RefCell::new(scanned.regions), modified: Vec::new() };
     let mut refused = None;
     for step in &scanned.steps {
         let value = &step.value[..];

@@ -69,8 +69,9 @@ impl FastCommitScanner {
                 FastCommitTag::Head => {
                     let features = le32(value, 0);
                     if features != 0 {
-                        return Err(structure
-                            .unsupported(place, format!("unknown features {features:#x} of fast commits")));
+                        return Err(
+                            structure.unsupported(place, format!("unknown features {features:#x} of fast commits"))
+                        );
                     }
                     if le32(value, 4) != self.expected {
                         return Ok(true);

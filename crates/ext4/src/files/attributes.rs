@@ -54,9 +54,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             let mut block = vec![0; self.superblock().block_size as usize];
             structure.read(self.disk(), offset, &mut block)?;
             if le32(&block, 0) != MAGIC {
-                return Err(
-                    structure.fault(offset, format!("the block begins with {:#010x}", le32(&block, 0)))
-                );
+                return Err(structure.fault(offset, format!("the block begins with {:#010x}", le32(&block, 0))));
             }
             Self::read_attributes(structure, &block, BLOCK_HEAD, offset, &mut out)?;
         }

@@ -207,11 +207,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             let length = record_length(le16(bytes, at + 4), self.superblock().block_size);
             let rest = &bytes[at..];
             // If entries have no types, the length of a name has two bytes.
-            let name_length = if has_types {
-                usize::from(rest.get(6).copied().unwrap_or(0))
-            } else {
-                usize::from(le16(rest, 6))
-            };
+            let name_length =
+                if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { usize::from(le16(rest, 6)) };
             let used = HEAD + name_length;
             if length < TAIL.min(rest.len()).max(HEAD)
                 || !length.is_multiple_of(4)
@@ -236,13 +233,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn check_directory_block(
-        &self,
-        directory: &Inode,
-        logical: u64,
-        bytes: &[u8],
-        offset: u64,
-    ) -> Result<()> {
+    fn check_directory_block(&self, directory: &Inode, logical: u64, bytes: &[u8], offset: u64) -> Result<()> {
         if !self.superblock().has_checksums() {
             return Ok(());
         }
@@ -257,9 +248,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             let (limit, count) = (usize::from(le16(bytes, from)), usize::from(le16(bytes, from + 2)));
             let (tail, used) = (from + 8 * limit, from + 8 * count);
             if tail + 8 > size || count > limit {
-                return Err(
-                    structure.fault(offset + from as u64, format!("{count} hashes of at most {limit}"))
-                );
+                return Err(structure.fault(offset + from as u64, format!("{count} hashes of at most {limit}")));
             }
             let state = crc32c(crc32c(seed, &bytes[..used]), &bytes[tail..tail + 4]);
             (le32(bytes, tail + 4), crc32c(state, &[0; 4]))

@@ -72,8 +72,7 @@ pub(crate) fn extent_length(stored: u16) -> (u16, bool) {
 
 fn hole<B: DiskReader>(mapper: &BlockMapper<'_, B>, logical: u64, end: u64) -> Result<FileBlockRun> {
     if logical >= end {
-        let problem =
-            format!("block {logical} of the file is beyond what extents can map, or keys are not in order");
+        let problem = format!("block {logical} of the file is beyond what extents can map, or keys are not in order");
         return Err(DiskStructure::Inode(mapper.inode.number()).fault(mapper.inode.offset, problem));
     }
     Ok(FileBlockRun { logical, blocks: end - logical, physical: None, unwritten: false })
@@ -103,17 +102,14 @@ fn descend<B: DiskReader>(
     }
     let known = &mut mapper.levels[level];
     if known.block == Some(block) {
-        return Ok(ExtentHeader {
-            entries: usize::from(le16(&known.bytes, 2)),
-            depth: le16(&known.bytes, 6),
-        })
-        .and_then(|header| {
-            if header.depth == depth {
-                Ok(header)
-            } else {
-                Err(wrong_depth(structure, offset, header.depth, depth))
-            }
-        });
+        return Ok(ExtentHeader { entries: usize::from(le16(&known.bytes, 2)), depth: le16(&known.bytes, 6) })
+            .and_then(|header| {
+                if header.depth == depth {
+                    Ok(header)
+                } else {
+                    Err(wrong_depth(structure, offset, header.depth, depth))
+                }
+            });
     }
     known.block = None;
     known.bytes.resize(mapper.filesystem.superblock().block_size as usize, 0);

@@ -103,14 +103,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             return Ok(None);
         }
         let bits = self.superblock().blocks_per_group / self.superblock().blocks_per_cluster;
-        self.bitmap(
-            group,
-            DiskStructure::BlockBitmap(group.number),
-            group.block_bitmap,
-            bits,
-            group.block_checksum,
-        )
-        .map(Some)
+        self.bitmap(group, DiskStructure::BlockBitmap(group.number), group.block_bitmap, bits, group.block_checksum)
+            .map(Some)
     }
 
     /// The bitmap of used inodes of a group; `None` if it was never written; then no inode is in use.
@@ -119,14 +113,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             return Ok(None);
         }
         let bits = self.superblock().inodes_per_group;
-        self.bitmap(
-            group,
-            DiskStructure::InodeBitmap(group.number),
-            group.inode_bitmap,
-            bits,
-            group.inode_checksum,
-        )
-        .map(Some)
+        self.bitmap(group, DiskStructure::InodeBitmap(group.number), group.inode_bitmap, bits, group.inode_checksum)
+            .map(Some)
     }
 
     fn bitmap(

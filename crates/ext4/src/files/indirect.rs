@@ -41,12 +41,7 @@ pub(super) fn at<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, logical: u64) -
         let below = each.pow(depth - 1 - level as u32);
         if block == 0 {
             let span = below * each;
-            return Ok(FileBlockRun {
-                logical,
-                blocks: span - within % span,
-                physical: None,
-                unwritten: false,
-            });
+            return Ok(FileBlockRun { logical, blocks: span - within % span, physical: None, unwritten: false });
         }
         let offset = mapper.filesystem.offset_of(u64::from(block), structure)?;
         if mapper.levels.len() == level {

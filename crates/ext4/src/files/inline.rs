@@ -11,11 +11,7 @@ const ENTRY_BYTES: usize = 16;
 const SYSTEM: u8 = 7;
 
 /// Returns the contents of an inode whose attributes start at byte `at`; on an error, the offset and a description.
-pub(super) fn contents(
-    bytes: &[u8],
-    map: &[u8; MAP_BYTES],
-    at: usize,
-) -> Result<Vec<u8>, (usize, &'static str)> {
+pub(super) fn contents(bytes: &[u8], map: &[u8; MAP_BYTES], at: usize) -> Result<Vec<u8>, (usize, &'static str)> {
     let mut out = map.to_vec();
     if le32(bytes, at) != ATTRIBUTE_MAGIC {
         return Ok(out);

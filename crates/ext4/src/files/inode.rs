@@ -244,9 +244,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             None
         };
         if inline.as_ref().is_some_and(|inline| size > inline.len() as u64) {
-            return Err(
-                structure.fault(offset + 0x4, format!("{size} bytes of contents do not fit into an inode"))
-            );
+            return Err(structure.fault(offset + 0x4, format!("{size} bytes of contents do not fit into an inode")));
         }
         Ok(Inode {
             number,

@@ -104,9 +104,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     /// Damaged mappings; files without contents (devices, pipes); encrypted files.
     pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if inode.flags().contains(InodeFlags::ENCRYPT) && inode.kind() == Ext4FileKind::Regular {
-            return Err(
-                DiskStructure::Data(inode.number()).unsupported(inode.offset, "the file is encrypted")
-            );
+            return Err(DiskStructure::Data(inode.number()).unsupported(inode.offset, "the file is encrypted"));
         }
         let left = usize::try_from(inode.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = buffer.len().min(left);
@@ -151,11 +149,10 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     ///
     /// A longer file; otherwise as for [`Self::read`].
     pub fn contents(&self, inode: &Inode, limit: usize) -> Result<Vec<u8>> {
-        let length =
-            usize::try_from(inode.size()).ok().filter(|length| *length <= limit).ok_or_else(|| {
-                let problem = format!("the file has {} bytes, more than the limit of {limit}", inode.size());
-                DiskStructure::Data(inode.number()).fault(inode.offset, problem)
-            })?;
+        let length = usize::try_from(inode.size()).ok().filter(|length| *length <= limit).ok_or_else(|| {
+            let problem = format!("the file has {} bytes, more than the limit of {limit}", inode.size());
+            DiskStructure::Data(inode.number()).fault(inode.offset, problem)
+        })?;
         let mut out = vec![0; length];
         self.read(inode, 0, &mut out)?;
         Ok(out)
@@ -190,8 +187,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     pub(crate) fn offset_of(&self, block: u64, structure: DiskStructure) -> Result<u64> {
         let offset = block.saturating_mul(u64::from(self.superblock.block_size));
         if block < u64::from(self.superblock.first_block) || block >= self.superblock.blocks {
-            let problem =
-                format!("block {block} is outside of the file system of {} blocks", self.superblock.blocks);
+            let problem = format!("block {block} is outside of the file system of {} blocks", self.superblock.blocks);
             return Err(structure.fault(offset, problem));
         }
         Ok(offset)

@@ -49,9 +49,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
             })?;
             if out.len() + names.len() > most {
                 let structure = DiskStructure::Directory(directory.number());
-                return Err(
-                    structure.fault(directory.offset, format!("more than {most} files below a folder"))
-                );
+                return Err(structure.fault(directory.offset, format!("more than {most} files below a folder")));
             }
             for (name, number) in names {
                 let inode = self.inode(number)?;

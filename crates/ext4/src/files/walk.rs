@@ -110,8 +110,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         }
         let Some(inode) = self.count(self.filesystem.inode(number)) else { return };
         let kind = inode.kind();
-        self.inodes
-            .insert(number, VisitedInode { names: 1, links: inode.links(), kind, offset: inode.offset });
+        self.inodes.insert(number, VisitedInode { names: 1, links: inode.links(), kind, offset: inode.offset });
         self.summary.inodes += 1;
         self.check_marked(&inode);
         self.blocks(&inode);
@@ -170,8 +169,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         let each = self.filesystem.superblock().inodes_per_group;
         let (group, within) = ((inode.number() - 1) / each, (inode.number() - 1) % each);
         if !has_bit(self.bitmaps(group).inodes.as_deref(), u64::from(within)) {
-            let fault =
-                DiskStructure::Inode(inode.number()).fault(inode.offset, "in use, and marked as free");
+            let fault = DiskStructure::Inode(inode.number()).fault(inode.offset, "in use, and marked as free");
             self.fault(fault);
         }
     }
@@ -181,11 +179,8 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         let mut mapper = filesystem.runs(inode);
         let mut levels: Vec<Option<u64>> = Vec::new();
         let mut at = 0;
-        let end = if inode.has_map() {
-            inode.size().div_ceil(u64::from(filesystem.superblock().block_size))
-        } else {
-            0
-        };
+        let end =
+            if inode.has_map() { inode.size().div_ceil(u64::from(filesystem.superblock().block_size)) } else { 0 };
         while at < end && !self.is_full() {
             let Some(run) = self.count(mapper.at(at)) else { return };
             levels.resize(mapper.levels.len(), None);
@@ -222,10 +217,10 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
         let twice = *word & mask != 0;
         *word |= mask;
         if twice {
-            self.fault(structure.fault(
-                offset,
-                format!("block {block} is also part of another file, or used twice by this one"),
-            ));
+            self.fault(
+                structure
+                    .fault(offset, format!("block {block} is also part of another file, or used twice by this one")),
+            );
         }
     }
 

@@ -37,13 +37,7 @@ impl ChecksumCache {
     }
 
     /// Returns the checksum of a logged block at byte `offset` of the disk, continued from `state`.
-    pub fn logged(
-        &mut self,
-        disk: &dyn DiskReader,
-        offset: u64,
-        structure: DiskStructure,
-        state: u32,
-    ) -> Result<u32> {
+    pub fn logged(&mut self, disk: &dyn DiskReader, offset: u64, structure: DiskStructure, state: u32) -> Result<u32> {
         let name = disk.content(offset, self.block.len());
         let plain = if let Some(known) = name.and_then(|name| self.logged.get(&name)) {
             *known
@@ -57,14 +51,7 @@ impl ChecksumCache {
     }
 
     /// Whether the checksum at byte `at` of a block is correct; the block was read from byte `offset` of the disk.
-    pub fn seal_holds(
-        &mut self,
-        disk: &dyn DiskReader,
-        offset: u64,
-        block: &[u8],
-        at: usize,
-        seed: u32,
-    ) -> bool {
+    pub fn seal_holds(&mut self, disk: &dyn DiskReader, offset: u64, block: &[u8], at: usize, seed: u32) -> bool {
         let name = disk.content(offset, block.len());
         let plain = if let Some(known) = name.and_then(|name| self.checksummed.get(&name)) {
             *known

@@ -37,10 +37,7 @@ impl JournalLocation {
         let superblock = filesystem.superblock();
         let structure = DiskStructure::Inode(inode.number());
         let fault = |problem: &str| structure.fault(inode.offset, problem);
-        if inode.links() == 0
-            || inode.kind() != Ext4FileKind::Regular
-            || inode.flags().contains(InodeFlags::ENCRYPT)
-        {
+        if inode.links() == 0 || inode.kind() != Ext4FileKind::Regular || inode.flags().contains(InodeFlags::ENCRYPT) {
             return Err(fault("not a journal: deleted, encrypted or not a regular file"));
         }
         let block_size = u64::from(superblock.block_size);
@@ -121,9 +118,8 @@ impl JournalLocation {
     /// The block of the journal that holds a byte of the disk; `None` outside of the journal.
     pub fn block_at(&self, offset: u64) -> Option<u64> {
         let block = offset / self.block_size.max(1);
-        let holds = |run: &&FileBlockRun| {
-            run.physical.is_some_and(|start| (start..start + run.blocks).contains(&block))
-        };
+        let holds =
+            |run: &&FileBlockRun| run.physical.is_some_and(|start| (start..start + run.blocks).contains(&block));
         let run = self.runs.iter().find(holds)?;
         Some(run.logical + block - run.physical?)
     }
@@ -135,16 +131,13 @@ impl JournalLocation {
     /// As for [`JournalSuperblock::parse`]; also sizes that differ from those of the file system.
     pub fn superblock(&self, disk: &dyn DiskReader) -> Result<JournalSuperblock> {
         let structure = DiskStructure::JournalSuperblock;
-        let offset =
-            self.offset(self.superblock).ok_or_else(|| structure.fault(0, "the journal is empty"))?;
+        let offset = self.offset(self.superblock).ok_or_else(|| structure.fault(0, "the journal is empty"))?;
         let mut bytes = [0; BYTES];
         structure.read(disk, offset, &mut bytes)?;
         let out = JournalSuperblock::parse(&bytes, offset)?;
         if u64::from(out.block_size) != self.block_size {
-            let problem = format!(
-                "blocks of {} bytes, those of the file system have {}",
-                out.block_size, self.block_size
-            );
+            let problem =
+                format!("blocks of {} bytes, those of the file system have {}", out.block_size, self.block_size);
             return Err(structure.fault(offset + 0xC, problem));
         }
         if u64::from(out.blocks) > self.blocks {

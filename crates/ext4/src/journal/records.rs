@@ -212,11 +212,8 @@ impl Iterator for JournalTags<'_> {
         let size = self.format.tag_bytes();
         let bytes = self.bytes.get(self.at..)?.get(..size)?;
         let flags = JournalTagFlags::from_bits_retain(be16(bytes, 6));
-        let checksum = if self.format.checksums == JournalChecksums::V3 {
-            be32(bytes, 12)
-        } else {
-            be16(bytes, 4).into()
-        };
+        let checksum =
+            if self.format.checksums == JournalChecksums::V3 { be32(bytes, 12) } else { be16(bytes, 4).into() };
         let high = if self.format.wide { be32(bytes, 8) } else { 0 };
         self.at += size + if flags.contains(JournalTagFlags::SAME_UUID) { 0 } else { 16 };
         if flags.contains(JournalTagFlags::LAST) {

@@ -96,17 +96,10 @@ impl JournalRecovery {
         if filesystem.superblock().journal_uuid != [0; 16] {
             let problem = "the journal is on another device";
             let hint = "name the journal device";
-            return Err(DiskStructure::Superblock
-                .unsupported(crate::superblock::OFFSET + 0xD0, problem)
-                .hint(hint));
+            return Err(DiskStructure::Superblock.unsupported(crate::superblock::OFFSET + 0xD0, problem).hint(hint));
         }
         self.clear(filesystem.superblock().block_size as usize);
-        Ok(ReplayedDisk {
-            disk,
-            journal: disk,
-            overlay: &self.overlay,
-            replay: JournalReplaySummary::default(),
-        })
+        Ok(ReplayedDisk { disk, journal: disk, overlay: &self.overlay, replay: JournalReplaySummary::default() })
     }
 
     /// Like [`Self::replay`], for a journal on a separate device.
@@ -157,18 +150,16 @@ impl JournalRecovery {
             let fast = self.scan_fast_commits(&log, scanned.end, filesystem.superblock().inode_size)?;
             self.collect_revokes(&log, scanned.end, &mut replay)?;
             replay.refused = scanned.failed_commit.map(|(sequence, block)| {
-                let problem = format!("the commit block of transaction {sequence} has a bad checksum, and the log ends before it");
+                let problem = format!(
+                    "the commit block of transaction {sequence} has a bad checksum, and the log ends before it"
+                );
                 DiskStructure::JournalBlock(block).fault(location.offset(block).unwrap_or_default(), problem)
             });
             self.take_blocks(&log, scanned.end, &mut replay)?;
             if replay.refused.is_none() && fast.commits > 0 {
                 replay.fast_commits = fast.commits;
-                let logged = ReplayedDisk {
-                    disk,
-                    journal,
-                    overlay: &self.overlay,
-                    replay: JournalReplaySummary::default(),
-                };
+                let logged =
+                    ReplayedDisk { disk, journal, overlay: &self.overlay, replay: JournalReplaySummary::default() };
                 let (edits, refused) = fast_commits::replay(&logged, fast)?;
                 self.overlay.edits = edits;
                 replay.refused = refused;
@@ -195,8 +186,7 @@ impl JournalRecovery {
             log.read(block, &mut self.buffer)?;
             let here = block;
             block = log.after(block, 1);
-            let Some(record) = log.format.record(&self.buffer).filter(|record| record.sequence == next)
-            else {
+            let Some(record) = log.format.record(&self.buffer).filter(|record| record.sequence == next) else {
                 return Ok(LogScan { end: if end == 0 { next } else { end }, failed_commit });
             };
             let holds = |verified: &mut ChecksumCache, block: &[u8], at: usize| {
@@ -273,12 +263,7 @@ impl JournalRecovery {
     }
 
     /// Finds the fast commits on top of the log.
-    fn scan_fast_commits(
-        &mut self,
-        log: &RecoveryLog<'_>,
-        end: u32,
-        inode_size: u16,
-    ) -> Result<FastCommitScan> {
+    fn scan_fast_commits(&mut self, log: &RecoveryLog<'_>, end: u32, inode_size: u16) -> Result<FastCommitScan> {
         if !log.superblock.features.contains(JournalFeatures::FAST_COMMIT) {
             return Ok(FastCommitScan::default());
         }
@@ -292,18 +277,12 @@ impl JournalRecovery {
             }
         }
         // As in Linux 6.18: its loop over the blocks of fast commits runs one block too far.
-        let problem =
-            "fast commits fill all of their blocks, and Linux, which reads one more, does not mount this";
+        let problem = "fast commits fill all of their blocks, and Linux, which reads one more, does not mount this";
         Err(DiskStructure::FastCommit(u64::from(log.superblock.blocks)).fault(0, problem))
     }
 
     /// The REVOKE pass: collects the revoked blocks.
-    fn collect_revokes(
-        &mut self,
-        log: &RecoveryLog<'_>,
-        end: u32,
-        replay: &mut JournalReplaySummary,
-    ) -> Result<()> {
+    fn collect_revokes(&mut self, log: &RecoveryLog<'_>, end: u32, replay: &mut JournalReplaySummary) -> Result<()> {
         for at in self.blocks.iter().filter(|at| at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
             let revoked = log.format.revoked(&self.buffer);
@@ -324,12 +303,7 @@ impl JournalRecovery {
     }
 
     /// The REPLAY pass: notes the newest copy of each home block.
-    fn take_blocks(
-        &mut self,
-        log: &RecoveryLog<'_>,
-        end: u32,
-        replay: &mut JournalReplaySummary,
-    ) -> Result<()> {
+    fn take_blocks(&mut self, log: &RecoveryLog<'_>, end: u32, replay: &mut JournalReplaySummary) -> Result<()> {
         for at in self.blocks.iter().filter(|at| !at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
             let state = logged_state(&log.format, at.sequence);
@@ -349,16 +323,14 @@ impl JournalRecovery {
                     if !tag.matches(&log.format, computed) {
                         replay.bad_blocks += 1;
                         replay.refused.get_or_insert_with(|| {
-                            let problem =
-                                format!("bad checksum of the copy of block {}, which is left out", tag.block);
+                            let problem = format!("bad checksum of the copy of block {}, which is left out", tag.block);
                             structure.fault(offset, problem)
                         });
                         continue;
                     }
                 }
                 if tag.block >= log.home_blocks {
-                    let problem =
-                        format!("block {} is outside of the disk of {} blocks", tag.block, log.home_blocks);
+                    let problem = format!("block {} is outside of the disk of {} blocks", tag.block, log.home_blocks);
                     replay.refused = Some(structure.fault(offset, problem));
                     return Ok(());
                 }

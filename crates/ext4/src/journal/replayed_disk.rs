@@ -68,8 +68,7 @@ impl ReplayedDisk<'_> {
 
     /// Returns the home blocks that the replay changes, in order.
     pub fn home_blocks(&self) -> Vec<u64> {
-        let mut out: Vec<u64> =
-            self.overlay.copies.keys().chain(self.overlay.edits.keys()).copied().collect();
+        let mut out: Vec<u64> = self.overlay.copies.keys().chain(self.overlay.edits.keys()).copied().collect();
         out.sort_unstable();
         out.dedup();
         out
@@ -147,10 +146,7 @@ impl ReplayedDisk<'_> {
             let mut blocks = 1;
             let found = copy(block);
             // Consecutive blocks that are not in the journal are read together.
-            while found.is_none()
-                && blocks * size < within + rest.len() as u64
-                && copy(block + blocks).is_none()
-            {
+            while found.is_none() && blocks * size < within + rest.len() as u64 && copy(block + blocks).is_none() {
                 blocks += 1;
             }
             let length = usize::try_from(blocks * size - within).unwrap_or(usize::MAX).min(rest.len());

@@ -102,17 +102,14 @@ impl JournalSuperblock {
         let (compat, incompat, ro_compat) = (feature_word(0x24), feature_word(0x28), feature_word(0x2C));
         let unknown = incompat & !JournalFeatures::all().bits();
         if unknown != 0 || ro_compat != 0 {
-            let problem = format!(
-                "unknown features of the journal: incompatible {unknown:#x}, read-only {ro_compat:#x}"
-            );
+            let problem =
+                format!("unknown features of the journal: incompatible {unknown:#x}, read-only {ro_compat:#x}");
             return Err(structure.unsupported(offset + 0x28, problem));
         }
         let features = JournalFeatures::from_bits_retain(incompat);
         let v1 = compat & 1 != 0;
-        let checksums = match (
-            features.contains(JournalFeatures::CSUM_V2),
-            features.contains(JournalFeatures::CSUM_V3),
-        ) {
+        let checksums = match (features.contains(JournalFeatures::CSUM_V2), features.contains(JournalFeatures::CSUM_V3))
+        {
             (false, false) if v1 => JournalChecksums::V1,
             (false, false) => JournalChecksums::None,
             (true, false) if !v1 => JournalChecksums::V2,
@@ -153,18 +150,12 @@ impl JournalSuperblock {
             seed: crc32c(!0, &uuid),
         };
         if fast > 0 && u64::from(fast) + u64::from(MIN_BLOCKS) > u64::from(blocks) {
-            return fault(
-                0x54,
-                format!("{fast} blocks of {blocks} for fast commits leave less than {MIN_BLOCKS}"),
-            );
+            return fault(0x54, format!("{fast} blocks of {blocks} for fast commits leave less than {MIN_BLOCKS}"));
         }
         if out.first == 0 || out.first >= out.end {
             return fault(
                 0x14,
-                format!(
-                    "the first block of the log is {}; it must be 1 or more and below {}",
-                    out.first, out.end
-                ),
+                format!("the first block of the log is {}; it must be 1 or more and below {}", out.first, out.end),
             );
         }
         if out.start >= out.blocks {

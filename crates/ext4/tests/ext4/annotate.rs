@@ -178,10 +178,7 @@ impl Model {
             for (at, found) in (sector..).zip(self.write(sector, &bytes)) {
                 let wanted = &expected[&at];
                 if mix {
-                    assert!(
-                        found.role == wanted.role || found.role == BlockRole::Logged,
-                        "{found:?}, {wanted:?}"
-                    );
+                    assert!(found.role == wanted.role || found.role == BlockRole::Logged, "{found:?}, {wanted:?}");
                     assert!(found.home.is_none() || found.home == wanted.home, "{found:?}, {wanted:?}");
                 } else {
                     assert_eq!(found, *wanted, "sector {at}");
@@ -208,8 +205,7 @@ impl Model {
                     home: None,
                     transaction: copy.map(|copy| copy.transaction),
                     changed: copy.map(|copy| {
-                        copy.bytes[range.clone()] != in_journal[range]
-                            || within == 0 && copy.escaped != escaped
+                        copy.bytes[range.clone()] != in_journal[range] || within == 0 && copy.escaped != escaped
                     }),
                 };
                 assert_eq!(found, wanted, "home block {home}, sector {within}");
@@ -231,8 +227,8 @@ type Round = (Transaction, Vec<(u64, Option<Fill>)>);
 
 fn round() -> impl Strategy<Value = Round> {
     let count = prop_oneof![9 => 0_usize..8, 1 => 60_usize..150];
-    let blocks = count
-        .prop_flat_map(|count| prop::collection::hash_map(0..HOMES, fill(), 0..=count.min(HOMES as usize)));
+    let blocks =
+        count.prop_flat_map(|count| prop::collection::hash_map(0..HOMES, fill(), 0..=count.min(HOMES as usize)));
     let homes = prop::collection::vec((0..HOMES, prop::option::weighted(0.3, fill())), 0..6);
     (blocks, prop::collection::vec(0..HOMES, 0..4), prop::bool::weighted(0.1), homes).prop_map(
         |(blocks, revokes, uuids, homes)| {
@@ -248,9 +244,8 @@ fn round() -> impl Strategy<Value = Round> {
 fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round], mix: bool, dice: u64) {
     let base = base(number);
     let form = Form { fast_commit: number == 3, ..form };
-    let new = |sequence, start| {
-        Writer::new(base.bytes.clone(), base.block_size, base.map.clone(), form, start, sequence)
-    };
+    let new =
+        |sequence, start| Writer::new(base.bytes.clone(), base.block_size, base.map.clone(), form, start, sequence);
     let journal_superblock = |image: &[u8]| {
         let at = base.map[0] * base.block_size;
         image[at..at + base.block_size].to_vec()
@@ -258,13 +253,8 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
     let mut annotator = Annotator::new();
     annotator.attach(&base.bytes).unwrap();
     assert_eq!(annotator.status(), AnnotatorStatus::Following);
-    let mut model = Model {
-        annotator,
-        notes: Vec::new(),
-        block_size: base.block_size,
-        copies: HashMap::new(),
-        dice: Dice(dice),
-    };
+    let mut model =
+        Model { annotator, notes: Vec::new(), block_size: base.block_size, copies: HashMap::new(), dice: Dice(dice) };
     let superblock = journal_superblock(&new(sequence, start).finish());
     let first = base.map[0] as u64 * model.sectors();
     let found = model.write(first, &superblock);

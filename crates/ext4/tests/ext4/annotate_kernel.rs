@@ -64,11 +64,8 @@ impl Session {
     fn on(contents: Vec<Vec<u8>>) -> Self {
         let requests = Requests::default();
         let serve = |(number, bytes): (usize, &Vec<u8>)| {
-            let device = Recorder {
-                number,
-                memory: MemoryDevice::new((BYTES / SECTOR) as u64),
-                requests: requests.clone(),
-            };
+            let device =
+                Recorder { number, memory: MemoryDevice::new((BYTES / SECTOR) as u64), requests: requests.clone() };
             let chunks = bytes.chunks(1 << 20).zip((0..).step_by((1 << 20) / SECTOR));
             let mut load = chunks.map(|(chunk, sector)| fill(chunk, sector)).collect();
             device.memory.submit(&mut load, &(Arc::new(Ignored) as Arc<dyn CompletionReceiver>));
@@ -185,8 +182,7 @@ fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, 
                 other => panic!("type {other:?}"),
             };
             *others.entry(role).or_default() += 1;
-        } else if let (Some(home), Some(block)) = (number(line, "FS block "), number(line, "journal block "))
-        {
+        } else if let (Some(home), Some(block)) = (number(line, "FS block "), number(line, "journal block ")) {
             logged.insert(block, (home, transaction));
         }
     }
@@ -233,10 +229,7 @@ fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
         SectorSet(pairs.fold(0, |set, (at, (one, other))| set | u128::from(one != other) << at))
     };
     for Written { sector, bytes, note } in written {
-        assert!(
-            note.sectors == sectors as u32 || note.role == BlockRole::Data,
-            "no block came in parts: {note:?}"
-        );
+        assert!(note.sectors == sectors as u32 || note.role == BlockRole::Data, "no block came in parts: {note:?}");
         let home = match note.role {
             BlockRole::Revoke => {
                 revokes += 1;
@@ -294,11 +287,7 @@ fn check_log(session: &Session, from: usize, block: usize, external: bool) -> us
     }
     for (place, (home, transaction)) in &logged {
         let note = last[&(location.offset(*place).unwrap() / SECTOR as u64)];
-        assert_eq!(
-            (note.role, note.home),
-            (BlockRole::Logged, Some(home * sectors)),
-            "journal block {place}"
-        );
+        assert_eq!((note.role, note.home), (BlockRole::Logged, Some(home * sectors)), "journal block {place}");
         assert_eq!(note.transaction, Some(*transaction), "journal block {place}");
     }
     assert_eq!(found.remove(&BlockRole::Logged), Some(logged.len()));
@@ -324,8 +313,7 @@ fn check_homes(session: &Session, from: usize, block: usize, directories: &[&str
             }
         }
     }
-    for role in [BlockRole::BlockBitmap, BlockRole::InodeBitmap, BlockRole::InodeTable, BlockRole::Directory]
-    {
+    for role in [BlockRole::BlockBitmap, BlockRole::InodeBitmap, BlockRole::InodeTable, BlockRole::Directory] {
         assert!(seen.contains_key(&role), "no {role:?} among {seen:?}");
     }
 }
@@ -371,9 +359,8 @@ fn round(session: &mut Session, block: usize, options: &[&str], mount: &str) -> 
         for run in files.map(&log).map(Result::unwrap) {
             let at = run.physical.unwrap() * sectors;
             let end = at + run.blocks * sectors;
-            let holds = |written: &&Written| {
-                written.sector < end && written.sector + u64::from(written.note.sectors) > at
-            };
+            let holds =
+                |written: &&Written| written.sector < end && written.sector + u64::from(written.note.sectors) > at;
             let last = session.written.iter().rfind(holds).unwrap();
             assert_eq!(last.note.role, BlockRole::Data, "{about}");
         }
@@ -496,9 +483,7 @@ fn groups_that_come_by_resizing_are_named() {
     if !can_run(true, &["losetup", "dumpe2fs", "resize2fs"]) {
         return;
     }
-    for options in
-        [&["-b", "1024", "-O", "^flex_bg"][..], &["-b", "1024", "-O", "^flex_bg,meta_bg,^resize_inode"]]
-    {
+    for options in [&["-b", "1024", "-O", "^flex_bg"][..], &["-b", "1024", "-O", "^flex_bg,meta_bg,^resize_inode"]] {
         let mut session = Session::on(vec![vec![0; BYTES]]);
         session.mkfs(0, options);
         session.play();
@@ -552,13 +537,10 @@ fn home_blocks_of_a_replay_are_those_of_the_log() {
     session.mount("");
     session.play();
     assert_eq!(session.annotator.status(), AnnotatorStatus::Following);
-    let cleared =
-        session.written.iter().position(|written| written.note.role == BlockRole::JournalSuperblock);
+    let cleared = session.written.iter().position(|written| written.note.role == BlockRole::JournalSuperblock);
     let replayed = &session.written[..cleared.unwrap()];
     let same = |written: &&Written| {
-        written.note.role.at_home()
-            && written.note.changed == Some(SectorSet(0))
-            && written.note.transaction.is_some()
+        written.note.role.at_home() && written.note.changed == Some(SectorSet(0)) && written.note.transaction.is_some()
     };
     let count = replayed.iter().filter(same).count();
     assert!(count > 10 && count + 1 >= replayed.len(), "{count} of {}", replayed.len());

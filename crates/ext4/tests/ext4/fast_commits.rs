@@ -42,10 +42,7 @@ fn change(numbers: &mut Numbers, folder: &Path) {
     let open = || OpenOptions::new().create(true).truncate(false).write(true).open(&one);
     match numbers.below(15) {
         0..=2 => drop(open().map(|file| file.write_all_at(&vec![7; 1 + block as usize / 3], block))),
-        3 => drop(
-            open()
-                .map(|file| (0..12).for_each(|at| drop(file.write_all_at(&[at as u8 + 1; 900], at * 8192)))),
-        ),
+        3 => drop(open().map(|file| (0..12).for_each(|at| drop(file.write_all_at(&[at as u8 + 1; 900], at * 8192))))),
         4 => drop(open().map(|file| file.set_len(block + 100))),
         5 => drop(fs::hard_link(&one, &other)),
         6 => drop(fs::remove_file(&one)),
@@ -161,8 +158,7 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
                     disk.read_exact_at(&mut fast, map[0] as u64 * size + 0x54).unwrap();
                     let first = map.len() - u32::from_be_bytes(fast) as usize + 1;
                     // Behind the head of the first, or the beginning of another.
-                    let block =
-                        if damage == 0 { map[first] } else { map[first + 1 + numbers.below(2) as usize] };
+                    let block = if damage == 0 { map[first] } else { map[first + 1 + numbers.below(2) as usize] };
                     let from = if damage == 0 { 16 } else { 0 };
                     disk.write_all_at(&[0; 400], block as u64 * size + from).unwrap();
                 }
@@ -209,11 +205,8 @@ impl Written {
         fs::create_dir_all(folder.join("folder")).unwrap();
         fs::write(folder.join("folder/one"), vec![1; 5000]).unwrap();
         fs::write(folder.join("two"), vec![2; 3000]).unwrap();
-        let path = images.make(
-            "image",
-            8 << 20,
-            &["-b", "1024", "-J", "size=2", "-O", "fast_commit", "-d", text(&folder)],
-        );
+        let path =
+            images.make("image", 8 << 20, &["-b", "1024", "-J", "size=2", "-O", "fast_commit", "-d", text(&folder)]);
         Self { image: fs::read(&path).unwrap(), map: journal_blocks(&path) }
     }
 

@@ -278,11 +278,7 @@ fn a_folder_is_read_with_all_below_it_and_extended_attributes_in_inode_and_block
             (Ext4FileKind::Directory, Ext4FileKind::Symlink, &b"file"[..])
         );
         let found: Vec<_> = file.attributes.iter().map(|(key, value)| (&key[..], value.len())).collect();
-        assert_eq!(
-            found,
-            [(&b"trusted.t"[..], 0), (b"user.large", 700), (b"user.small", 1)],
-            "{inode_bytes}"
-        );
+        assert_eq!(found, [(&b"trusted.t"[..], 0), (b"user.large", 700), (b"user.small", 1)], "{inode_bytes}");
         assert!(files.tree("/nowhere", 1, 1).unwrap().is_none());
         assert!(files.tree("/top", 1 << 20, 2).is_err(), "more nodes than asked for");
     }

@@ -133,9 +133,8 @@ fn transaction() -> impl Strategy<Value = Transaction> {
     let blocks = prop_oneof![9 => 0_usize..8, 1 => 60_usize..150];
     let blocks = blocks.prop_flat_map(move |count| prop::collection::vec((0..HOMES, fill.clone()), count));
     let seconds = prop_oneof![9 => 5_u64..6, 1 => 0_u64..10];
-    (blocks, prop::collection::vec(0..HOMES, 0..4), seconds, fault, prop::bool::weighted(0.1)).prop_map(
-        |(blocks, revokes, seconds, fault, uuids)| Transaction { blocks, revokes, seconds, fault, uuids },
-    )
+    (blocks, prop::collection::vec(0..HOMES, 0..4), seconds, fault, prop::bool::weighted(0.1))
+        .prop_map(|(blocks, revokes, seconds, fault, uuids)| Transaction { blocks, revokes, seconds, fault, uuids })
 }
 
 /// Sequence numbers near their end, where 0 follows, and elsewhere.
@@ -144,12 +143,7 @@ fn sequence() -> impl Strategy<Value = u32> {
 }
 
 /// A random journal in an image.
-fn image(
-    base: &Base,
-    form: Form,
-    (start, sequence): (usize, u32),
-    mut transactions: Vec<Transaction>,
-) -> Vec<u8> {
+fn image(base: &Base, form: Form, (start, sequence): (usize, u32), mut transactions: Vec<Transaction>) -> Vec<u8> {
     let mut writer = base.writer(form, start, sequence);
     for (number, transaction) in transactions.iter_mut().enumerate() {
         transaction.blocks.iter_mut().for_each(|(home, _)| *home = base.home(*home));
@@ -377,10 +371,7 @@ fn a_revoke_holds_for_its_own_transaction_and_those_before() {
     let base = base(false, false);
     let mut writer = base.writer(V3, 0, u32::MAX - 1);
     writer.transaction(&plain(base, &[1, 2], 0x11));
-    writer.transaction(&Transaction {
-        revokes: vec![base.home(1), base.home(3)],
-        ..plain(base, &[1, 3], 0x22)
-    });
+    writer.transaction(&Transaction { revokes: vec![base.home(1), base.home(3)], ..plain(base, &[1, 3], 0x22) });
     // The sequence number starts again at 0 here.
     writer.transaction(&plain(base, &[3], 0x33));
     let image = writer.finish();

@@ -95,8 +95,7 @@ impl ElevatorQueue {
             self.left = BATCH;
         }
         self.left -= 1;
-        let turn =
-            (0..self.waiting.len()).filter(|at| self.is_preferred(&self.waiting[*at]) == self.preferred);
+        let turn = (0..self.waiting.len()).filter(|at| self.is_preferred(&self.waiting[*at]) == self.preferred);
         turn.min_by_key(|at| {
             let one = &self.waiting[*at];
             (one.sector < self.position, one.sector, one.id)

@@ -142,13 +142,7 @@ impl BlockLayer {
             asked.flags -= RequestFlags::PREFLUSH | RequestFlags::FUA;
         }
         let slot = self.free_bios.pop().unwrap_or_else(|| {
-            self.bios.push(Bio {
-                submitted: asked,
-                generation: 0,
-                waiters: Vec::new(),
-                request: NONE,
-                next: NONE,
-            });
+            self.bios.push(Bio { submitted: asked, generation: 0, waiters: Vec::new(), request: NONE, next: NONE });
             self.bios.len() as u32 - 1
         });
         let bio = &mut self.bios[slot as usize];
@@ -312,9 +306,7 @@ impl BlockLayer {
 
     fn mergeable(&self, one: u32, other: u32) -> bool {
         let (one, other) = (&self.entries[one as usize], &self.entries[other as usize]);
-        one.op == other.op
-            && self.fits(one, &self.bios[other.first as usize].submitted, other.sectors)
-            && !other.drain
+        one.op == other.op && self.fits(one, &self.bios[other.first as usize].submitted, other.sectors) && !other.drain
     }
 
     /// Whether a run of sectors can become part of the request: equal operation, mount and class, no flags that demand an order, and not
@@ -361,13 +353,10 @@ impl BlockLayer {
             return false;
         }
         let (sector, end) = (entry.sector, entry.sector + u64::from(entry.sectors));
-        let Some((found, behind)) =
-            self.elevator.adjacent(sector, end, |other| self.mergeable(other, request))
-        else {
+        let Some((found, behind)) = self.elevator.adjacent(sector, end, |other| self.mergeable(other, request)) else {
             return false;
         };
-        let (first, last, sectors, sync) =
-            (entry.first, entry.last, entry.sectors, entry.flags & RequestFlags::SYNC);
+        let (first, last, sectors, sync) = (entry.first, entry.last, entry.sectors, entry.flags & RequestFlags::SYNC);
         self.tell_admitted(first, tasks, now);
         let mut at = first;
         while at != NONE {
@@ -429,12 +418,7 @@ impl BlockLayer {
     }
 
     /// Removes a completed request from the device; `None` if it is not there.
-    pub fn complete(
-        &mut self,
-        id: BlockRequestId,
-        tasks: &mut TaskTable,
-        now: Nanos,
-    ) -> Option<CompletedRequest> {
+    pub fn complete(&mut self, id: BlockRequestId, tasks: &mut TaskTable, now: Nanos) -> Option<CompletedRequest> {
         let at = self.issued.iter().position(|(issued, _)| *issued == id)?;
         let (_, request) = self.issued.swap_remove(at);
         if self.entries[request as usize].op == Op::Write {
@@ -475,11 +459,7 @@ impl BlockLayer {
     }
 
     /// Returns the next bio of a completed request, and wakes the tasks that wait for it; `None` after the last one.
-    pub fn next_bio(
-        &mut self,
-        completed: &mut CompletedRequest,
-        tasks: &mut TaskTable,
-    ) -> Option<BioRequest> {
+    pub fn next_bio(&mut self, completed: &mut CompletedRequest, tasks: &mut TaskTable) -> Option<BioRequest> {
         if completed.bio == NONE {
             return None;
         }

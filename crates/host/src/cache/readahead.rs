@@ -23,10 +23,8 @@ impl FileReadAhead {
     /// Returns the window to read for a missing page. `asked` pages are wanted from there, `history` pages directly before it are in
     /// memory, and `most` is the largest window in pages.
     pub fn window_for_missing(&mut self, page: u64, asked: u64, history: u64, most: u64) -> ReadAheadWindow {
-        let sequential =
-            page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
-        let expected =
-            self.size > 0 && (page == self.start + self.size - self.left || page == self.start + self.size);
+        let sequential = page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
+        let expected = self.size > 0 && (page == self.start + self.size - self.left || page == self.start + self.size);
         if expected && page != 0 {
             return self.next(most);
         }
@@ -120,10 +118,7 @@ mod tests {
     fn a_page_at_random_is_read_alone() {
         let mut ahead = FileReadAhead::default();
         ahead.record_use(3);
-        assert_eq!(
-            ahead.window_for_missing(100, 2, 2, 32),
-            ReadAheadWindow { first: 100, pages: 2, marker: None }
-        );
+        assert_eq!(ahead.window_for_missing(100, 2, 2, 32), ReadAheadWindow { first: 100, pages: 2, marker: None });
     }
 
     #[test]
@@ -142,10 +137,7 @@ mod tests {
     fn a_mark_of_an_older_window_reads_on_behind_what_is_in_memory() {
         let mut ahead = FileReadAhead::default();
         ahead.window_for_missing(0, 1, 0, 32);
-        assert_eq!(
-            ahead.window_for_marked(100, 103, 32),
-            ReadAheadWindow { first: 103, pages: 8, marker: Some(103) }
-        );
+        assert_eq!(ahead.window_for_marked(100, 103, 32), ReadAheadWindow { first: 103, pages: 8, marker: Some(103) });
     }
 
     #[test]

@@ -55,10 +55,8 @@ impl MetadataBufferTable {
             let home = core.await_bio(buffer.home, task);
             return !core.await_bio(buffer.copy, task) && !home;
         }
-        let home = core.submit_for(
-            BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)),
-            task,
-        );
+        let home =
+            core.submit_for(BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)), task);
         self.blocks.insert(block, MetadataBuffer { home, ..MetadataBuffer::new(BlockRole::Metadata) });
         false
     }
@@ -109,8 +107,7 @@ impl MetadataBufferTable {
     /// Whether the log must still keep the copy of the block from this transaction.
     pub fn is_needed(&self, core: &HostCore, block: u64, transaction: u32) -> bool {
         self.blocks.get(&block).is_some_and(|buffer| {
-            buffer.transaction == transaction
-                && (self.dirty.contains_key(&block) || core.queue.in_flight(buffer.home))
+            buffer.transaction == transaction && (self.dirty.contains_key(&block) || core.queue.in_flight(buffer.home))
         })
     }
 

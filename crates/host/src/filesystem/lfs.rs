@@ -186,23 +186,14 @@ impl Lfs {
         self.waiting_for_room.push(task);
         core.tasks.await_completion(task, false);
         if self.cleaner.is_none() {
-            self.cleaner =
-                Some(core.tasks.begin(TaskWork::Filesystem(self.mount, FilesystemJob::Clean), core.now));
+            self.cleaner = Some(core.tasks.begin(TaskWork::Filesystem(self.mount, FilesystemJob::Clean), core.now));
         }
         false
     }
 
     /// Writes a block of a table or of the pack, by page of the partition.
-    fn write_page(
-        &mut self,
-        core: &mut HostCore,
-        task: TaskId,
-        page: u64,
-        role: BlockRole,
-        flags: RequestFlags,
-    ) {
-        let mut write =
-            BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
+    fn write_page(&mut self, core: &mut HostCore, task: TaskId, page: u64, role: BlockRole, flags: RequestFlags) {
+        let mut write = BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
         write.flags |= RequestFlags::SYNC | flags;
         write.note = Some(BlockNote::new(role, PAGE_SECTORS as u32));
         core.submit_for(write, task);
@@ -232,26 +223,17 @@ impl Lfs {
             }
             1 => {
                 if self.changed_nodes.len() > PACK_ADDRESSES {
-                    let hashed =
-                        |(object, node): &(u32, u32)| u64::from(object & !OWN) + (u64::from(*node) << 20);
-                    let blocks: BTreeSet<u64> =
-                        self.changed_nodes.iter().map(|one| hashed(one) / ADDRESSES).collect();
+                    let hashed = |(object, node): &(u32, u32)| u64::from(object & !OWN) + (u64::from(*node) << 20);
+                    let blocks: BTreeSet<u64> = self.changed_nodes.iter().map(|one| hashed(one) / ADDRESSES).collect();
                     let size = (self.log.len() * self.segment_pages).div_ceil(ADDRESSES);
                     let blocks: BTreeSet<u64> = blocks.into_iter().map(|block| block % size).collect();
                     for block in blocks {
-                        self.write_page(
-                            core,
-                            task,
-                            self.addresses + block,
-                            BlockRole::Metadata,
-                            RequestFlags::empty(),
-                        );
+                        self.write_page(core, task, self.addresses + block, BlockRole::Metadata, RequestFlags::empty());
                     }
                     self.changed_nodes.clear();
                 }
                 if self.changed_segments.len() > PACK_SEGMENTS {
-                    let blocks: BTreeSet<u64> =
-                        self.changed_segments.iter().map(|at| at / SEGMENTS).collect();
+                    let blocks: BTreeSet<u64> = self.changed_segments.iter().map(|at| at / SEGMENTS).collect();
                     for block in blocks {
                         let page = (self.table + block).min(self.addresses - 1);
                         self.write_page(core, task, page, BlockRole::Metadata, RequestFlags::empty());
@@ -265,11 +247,8 @@ impl Lfs {
             }
             2 => {
                 let last = self.packs + self.checkpoints.0 % 2 * PACK + PACK - 1;
-                let flags = if self.barrier {
-                    RequestFlags::PREFLUSH | RequestFlags::FUA
-                } else {
-                    RequestFlags::empty()
-                };
+                let flags =
+                    if self.barrier { RequestFlags::PREFLUSH | RequestFlags::FUA } else { RequestFlags::empty() };
                 self.write_page(core, task, last, BlockRole::Superblock, flags);
             }
             _ => {
@@ -492,11 +471,7 @@ impl FilesystemModel for Lfs {
     }
 
     fn step(&mut self, core: &mut HostCore, task: TaskId, job: FilesystemJob) -> StepOutcome {
-        if job == FilesystemJob::Clean {
-            self.clean_step(core, task)
-        } else {
-            self.checkpoint_step(core, task)
-        }
+        if job == FilesystemJob::Clean { self.clean_step(core, task) } else { self.checkpoint_step(core, task) }
     }
 
     fn oldest_dirty(&self) -> Option<Nanos> {

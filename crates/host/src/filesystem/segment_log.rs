@@ -96,10 +96,7 @@ impl SegmentLog {
         if count < least {
             return Err(Error::new(ErrorClass::Config, "too small for a log of segments")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
-                .hint(format!(
-                    "use a partition of {} sectors or more",
-                    (first + least * pages) * PAGE_SECTORS
-                )));
+                .hint(format!("use a partition of {} sectors or more", (first + least * pages) * PAGE_SECTORS)));
         }
         Ok(Self {
             mount: number,
@@ -147,11 +144,7 @@ impl SegmentLog {
     }
 
     fn existing_file(&self, inode: u32) -> Option<&LoggedFile> {
-        if inode & OWN == 0 {
-            self.files.get(inode as usize)
-        } else {
-            self.internal_files.get((inode & !OWN) as usize)
-        }
+        if inode & OWN == 0 { self.files.get(inode as usize) } else { self.internal_files.get((inode & !OWN) as usize) }
     }
 
     /// The sector of a page of a file, and the number of contiguous pages from there on.
@@ -167,8 +160,7 @@ impl SegmentLog {
 
     /// Allocates the next pages of a head, at most `count`; returns the first page and their number.
     fn append(&mut self, head: LogHead, count: u64) -> (u64, u64) {
-        let open =
-            self.heads[head as usize].filter(|at| u64::from(self.all[*at as usize].written) < self.pages);
+        let open = self.heads[head as usize].filter(|at| u64::from(self.all[*at as usize].written) < self.pages);
         let at = open.unwrap_or_else(|| {
             if let Some(full) = self.heads[head as usize] {
                 self.all[full as usize].open = false;
@@ -256,12 +248,9 @@ impl SegmentLog {
 
     /// Chooses the segment with the fewest live pages and reads those; returns false if no segment is worth cleaning.
     pub fn begin_clean(&mut self, core: &mut HostCore, task: TaskId) -> bool {
-        let full = |segment: &LogSegment| {
-            !segment.open && !segment.retired && u64::from(segment.written) == self.pages
-        };
+        let full = |segment: &LogSegment| !segment.open && !segment.retired && u64::from(segment.written) == self.pages;
         let candidates = (0..).zip(&self.all).filter(|(_, segment)| full(segment));
-        let candidates =
-            candidates.map(|(at, segment)| CleaningCandidate { segment: at, live: segment.live, age: 0 });
+        let candidates = candidates.map(|(at, segment)| CleaningCandidate { segment: at, live: segment.live, age: 0 });
         let Some(victim) = CleaningPolicy::Greedy.choose(candidates, self.pages as u32) else {
             self.exhausted = true;
             return false;
@@ -278,10 +267,7 @@ impl SegmentLog {
                     continue;
                 }
                 let cause = core.cause(task);
-                core.submit_for(
-                    BioRequest::read(self.mount, self.sector(page), PAGE_SECTORS as u32, cause),
-                    task,
-                );
+                core.submit_for(BioRequest::read(self.mount, self.sector(page), PAGE_SECTORS as u32, cause), task);
             }
         }
         true
@@ -317,11 +303,7 @@ impl SegmentLog {
         let mut retired = Vec::new();
         for at in 0..self.all.len() {
             let segment = &mut self.all[at];
-            if segment.live == 0
-                && u64::from(segment.written) == self.pages
-                && !segment.open
-                && !segment.retired
-            {
+            if segment.live == 0 && u64::from(segment.written) == self.pages && !segment.open && !segment.retired {
                 segment.retired = true;
                 self.exhausted = false;
                 retired.push((self.sector(at as u64 * self.pages), (self.pages * PAGE_SECTORS) as u32));
@@ -342,13 +324,7 @@ impl SegmentLog {
 }
 
 /// Appends pages of a file to the data head. Pages that had no address before are taken from the reserved space.
-pub(super) fn place_counted(
-    log: &mut SegmentLog,
-    reserved: &mut u64,
-    inode: u32,
-    page: u64,
-    count: u64,
-) -> (u64, u64) {
+pub(super) fn place_counted(log: &mut SegmentLog, reserved: &mut u64, inode: u32, page: u64, count: u64) -> (u64, u64) {
     let live = log.live;
     let placed = log.place(LogHead::Data, inode, page, count);
     *reserved = reserved.saturating_sub(log.live - live);

@@ -119,8 +119,7 @@ impl SimulatedHost {
         let (mut found, mut page, end) = (Vec::new(), 0, known.end.div_ceil(PAGE_BYTES));
         while page < end {
             if let Some((sector, run)) = self.mounts[mount].map(inode, page) {
-                let (sector, pages) =
-                    (self.core.queue.device_sector(known.mount, sector), run.min(end - page));
+                let (sector, pages) = (self.core.queue.device_sector(known.mount, sector), run.min(end - page));
                 found.push(FileExtent { page, sector, pages });
                 page += pages;
             } else {
@@ -225,14 +224,10 @@ impl SimulatedHost {
             }
             let requests = self.core.queue.unplug(&mut self.core.tasks, self.core.now);
             self.kernel_cpu_ns += requests * self.core.config.cpu.request_ns;
-            while let Some(completed) =
-                self.core.queue.finish_drained_barrier(&mut self.core.tasks, self.core.now)
-            {
+            while let Some(completed) = self.core.queue.finish_drained_barrier(&mut self.core.tasks, self.core.now) {
                 self.core.finish(completed);
             }
-            if !self.throttled.is_empty()
-                && self.core.cache.unwritten() < self.core.config.dirty_pages() * 15 / 16
-            {
+            if !self.throttled.is_empty() && self.core.cache.unwritten() < self.core.config.dirty_pages() * 15 / 16 {
                 for task in self.throttled.drain(..) {
                     self.core.tasks.completion_arrived(task, None);
                 }
@@ -249,9 +244,7 @@ impl SimulatedHost {
         let step = match work {
             TaskWork::Operation(_, operation) => self.operation_step(task, &operation),
             TaskWork::Flusher => self.flusher.step(&mut self.core, task, &mut self.mounts),
-            TaskWork::Filesystem(mount, job) => {
-                self.mounts[usize::from(mount)].step(&mut self.core, task, job)
-            }
+            TaskWork::Filesystem(mount, job) => self.mounts[usize::from(mount)].step(&mut self.core, task, job),
             TaskWork::Idle => StepOutcome::Done,
         };
         let requests = self.core.queue.unplug(&mut self.core.tasks, self.core.now);
@@ -315,9 +308,7 @@ impl SimulatedHost {
 
 fn check_mounts(mounts: &[Mount]) -> Result<()> {
     let fault = |field: &str, value: u64, problem: String, hint: &str| {
-        Err(Error::new(ErrorClass::Config, problem)
-            .of_field(field, 0, value.to_string().as_bytes())
-            .hint(hint))
+        Err(Error::new(ErrorClass::Config, problem).of_field(field, 0, value.to_string().as_bytes()).hint(hint))
     };
     if mounts.is_empty() || mounts.len() > usize::from(u16::MAX) {
         return Err(Error::new(ErrorClass::Config, "a host needs a mount").hint("give one to 65,535 mounts"));
@@ -325,24 +316,13 @@ fn check_mounts(mounts: &[Mount]) -> Result<()> {
     for (number, mount) in mounts.iter().enumerate() {
         let first = mount.first_sector;
         if !first.is_multiple_of(8) {
-            return fault(
-                "first_sector",
-                first,
-                format!("mount {number} begins inside a page"),
-                "use a multiple of 8",
-            );
+            return fault("first_sector", first, format!("mount {number} begins inside a page"), "use a multiple of 8");
         }
         if first.checked_add(mount.sectors).is_none_or(|end| end > 1 << 40 || mount.sectors > 1 << 31) {
-            return fault(
-                "sectors",
-                mount.sectors,
-                format!("mount {number} is too large"),
-                "use at most 1 TB",
-            );
+            return fault("sectors", mount.sectors, format!("mount {number} is too large"), "use at most 1 TB");
         }
-        let meets = |other: &Mount| {
-            first < other.first_sector + other.sectors && other.first_sector < first + mount.sectors
-        };
+        let meets =
+            |other: &Mount| first < other.first_sector + other.sectors && other.first_sector < first + mount.sectors;
         if let Some(other) = mounts[..number].iter().position(meets) {
             let problem = format!("mount {number} overlaps mount {other}");
             return fault("first_sector", first, problem, "give each mount its own sectors");

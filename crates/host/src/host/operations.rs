@@ -44,8 +44,10 @@ impl SimulatedHost {
                 let name = self.names.get(file)?;
                 match name.inode.filter(|inode| self.core.cache.inode(*inode).linked) {
                     Some(inode) => Ok(of(inode)),
-                    None if name.inode.is_some() => Err(fault("the file was removed, and is open", file)
-                        .hint("close it before its path is used again")),
+                    None if name.inode.is_some() => {
+                        Err(fault("the file was removed, and is open", file)
+                            .hint("close it before its path is used again"))
+                    }
                     None if create => {
                         self.check_room(usize::from(name.spec.mount.0), 1)?;
                         self.check_files(usize::from(name.spec.mount.0))?;
@@ -92,20 +94,16 @@ impl SimulatedHost {
                 if let Some(replaced) = target.inode {
                     self.usable(to)?;
                     if self.core.cache.inode(replaced).opens > 0 {
-                        return Err(
-                            fault("the file that a rename would replace is open", to).hint("close it first")
-                        );
+                        return Err(fault("the file that a rename would replace is open", to).hint("close it first"));
                     }
                 }
                 Ok(CheckedOperation { replaced: target.inode.unwrap_or(NONE), ..of(inode) })
             }
-            FileOp::FsyncFolder { mount, .. } if usize::from(mount.0) >= self.mounts.len() => {
-                Err(Error::new(ErrorClass::Value, "there is no such mount").of_field(
-                    "mount",
-                    0,
-                    mount.0.to_string().as_bytes(),
-                ))
-            }
+            FileOp::FsyncFolder { mount, .. } if usize::from(mount.0) >= self.mounts.len() => Err(Error::new(
+                ErrorClass::Value,
+                "there is no such mount",
+            )
+            .of_field("mount", 0, mount.0.to_string().as_bytes())),
             FileOp::FsyncFolder { folder, .. } => check_folder(folder).map(|()| of(NONE)),
             FileOp::Sync => Ok(of(NONE)),
         }
@@ -206,9 +204,7 @@ impl SimulatedHost {
             FileOp::Read { offset, bytes, .. } => self.read_step(task, inode, offset, bytes),
             FileOp::Write { offset, bytes, .. } => self.locked_write_step(task, inode, Some(offset), bytes),
             FileOp::Append { bytes, .. } => self.locked_write_step(task, inode, None, bytes),
-            FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } if !self.is_synced(operation, inode) => {
-                StepOutcome::Done
-            }
+            FileOp::Fsync { .. } | FileOp::FsyncFolder { .. } if !self.is_synced(operation, inode) => StepOutcome::Done,
             FileOp::Fsync { data_only, .. } => self.fsync_step(task, inode, data_only),
             FileOp::FsyncFolder { mount, folder } => {
                 self.mounts[usize::from(mount.0)].sync_folder(&mut self.core, task, folder)
@@ -257,11 +253,7 @@ impl SimulatedHost {
             return StepOutcome::Done;
         }
         let (making, fs) = (file.making, &mut self.mounts[usize::from(file.mount)]);
-        let step = if making {
-            fs.create(&mut self.core, task, inode)
-        } else {
-            fs.lookup(&mut self.core, task, inode)
-        };
+        let step = if making { fs.create(&mut self.core, task, inode) } else { fs.lookup(&mut self.core, task, inode) };
         if step == StepOutcome::Done {
             let file = self.core.cache.inode_mut(inode);
             file.making = false;
@@ -272,13 +264,7 @@ impl SimulatedHost {
     }
 
     /// Writes at an offset, or at the end of the file at the time of its lock if there is no offset.
-    fn locked_write_step(
-        &mut self,
-        task: TaskId,
-        inode: u32,
-        offset: Option<u64>,
-        bytes: u64,
-    ) -> StepOutcome {
+    fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: Option<u64>, bytes: u64) -> StepOutcome {
         if !self.lock(task, inode) {
             return StepOutcome::Wait(WaitReason::File);
         }

@@ -27,8 +27,7 @@ impl SimulatedHost {
             match self.core.cache.find(inode, page as u32) {
                 PageLookup::Missing if !awaited => {
                     let before = (0..page).rev().take(most as usize);
-                    let history =
-                        before.take_while(|one| self.core.cache.has(inode, *one as u32)).count() as u64;
+                    let history = before.take_while(|one| self.core.cache.has(inode, *one as u32)).count() as u64;
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
                     let window = ahead.window_for_missing(page, last - page, history, most);
                     let cause = self.core.cause(task);
@@ -50,8 +49,7 @@ impl SimulatedHost {
                 PageLookup::Present(true) => {
                     let missing = |at: &u64| !self.core.cache.has(inode, *at as u32);
                     if let Some(missing) = (page + 1..=page + most).find(missing) {
-                        let window =
-                            self.core.cache.inode_mut(inode).ahead.window_for_marked(page, missing, most);
+                        let window = self.core.cache.inode_mut(inode).ahead.window_for_marked(page, missing, most);
                         self.read_window(inode, window.first, window.pages, IoCause::ReadAhead);
                         if let Some(marker) = window.marker {
                             self.core.cache.mark(inode, marker as u32);
@@ -148,8 +146,6 @@ impl SimulatedHost {
     /// Whether a write to a part of a page needs the page's data from the device.
     pub(super) fn must_be_read(&self, inode: u32, page: u64, whole: bool) -> bool {
         let file = self.core.cache.inode(inode);
-        !whole
-            && page * PAGE_BYTES < file.size
-            && self.mounts[usize::from(file.mount)].map(inode, page).is_some()
+        !whole && page * PAGE_BYTES < file.size && self.mounts[usize::from(file.mount)].map(inode, page).is_some()
     }
 }

@@ -45,9 +45,7 @@ impl PathTable {
                 .hint(format!("use a mount below {mounts}; they are numbered from 0")));
         }
         if file.0 >= MOST {
-            return Err(
-                fault("the number of the file is too high", file).hint(format!("use less than {MOST}"))
-            );
+            return Err(fault("the number of the file is too high", file).hint(format!("use less than {MOST}")));
         }
         check_folder(spec.folder)?;
         let at = file.0 as usize;

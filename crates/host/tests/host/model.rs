@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::Nanos;
 use emmclab_host::{
-    CallerId, ElevatorKind, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, Mount,
-    MountId, MountOptions,
+    CallerId, ElevatorKind, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, Mount, MountId,
+    MountOptions,
 };
 use proptest::prelude::*;
 
@@ -23,8 +23,7 @@ enum Action {
 
 fn operation() -> impl Strategy<Value = FileOp> {
     let file = (0..FILES).prop_map(FileId);
-    let length =
-        prop_oneof![3 => 1..9_000_u64, 2 => 1..200_000_u64, 1 => Just(4096_u64), 1 => 1..3_000_000_u64];
+    let length = prop_oneof![3 => 1..9_000_u64, 2 => 1..200_000_u64, 1 => Just(4096_u64), 1 => 1..3_000_000_u64];
     let offset = prop_oneof![Just(0_u64), 0..40_000_u64, 0..1_500_000_u64];
     prop_oneof![
         3 => file.clone().prop_map(|file| FileOp::Open { file, create: true }),
@@ -50,8 +49,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 fn config() -> impl Strategy<Value = HostConfig> {
-    let elevators =
-        prop_oneof![Just(ElevatorKind::None), Just(ElevatorKind::Deadline), Just(ElevatorKind::Cfq)];
+    let elevators = prop_oneof![Just(ElevatorKind::None), Just(ElevatorKind::Deadline), Just(ElevatorKind::Cfq)];
     let era = prop_oneof![Just("linux-6"), Just("linux-2.6.35")];
     (era, 1..4_u64, elevators, prop_oneof![Just(1), Just(4), Just(128)], 1..12_u32, 0..3_u32).prop_map(
         |(era, page_cache_mb, elevator, nr_requests, device_depth, kind)| HostConfig {
@@ -68,9 +66,7 @@ fn config() -> impl Strategy<Value = HostConfig> {
 /// Two partitions, so that addresses are not those of the device.
 fn mounts(kind: FilesystemKind) -> Vec<Mount> {
     let options = match kind {
-        FilesystemKind::Ext4 => {
-            MountOptions { journal_mb: Some(4), discard: true, ..MountOptions::default() }
-        }
+        FilesystemKind::Ext4 => MountOptions { journal_mb: Some(4), discard: true, ..MountOptions::default() },
         FilesystemKind::Fat32 => MountOptions { discard: true, ..MountOptions::default() },
         FilesystemKind::Lfs => MountOptions { segment_kb: Some(256), ..MountOptions::default() },
     };
@@ -113,14 +109,7 @@ impl Model {
         }
         bench.host.preload(FileId(0), 300_000).unwrap();
         bench.host.preload(FileId(5), 2_000_000).unwrap();
-        Self {
-            bench,
-            files: BTreeMap::new(),
-            under_way: BTreeMap::new(),
-            seen: 0,
-            moves,
-            unclear: BTreeSet::new(),
-        }
+        Self { bench, files: BTreeMap::new(), under_way: BTreeMap::new(), seen: 0, moves, unclear: BTreeSet::new() }
     }
 
     fn begin(&mut self, caller: CallerId, operation: FileOp) {
@@ -136,8 +125,7 @@ impl Model {
         let one = Self::files_of(&operation);
         for (other, ..) in self.under_way.values() {
             let (two, changes) = (Self::files_of(other), |operation: &FileOp| {
-                matches!(operation, FileOp::Append { .. })
-                    || one.iter().any(|file| Self::touches(operation, *file))
+                matches!(operation, FileOp::Append { .. }) || one.iter().any(|file| Self::touches(operation, *file))
             });
             let meets = one.iter().any(|file| two.contains(file));
             if meets && (changes(other) || changes(&operation)) {
@@ -164,9 +152,9 @@ impl Model {
 
     fn touches(operation: &FileOp, file: FileId) -> bool {
         match *operation {
-            FileOp::Truncate { file: one, .. }
-            | FileOp::Unlink { file: one }
-            | FileOp::Close { file: one } => one == file,
+            FileOp::Truncate { file: one, .. } | FileOp::Unlink { file: one } | FileOp::Close { file: one } => {
+                one == file
+            }
             FileOp::Rename { from, to } => from == file || to == file,
             _ => false,
         }
@@ -252,10 +240,8 @@ impl Model {
             let place = places.get(page);
             // A log writes a page that changed once more elsewhere; until that is durable, an older place counts.
             let older = known.places.get(page).filter(|_| self.moves).into_iter().flatten();
-            let durable = place
-                .into_iter()
-                .chain(older)
-                .any(|sector| self.bench.device.is_durable_since(*sector, *event));
+            let durable =
+                place.into_iter().chain(older).any(|sector| self.bench.device.is_durable_since(*sector, *event));
             assert!(durable, "page {page} of {file:?} is not durable at {place:?}");
         }
     }

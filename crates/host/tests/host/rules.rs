@@ -2,8 +2,8 @@
 
 use emmclab_base::{BlockRole, Nanos, Op, RequestFlags};
 use emmclab_host::{
-    BarrierMode, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig,
-    IoCause, Mount, MountId, MountOptions, SimulatedHost, SyncedClasses, WaitCategory, WaitReason,
+    BarrierMode, CallerId, FileClass, FileId, FileOp, FileSpec, FilesystemKind, FolderId, HostConfig, IoCause, Mount,
+    MountId, MountOptions, SimulatedHost, SyncedClasses, WaitCategory, WaitReason,
 };
 
 use crate::support::Bench;
@@ -97,13 +97,9 @@ fn a_sync_joins_the_commit_that_another_began() {
     bench.drain();
     assert_eq!(bench.device.commits - commits, 1, "both files are in one transaction");
     let of = |caller| bench.finished.iter().rfind(|one| one.caller == CallerId(caller)).unwrap();
-    assert!(
-        of(1).waits[WaitReason::SyncCommit] > Nanos::ZERO
-            && of(2).waits[WaitReason::SyncJoined] > Nanos::ZERO
-    );
+    assert!(of(1).waits[WaitReason::SyncCommit] > Nanos::ZERO && of(2).waits[WaitReason::SyncJoined] > Nanos::ZERO);
     assert_eq!(of(2).waits.group(WaitCategory::Fsync), of(2).waits.total());
-    let requests =
-        &bench.waited_for[bench.finished.iter().rposition(|one| one.caller == CallerId(2)).unwrap()];
+    let requests = &bench.waited_for[bench.finished.iter().rposition(|one| one.caller == CallerId(2)).unwrap()];
     assert!(requests.len() >= 3, "those of the commit are among what it waited for: {requests:?}");
 }
 
@@ -130,8 +126,7 @@ fn a_commit_comes_after_its_interval_and_data_after_its_own() {
 #[test]
 fn a_full_journal_is_checkpointed_before_it_forgets() {
     let options = MountOptions { journal_mb: Some(4), ..MountOptions::default() };
-    let mut bench =
-        bench_with(HostConfig::era("linux-6").unwrap(), mount(FilesystemKind::Ext4, 256, options));
+    let mut bench = bench_with(HostConfig::era("linux-6").unwrap(), mount(FilesystemKind::Ext4, 256, options));
     for round in 0..3 {
         for file in 0..150 {
             bench.perform(&create(FileId(file)));
@@ -212,9 +207,7 @@ fn a_barrier_of_old_goes_alone_and_without_a_flush() {
             bench.begin(CallerId(2), &create(FileId(2 + alone as u32))).unwrap();
         }
         for one in &bench.device.under_way {
-            assert!(
-                one.request.request.op != Op::Flush && !one.request.request.flags.contains(RequestFlags::FUA)
-            );
+            assert!(one.request.request.op != Op::Flush && !one.request.request.flags.contains(RequestFlags::FUA));
             if one.notes.iter().any(|note| note.role == BlockRole::Commit) {
                 assert_eq!(bench.device.under_way.len(), 1, "a barrier goes alone");
                 alone += 1;
@@ -288,31 +281,20 @@ fn space_comes_back_when_the_transaction_that_freed_it_is_durable() {
         bench.perform(&FileOp::Unlink { file: FILE });
         bench.perform(&FileOp::FsyncFolder { mount: MountId(0), folder: FolderId(0) });
     }
-    let discarded: u32 = bench
-        .device
-        .log
-        .iter()
-        .filter(|(_, op, ..)| *op == Op::Discard)
-        .map(|(_, _, _, sectors, _)| sectors)
-        .sum();
+    let discarded: u32 =
+        bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Discard).map(|(_, _, _, sectors, _)| sectors).sum();
     assert_eq!(discarded, 6 * (30 << 11));
 }
 
 #[test]
 fn the_limit_of_requests_holds_a_sync_back_and_counts_as_such() {
-    let config = HostConfig {
-        nr_requests: 2,
-        device_depth: 1,
-        max_request_kb: 4,
-        ..HostConfig::era("linux-6").unwrap()
-    };
+    let config =
+        HostConfig { nr_requests: 2, device_depth: 1, max_request_kb: 4, ..HostConfig::era("linux-6").unwrap() };
     let mut bench = bench_with(config, mount(FilesystemKind::Ext4, 1024, MountOptions::default()));
     bench.perform(&create(FILE));
     bench.perform(&FileOp::Append { file: FILE, bytes: 40_960 });
     let done = bench.perform(&fsync(FILE));
-    assert!(
-        done.waits[WaitReason::RequestLimit] > Nanos::ZERO && done.waits[WaitReason::SyncData] > Nanos::ZERO
-    );
+    assert!(done.waits[WaitReason::RequestLimit] > Nanos::ZERO && done.waits[WaitReason::SyncData] > Nanos::ZERO);
 }
 
 #[test]
@@ -434,10 +416,7 @@ fn what_changes_on_its_way_to_the_device_is_written_once_more_by_a_sync() {
         assert!(pages(&bench) > before);
         for extent in bench.host.extents(FILE) {
             for page in 0..extent.pages.min(8_u64.saturating_sub(extent.page)) {
-                assert!(
-                    bench.device.is_durable_since(extent.sector + 8 * page, event),
-                    "{kind:?}: {extent:?}"
-                );
+                assert!(bench.device.is_durable_since(extent.sector + 8 * page, event), "{kind:?}: {extent:?}");
             }
         }
     }

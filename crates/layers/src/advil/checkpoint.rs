@@ -86,11 +86,7 @@ impl Advil {
     }
 
     /// Copies the map for the next checkpoint if none is in preparation; plans its write once the requests before it are complete.
-    pub(super) fn checkpoint(
-        &mut self,
-        in_flight: &InFlightRequests,
-        plan: &mut CommandPlan,
-    ) -> BackgroundDecision {
+    pub(super) fn checkpoint(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         if self.checkpoints.phase == CheckpointPhase::Idle {
             self.draw_up();
             self.checkpoints.phase = CheckpointPhase::Settle(in_flight.newest());
@@ -135,8 +131,7 @@ impl Advil {
         let section = &mut self.sections[self.current];
         if section.generation == next.generation {
             // A checkpoint without runs makes recovery scan the whole section.
-            section.log_end =
-                if point.runs.is_some() { section.seen_from(next.log_next) } else { section.end() };
+            section.log_end = if point.runs.is_some() { section.seen_from(next.log_next) } else { section.end() };
         }
         true
     }

@@ -80,13 +80,7 @@ impl Advil {
         let section = &mut self.sections[self.current];
         let place = section.log_next;
         section.log_next += 1;
-        let record = AdvilRecord {
-            epoch: self.journal.epoch,
-            generation: section.generation,
-            place,
-            sectors: 0,
-            body,
-        };
+        let record = AdvilRecord { epoch: self.journal.epoch, generation: section.generation, place, sectors: 0, body };
         self.write_record(&record, plan);
     }
 
@@ -147,8 +141,7 @@ impl Advil {
     /// to write it.
     pub(super) fn add_tombstone(&mut self, &HostRequest { id, sector, sectors, .. }: &HostRequest) {
         let section = &self.sections[self.current];
-        let through =
-            if self.map.is_free(sector, sector + u64::from(sectors)) { 0 } else { section.log_next };
+        let through = if self.map.is_free(sector, sector + u64::from(sectors)) { 0 } else { section.log_next };
         let tombstone = Tombstone { sector, sectors, generation: section.generation, through };
         self.journal.pending.push(PendingTombstone { tombstone, from: Some(id), writer: None });
     }

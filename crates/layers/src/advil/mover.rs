@@ -175,11 +175,7 @@ impl Advil {
     }
 
     /// Plans the next step.
-    pub(super) fn next_move(
-        &mut self,
-        in_flight: &InFlightRequests,
-        plan: &mut CommandPlan,
-    ) -> BackgroundDecision {
+    pub(super) fn next_move(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let checkpoint = self.checkpoint_due();
         if self.moving.phase == MoverPhase::Over && !checkpoint && !self.is_draining() {
             return BackgroundDecision::None;
@@ -220,9 +216,7 @@ impl Advil {
                 MoverPhase::Settle(None) => {
                     self.moving.phase = MoverPhase::Settle(in_flight.newest().or(Some(0)));
                 }
-                MoverPhase::Settle(Some(newest))
-                    if in_flight.oldest().is_some_and(|oldest| oldest <= newest) =>
-                {
+                MoverPhase::Settle(Some(newest)) if in_flight.oldest().is_some_and(|oldest| oldest <= newest) => {
                     return BackgroundDecision::Later;
                 }
                 MoverPhase::Settle(Some(_)) if self.shape.header == 0 => self.moving.phase = MoverPhase::Over,
@@ -259,12 +253,7 @@ impl Advil {
     }
 
     /// Plans to copy hot pages, about one clustered block of them.
-    fn copy_hot(
-        &mut self,
-        done: usize,
-        in_flight: &InFlightRequests,
-        plan: &mut CommandPlan,
-    ) -> BackgroundDecision {
+    fn copy_hot(&mut self, done: usize, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let page_sectors = u64::from(self.shape.page);
         let area = self.shape.reserved;
         let before = self.sections[1 - self.current].clone();

@@ -171,13 +171,7 @@ impl AdvilRecord<'_> {
             }),
             _ => return None,
         };
-        Some(AdvilRecord {
-            epoch: four(40)?,
-            generation: eight(24)?,
-            place: four(32)?,
-            sectors: four(36)?,
-            body,
-        })
+        Some(AdvilRecord { epoch: four(40)?, generation: eight(24)?, place: four(32)?, sectors: four(36)?, body })
     }
 }
 
@@ -207,14 +201,9 @@ mod tests {
             assert_eq!(AdvilRecord::parse(&record.bytes()), Some(record));
         }
         assert_eq!(AdvilRecord::parse(&[0; SECTOR]), None);
-        let mut cut = AdvilRecord {
-            epoch: 0,
-            generation: 0,
-            place: 0,
-            sectors: 0,
-            body: AdvilRecordBody::Section { hot: 0 },
-        }
-        .bytes();
+        let mut cut =
+            AdvilRecord { epoch: 0, generation: 0, place: 0, sectors: 0, body: AdvilRecordBody::Section { hot: 0 } }
+                .bytes();
         cut[44..46].copy_from_slice(&[2, 255]);
         assert_eq!(AdvilRecord::parse(&cut), None);
     }

@@ -84,8 +84,7 @@ impl Advil {
         for index in [1 - self.current, self.current] {
             let section = self.sections[index].clone();
             let generation = section.generation;
-            let Some(head) = heads[index].as_ref().filter(|_| generation > 0 && generation + 1 >= newest)
-            else {
+            let Some(head) = heads[index].as_ref().filter(|_| generation > 0 && generation + 1 >= newest) else {
                 continue;
             };
             if known.is_some_and(|(known, _)| generation < known) {
@@ -130,26 +129,19 @@ impl Advil {
                 }
             }
             AdvilRecordBody::Released { through } => back.released = through,
-            AdvilRecordBody::Section { .. }
-            | AdvilRecordBody::Start { .. }
-            | AdvilRecordBody::Checkpoint(_) => {}
+            AdvilRecordBody::Section { .. } | AdvilRecordBody::Start { .. } | AdvilRecordBody::Checkpoint(_) => {}
         }
     }
 
     fn apply(&self, tombstone: &Tombstone, map: &mut IntervalMap) {
         map.remove(tombstone.sector, tombstone.sector.saturating_add(u64::from(tombstone.sectors)), |run| {
             let generation = self.generation_at(run.place);
-            generation < tombstone.generation
-                || (generation == tombstone.generation && run.place < tombstone.through)
+            generation < tombstone.generation || (generation == tombstone.generation && run.place < tombstone.through)
         });
     }
 
     /// Returns the newest checkpoint that is intact and belongs to generation `newest` or the one before.
-    fn read_checkpoint(
-        &self,
-        window: &mut AreaReader<'_>,
-        newest: u64,
-    ) -> io::Result<Option<AdvilCheckpoint>> {
+    fn read_checkpoint(&self, window: &mut AreaReader<'_>, newest: u64) -> io::Result<Option<AdvilCheckpoint>> {
         if self.shape.slot == 0 {
             return Ok(None);
         }
@@ -238,9 +230,8 @@ impl Advil {
     ) -> io::Result<Option<(AdvilRecord<'static>, [u8; SECTOR])>> {
         let mut header = [0; SECTOR];
         header.copy_from_slice(window.at(place, 1, end)?);
-        let record = AdvilRecord::parse(&header).filter(|record| {
-            record.place == place && has_valid_header_checksum(&header) && self.is_sane(record)
-        });
+        let record = AdvilRecord::parse(&header)
+            .filter(|record| record.place == place && has_valid_header_checksum(&header) && self.is_sane(record));
         Ok(record.map(|record| (record, header)))
     }
 
@@ -256,8 +247,7 @@ impl Advil {
                 sum == u64::from(record.sectors) && runs.iter().all(fit)
             }
             AdvilRecordBody::Checkpoint(point) => {
-                record.sectors < self.shape.slot
-                    && u64::from(record.sectors) == sectors(point.runs.unwrap_or(0))
+                record.sectors < self.shape.slot && u64::from(record.sectors) == sectors(point.runs.unwrap_or(0))
             }
             _ => record.sectors == 0,
         };
@@ -278,8 +268,7 @@ impl RebuiltState {
                     self.map.insert(LoggedExtent { sector, sectors, place });
                 }
                 Some(section) => {
-                    let older: Vec<_> =
-                        self.map.between(sector, end).filter(|run| !section.holds(run.place)).collect();
+                    let older: Vec<_> = self.map.between(sector, end).filter(|run| !section.holds(run.place)).collect();
                     for run in older {
                         self.map.insert(LoggedExtent { place: place + (run.sector - sector) as u32, ..run });
                     }

@@ -172,34 +172,21 @@ impl AdvilSettings {
         };
         let Self { reserved, clustered_page: page, clustered_block: block, small, .. } = *self;
         let aligned = |size: ByteSize| size.0.is_multiple_of(ALIGN);
-        need(
-            page.0 > 0 && aligned(page),
-            format!("`clustered_page` is {page}; it must be a multiple of 4KB"),
-        );
+        need(page.0 > 0 && aligned(page), format!("`clustered_page` is {page}; it must be a multiple of 4KB"));
         let whole = page.0 > 0 && block.0 > 0 && block.0.is_multiple_of(page.0);
-        need(
-            whole,
-            format!("`clustered_block` is {block}; it must be a multiple of the clustered page, {page}"),
-        );
-        need(
-            block.0 <= 1 << 30,
-            format!("`clustered_block` is {block}; more than 1GB cannot be moved at once"),
-        );
+        need(whole, format!("`clustered_block` is {block}; it must be a multiple of the clustered page, {page}"));
+        need(block.0 <= 1 << 30, format!("`clustered_block` is {block}; more than 1GB cannot be moved at once"));
         need(
             reserved.0 >= block.0.saturating_mul(2),
             format!("`reserved` is {reserved}; it must hold two clustered blocks of {block}"),
         );
         need(
             reserved.0.is_multiple_of(2 * ALIGN) && reserved.0 < 1 << 40,
-            format!(
-                "`reserved` is {reserved}; it must be a multiple of 8KB, for two sections, and less than 1024GB"
-            ),
+            format!("`reserved` is {reserved}; it must be a multiple of 8KB, for two sections, and less than 1024GB"),
         );
         need(
             small.0 > 0 && small.0.is_multiple_of(512) && small.0 <= block.0,
-            format!(
-                "`small` is {small}; it must be a multiple of 512 bytes up to the clustered block, {block}"
-            ),
+            format!("`small` is {small}; it must be a multiple of 512 bytes up to the clustered block, {block}"),
         );
         let read_through = self.read_through.unwrap_or(page);
         need(
@@ -238,13 +225,10 @@ impl AdvilSettings {
         let slot = if interval.0 > 0 { (reserved.0 / 128).div_ceil(ALIGN) * ALIGN } else { 0 };
         // With recovery, the first 4 KB hold the start records.
         let before = if self.recovery { ALIGN + 2 * slot } else { 0 };
-        let log = (reserved.0.saturating_sub(before) / 2).saturating_sub(ALIGN) / 100
-            * u64::from(100 - most.min(100));
+        let log = (reserved.0.saturating_sub(before) / 2).saturating_sub(ALIGN) / 100 * u64::from(100 - most.min(100));
         need(
             log >= small.0.saturating_add(ALIGN),
-            format!(
-                "the largest hot region leaves {log} bytes for the log region; a small write of {small} must fit"
-            ),
+            format!("the largest hot region leaves {log} bytes for the log region; a small write of {small} must fit"),
         );
         let pages = if whole { block.0 / page.0 } else { 1 };
         let fill_over = self.block_padding_over.unwrap_or((pages / 2) as u32);
@@ -301,11 +285,7 @@ impl AdvilSettings {
         let before = ByteSize(before).sectors();
         Ok(AdvilParameters {
             capacity,
-            reserved: ReservedArea {
-                disk: u8::from(self.second_device),
-                sector: first,
-                sectors: reserved.sectors(),
-            },
+            reserved: ReservedArea { disk: u8::from(self.second_device), sector: first, sectors: reserved.sectors() },
             small: small.sectors() as u32,
             page: page.sectors() as u32,
             block: block.sectors() as u32,

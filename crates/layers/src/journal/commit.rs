@@ -18,18 +18,10 @@ type Block = (u64, BufferedBlock);
 
 impl JournalLayer {
     /// Plans a write in a mode with an own log. Each run of other blocks goes to its own address with one command.
-    pub(super) fn write_logged(
-        &mut self,
-        request: &HostRequest,
-        notes: &[BlockNote],
-        plan: &mut CommandPlan,
-    ) {
+    pub(super) fn write_logged(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
         let ready = self.log.as_ref().is_some_and(JournalLog::is_ready);
         let logged = |note: &BlockNote| {
-            matches!(
-                note.role,
-                BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit
-            )
+            matches!(note.role, BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit)
         };
         // Blocks may be kept in memory until the commit only if the write itself need not be durable on completion.
         let promises = request.modifiers.intersects(CommandFlags::PROMISES)
@@ -75,13 +67,7 @@ impl JournalLayer {
 
     /// Plans the write of a run of blocks to their own addresses; the run starts `offset` sectors into the request. A superblock of
     /// the journal is written durably, because records may be dropped after it.
-    fn write_past_log(
-        &mut self,
-        request: &HostRequest,
-        offset: u32,
-        notes: &[BlockNote],
-        plan: &mut CommandPlan,
-    ) {
+    fn write_past_log(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut CommandPlan) {
         let mut request = *request;
         if notes.iter().any(|note| note.role == BlockRole::JournalSuperblock) {
             request.modifiers.insert(CommandFlags::RELIABLE);
@@ -145,12 +131,7 @@ impl JournalLayer {
     }
 
     /// Plans the commit of a transaction: its blocks in memory, and the commit block, which is at sector `at` of the request.
-    fn commit(
-        &mut self,
-        request: &HostRequest,
-        (block, note, at): (u64, &BlockNote, u32),
-        plan: &mut CommandPlan,
-    ) {
+    fn commit(&mut self, request: &HostRequest, (block, note, at): (u64, &BlockNote, u32), plan: &mut CommandPlan) {
         let &BlockNote { sectors, transaction, changed, .. } = note;
         let is_own = |held: &BufferedBlock| match (held.transaction, transaction) {
             (Some(one), Some(other)) => one == other,
@@ -169,15 +150,7 @@ impl JournalLayer {
             }
         }
         let memory = PlanMemory::Payload;
-        let commit = BufferedBlock {
-            memory,
-            slot: at,
-            sectors,
-            transaction,
-            home: None,
-            changed,
-            follows_copy: false,
-        };
+        let commit = BufferedBlock { memory, slot: at, sectors, transaction, home: None, changed, follows_copy: false };
         blocks.push((block, commit));
         let Some(transaction) = transaction else { return self.commit_in_place(request, &blocks, plan) };
         // The commit block is a separate record unless a transaction is one write.
@@ -255,11 +228,7 @@ impl JournalLayer {
 }
 
 /// Plans the write of a record and of the blocks in it.
-fn write_record(
-    RecordPlacement { record, sector }: &RecordPlacement,
-    blocks: &[Block],
-    plan: &mut CommandPlan,
-) {
+fn write_record(RecordPlacement { record, sector }: &RecordPlacement, blocks: &[Block], plan: &mut CommandPlan) {
     let head = record.head();
     plan.begin(0, Op::Write, *sector);
     let Some((first, more)) = head.split_first_chunk::<SECTOR>() else { return };

@@ -45,8 +45,7 @@ impl CommitBuffer {
         });
         let &BlockNote { sectors, home, transaction, changed, .. } = note;
         let memory = PlanMemory::Held;
-        self.blocks
-            .insert(block, BufferedBlock { memory, slot, sectors, transaction, home, changed, follows_copy });
+        self.blocks.insert(block, BufferedBlock { memory, slot, sectors, transaction, home, changed, follows_copy });
         slot
     }
 

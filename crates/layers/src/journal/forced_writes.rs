@@ -67,9 +67,7 @@ impl ForcedWritePolicy {
     pub fn prefers_force(&mut self, sectors: u32) -> bool {
         self.current.add(sectors.into(), self.flash);
         let intervals = self.last.iter().chain([&self.current]);
-        intervals
-            .map(|interval| interval.excess(self.writes_until_flush, self.flash))
-            .all(|excess| excess <= 0)
+        intervals.map(|interval| interval.excess(self.writes_until_flush, self.flash)).all(|excess| excess <= 0)
     }
 
     /// Counts a write that stays in the cache and need not become durable.

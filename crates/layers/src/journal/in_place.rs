@@ -24,8 +24,7 @@ impl JournalLayer {
     /// Whether the journal holds the same bytes as a block at home, durably, and keeps them until the layer sees a new superblock
     /// of the journal.
     fn is_logged(&self, note: &BlockNote) -> bool {
-        let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable)
-        else {
+        let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable) else {
             return false;
         };
         let same = note.changed.is_some_and(SectorSet::is_empty);
@@ -80,12 +79,7 @@ impl JournalLayer {
     }
 
     /// Plans a write in the mode without a journal: blocks of the journal are dropped, except its superblock, which a mount reads.
-    pub(super) fn write_without_journal(
-        &mut self,
-        request: &HostRequest,
-        notes: &[BlockNote],
-        plan: &mut CommandPlan,
-    ) {
+    pub(super) fn write_without_journal(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
         let dropped = |note: &BlockNote| note.role.in_journal() && note.role != BlockRole::JournalSuperblock;
         if !notes.iter().any(dropped) {
             return self.write_in_place(request, 0, notes, plan);

@@ -229,8 +229,7 @@ impl JournalLog {
             if let Some(home) = entry.home {
                 self.copies.insert(home, HomeCopy { sectors: sectors.clone(), is_last: true });
             }
-            self.blocks
-                .insert(entry.block, JournalBlockLocation { transaction: record.transaction, sectors });
+            self.blocks.insert(entry.block, JournalBlockLocation { transaction: record.transaction, sectors });
         }
     }
 

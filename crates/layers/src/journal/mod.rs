@@ -34,9 +34,7 @@ use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, Result};
 use toml::Table;
 
 use crate::in_flight::InFlightRequests;
-use crate::layer::{
-    BackgroundDecision, DeferReason, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea,
-};
+use crate::layer::{BackgroundDecision, DeferReason, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea};
 use crate::layer_kind::{LayerKind, read_settings};
 use crate::layer_setting::settings_of;
 use crate::plan::{CommandPlan, PlanMemory};
@@ -104,10 +102,7 @@ impl JournalLayer {
         let area = settings.area(below)?;
         let asked = settings.mode.features();
         Ok(Self {
-            features: JournalModeFeatures {
-                durable_writes: asked.durable_writes && below.durable_writes,
-                ..asked
-            },
+            features: JournalModeFeatures { durable_writes: asked.durable_writes && below.durable_writes, ..asked },
             lacks_durable_writes: asked.durable_writes && !below.durable_writes,
             capacity: area.map_or(below.main, |area| area.first),
             forcing: ForcedWritePolicy::new(below.program_sectors, below.cache_sectors),
@@ -232,11 +227,7 @@ impl Layer for JournalLayer {
     }
 
     fn areas(&self) -> Vec<ReservedArea> {
-        let of = |log: &JournalLog| ReservedArea {
-            disk: 0,
-            sector: log.area().first,
-            sectors: log.area().sectors(),
-        };
+        let of = |log: &JournalLog| ReservedArea { disk: 0, sector: log.area().first, sectors: log.area().sectors() };
         self.log.iter().map(of).collect()
     }
 
@@ -271,12 +262,7 @@ impl Layer for JournalLayer {
         true
     }
 
-    fn request(
-        &mut self,
-        request: &HostRequest,
-        notes: &[BlockNote],
-        plan: &mut CommandPlan,
-    ) -> RequestDecision {
+    fn request(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
         if self.draining == DrainState::Running {
             return RequestDecision::Defer(DeferReason::Overlap);
         }
@@ -325,8 +311,7 @@ impl Layer for JournalLayer {
     }
 
     fn background(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
-        let Some(log) = self.log.as_mut().filter(|log| self.draining == DrainState::Asked && !log.is_empty())
-        else {
+        let Some(log) = self.log.as_mut().filter(|log| self.draining == DrainState::Asked && !log.is_empty()) else {
             return BackgroundDecision::None;
         };
         if !in_flight.is_empty() {

@@ -58,9 +58,7 @@ impl JournalLayerMode {
             Self::OrderedFua => JournalModeFeatures { durable_writes: true, ..legacy },
             Self::Delta => JournalModeFeatures { delta: true, ..legacy },
             Self::Packed => JournalModeFeatures { one_write: true, ..legacy },
-            Self::Aware => {
-                JournalModeFeatures { durable_writes: true, delta: true, one_write: true, ..legacy }
-            }
+            Self::Aware => JournalModeFeatures { durable_writes: true, delta: true, one_write: true, ..legacy },
         }
     }
 }

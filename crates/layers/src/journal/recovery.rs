@@ -52,11 +52,7 @@ pub(super) fn recover(area: LogArea, disks: &mut dyn RecoveryReader) -> io::Resu
 }
 
 /// Returns the records of a segment, with their first sectors.
-fn records(
-    area: LogArea,
-    segment: u32,
-    disks: &mut dyn RecoveryReader,
-) -> io::Result<Vec<(JournalLogRecord, u64)>> {
+fn records(area: LogArea, segment: u32, disks: &mut dyn RecoveryReader) -> io::Result<Vec<(JournalLogRecord, u64)>> {
     let mut records: Vec<(JournalLogRecord, u64)> = Vec::new();
     let mut place = 0;
     let mut bytes = vec![0; SECTOR];
@@ -64,16 +60,13 @@ fn records(
         let sector = area.start(segment) + u64::from(place);
         bytes.resize(SECTOR, 0);
         disks.read_at(0, sector, &mut bytes)?;
-        let Some(length) =
-            JournalLogRecord::length(&bytes).filter(|length| place + 1 + length <= area.segment)
-        else {
+        let Some(length) = JournalLogRecord::length(&bytes).filter(|length| place + 1 + length <= area.segment) else {
             break;
         };
         bytes.resize((1 + length as usize) * SECTOR, 0);
         disks.read_at(0, sector, &mut bytes)?;
         let follows = |record: &JournalLogRecord| {
-            record.place == place
-                && records.first().is_none_or(|(first, _)| first.generation == record.generation)
+            record.place == place && records.first().is_none_or(|(first, _)| first.generation == record.generation)
         };
         let Some(record) = JournalLogRecord::parse(&bytes).filter(follows) else { break };
         place += 1 + record.length;

@@ -55,11 +55,7 @@ impl LfsBackgroundState {
 
 impl LfsLayer {
     /// Plans the next step.
-    pub(super) fn next_work(
-        &mut self,
-        in_flight: &InFlightRequests,
-        plan: &mut CommandPlan,
-    ) -> BackgroundDecision {
+    pub(super) fn next_work(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let waits = self.leave_segments(in_flight);
         let wanted = FOR_CLEANING + 2 + self.shape.logs as u32 + self.work.requested_segments;
         self.work.resets.clear();

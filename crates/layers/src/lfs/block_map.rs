@@ -22,12 +22,7 @@ impl BlockMap {
     /// A map of this many blocks, all without a place.
     pub fn new(blocks: u32) -> Self {
         let pages = blocks.div_ceil(ENTRIES) as usize;
-        Self {
-            entries: vec![0; blocks as usize],
-            mapped: 0,
-            changed: Vec::new(),
-            is_changed: vec![false; pages],
-        }
+        Self { entries: vec![0; blocks as usize], mapped: 0, changed: Vec::new(), is_changed: vec![false; pages] }
     }
 
     /// Number of blocks that have a place.

@@ -86,8 +86,7 @@ impl LfsLayer {
         checkpoints.is_wanted
             || checkpoints.logged >= self.shape.checkpoint
             || self.table.changed() >= MOST_PAGES
-            || self.segments.empty() > 0
-                && self.segments.free() < self.shape.low + self.work.requested_segments()
+            || self.segments.empty() > 0 && self.segments.free() < self.shape.low + self.work.requested_segments()
     }
 
     /// Begins a checkpoint, unless a request in progress is its own record.
@@ -135,8 +134,7 @@ impl LfsLayer {
         rest.resize((shape.pack.sectors as usize - 1) * SECTOR, 0);
         for (slot, is_first) in [(checkpoints.first_slot, true), (1 - checkpoints.first_slot, false)] {
             plan.wait();
-            let flags =
-                CommandFlags::META | if is_first { CommandFlags::PREFLUSH } else { CommandFlags::empty() };
+            let flags = CommandFlags::META | if is_first { CommandFlags::PREFLUSH } else { CommandFlags::empty() };
             plan.flag(if shape.durable_writes { flags | CommandFlags::RELIABLE } else { flags });
             plan.begin(0, Op::Write, shape.pack.pack(slot));
             plan.record(&pack.head(), shape.pack.sectors - 1);

@@ -180,10 +180,7 @@ impl CheckpointPack {
     /// Parses a pack; `None` if there is none or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..SECTOR)?;
-        if &head[..8] != PACK
-            || !has_valid_header_checksum(head)
-            || !has_valid_data_checksum(head, &bytes[SECTOR..])
-        {
+        if &head[..8] != PACK || !has_valid_header_checksum(head) || !has_valid_data_checksum(head, &bytes[SECTOR..]) {
             return None;
         }
         Some(Self {
@@ -245,16 +242,8 @@ mod tests {
     fn what_is_not_sealed_is_neither_a_record_nor_a_pack() {
         let record = LfsRecord { life: 1, number: 2, place: 3, data: 4, next: 5, runs: 1 };
         assert!(LfsRecord::parse(&record.head()).is_none());
-        let pack = CheckpointPack {
-            number: 1,
-            life: 1,
-            write: 1,
-            record: 1,
-            segment: 0,
-            offset: 0,
-            next: 1,
-            shape: [1; 3],
-        };
+        let pack =
+            CheckpointPack { number: 1, life: 1, write: 1, record: 1, segment: 0, offset: 0, next: 1, shape: [1; 3] };
         assert!(CheckpointPack::parse(&pack.head()).is_none());
         assert!(CheckpointPack::parse(&[0; 3]).is_none());
     }

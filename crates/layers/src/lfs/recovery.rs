@@ -76,10 +76,7 @@ impl LfsLayer {
     }
 
     /// Returns the newest intact pack, its slot, and the table after it.
-    fn newest_pack(
-        &self,
-        disks: &mut dyn RecoveryReader,
-    ) -> io::Result<Option<(CheckpointPack, u64, Vec<u8>)>> {
+    fn newest_pack(&self, disks: &mut dyn RecoveryReader) -> io::Result<Option<(CheckpointPack, u64, Vec<u8>)>> {
         let mut newest: Option<(CheckpointPack, u64, Vec<u8>)> = None;
         let mut bytes = vec![0; self.shape.pack.sectors as usize * SECTOR];
         for slot in 0..2 {
@@ -141,8 +138,7 @@ impl LfsLayer {
         let start = segment * self.shape.segment;
         let sectors = u64::from(self.shape.segment) * BLOCK;
         let end = self.written_end(segment, disks)?;
-        let mut window =
-            AreaReader::new(disks, ReservedArea { disk: 0, sector: self.shape.sector(start), sectors });
+        let mut window = AreaReader::new(disks, ReservedArea { disk: 0, sector: self.shape.sector(start), sectors });
         let mut named = None;
         while offset < end {
             let all = sectors as u32;
@@ -227,9 +223,7 @@ impl LfsLayer {
                     opened.push(segment);
                 } else if !self.segments.is_live(segment) && !chain.contains(&segment) {
                     self.first_resets.push(segment);
-                } else if let Some(log) =
-                    heads.next().or_else(|| (self.logs[0] == OpenSegment::NONE).then_some(0))
-                {
+                } else if let Some(log) = heads.next().or_else(|| (self.logs[0] == OpenSegment::NONE).then_some(0)) {
                     self.logs[log] = OpenSegment { segment, allocated: taken };
                     opened.push(segment);
                 } else {
@@ -256,8 +250,7 @@ impl LfsLayer {
             plan.bare(0, Op::Discard, sector, self.shape.segment * BLOCK as u32);
         }
         let fills = std::mem::take(&mut self.first_fills);
-        let scratch =
-            plan.scratch(fills.iter().map(|(_, sectors)| FILL.min(*sectors)).max().unwrap_or(0) as u32);
+        let scratch = plan.scratch(fills.iter().map(|(_, sectors)| FILL.min(*sectors)).max().unwrap_or(0) as u32);
         for (mut sector, mut sectors) in fills {
             let segment = ((sector - self.shape.log_sector) / (u64::from(self.shape.segment) * BLOCK)) as u32;
             // A segment that is reset needs no padding.

@@ -49,13 +49,7 @@ pub(super) struct LfsRequestTable {
 
 impl LfsRequestTable {
     /// Creates the entry of a new request, which is not in progress yet.
-    pub fn begin(
-        &mut self,
-        id: u64,
-        effect: RequestEffect,
-        (first, end): (u32, u32),
-        write: u64,
-    ) -> LfsRequest {
+    pub fn begin(&mut self, id: u64, effect: RequestEffect, (first, end): (u32, u32), write: u64) -> LfsRequest {
         let mut flight = self.spare.pop().unwrap_or_default();
         flight.blocks.clear();
         flight.allocated.clear();

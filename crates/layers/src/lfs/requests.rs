@@ -64,9 +64,7 @@ impl LfsLayer {
         while block < end {
             let place = self.table.place(block);
             let mut blocks = 1;
-            while block + blocks < end
-                && self.table.place(block + blocks) == place.map(|place| place + blocks)
-            {
+            while block + blocks < end && self.table.place(block + blocks) == place.map(|place| place + blocks) {
                 blocks += 1;
             }
             let (from, to) = sectors_of(request, block, blocks);
@@ -168,11 +166,7 @@ impl LfsLayer {
 
     /// Plans to read the parts of the first and last block that a write does not cover, if there are any; the write waits for these
     /// reads.
-    pub(super) fn plan_remainder(
-        &mut self,
-        request: &HostRequest,
-        plan: &mut CommandPlan,
-    ) -> Option<BlockRemainder> {
+    pub(super) fn plan_remainder(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> Option<BlockRemainder> {
         let (before, after) = ((request.sector % BLOCK) as u32, request.end() % BLOCK);
         let after = if after == 0 { 0 } else { (BLOCK - after) as u32 };
         if before == 0 && after == 0 {
@@ -182,10 +176,9 @@ impl LfsLayer {
         plan.flag(CommandFlags::empty());
         let mut rest = BlockRemainder::default();
         let mut reads = false;
-        for (to, sector, sectors) in [
-            (&mut rest.before, request.sector - u64::from(before), before),
-            (&mut rest.after, request.end(), after),
-        ] {
+        for (to, sector, sectors) in
+            [(&mut rest.before, request.sector - u64::from(before), before), (&mut rest.after, request.end(), after)]
+        {
             if sectors == 0 {
                 continue;
             }

@@ -196,8 +196,7 @@ impl SegmentTable {
     /// Chooses the next segment to clean, with at least `least` blocks that are not live.
     pub fn victim(&self, policy: CleaningPolicy, least: u32, now: u64) -> Option<u32> {
         let most = self.blocks - least;
-        let is_worth =
-            |one: &LfsSegment| one.state == SegmentState::Closed && one.pending == 0 && one.live <= most;
+        let is_worth = |one: &LfsSegment| one.state == SegmentState::Closed && one.pending == 0 && one.live <= most;
         let closed = (0..).zip(&self.all).filter(|(_, one)| is_worth(one));
         let candidates = closed.map(|(segment, one)| CleaningCandidate {
             segment,

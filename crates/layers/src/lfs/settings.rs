@@ -131,10 +131,7 @@ impl LfsSettings {
                     limit.unwrap_or(0)
                 ),
             );
-            need(
-                self.segment.is_none(),
-                "a segment is a zone on a zoned device: leave `segment` out".to_owned(),
-            );
+            need(self.segment.is_none(), "a segment is a zone on a zoned device: leave `segment` out".to_owned());
         }
         let place = self.place(below, &mut need);
         let place = place.filter(|_| faults.is_empty());
@@ -182,8 +179,7 @@ impl LfsSettings {
     /// Divides the disk into checkpoints, map and log; `None` if that is impossible.
     fn place(&self, below: &DisksBelow, need: &mut dyn FnMut(bool, String)) -> Option<DiskLayout> {
         let (segment, align, room, count) = if let Some(zones) = below.zones {
-            let (size, align) =
-                (zones.sectors / BLOCK, u64::from(zones.write_sectors).div_ceil(BLOCK).max(1));
+            let (size, align) = (zones.sectors / BLOCK, u64::from(zones.write_sectors).div_ceil(BLOCK).max(1));
             need(
                 zones.sectors.is_multiple_of(align * BLOCK) && zones.first.is_multiple_of(BLOCK),
                 format!("zones of {} sectors are not made of whole blocks of 4KB", zones.sectors),
@@ -196,10 +192,7 @@ impl LfsSettings {
             let size = self.segment.map_or_else(|| Self::usual(unit, below.main), ByteSize::sectors);
             need(
                 size >= 8 * BLOCK && size.is_multiple_of(BLOCK) && size <= 1 << 22,
-                format!(
-                    "`segment` is {}; it must be a multiple of 4KB from 32KB to 2GB",
-                    ByteSize(size * 512)
-                ),
+                format!("`segment` is {}; it must be a multiple of 4KB from 32KB to 2GB", ByteSize(size * 512)),
             );
             need(
                 self.segment.is_none() || size.is_multiple_of(unit) || unit.is_multiple_of(size.max(1)),

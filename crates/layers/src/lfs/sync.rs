@@ -67,13 +67,7 @@ impl SyncLog {
     }
 
     /// Whether there is room for records with this many runs, together with blocks of data; otherwise the reason to wait.
-    pub fn has_room(
-        &self,
-        segments: &SegmentTable,
-        runs: usize,
-        data: u32,
-        align: u32,
-    ) -> Result<(), DeferReason> {
+    pub fn has_room(&self, segments: &SegmentTable, runs: usize, data: u32, align: u32) -> Result<(), DeferReason> {
         if self.durable_write < self.opened {
             return Err(DeferReason::Overlap);
         }

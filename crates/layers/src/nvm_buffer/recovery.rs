@@ -28,9 +28,7 @@ impl NvmBuffer {
             let newer = head.filter(|head| newest.is_none_or(|known| head.sequence > known.sequence));
             newest = newer.filter(|head| matches!(head.body, NvmRecordBody::Head { .. })).or(newest);
         }
-        let Some(NvmRecord {
-            sequence: number, sectors, body: NvmRecordBody::Head { oldest, capacity }, ..
-        }) = newest
+        let Some(NvmRecord { sequence: number, sectors, body: NvmRecordBody::Head { oldest, capacity }, .. }) = newest
         else {
             return Ok(());
         };
@@ -44,8 +42,8 @@ impl NvmBuffer {
         while place < end {
             let mut head = [0; SECTOR];
             head.copy_from_slice(window.at(place, 1, end)?);
-            let record = sealed_record(&head, place)
-                .filter(|record| record.sequence >= oldest && self.is_sane(record, end));
+            let record =
+                sealed_record(&head, place).filter(|record| record.sequence >= oldest && self.is_sane(record, end));
             let Some(record) = record else {
                 place += 1;
                 continue;

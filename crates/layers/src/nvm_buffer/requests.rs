@@ -145,13 +145,7 @@ impl NvmBuffer {
     }
 
     /// Begins the write of a record; its data is added next.
-    pub(super) fn write_record(
-        &self,
-        entry: RingEntry,
-        sectors: u32,
-        body: NvmRecordBody,
-        plan: &mut CommandPlan,
-    ) {
+    pub(super) fn write_record(&self, entry: RingEntry, sectors: u32, body: NvmRecordBody, plan: &mut CommandPlan) {
         let RingEntry { sequence, place, .. } = entry;
         plan.begin(self.shape.area.disk, Op::Write, self.shape.area.sector + u64::from(place));
         plan.record(&NvmRecord { sequence, place, sectors, body }.bytes(), sectors);

@@ -34,9 +34,11 @@ pub(super) struct OldestRecords {
 impl OldestRecords {
     /// Whether a place is in the range.
     pub fn contains(self, place: u32) -> bool {
-        self.range.is_some_and(|(first, end)| {
-            if first < end { (first..end).contains(&place) } else { place >= first || place < end }
-        })
+        self.range.is_some_and(
+            |(first, end)| {
+                if first < end { (first..end).contains(&place) } else { place >= first || place < end }
+            },
+        )
     }
 }
 

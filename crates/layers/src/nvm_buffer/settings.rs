@@ -74,8 +74,7 @@ impl NvmBufferSettings {
         let Self { second_device, longest, high_pct, low_pct, run, depth, .. } = *self;
         need(
             !second_device || below.second.is_some(),
-            "there is no second device; name one (--device2 pcm-16mb), or set `second_device` to false"
-                .to_owned(),
+            "there is no second device; name one (--device2 pcm-16mb), or set `second_device` to false".to_owned(),
         );
         let disk = if second_device { below.second.unwrap_or(u64::MAX) } else { below.main };
         let whole = ByteSize(disk.saturating_mul(512) / ALIGN * ALIGN);
@@ -93,10 +92,7 @@ impl NvmBufferSettings {
         );
         // Room for two of the longest records, whatever is lost at the end of the ring, and for the headers.
         let least = ByteSize(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
-        need(
-            size >= least,
-            format!("`size` is {size}; with writes of {longest} it must be {} B or more", least.0),
-        );
+        need(size >= least, format!("`size` is {size}; with writes of {longest} it must be {} B or more", least.0));
         need(
             run >= longest && run.0.is_multiple_of(512) && run <= ByteSize::mb(64),
             format!("`run` is {run}; it must be a multiple of 512 bytes from `longest`, {longest}, to 64MB"),

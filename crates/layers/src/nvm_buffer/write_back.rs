@@ -100,11 +100,7 @@ impl NvmBuffer {
     }
 
     /// Plans the next step.
-    pub(super) fn next_step(
-        &mut self,
-        in_flight: &InFlightRequests,
-        plan: &mut CommandPlan,
-    ) -> BackgroundDecision {
+    pub(super) fn next_step(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let is_over = |newest: u64| in_flight.oldest().is_none_or(|oldest| oldest > newest);
         loop {
             match self.write_back.phase {

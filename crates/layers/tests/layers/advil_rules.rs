@@ -177,8 +177,7 @@ fn blocks_are_moved_in_ascending_order_whatever_the_order_of_writes() {
     let mut host = full_section(&settings(), &BELOW, &writes);
     let mut written = Vec::new();
     while let Some(commands) = host.work() {
-        written
-            .extend(commands.into_iter().filter(|command| command.1 == Op::Write).map(|command| command.2));
+        written.extend(commands.into_iter().filter(|command| command.1 == Op::Write).map(|command| command.2));
     }
     let sorted = {
         let mut sorted = written.clone();
@@ -225,13 +224,7 @@ fn a_write_to_what_is_being_moved_waits_and_a_small_one_is_logged() {
 fn the_mover_waits_for_requests_that_write_where_it_would() {
     let mut host = full_section(&settings(), &BELOW, &[8]);
     let mut in_flight = InFlightRequests::default();
-    in_flight.insert(&HostRequest {
-        id: 1,
-        op: Op::Write,
-        sector: 8191,
-        sectors: 8,
-        modifiers: CommandFlags::empty(),
-    });
+    in_flight.insert(&HostRequest { id: 1, op: Op::Write, sector: 8191, sectors: 8, modifiers: CommandFlags::empty() });
     let mut plan = CommandPlan::default();
     assert_eq!(host.advil.background(&in_flight, &mut plan), BackgroundDecision::Later);
     in_flight.remove(1);
@@ -315,8 +308,7 @@ fn invalidated_data_is_what_was_overwritten_and_fills_the_hot_region_by_its_byte
 
 #[test]
 fn a_step_of_0_keeps_the_size_of_the_hot_region() {
-    let settings =
-        AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, hot_step_pct: 0, ..settings() };
+    let settings = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, hot_step_pct: 0, ..settings() };
     for stride in [1, 7] {
         assert_eq!(hot_region_after(&settings, |i| (i * stride % 40_000) * 64).0, 30);
     }
@@ -356,12 +348,9 @@ fn the_map_takes_no_more_than_the_paper_says() {
 #[test]
 fn draining_moves_all_logged_data_home_and_then_ends() {
     let below = DisksBelow::new(1 << 22, Some(64 << 11));
-    for (hot, recovery) in [
-        (HotPolicy::Paper, false),
-        (HotPolicy::Paper, true),
-        (HotPolicy::Rewritten, false),
-        (HotPolicy::None, true),
-    ] {
+    for (hot, recovery) in
+        [(HotPolicy::Paper, false), (HotPolicy::Paper, true), (HotPolicy::Rewritten, false), (HotPolicy::None, true)]
+    {
         let settings = AdvilSettings { reserved: ByteSize::mb(16), hot, recovery, ..settings() };
         let mut host = Host::new(&settings, &below);
         for i in 0..3000_u64 {

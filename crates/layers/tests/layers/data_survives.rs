@@ -112,8 +112,7 @@ fn stacks() -> impl Strategy<Value = Vec<LayerConfig>> {
             stack.retain(|layer| place.next() == Some(first) || layer.name != "lfs");
         }
         // One layer may have the second device for itself.
-        let has_use =
-            |layer: &&mut LayerConfig| !["journal", "pass-through", "lfs"].contains(&layer.name.as_str());
+        let has_use = |layer: &&mut LayerConfig| !["journal", "pass-through", "lfs"].contains(&layer.name.as_str());
         if let Some(layer) = stack.iter_mut().find(has_use).filter(|_| second) {
             *layer = match layer.name.as_str() {
                 "pair" => layer.clone().with("routing", routing).with("border", "256KB"),

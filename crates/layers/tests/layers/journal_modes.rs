@@ -145,8 +145,7 @@ impl Model {
             self.data.insert(block, data.clone());
             Self::write(disk, block, CommandFlags::empty(), &[(BlockNote::new(BlockRole::Data, 8), data)])?;
         }
-        let mut homes: Vec<u64> =
-            (0..=self.die.below(6)).map(|_| self.die.below(HOMES as usize) as u64).collect();
+        let mut homes: Vec<u64> = (0..=self.die.below(6)).map(|_| self.die.below(HOMES as usize) as u64).collect();
         homes.sort_unstable();
         homes.dedup();
         for home in &homes {
@@ -161,11 +160,7 @@ impl Model {
             ..BlockNote::new(role, 8)
         };
         let named = descriptor(*b"DESC", transaction, &homes);
-        blocks.push((
-            self.take_block(),
-            note(BlockRole::Descriptor, changed(&named, &vec![0; BLOCK])),
-            named,
-        ));
+        blocks.push((self.take_block(), note(BlockRole::Descriptor, changed(&named, &vec![0; BLOCK])), named));
         for home in &homes {
             let contents = self.homes[*home as usize].clone();
             let before = self.copies.insert(*home, (transaction, contents.clone()));
@@ -179,14 +174,10 @@ impl Model {
         // Neighbours come as one request or as several.
         let mut at = 0;
         while at < blocks.len() {
-            let together = blocks[at..]
-                .iter()
-                .zip(blocks[at].0..)
-                .take_while(|(block, wanted)| block.0 == *wanted)
-                .count();
+            let together =
+                blocks[at..].iter().zip(blocks[at].0..).take_while(|(block, wanted)| block.0 == *wanted).count();
             let together = 1 + self.die.below(together);
-            let parts: Vec<_> =
-                blocks[at..at + together].iter().map(|(_, note, data)| (*note, data.clone())).collect();
+            let parts: Vec<_> = blocks[at..at + together].iter().map(|(_, note, data)| (*note, data.clone())).collect();
             let block = blocks[at].0;
             Self::write(disk, block, CommandFlags::empty(), &parts)?;
             at += together;
@@ -388,9 +379,8 @@ proptest! {
 #[test]
 fn a_mode_without_barriers_or_journal_is_caught() {
     for mode in ["no_barrier", "no_journal"] {
-        let caught = (0..200)
-            .filter(|seed| explore(mode, *seed, Road::Fua, 1024, &mut BTreeMap::new()).is_some())
-            .count();
+        let caught =
+            (0..200).filter(|seed| explore(mode, *seed, Road::Fua, 1024, &mut BTreeMap::new()).is_some()).count();
         assert!(caught > 50, "{mode}: {caught} of 200");
     }
 }
@@ -411,8 +401,7 @@ fn each_mode_saves_what_it_is_made_for() {
         let fua = counters("ordered_fua", road);
         assert!(fua("flushes_saved") * 3 > fua("flushes"), "{} of {}", fua("flushes_saved"), fua("flushes"));
         let (delta, packed) = (counters("delta", road), counters("packed", road));
-        let share =
-            |counter: &dyn Fn(&str) -> u64| counter("log_sectors") * 100 / counter("journal_sectors_logged");
+        let share = |counter: &dyn Fn(&str) -> u64| counter("log_sectors") * 100 / counter("journal_sectors_logged");
         assert!(share(&delta) < 75, "{} %", share(&delta));
         assert!(delta("log_records") > delta("commits") && packed("log_records") <= packed("commits"));
         assert!(packed("commits_in_place") > 0, "a log of 128 KB is full now and then");

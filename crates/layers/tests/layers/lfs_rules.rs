@@ -158,7 +158,6 @@ fn a_damaged_pack_is_made_good_by_the_other_and_a_damaged_map_is_an_error() {
             filled().again(|disk| disk[slot * BLOCK + at] ^= 1).unwrap();
         }
     }
-    let error =
-        filled().again(|disk| (2 * BLOCK..64 * BLOCK).step_by(BLOCK).for_each(|page| disk[page + 99] ^= 1));
+    let error = filled().again(|disk| (2 * BLOCK..64 * BLOCK).step_by(BLOCK).for_each(|page| disk[page + 99] ^= 1));
     assert!(error.err().unwrap().to_string().contains("of the map is damaged"));
 }

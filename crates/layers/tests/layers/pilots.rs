@@ -46,9 +46,8 @@ fn stripes_send_one_command_to_each_disk_that_a_request_touches() {
 
 #[test]
 fn stripes_offer_twice_the_whole_stripes_of_the_smaller_disk_and_refuse_less_than_one() {
-    let capacity = |chunk: &str, below: &DisksBelow| {
-        build_stack(&[striping(chunk)], below).map(|layers| layers[0].capacity())
-    };
+    let capacity =
+        |chunk: &str, below: &DisksBelow| build_stack(&[striping(chunk)], below).map(|layers| layers[0].capacity());
     assert_eq!(capacity("64KB", &DisksBelow::new(1000, Some(5000))).unwrap(), 7 * 128 * 2);
     assert_eq!(capacity("64KB", &DisksBelow::new(5000, Some(1000))).unwrap(), 7 * 128 * 2);
     for (chunk, below, said) in [
@@ -171,10 +170,6 @@ fn impossible_buffers_are_refused() {
         };
         assert!(error.to_string().contains(said) && error.hint_text().is_some(), "{key}={value}: {error}");
     }
-    let alone =
-        build_stack(&[LayerConfig::named("nvm-buffer")], &DisksBelow::new(1 << 22, None)).err().unwrap();
-    assert!(
-        alone.to_string().contains("no second device") && !alone.to_string().contains("`size`"),
-        "{alone}"
-    );
+    let alone = build_stack(&[LayerConfig::named("nvm-buffer")], &DisksBelow::new(1 << 22, None)).err().unwrap();
+    assert!(alone.to_string().contains("no second device") && !alone.to_string().contains("`size`"), "{alone}");
 }

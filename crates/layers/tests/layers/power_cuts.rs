@@ -123,8 +123,7 @@ impl Model {
             let (mut op, mut sectors, mut modifiers) = (op, sectors, modifiers);
             if self.discards && die.below(16) == 0 {
                 op = [Op::Discard, Op::SecureErase][die.below(2)];
-                (sector, sectors, modifiers) =
-                    (die.below(40) as u64 * 8, 8 + die.below(9) * 8, CommandFlags::empty());
+                (sector, sectors, modifiers) = (die.below(40) as u64 * 8, 8 + die.below(9) * 8, CommandFlags::empty());
             }
             let erases = matches!(op, Op::Discard | Op::SecureErase);
             // A request that overlaps another waits, as the driver promises, and so does one that is done as several.
@@ -233,8 +232,7 @@ struct Cuts {
 
 fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
     let Cuts { requests, beside, lives, step, seed, drains, discards, below } = cuts;
-    let disk =
-        |sectors: u64, zones| CutDisk::new(vec![0; sectors as usize * SECTOR], Rc::default()).zoned(zones);
+    let disk = |sectors: u64, zones| CutDisk::new(vec![0; sectors as usize * SECTOR], Rc::default()).zoned(zones);
     let fresh = || [disk(below.main, below.zones), disk(below.second.unwrap(), None)];
     let stride = 256 / cases(256).min(256) as usize;
     let mut cut = 0;
@@ -446,8 +444,7 @@ fn so_where_cuts_of_a_log_follow_each_other() {
         let zoned = [None, Some(8), Some(16)][seed as usize % 3];
         let config = if zoned.is_some() { log("2") } else { log("3").with("segment", "32KB") };
         let (requests, drains) = (300, seed % 2 == 0);
-        let cuts =
-            Cuts { requests, beside: 1 + seed as usize, lives: 6, step: 5, drains, ..once(1300 + seed) };
+        let cuts = Cuts { requests, beside: 1 + seed as usize, lives: 6, step: 5, drains, ..once(1300 + seed) };
         cut_everywhere(&[config], Cuts { below: segments(zoned), discards: true, ..cuts });
     }
 }

@@ -67,15 +67,9 @@ fn each_by_itself() {
 #[test]
 fn all_at_once() {
     let text = refusal(
-        LayerConfig::named("advil")
-            .with("reserved", "12KB")
-            .with("clustered_page", "5KB")
-            .with("small", "100"),
+        LayerConfig::named("advil").with("reserved", "12KB").with("clustered_page", "5KB").with("small", "100"),
     );
-    assert!(
-        text.contains("faults") && text.contains("two clustered blocks") && text.contains("`small`"),
-        "{text}"
-    );
+    assert!(text.contains("faults") && text.contains("two clustered blocks") && text.contains("`small`"), "{text}");
 }
 
 #[test]
@@ -125,14 +119,8 @@ fn of_the_layer_below_a_journal() {
 
 #[test]
 fn a_log_that_does_not_fit_its_disk_is_refused() {
-    let zones = DiskZones {
-        first: 1 << 16,
-        sectors: 1 << 12,
-        count: 500,
-        write_sectors: 8,
-        max_open: 6,
-        max_active: 6,
-    };
+    let zones =
+        DiskZones { first: 1 << 16, sectors: 1 << 12, count: 500, write_sectors: 8, max_open: 6, max_active: 6 };
     let plain = DisksBelow { erase_sectors: 1 << 13, ..BELOW };
     let zoned = |zones| DisksBelow { zones: Some(zones), ..BELOW };
     for (below, key, value, said) in [
@@ -145,12 +133,7 @@ fn a_log_that_does_not_fit_its_disk_is_refused() {
         (plain, "segment", "512MB", "there must be 18 or more"),
         (plain, "segment", "many", "is not a size"),
         (zoned(zones), "segment", "2MB", "a segment is a zone"),
-        (
-            zoned(DiskZones { max_open: 3, ..zones }),
-            "logs",
-            "3",
-            "need 4 open zones, but the device allows 3",
-        ),
+        (zoned(DiskZones { max_open: 3, ..zones }), "logs", "3", "need 4 open zones, but the device allows 3"),
         (zoned(DiskZones { max_open: 0, max_active: 2, ..zones }), "logs", "2", "the device allows 2"),
         (zoned(DiskZones { first: 64, ..zones }), "logs", "3", "set zones.conventional"),
         (zoned(DiskZones { count: 12, ..zones }), "logs", "3", "there must be 18 or more"),

@@ -7,13 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use emmclab_base::{Error, ErrorClass, Nanos, Op, Result};
-use emmclab_device::{
-    BlockState, DeviceCommand, DeviceConfig, NullObserver, Observer, SettingChange, StopReason,
-};
+use emmclab_device::{BlockState, DeviceCommand, DeviceConfig, NullObserver, Observer, SettingChange, StopReason};
 use emmclab_layers::LayerConfig;
-use emmclab_replay::{
-    LiveCompletion, LiveStack, ReplayMode, ReplayOptions, RunMeasurement, SimulationResult,
-};
+use emmclab_replay::{LiveCompletion, LiveStack, ReplayMode, ReplayOptions, RunMeasurement, SimulationResult};
 use emmclab_serve::{BlockDeviceLimits, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
 use rustc_hash::FxHashMap;
 
@@ -134,9 +130,8 @@ impl LiveCore {
             self.changing_requests += u64::from(changes && refused.is_ok());
             // A discard of a part of a zone would be refused.
             let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
-            let taken = refused.and_then(|()| {
-                PendingLiveRequest::new(request, &self.limits, by_discard, to, &mut self.parts)
-            });
+            let taken =
+                refused.and_then(|()| PendingLiveRequest::new(request, &self.limits, by_discard, to, &mut self.parts));
             match taken {
                 Ok(pending) => {
                     let number = self.next;
@@ -375,11 +370,7 @@ impl LiveCore {
             clock: self.clock.pace().to_string(),
             powered: self.powered,
             open: self.pending.len(),
-            volatile_bytes: media
-                .into_iter()
-                .flatten()
-                .map(emmclab_media::DeviceContents::volatile_bytes)
-                .sum(),
+            volatile_bytes: media.into_iter().flatten().map(emmclab_media::DeviceContents::volatile_bytes).sum(),
             setting_changes: self.changes.clone(),
             waf: (written > 0).then(|| counters.waf()),
             free_blocks: free,

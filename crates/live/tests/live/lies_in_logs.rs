@@ -85,8 +85,7 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
     let header = CrashLogHeader { device: facts, sectors, cells: true, ..CrashLogHeader::default() };
     let log = Arc::new(Mutex::new(CrashLogWriter::create(path, &header).unwrap()));
     let image = RawImage::temporary(sectors).unwrap();
-    let mut stack =
-        LiveStack::new(&[], StackDevice { config: &config, device, image }, None, (false, false)).unwrap();
+    let mut stack = LiveStack::new(&[], StackDevice { config: &config, device, image }, None, (false, false)).unwrap();
     stack.tap(Box::new(Written(log.clone())));
     let mut now = Nanos::ZERO;
     let mut answers = Vec::new();
@@ -96,9 +95,7 @@ fn logged(settings: &[(&str, &str)], asks: &[Ask], at_once: usize, path: &Path) 
                 Ask::Write(sector, sectors, flags) => (Op::Write, sector, sectors, flags),
                 Ask::Flush => (Op::Flush, 0, 0, CommandFlags::empty()),
                 Ask::Barrier => (Op::Flush, 0, 0, CommandFlags::BARRIER),
-                Ask::SecureErase(sector, sectors) => {
-                    (Op::SecureErase, sector, sectors, CommandFlags::empty())
-                }
+                Ask::SecureErase(sector, sectors) => (Op::SecureErase, sector, sectors, CommandFlags::empty()),
                 Ask::Discard(sector, sectors) => (Op::Discard, sector, sectors, CommandFlags::empty()),
             };
             let data = if op == Op::Write { vec![i as u8 + 1; sectors as usize * 512] } else { Vec::new() };
@@ -160,15 +157,9 @@ fn each_lie_is_caught_as_the_promise_that_it_breaks() {
     let fua = [Ask::Write(0, 8, CommandFlags::RELIABLE), Ask::Write(8, 8, plain)];
     let barrier = [Ask::Write(800, 8, plain), Ask::Barrier, Ask::Write(808, 8, CommandFlags::RELIABLE)];
     let early = [Ask::Flush, Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
-    let erased =
-        [Ask::Write(0, 8, plain), Ask::Flush, Ask::SecureErase(0, 8), Ask::Write(8, 8, plain), Ask::Flush];
-    let late = [
-        Ask::Write(0, 8, plain),
-        Ask::Discard(0, 8),
-        Ask::Write(0, 8, plain),
-        Ask::Flush,
-        Ask::Write(8, 8, plain),
-    ];
+    let erased = [Ask::Write(0, 8, plain), Ask::Flush, Ask::SecureErase(0, 8), Ask::Write(8, 8, plain), Ask::Flush];
+    let late =
+        [Ask::Write(0, 8, plain), Ask::Discard(0, 8), Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
     let cases: [(&str, &[Ask], DevicePromise); 9] = [
         ("late_trim", &late, DevicePromise::Flush),
         ("early_flush", &early, DevicePromise::Flush),

@@ -27,14 +27,11 @@ fn config(settings: &[(&str, &str)]) -> DeviceConfig {
 }
 
 fn stamp(version: u32, sectors: usize) -> Vec<u8> {
-    (0..sectors * SECTOR / 4)
-        .flat_map(|i| (version.wrapping_mul(2_654_435_761) ^ i as u32).to_le_bytes())
-        .collect()
+    (0..sectors * SECTOR / 4).flat_map(|i| (version.wrapping_mul(2_654_435_761) ^ i as u32).to_le_bytes()).collect()
 }
 
 fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
-    let small =
-        |name: &str| LayerConfig::named(name).with("reserved", "512 KB").with("clustered_block", "32 KB");
+    let small = |name: &str| LayerConfig::named(name).with("reserved", "512 KB").with("clustered_block", "32 KB");
     prop::sample::select(vec![
         vec![],
         vec![small("advil").with("clustered_page", "16 KB")],
@@ -192,8 +189,7 @@ proptest! {
 
 #[test]
 fn a_device_that_ignores_flushes_loses_what_it_acknowledged() {
-    let config =
-        config(&[("cache.size_kb", "128"), ("cache.write_back", "when_full"), ("cache.lies", "flush")]);
+    let config = config(&[("cache.size_kb", "128"), ("cache.write_back", "when_full"), ("cache.lies", "flush")]);
     let device = LiveDevice::new(&config, &options(), None).unwrap();
     let client = Client::of(&device);
     client.write(0, stamp(1, 8)).unwrap();
@@ -206,9 +202,7 @@ fn a_device_that_ignores_flushes_loses_what_it_acknowledged() {
 #[test]
 fn a_tearing_device_leaves_half_of_a_write_that_was_cut() {
     let config = config(&[("cache.lies", "tear")]);
-    let device =
-        LiveDevice::new(&config, &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None)
-            .unwrap();
+    let device = LiveDevice::new(&config, &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None).unwrap();
     let client = Client::of(&device);
     client.send(vec![ServedRequest {
         tag: 1,
@@ -260,10 +254,7 @@ fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
     for length in [0, 5, 40, whole.len() - 1] {
         std::fs::write(&state, &whole[..length]).unwrap();
         let damaged = refused(&config(&[]), &with(vec![]));
-        assert!(
-            damaged.contains("damaged") || damaged.contains("truncated") || damaged.contains("image"),
-            "{damaged}"
-        );
+        assert!(damaged.contains("damaged") || damaged.contains("truncated") || damaged.contains("image"), "{damaged}");
     }
     for at in (0..whole.len()).step_by(whole.len() / 30) {
         let mut flipped = whole.clone();
@@ -300,8 +291,7 @@ fn a_layer_without_recovery_is_refused() {
 
 #[test]
 fn on_a_real_clock_a_request_completes_when_the_model_says_and_not_before() {
-    let device =
-        LiveDevice::new(&config(&[]), &LiveOptions { pace: ClockPace::REAL, ..options() }, None).unwrap();
+    let device = LiveDevice::new(&config(&[]), &LiveOptions { pace: ClockPace::REAL, ..options() }, None).unwrap();
     let client = Client::of(&device);
     let begin = Instant::now();
     for sector in 0..20 {
@@ -320,9 +310,7 @@ fn on_a_real_clock_a_request_completes_when_the_model_says_and_not_before() {
 fn the_trace_of_a_run_has_every_request_with_its_times() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.parquet");
-    let device =
-        LiveDevice::new(&config(&[]), &LiveOptions { record: Some(path.clone()), ..options() }, None)
-            .unwrap();
+    let device = LiveDevice::new(&config(&[]), &LiveOptions { record: Some(path.clone()), ..options() }, None).unwrap();
     let client = Client::of(&device);
     for i in 0..5 {
         client.ask(BlockAction::Write(stamp(i, 16)), u64::from(i) * 16, 16, CommandFlags::RELIABLE).unwrap();
@@ -343,15 +331,13 @@ fn the_trace_of_a_run_has_every_request_with_its_times() {
         assert_eq!(one.complete.unwrap(), next.arrival);
     }
     assert!(
-        requests[0].flags.contains(emmclab_trace::RequestFlags::FUA)
-            && requests[0].response().unwrap().0 == 1_000_000
+        requests[0].flags.contains(emmclab_trace::RequestFlags::FUA) && requests[0].response().unwrap().0 == 1_000_000
     );
 }
 
 #[test]
 fn a_used_device_is_served_used() {
-    let replay =
-        ReplayOptions { precondition: Precondition::Sequential(100.0), seed: 1, ..ReplayOptions::default() };
+    let replay = ReplayOptions { precondition: Precondition::Sequential(100.0), seed: 1, ..ReplayOptions::default() };
     let device = LiveDevice::new(&config(&[]), &LiveOptions { replay, ..options() }, None).unwrap();
     let client = Client::of(&device);
     let sectors = device.limits().sectors;
@@ -373,10 +359,7 @@ fn requests_beyond_the_device_are_refused() {
     assert_eq!(client.ask(BlockAction::Read, 0, 0, plain), Err(RequestFailure::Invalid));
     assert_eq!(client.ask(BlockAction::Flush, 0, 1, plain), Err(RequestFailure::Invalid));
     assert_eq!(client.ask(BlockAction::Write(vec![0; 100]), 0, 1, plain), Err(RequestFailure::Invalid));
-    assert_eq!(
-        client.ask(BlockAction::Discard { secure: false }, 0, u32::MAX, plain),
-        Err(RequestFailure::Invalid)
-    );
+    assert_eq!(client.ask(BlockAction::Discard { secure: false }, 0, u32::MAX, plain), Err(RequestFailure::Invalid));
     assert_eq!(device.status().failed, 6);
 }
 
@@ -420,8 +403,7 @@ fn settings_change_in_use_and_result_status_and_state_name_them() {
 
 #[test]
 fn settings_of_layers_cannot_change_in_use() {
-    let layers =
-        vec![LayerConfig::named("advil").with("reserved", "512 KB").with("clustered_block", "32 KB")];
+    let layers = vec![LayerConfig::named("advil").with("reserved", "512 KB").with("clustered_block", "32 KB")];
     let device = LiveDevice::new(&config(&[]), &LiveOptions { layers, ..options() }, None).unwrap();
     let error = device.set("advil.reserved", "1MB").unwrap_err().to_string();
     assert!(error.contains("`advil`"), "{error}");
@@ -445,10 +427,7 @@ fn cleared_figures_hold_what_came_since_and_nothing_else_changes() {
     device.clear_counters();
     let cleared = device.result();
     assert_eq!((cleared.requests.total, cleared.flash.page_operations()), (0, 0));
-    assert_eq!(
-        (cleared.layers[0].counters["logged_bytes"], cleared.second_device.unwrap().page_programs),
-        (0, 0)
-    );
+    assert_eq!((cleared.layers[0].counters["logged_bytes"], cleared.second_device.unwrap().page_programs), (0, 0));
     assert!(cleared.utilisation.channels_pct.iter().all(|busy| *busy <= 0.0));
     scattered(5);
     let after = device.result();
@@ -471,9 +450,7 @@ fn a_second_device_needs_a_layer_that_uses_it_and_the_images_of_both() {
     let lone = LiveOptions { second: Some(config(&[])), ..options() };
     assert!(refused(&config(&[]), &lone).contains("no layer uses it"));
     let layers = beside();
-    assert!(
-        refused(&config(&[]), &LiveOptions { layers: layers.clone(), ..options() }).contains("second device")
-    );
+    assert!(refused(&config(&[]), &LiveOptions { layers: layers.clone(), ..options() }).contains("second device"));
     let both = LiveOptions { second: second_of(&layers), layers, image: first, ..options() };
     assert!(refused(&config(&[]), &both).contains("without those of the other"));
     let both = LiveOptions { second_image: second.clone(), ..both };
@@ -538,9 +515,7 @@ fn what_zones_do_not_allow_fails_alone_and_the_service_goes_on() {
     assert_eq!(erased(8), Err(RequestFailure::Io));
     // Zeros are written, as a discard has to cover a zone.
     assert!(
-        client
-            .ask(BlockAction::WriteZeroes { keep_allocated: false }, zone + 16, 16, CommandFlags::empty())
-            .is_ok()
+        client.ask(BlockAction::WriteZeroes { keep_allocated: false }, zone + 16, 16, CommandFlags::empty()).is_ok()
     );
     assert!(client.write(zone + 32, stamp(3, 8)).is_ok());
     assert_eq!(client.read(zone, 16), stamp(1, 16));
@@ -576,8 +551,7 @@ fn below_a_layer_what_zones_do_not_allow_fails_alone_too() {
 #[test]
 fn a_zone_is_not_written_where_a_request_to_it_is_under_way() {
     let device =
-        LiveDevice::new(&zoned(), &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None)
-            .unwrap();
+        LiveDevice::new(&zoned(), &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None).unwrap();
     let client = Client::of(&device);
     let write = |tag, version| ServedRequest {
         tag,

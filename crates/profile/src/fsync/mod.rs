@@ -190,12 +190,8 @@ impl FsyncProfile {
         while let Some(wait) = self.waits.get(self.next)
             && wait.time.start <= time
         {
-            let mut active = ActiveWait {
-                index: self.next,
-                overlapping: Vec::new(),
-                details: Vec::new(),
-                is_abandoned: false,
-            };
+            let mut active =
+                ActiveWait { index: self.next, overlapping: Vec::new(), details: Vec::new(), is_abandoned: false };
             for open in &self.open {
                 self.in_flight += active.add(wait, open, self.in_flight < MOST_PIECES);
             }
@@ -238,11 +234,7 @@ impl FsyncProfile {
         // The end of a request may have been lost, so that it seems to end with a later one.
         let of_wait = |piece: &&OverlappingRequest| step_in(&known.time, piece, last_commit).part().is_some();
         let is_lost = self.is_in_gap(&known.time)
-            || active
-                .overlapping
-                .iter()
-                .filter(of_wait)
-                .any(|piece| self.is_in_gap(&(piece.arrival..piece.complete)));
+            || active.overlapping.iter().filter(of_wait).any(|piece| self.is_in_gap(&(piece.arrival..piece.complete)));
         if is_lost {
             self.splits[active.index] = Err(UnknownCause::Lost);
             return;
@@ -251,11 +243,7 @@ impl FsyncProfile {
         let explained = active.details.iter().filter_map(|(seen, piece)| {
             let part = step_in(&known.time, piece, last_commit).part();
             let ran = |stretch: &Range<i64>| piece.issue < stretch.end && piece.complete > stretch.start;
-            (part.is_some() || otherwise.iter().any(ran)).then_some(WaitRequest {
-                named: *seen,
-                part,
-                overlap: *piece,
-            })
+            (part.is_some() || otherwise.iter().any(ran)).then_some(WaitRequest { named: *seen, part, overlap: *piece })
         });
         if known.is_explained {
             self.explained.insert(active.index, explained.collect());

@@ -3,15 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use emmclab_trace::{
-    FsWriterThreads, JournalCounts, Ledger, Nanos, RequestFlags, SyncCounts, SyncWait, TraceHeader,
-};
+use emmclab_trace::{FsWriterThreads, JournalCounts, Ledger, Nanos, RequestFlags, SyncCounts, SyncWait, TraceHeader};
 
 use super::wait_split::{WaitPart, WaitSplit};
 use super::{FsyncProfile, WaitRequest};
 use crate::report::{
-    ExplainedWait, FsyncPartRow, FsyncParts, FsyncReport, FsyncRow, UnfinishedWaitRow, UnknownCause,
-    UnknownCauseRow, WaitRequestRow,
+    ExplainedWait, FsyncPartRow, FsyncParts, FsyncReport, FsyncRow, UnfinishedWaitRow, UnknownCause, UnknownCauseRow,
+    WaitRequestRow,
 };
 
 /// Number of waits in the chart.
@@ -19,13 +17,8 @@ const CHARTED: usize = 24;
 /// Maximum number of requests of an explained wait.
 const REQUESTS: usize = 100;
 /// The flags of a request that show why a process waits for it.
-const SHOWN_FLAGS: [RequestFlags; 5] = [
-    RequestFlags::SYNC,
-    RequestFlags::FUA,
-    RequestFlags::PREFLUSH,
-    RequestFlags::META,
-    RequestFlags::JOURNAL,
-];
+const SHOWN_FLAGS: [RequestFlags; 5] =
+    [RequestFlags::SYNC, RequestFlags::FUA, RequestFlags::PREFLUSH, RequestFlags::META, RequestFlags::JOURNAL];
 
 impl FsyncProfile {
     /// The report on all batches so far. `origin` is the first arrival of the trace.
@@ -110,9 +103,8 @@ impl FsyncProfile {
             unknown: unknown.into_iter().map(|(cause, calls)| UnknownCauseRow { cause, calls }).collect(),
             journals_without_thread: self.journals(|writers| writers.pids.is_empty()),
             journals_without_times: self.journals(|writers| {
-                let is_timed = |journal: &JournalCounts| {
-                    journal.device == writers.device && !journal.commit_starts.is_empty()
-                };
+                let is_timed =
+                    |journal: &JournalCounts| journal.device == writers.device && !journal.commit_starts.is_empty();
                 !writers.pids.is_empty() && !self.activity.journals.iter().any(is_timed)
             }),
             unqueued: ledger.unqueued,
@@ -140,12 +132,7 @@ impl FsyncProfile {
     }
 
     /// The calls of a process; `stored` are those that are stored, which are its longest.
-    fn row(
-        &self,
-        counts: &SyncCounts,
-        stored: &[usize],
-        split: impl Fn(usize) -> Option<WaitSplit>,
-    ) -> FsyncRow {
+    fn row(&self, counts: &SyncCounts, stored: &[usize], split: impl Fn(usize) -> Option<WaitSplit>) -> FsyncRow {
         let waits = &self.activity.waits;
         let mut lengths: Vec<_> = stored.iter().map(|index| waits[*index].time.0).collect();
         lengths.sort_unstable();
@@ -208,8 +195,7 @@ impl FsyncProfile {
         let WaitRequest { named: seen, part, overlap: piece } = explained;
         let after = |time: i64| ms(time.saturating_sub(wait.start.0));
         let flags = SHOWN_FLAGS.iter().filter(|flag| seen.request.flags.contains(**flag));
-        let named =
-            flags.filter_map(|flag| RequestFlags::NAMES.get(flag.0.trailing_zeros() as usize).copied());
+        let named = flags.filter_map(|flag| RequestFlags::NAMES.get(flag.0.trailing_zeros() as usize).copied());
         WaitRequestRow {
             at_ms: after(piece.arrival),
             process: self.processes.name(seen.process as usize).unwrap_or("(unknown)").to_owned(),

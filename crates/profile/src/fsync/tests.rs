@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use emmclab_testing::cases;
 use emmclab_trace::{
-    BatchBuilder, FsWriterThreads, JournalCounts, Ledger, LostEventsGap, NameId, NameTable, Nanos, Op,
-    Request, RequestFlags, Sector, SyncCounts, SyncWait, TraceHeader, UnfinishedWait,
+    BatchBuilder, FsWriterThreads, JournalCounts, Ledger, LostEventsGap, NameId, NameTable, Nanos, Op, Request,
+    RequestFlags, Sector, SyncCounts, SyncWait, TraceHeader, UnfinishedWait,
 };
 use proptest::prelude::*;
 
@@ -70,11 +70,7 @@ fn activity(waits: Vec<SyncWait>, commits: &[(i64, i64)]) -> RecordedActivity {
         waits,
         syncs: syncs.into_values().collect(),
         writers: ["ext4", "f2fs"]
-            .map(|system| FsWriterThreads {
-                file_system: system.into(),
-                device: "sda1".into(),
-                pids: vec![JBD2],
-            })
+            .map(|system| FsWriterThreads { file_system: system.into(), device: "sda1".into(), pids: vec![JBD2] })
             .into(),
         journals: vec![JournalCounts {
             device: "sda1".into(),
@@ -135,22 +131,15 @@ fn a_request_waits_in_the_queue_while_the_device_works_for_others() {
     // Another device does not delay it, and what is at the device itself is not in the queue.
     let elsewhere = Request { device: Some(NameId(1)), ..requests[1] };
     assert_eq!(parts(vec![wait(APP, 0, 100)], &[], &[requests[0], elsewhere]), [[70, 0, 0, 0, 30]]);
-    let fsync = divided(
-        activity(vec![wait(APP, 0, 100)], &[]),
-        &[write(APP, [10, 10, 80]), write(OTHER, [5, 20, 50])],
-    );
+    let fsync = divided(activity(vec![wait(APP, 0, 100)], &[]), &[write(APP, [10, 10, 80]), write(OTHER, [5, 20, 50])]);
     let split = fsync.splits[0].unwrap();
     assert_eq!((split.parts, split.shared), ([70, 0, 0, 0, 30], 30));
 }
 
 #[test]
 fn two_processes_that_wait_for_one_commit_both_have_its_time() {
-    let requests = [
-        write(1, [0, 0, 10]),
-        write(2, [15, 15, 30]),
-        write(JBD2, [20, 20, 40]),
-        durable(write(JBD2, [40, 40, 90])),
-    ];
+    let requests =
+        [write(1, [0, 0, 10]), write(2, [15, 15, 30]), write(JBD2, [20, 20, 40]), durable(write(JBD2, [40, 40, 90]))];
     let waits = vec![wait(1, 0, 95), wait(2, 12, 97)];
     assert_eq!(parts(waits, &[], &requests), [[10, 20, 50, 0, 15], [15, 10, 50, 0, 10]]);
 }
@@ -188,8 +177,7 @@ fn checkpoints_of_f2fs_are_commits_by_its_thread_or_by_the_task_itself() {
     let meta = |request| Request { flags: RequestFlags::META, ..request };
     let waits = vec![SyncWait { file_system: "f2fs".into(), ..wait(APP, 0, 100) }];
     for pid in [APP, JBD2] {
-        let requests =
-            [write(APP, [0, 0, 10]), meta(write(pid, [10, 10, 30])), durable(write(pid, [30, 30, 70]))];
+        let requests = [write(APP, [0, 0, 10]), meta(write(pid, [10, 10, 30])), durable(write(pid, [30, 30, 70]))];
         assert_eq!(parts(waits.clone(), &[], &requests), [[10, 20, 40, 0, 30]], "{pid}");
     }
 }
@@ -274,8 +262,7 @@ fn the_three_longest_are_explained_and_unfinished_ones_named() {
     ];
     let report = report(all, &requests, &Ledger::default());
     assert_eq!(report.longest.iter().map(|wait| wait.start_s).collect::<Vec<_>>(), [4e-6, 3e-6, 2e-6]);
-    let rows: Vec<_> =
-        report.longest[0].requests.iter().map(|row| (row.at_ms, row.part, &*row.what)).collect();
+    let rows: Vec<_> = report.longest[0].requests.iter().map(|row| (row.at_ms, row.part, &*row.what)).collect();
     // The other process's request during the wait's own one is no explanation.
     assert_eq!(rows, [(1e-5, "flush", "write fua preflush"), (4e-5, "other", "write")]);
     assert_eq!((report.calls, report.unfinished[0].start_s), (5, 9.0));
@@ -291,9 +278,7 @@ fn by_moments(wait: &SyncWait, commits: &[(i64, i64)], requests: &[Request]) -> 
     let last = durable.chain(commits.iter().map(|(_, end)| *end)).filter(|time| in_wait(*time)).max();
     let step = |request: &Request| match request.pid {
         pid if pid == Some(wait.pid) && complete(request) <= end => Some(usize::from(is_flush(request))),
-        Some(JBD2) if last.is_some_and(|last| complete(request) <= last) => {
-            Some(2 + usize::from(is_flush(request)))
-        }
+        Some(JBD2) if last.is_some_and(|last| complete(request) <= last) => Some(2 + usize::from(is_flush(request))),
         _ => None,
     };
     let mut parts = [0; 5];
@@ -322,8 +307,7 @@ fn by_moments(wait: &SyncWait, commits: &[(i64, i64)], requests: &[Request]) -> 
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let one =
-        (prop::sample::select(vec![1, 2, JBD2, OTHER]), 0..200_i64, 0..20_i64, 1..40_i64, 0..3_u8, 0..2_u32);
+    let one = (prop::sample::select(vec![1, 2, JBD2, OTHER]), 0..200_i64, 0..20_i64, 1..40_i64, 0..3_u8, 0..2_u32);
     let made = one.prop_map(|(pid, arrival, queued, service, kind, device)| {
         let request = write(pid, [arrival, arrival + queued, arrival + queued + service]);
         let request = Request { device: Some(NameId(device)), ..request };

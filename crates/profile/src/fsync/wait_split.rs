@@ -150,8 +150,7 @@ struct InFlightCounters {
 /// The last moment of the wait at which a commit ended: the wait was for what the writers did until then, but not for their
 /// next commit. `None` if no commit ended in the wait.
 fn last_commit(wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Range<i64>]) -> Option<i64> {
-    let of_writers =
-        pieces.iter().filter(|piece| piece.step == WaitStep::WriterFlush).map(|piece| piece.complete);
+    let of_writers = pieces.iter().filter(|piece| piece.step == WaitStep::WriterFlush).map(|piece| piece.complete);
     let ends = of_writers.chain(commits.iter().map(|commit| commit.end));
     ends.filter(|end| (wait.start + 1..=wait.end).contains(end)).max()
 }
@@ -185,8 +184,7 @@ pub(super) fn split(
     for piece in pieces {
         devices = devices.max(piece.device as usize + 1);
         match step_in(wait, piece, last) {
-            WaitStep::None
-                if matches!(piece.step, WaitStep::OwnData | WaitStep::OwnCommit | WaitStep::OwnFlush) => {}
+            WaitStep::None if matches!(piece.step, WaitStep::OwnData | WaitStep::OwnCommit | WaitStep::OwnFlush) => {}
             WaitStep::None => during(piece.issue, piece.complete, piece.device, ActivityChange::Others),
             step => {
                 found.knows_queue &= piece.is_issued;
@@ -227,13 +225,8 @@ pub(super) fn split(
 
 /// The part of a moment with these counts of each device, and whether the device also works for others.
 fn part_now(counts: &[InFlightCounters], committing: bool) -> (WaitPart, bool) {
-    const ALL: [WaitStep; STEPS] = [
-        WaitStep::OwnData,
-        WaitStep::OwnCommit,
-        WaitStep::OwnFlush,
-        WaitStep::WriterCommit,
-        WaitStep::WriterFlush,
-    ];
+    const ALL: [WaitStep; STEPS] =
+        [WaitStep::OwnData, WaitStep::OwnCommit, WaitStep::OwnFlush, WaitStep::WriterCommit, WaitStep::WriterFlush];
     for step in ALL {
         let index = step as usize;
         let at = counts.iter().any(|device| device.at[index] > 0);

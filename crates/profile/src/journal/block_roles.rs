@@ -135,8 +135,7 @@ impl RoleCounters {
 
     pub fn logged(&self) -> LoggedBlockSummary {
         let blocks = self.blocks(BlockRole::Logged);
-        let unchanged =
-            |compared: &CopyComparison| pct(compared.sectors - compared.changed_sectors, compared.sectors);
+        let unchanged = |compared: &CopyComparison| pct(compared.sectors - compared.changed_sectors, compared.sectors);
         LoggedBlockSummary {
             blocks,
             compared: self.logged.blocks,

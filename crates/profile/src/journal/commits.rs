@@ -48,10 +48,7 @@ struct CommitSizes {
 impl TransactionCounters {
     pub fn add(&mut self, notes: &[BlockNote], space: u32) {
         for note in notes {
-            if !matches!(
-                note.role,
-                BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit
-            ) {
+            if !matches!(note.role, BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit) {
                 continue;
             }
             let key = (space, note.transaction);
@@ -93,19 +90,14 @@ impl TransactionCounters {
         self.abandoned += other.abandoned;
         for (space, (transaction, theirs)) in other.first {
             let space = space_of(space);
-            let begun = if join == MergeRelation::Consecutive {
-                self.open.remove(&(space, transaction))
-            } else {
-                None
-            };
+            let begun = if join == MergeRelation::Consecutive { self.open.remove(&(space, transaction)) } else { None };
             self.count -= u64::from(begun.is_some());
             let blocks = theirs.plus(begun.unwrap_or_default());
             self.commit(space, transaction, blocks);
         }
         if join == MergeRelation::Separate {
             // None of their commit blocks belongs to our transactions.
-            self.abandoned +=
-                std::mem::take(&mut self.open).values().map(|blocks| blocks.logged).sum::<u64>();
+            self.abandoned += std::mem::take(&mut self.open).values().map(|blocks| blocks.logged).sum::<u64>();
         }
         for ((space, transaction), theirs) in other.open {
             let begun = self.open.insert((space_of(space), transaction), theirs);
@@ -137,11 +129,7 @@ impl TransactionCounters {
 
 impl TransactionBlocks {
     fn plus(self, other: Self) -> Self {
-        Self {
-            logged: self.logged + other.logged,
-            all: self.all + other.all,
-            sectors: self.sectors + other.sectors,
-        }
+        Self { logged: self.logged + other.logged, all: self.all + other.all, sectors: self.sectors + other.sectors }
     }
 }
 

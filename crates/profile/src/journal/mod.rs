@@ -109,11 +109,8 @@ impl JournalCost {
         let by_roles = self.noted > 0;
         let duration_s = self.first.map_or(0.0, |first| elapsed(first, self.last) as f64 / 1e9);
         let knows_journal = header.recorded().has(RequestFlags::JOURNAL) && self.signs.has_journal();
-        let journal_sectors = if by_roles {
-            Some(self.roles.journal_sectors())
-        } else {
-            self.signs.journal_sectors(knows_journal)
-        };
+        let journal_sectors =
+            if by_roles { Some(self.roles.journal_sectors()) } else { self.signs.journal_sectors(knows_journal) };
         let activity = header.activity.as_deref().and_then(RecordedActivity::from_json).unwrap_or_default();
         let commits = if by_roles {
             Some(self.transactions.report(&self.roles, duration_s))

@@ -116,9 +116,7 @@ impl JournalOverTime {
 
 /// Sums of the bins by class of their rate of commits, for the classes that occur.
 pub(super) fn by_rate(rows: &[JournalTimeRow]) -> Vec<CommitRateRow> {
-    let class = |row: &&JournalTimeRow| {
-        RATES.iter().position(|edge| row.commits_per_s <= *edge).unwrap_or(RATES.len())
-    };
+    let class = |row: &&JournalTimeRow| RATES.iter().position(|edge| row.commits_per_s <= *edge).unwrap_or(RATES.len());
     (0..=RATES.len())
         .filter_map(|wanted| {
             let of: Vec<_> = rows.iter().filter(|row| class(row) == wanted).collect();

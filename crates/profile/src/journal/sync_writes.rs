@@ -68,9 +68,7 @@ impl SyncWriteCounters {
         used.map(|(name, kind)| SyncWriteRow {
             kind: name,
             requests: kind.requests,
-            per_commit: commits
-                .filter(|commits| *commits > 0)
-                .map(|commits| kind.requests as f64 / commits as f64),
+            per_commit: commits.filter(|commits| *commits > 0).map(|commits| kind.requests as f64 / commits as f64),
             service_ms: kind.service.quantiles(NS_PER_MS),
             time_ms: kind.service.sum() as f64 / NS_PER_MS,
             time_pct: (all > 0).then(|| 100.0 * kind.service.sum() as f64 / all as f64),

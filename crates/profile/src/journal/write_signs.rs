@@ -88,8 +88,7 @@ impl SignCounters {
 
     /// Moves the contiguous recent writes that end at `end` to the class `before a durable write`.
     fn mark_before(&mut self, mut end: u64, space: u32) {
-        while let Some(place) = self.recent.iter().rposition(|write| (write.space, write.end) == (space, end))
-        {
+        while let Some(place) = self.recent.iter().rposition(|write| (write.space, write.end) == (space, end)) {
             let Some(write) = self.recent.remove(place) else { return };
             let sectors = write.end - write.start;
             self.by_sign[write.sign].requests -= 1;
@@ -123,12 +122,7 @@ impl SignCounters {
     }
 
     /// Number of commits: as counted by the recording, otherwise the writes with fua or preflush.
-    pub fn commits(
-        &self,
-        activity: &RecordedActivity,
-        by_flag: bool,
-        duration_s: f64,
-    ) -> Option<CommitSummary> {
+    pub fn commits(&self, activity: &RecordedActivity, by_flag: bool, duration_s: f64) -> Option<CommitSummary> {
         let commits: u64 = activity.journals.iter().map(|journal| journal.commits).sum();
         if commits > 0 {
             return Some(counted("events of the journal", commits, duration_s));

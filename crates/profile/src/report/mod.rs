@@ -15,24 +15,24 @@ pub use emmclab_timeline::OverTimeRow;
 
 pub use clock_jumps::{ClockJumpRow, KeyFigures};
 pub use figures::{
-    AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, FigureRows, FlagRow, FsyncStallRow,
-    HotPagesRow, IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, RequestSizeRow,
-    ResponseBySizeRow, ReuseDistanceRow, SequentialRunRow, SharePercentile, ShareRow, ThroughputRow,
-    UpdateIntervalRow, WakeUpRow, WorkingSetRow,
+    AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, FigureRows, FlagRow, FsyncStallRow, HotPagesRow,
+    IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, RequestSizeRow, ResponseBySizeRow,
+    ReuseDistanceRow, SequentialRunRow, SharePercentile, ShareRow, ThroughputRow, UpdateIntervalRow, WakeUpRow,
+    WorkingSetRow,
 };
 pub use finding::{Finding, FindingKind, FindingVerdict};
 pub use fsync::{
-    ExplainedWait, FsyncPartRow, FsyncParts, FsyncReport, FsyncRow, FsyncShares, UnfinishedWaitRow,
-    UnknownCause, UnknownCauseRow, WaitRequestRow,
+    ExplainedWait, FsyncPartRow, FsyncParts, FsyncReport, FsyncRow, FsyncShares, UnfinishedWaitRow, UnknownCause,
+    UnknownCauseRow, WaitRequestRow,
 };
 pub use journal::{
-    BlockKindRow, BlockRoleRow, ChangedSectorsRow, CommitRateRow, CommitSummary, JournalReport,
-    JournalTimeRow, LoggedBlockSummary, SignRow, SyncWriteRow, SyncWriteSummary,
+    BlockKindRow, BlockRoleRow, ChangedSectorsRow, CommitRateRow, CommitSummary, JournalReport, JournalTimeRow,
+    LoggedBlockSummary, SignRow, SyncWriteRow, SyncWriteSummary,
 };
 pub use reissues::{ReissueFigures, ReissueSummary};
 pub use tables::{
-    IdleGc, LocalitySummary, OperationPercentileRow, OperationRow, PaperTables, PowerSaving, Quantiles,
-    QueueSummary, WorkingSet,
+    IdleGc, LocalitySummary, OperationPercentileRow, OperationRow, PaperTables, PowerSaving, Quantiles, QueueSummary,
+    WorkingSet,
 };
 
 use emmclab_trace::{Ledger, TraceHeader};

@@ -158,8 +158,7 @@ fn requests_that_never_complete_stay_in_bounds() {
 
 #[test]
 fn all_writes_to_one_page_of_a_hundred_show_as_hot() {
-    let mut writes: Vec<_> =
-        (0..100).map(|page| request(Op::Write, page, [0, 0, 1], page as u64 * 8, 8)).collect();
+    let mut writes: Vec<_> = (0..100).map(|page| request(Op::Write, page, [0, 0, 1], page as u64 * 8, 8)).collect();
     writes.extend((0..300).map(|at| request(Op::Write, 1_000 + at, [0, 0, 1], 8, 8)));
     let report = report_of(&writes);
     let hot = report.figures.hot_pages.iter().find(|row| row.op == "write" && row.pages_pct == 1).unwrap();
@@ -207,9 +206,7 @@ fn ranks(values: &[u64]) -> Vec<f64> {
 fn correlation(first: &[f64], second: &[f64]) -> f64 {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (a, b) = (mean(first), mean(second));
-    let sum = |pick: fn(f64, f64) -> f64| -> f64 {
-        first.iter().zip(second).map(|(x, y)| pick(x - a, y - b)).sum()
-    };
+    let sum = |pick: fn(f64, f64) -> f64| -> f64 { first.iter().zip(second).map(|(x, y)| pick(x - a, y - b)).sum() };
     sum(|x, y| x * y) / (sum(|x, _| x * x) * sum(|_, y| y * y)).sqrt()
 }
 

@@ -49,10 +49,7 @@ fn messaging_gives_the_row_of_table_4() {
 #[test]
 fn messaging_keeps_its_ledger() {
     let Some(report) = messaging() else { return };
-    assert_eq!(
-        (report.ledger.headers_stripped, report.ledger.reordered, report.ledger.kept),
-        (1_155, 44, 5_702)
-    );
+    assert_eq!((report.ledger.headers_stripped, report.ledger.reordered, report.ledger.kept), (1_155, 44, 5_702));
 }
 
 /// Nearest-rank percentiles in ms of the sorted times, computed apart from this crate.

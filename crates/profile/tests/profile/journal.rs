@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_profile::{JournalProfile, JournalReport, MergeRelation, Profile, ProfileOptions};
 use emmclab_trace::{
-    Batch, BatchBuilder, BlockNote, BlockRole, Ledger, Nanos, Op, RecordedFeatures, Request, RequestFlags,
-    Sector, SectorSet, TraceHeader,
+    Batch, BatchBuilder, BlockNote, BlockRole, Ledger, Nanos, Op, RecordedFeatures, Request, RequestFlags, Sector,
+    SectorSet, TraceHeader,
 };
 use proptest::prelude::*;
 
@@ -65,10 +65,7 @@ fn two_commits() -> Vec<Noted> {
             ],
         ),
         (request(1_510, Op::Write, 856, 8, forced, 5), vec![note(BlockRole::Commit, 8, 2, None)]),
-        (
-            request(1_600, Op::Write, 80, 8, RequestFlags::META, 7),
-            vec![note(BlockRole::InodeTable, 8, 2, Some(0))],
-        ),
+        (request(1_600, Op::Write, 80, 8, RequestFlags::META, 7), vec![note(BlockRole::InodeTable, 8, 2, Some(0))]),
         (request(1_700, Op::Write, 864, 8, sync, 0), vec![note(BlockRole::Logged, 8, 3, None)]),
     ]
 }
@@ -81,8 +78,7 @@ fn roles_commits_and_changes_are_counted() {
     assert_eq!((found.journal_kb, found.journal_pct), (Some(36.0), Some(100.0 * 72.0 / 104.0)));
     let kinds: Vec<_> = found.by_kind.iter().map(|row| (row.kind, row.requests, row.kb)).collect();
     assert_eq!(kinds, [("journal", 5, 36.0), ("data", 1, 12.0), ("home metadata", 1, 4.0)]);
-    let roles: Vec<_> =
-        found.by_role.iter().map(|row| (row.role, row.requests, row.blocks, row.kb)).collect();
+    let roles: Vec<_> = found.by_role.iter().map(|row| (row.role, row.requests, row.blocks, row.kb)).collect();
     assert_eq!(
         roles,
         [
@@ -116,11 +112,7 @@ fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
         found.synchronous.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
     assert_eq!(
         rows,
-        [
-            ("flush", 1, Some(0.5), 3.0),
-            ("fua", 2, Some(1.0), 6.0),
-            ("other synchronous write", 4, Some(2.0), 11.0),
-        ]
+        [("flush", 1, Some(0.5), 3.0), ("fua", 2, Some(1.0), 6.0), ("other synchronous write", 4, Some(2.0), 11.0),]
     );
     // The home write is not synchronous.
     assert_eq!(found.flush_fua_time_pct, Some(100.0 * 9.0 / 20.0));
@@ -134,11 +126,8 @@ fn commits_are_counted_over_time_and_by_their_rate() {
     let bins: Vec<_> =
         found.over_time.iter().map(|row| (row.time_s, row.commits, row.flushes, row.journal_kb)).collect();
     assert_eq!(bins, [(0.0, 1, 1, 12.0), (1.0, 1, 0, 24.0)]);
-    let rates: Vec<_> = found
-        .by_commit_rate
-        .iter()
-        .map(|row| (row.from_per_s, row.to_per_s, row.seconds, row.commits))
-        .collect();
+    let rates: Vec<_> =
+        found.by_commit_rate.iter().map(|row| (row.from_per_s, row.to_per_s, row.seconds, row.commits)).collect();
     assert_eq!(rates, [(0.0, Some(1.0), 2.0, 2)]);
 }
 
@@ -152,10 +141,8 @@ fn without_notes_flags_tell_of_the_journal() {
         plain(request(2, Op::Write, 816, 8, forced, 1)),
         plain(request(3, Op::Write, 64, 8, RequestFlags::META, 1)),
     ];
-    let found = report(
-        &rows,
-        &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), ..TraceHeader::default() },
-    );
+    let found =
+        report(&rows, &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), ..TraceHeader::default() });
     assert_eq!((found.known_by, found.journal_pct), ("flags", Some(60.0)));
     let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("journal", 2, 12.0), ("meta", 1, 4.0), ("none", 1, 4.0)]);
@@ -181,10 +168,7 @@ fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it
         plain(request(2, Op::Write, 100, 8, RequestFlags::SYNC, 1)),
         plain(request(3, Op::Write, 824, 8, RequestFlags::FUA, 1)),
     ];
-    let found = report(
-        &rows,
-        &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_LAYER), ..TraceHeader::default() },
-    );
+    let found = report(&rows, &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_LAYER), ..TraceHeader::default() });
     let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("fua or preflush", 1, 4.0), ("before a durable write", 2, 12.0), ("none", 1, 4.0)]);
     assert_eq!(found.journal_pct, Some(80.0));
@@ -192,8 +176,7 @@ fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it
 
 #[test]
 fn a_trace_that_tells_nothing_of_a_journal_has_no_figures_of_it() {
-    let found =
-        report(&[(request(0, Op::Write, 0, 8, RequestFlags::empty(), 1), vec![])], &TraceHeader::default());
+    let found = report(&[(request(0, Op::Write, 0, 8, RequestFlags::empty(), 1), vec![])], &TraceHeader::default());
     assert_eq!((found.journal_kb, found.journal_pct, found.flush_fua_time_pct), (None, None, None));
     assert!(found.commits.is_none() && found.synchronous.is_empty());
     let empty = JournalProfile::default().finish(&TraceHeader::default());

@@ -217,9 +217,7 @@ proptest! {
 fn a_fleet_adds_durations_and_sees_no_locality_across_recordings() {
     let one = [request(Op::Write, 0, [0, 0, 1_000], 0, 8)];
     let mut fleet = profile_of(&one);
-    fleet
-        .merge(profile_of(&[request(Op::Write, 500, [0, 0, 2_000], 8, 8)]), MergeRelation::Separate)
-        .unwrap();
+    fleet.merge(profile_of(&[request(Op::Write, 500, [0, 0, 2_000], 8, 8)]), MergeRelation::Separate).unwrap();
     fleet.merge(profile_of(&one), MergeRelation::Separate).unwrap();
     let report = fleet.finish(&Ledger::default(), &TraceHeader::default());
     assert_eq!(report.tables.duration_s, 0.004);

@@ -36,11 +36,7 @@ fn pixel_traces_give_the_counts_of_a_plain_script() {
             "{name}"
         );
         let set = report.working_set.unwrap();
-        assert_eq!(
-            (set.unique_pages, set.written_pages),
-            (expected.unique_pages, expected.written_pages),
-            "{name}"
-        );
+        assert_eq!((set.unique_pages, set.written_pages), (expected.unique_pages, expected.written_pages), "{name}");
         assert!((tables.duration_s - expected.duration_s).abs() < 0.001, "{name}: {}", tables.duration_s);
         let overwrites = (expected.page_writes - expected.written_pages) as f64;
         let overwrite_pct = 100.0 * overwrites / expected.page_writes as f64;

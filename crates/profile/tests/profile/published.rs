@@ -5,15 +5,10 @@ use std::collections::BTreeSet;
 use emmclab_profile::published::{Inconsistency, PublishedRow, inconsistencies, parse, rows};
 use emmclab_trace::ErrorClass;
 
-const COMBOS: [&str; 7] =
-    ["Music/WB", "Radio/WB", "Music/FB", "Radio/FB", "Music/Msg", "Radio/Msg", "FB/Msg"];
+const COMBOS: [&str; 7] = ["Music/WB", "Radio/WB", "Music/FB", "Radio/FB", "Music/Msg", "Radio/Msg", "FB/Msg"];
 
 fn with(found: &[Inconsistency], column: &str, check: &str) -> Vec<String> {
-    found
-        .iter()
-        .filter(|row| row.column == column && row.check == check)
-        .map(|row| row.name.clone())
-        .collect()
+    found.iter().filter(|row| row.column == column && row.check == check).map(|row| row.name.clone()).collect()
 }
 
 #[test]
@@ -34,8 +29,7 @@ fn the_request_counts_of_the_combos_contradict_size_and_rate_and_repeat_other_ro
 
 #[test]
 fn the_row_that_was_measured_again_is_consistent() {
-    let messaging: Vec<PublishedRow> =
-        rows().unwrap().into_iter().filter(|row| row.name == "Messaging").collect();
+    let messaging: Vec<PublishedRow> = rows().unwrap().into_iter().filter(|row| row.name == "Messaging").collect();
     assert_eq!(inconsistencies(&messaging), []);
 }
 
@@ -70,11 +64,7 @@ fn damaged_tables_are_refused() {
     assert_eq!(parse(text, text).unwrap_err().kind(), ErrorClass::Syntax);
     assert_eq!(parse("", text).unwrap_err().kind(), ErrorClass::Empty);
     let timing = include_str!("../../../../presets/published/iiswc15_table4_timing.csv");
-    let sizes =
-        include_str!("../../../../presets/published/iiswc15_table3_size.csv").replace("123220", "many");
+    let sizes = include_str!("../../../../presets/published/iiswc15_table3_size.csv").replace("123220", "many");
     let error = parse(&sizes, timing).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.line(), error.field()),
-        (ErrorClass::Value, Some(2), Some("data_size_kb"))
-    );
+    assert_eq!((error.kind(), error.line(), error.field()), (ErrorClass::Value, Some(2), Some("data_size_kb")));
 }

@@ -25,8 +25,7 @@ fn judged(profile: &Profile, dropped: u64) -> ProfileReport {
 #[test]
 fn the_share_by_idle_time_shows_when_the_link_sleeps() {
     let report = judged(&profile_of(&reissued(100)), 0);
-    let rows: Vec<_> =
-        report.figures.reissue_by_idle.iter().map(|row| (&*row.bin, row.requests, row.pct)).collect();
+    let rows: Vec<_> = report.figures.reissue_by_idle.iter().map(|row| (&*row.bin, row.requests, row.pct)).collect();
     // The first request of all has no time before it.
     assert_eq!(rows, [("1 - 2 ms", 99, 0.0), ("15 - 30 ms", 100, 100.0)]);
     let found = report.reissues.unwrap();
@@ -38,17 +37,13 @@ fn the_share_by_idle_time_shows_when_the_link_sleeps() {
 #[test]
 fn figures_without_reissues_are_those_of_a_trace_that_never_had_them() {
     let all = reissued(50);
-    let first: Vec<_> =
-        all.iter().filter(|request| request.flags != RequestFlags::REISSUED).copied().collect();
+    let first: Vec<_> = all.iter().filter(|request| request.flags != RequestFlags::REISSUED).copied().collect();
     let with = judged(&profile_of(&all), 0).reissues.unwrap();
     let never = judged(&profile_of(&first), 50).reissues.unwrap();
     let (found, expected) = (with.figures_without.unwrap(), never.figures);
     assert_eq!((found.requests, found.data_size_kb, found.mean_size_kb), (100, 400.0, Some(4.0)));
     assert_eq!((found.spatial_locality_pct, found.temporal_locality_pct), (Some(50.0), Some(0.0)));
-    assert_eq!(
-        (found.spatial_locality_pct, found.requests),
-        (expected.spatial_locality_pct, expected.requests)
-    );
+    assert_eq!((found.spatial_locality_pct, found.requests), (expected.spatial_locality_pct, expected.requests));
     assert_eq!((never.figures_without, never.dropped, never.reissued), (None, 50, 0));
 }
 
@@ -85,11 +80,7 @@ fn devices_are_listed_with_their_shares() {
         .map(|(device, at)| Request { device, ..request(Op::Read, at * 1_000, [1, 2, 3], 8, 8) })
         .collect();
     let report = judged(&profile_of(&requests), 0);
-    let rows: Vec<_> = report
-        .figures
-        .device_share
-        .iter()
-        .map(|row| (&*row.device, row.share.reads, row.share.requests_pct))
-        .collect();
+    let rows: Vec<_> =
+        report.figures.device_share.iter().map(|row| (&*row.device, row.share.reads, row.share.requests_pct)).collect();
     assert_eq!(rows, [("mmcblk0", 3, 75.0), ("mmcblk2", 1, 25.0)]);
 }

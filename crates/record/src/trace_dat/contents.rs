@@ -151,11 +151,7 @@ impl TraceDatContents {
     }
 
     /// Reads the options of a version 6 file; offsets and names of the instances are added to `instances`.
-    fn options_6(
-        &mut self,
-        parser: &mut TraceDatParser<File>,
-        instances: &mut Vec<(u64, String)>,
-    ) -> Result<()> {
+    fn options_6(&mut self, parser: &mut TraceDatParser<File>, instances: &mut Vec<(u64, String)>) -> Result<()> {
         loop {
             let id = parser.number(2)? as u16;
             if id == DONE {

@@ -13,8 +13,8 @@ use std::io::{Read, Seek, SeekFrom};
 use contents::{CpuPages, MAGIC, TraceBuffer, TraceDatContents};
 use emmclab_trace::formats::{DecompressedInput, FormatOrigin, FormatTimes, TimeUnit, TraceFormat};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress,
-    RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceSource,
+    BATCH_ROWS, Batch, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress, RecordedFeatures,
+    Request, Result, TraceColumn, TraceHeader, TraceSource,
 };
 use parser::{TraceDatCompression, TraceDatParser, damaged, nonsense};
 
@@ -104,11 +104,7 @@ impl TraceDatReader {
             page,
             cpus_behind: Vec::new(),
             pipeline: RecordPipeline::of_any_events(kernel, WatchedDevices::default()),
-            lost: if main {
-                contents.statistics.iter().filter_map(|text| lost(text)).collect()
-            } else {
-                Vec::new()
-            },
+            lost: if main { contents.statistics.iter().filter_map(|text| lost(text)).collect() } else { Vec::new() },
             saved_names: contents.saved_names,
             header: TraceHeader {
                 source,
@@ -130,8 +126,7 @@ impl TraceDatReader {
 
     /// Reads a page of the CPU that was read up to the earliest time; false if all pages were read.
     fn advance(&mut self) -> Result<bool> {
-        let Some(cpu) = self.cpus.iter_mut().filter(|cpu| !cpu.is_empty()).min_by_key(|cpu| cpu.latest)
-        else {
+        let Some(cpu) = self.cpus.iter_mut().filter(|cpu| !cpu.is_empty()).min_by_key(|cpu| cpu.latest) else {
             return Ok(false);
         };
         let before = cpu.at;
@@ -152,9 +147,7 @@ impl TraceDatReader {
         for mut cpu in self.pages.clone().into_iter().map(CpuPageReader::new) {
             while !cpu.is_empty() {
                 if cpu.page(&mut self.parser, self.compression, &mut self.page)? {
-                    self.pipeline
-                        .kernel()
-                        .numbers(&self.page, |number| *counts.entry(number).or_default() += 1);
+                    self.pipeline.kernel().numbers(&self.page, |number| *counts.entry(number).or_default() += 1);
                 }
             }
         }
@@ -172,8 +165,7 @@ impl TraceDatReader {
         let cpus = self.pipeline.cpus();
         let lost = cpus.iter().filter(|counts| counts.lost > 0);
         let lost = lost.map(|counts| format!("CPU {} lost {} events", counts.cpu, counts.lost));
-        let note: Vec<_> =
-            self.header.note.take().into_iter().chain(lost).chain(self.pipeline.note()).collect();
+        let note: Vec<_> = self.header.note.take().into_iter().chain(lost).chain(self.pipeline.note()).collect();
         self.header.note = (!note.is_empty()).then(|| note.join("; "));
     }
 }
@@ -195,8 +187,9 @@ fn choose(
     page: &mut [u8],
 ) -> Result<usize> {
     if contents.buffers.is_empty() {
-        return Err(Error::new(ErrorClass::Empty, "the file holds no event")
-            .hint("record again while the device has I/O"));
+        return Err(
+            Error::new(ErrorClass::Empty, "the file holds no event").hint("record again while the device has I/O")
+        );
     }
     if contents.buffers.len() > 1 {
         for (number, buffer) in contents.buffers.iter().enumerate() {

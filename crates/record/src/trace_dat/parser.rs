@@ -68,11 +68,7 @@ impl<R: Read> TraceDatParser<R> {
         }
         let mut out = Vec::new();
         let read = self.input.by_ref().take(size).read_to_end(&mut out).map_err(|error| damaged(&error))?;
-        if read as u64 == size {
-            Ok(out)
-        } else {
-            Err(damaged(&io::Error::from(io::ErrorKind::UnexpectedEof)))
-        }
+        if read as u64 == size { Ok(out) } else { Err(damaged(&io::Error::from(io::ErrorKind::UnexpectedEof))) }
     }
 
     /// Reads a zero-terminated text.
@@ -112,9 +108,7 @@ impl<R: Read> TraceDatParser<R> {
         let mut out = Vec::new();
         let unpacked = match compression {
             TraceDatCompression::None => return Ok(packed),
-            TraceDatCompression::Zlib => {
-                flate2::read::ZlibDecoder::new(&packed[..]).take(plain).read_to_end(&mut out)
-            }
+            TraceDatCompression::Zlib => flate2::read::ZlibDecoder::new(&packed[..]).take(plain).read_to_end(&mut out),
             TraceDatCompression::Zstd => {
                 zstd::Decoder::new(&packed[..]).and_then(|decoder| decoder.take(plain).read_to_end(&mut out))
             }

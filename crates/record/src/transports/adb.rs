@@ -48,11 +48,8 @@ fn connect(port: u16) -> Result<TcpStream> {
         .stdout(Stdio::null())
         .status();
     if let Err(error) = started {
-        return Err(Error::new(
-            ErrorClass::Io,
-            format!("no adb server runs and `adb` cannot be started: {error}"),
-        )
-        .hint("install Android's platform tools (Debian: `apt install adb`)"));
+        return Err(Error::new(ErrorClass::Io, format!("no adb server runs and `adb` cannot be started: {error}"))
+            .hint("install Android's platform tools (Debian: `apt install adb`)"));
     }
     TcpStream::connect(address).map_err(|error| failed(&error))
 }

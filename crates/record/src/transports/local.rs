@@ -59,11 +59,9 @@ impl LocalTransport {
         }
         let order = if KernelByteOrder::NATIVE == KernelByteOrder::Little { "\u{1}" } else { "\u{2}" };
         files.insert("byte_order".to_owned(), order.to_owned());
-        for (name, path) in [
-            ("release", "/proc/sys/kernel/osrelease"),
-            ("host", "/proc/sys/kernel/hostname"),
-            ("mounts", MOUNTS),
-        ] {
+        for (name, path) in
+            [("release", "/proc/sys/kernel/osrelease"), ("host", "/proc/sys/kernel/hostname"), ("mounts", MOUNTS)]
+        {
             files.insert(name.to_owned(), fs::read_to_string(path).unwrap_or_default());
         }
         files.insert("disks".to_owned(), disks());

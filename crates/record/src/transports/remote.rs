@@ -43,19 +43,17 @@ pub(crate) struct RemoteTransport {
 impl RemoteTransport {
     /// Runs a command whose standard input and output are those of the helper.
     pub(crate) fn spawn(command: &[String]) -> Result<Self> {
-        let (program, arguments) = command.split_first().ok_or_else(|| {
-            Error::new(ErrorClass::Config, "there is no command to reach the recorded machine with")
-        })?;
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| {
-                Error::new(ErrorClass::Io, format!("cannot run it: {error}"))
-                    .of_field("command", 0, program.as_bytes())
-                    .hint(format!("install `{program}`, or check its path"))
-            })?;
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| Error::new(ErrorClass::Config, "there is no command to reach the recorded machine with"))?;
+        let mut child =
+            Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(
+                |error| {
+                    Error::new(ErrorClass::Io, format!("cannot run it: {error}"))
+                        .of_field("command", 0, program.as_bytes())
+                        .hint(format!("install `{program}`, or check its path"))
+                },
+            )?;
         let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
             return Err(Error::new(ErrorClass::Io, "the command has no input or output"));
         };
@@ -91,9 +89,7 @@ impl RemoteTransport {
             Some(status) if !status.success() => {
                 // ssh reports its own failures as 255, after a message of its own.
                 let problem = match status.code() {
-                    Some(255) => {
-                        "there is no connection to the recorded machine (exit status 255)".to_owned()
-                    }
+                    Some(255) => "there is no connection to the recorded machine (exit status 255)".to_owned(),
                     Some(code) => {
                         format!("the command to the recorded machine ended with exit status {code}")
                     }

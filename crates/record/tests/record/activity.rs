@@ -13,14 +13,8 @@ use serde_json::Value;
 /// Runs one job of fio on a file and gives its report; `json+` holds the histograms.
 fn fio(folder: &Path, options: &[&str]) -> Value {
     let file = format!("--filename={}/data", folder.display());
-    let fixed = [
-        "--name=job",
-        &file,
-        "--size=16m",
-        "--randseed=1",
-        "--output-format=json+",
-        "--clocksource=clock_gettime",
-    ];
+    let fixed =
+        ["--name=job", &file, "--size=16m", "--randseed=1", "--output-format=json+", "--clocksource=clock_gettime"];
     let report = run("fio", &[&fixed[..], options].concat());
     let report: Value = serde_json::from_str(&report).unwrap();
     report["jobs"][0].clone()
@@ -31,8 +25,7 @@ fn syncs_are_those_of_fio(target: RecordTarget) -> (Vec<Recorded>, RecordOutcome
     let folder = disk.mount();
     let mut job = Value::Null;
     let (requests, outcome) = record(target, &disk, || {
-        job =
-            fio(&folder, &["--rw=randwrite", "--bs=4k", "--number_ios=200", "--fsync=4", "--fallocate=none"]);
+        job = fio(&folder, &["--rw=randwrite", "--bs=4k", "--number_ios=200", "--fsync=4", "--fallocate=none"]);
         run("sync", &[]);
     });
     disk.unmount();
@@ -48,10 +41,7 @@ fn syncs_are_those_of_fio(target: RecordTarget) -> (Vec<Recorded>, RecordOutcome
     let fio_sum = job["sync"]["lat_ns"]["mean"].as_f64().unwrap() * calls as f64;
     let last = if row.calls > calls { row.longest.0 as f64 } else { 0.0 };
     let sum = row.time.0 as f64;
-    assert!(
-        sum > 0.0 && sum <= fio_sum + last,
-        "{sum} ns recorded, {fio_sum} ns by fio, {last} ns at its end"
-    );
+    assert!(sum > 0.0 && sum <= fio_sum + last, "{sum} ns recorded, {fio_sum} ns by fio, {last} ns at its end");
     assert!(row.longest.0 as f64 >= sum / row.calls as f64);
     // The journal is that of the disk, and the header holds the same.
     let [journal] = &activity.journals[..] else { unreachable!("{activity:?}") };
@@ -74,8 +64,7 @@ fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
     let written: u64 = requests.iter().filter(|it| journal(it)).map(|it| it.request.bytes().0 / 1024).sum();
     assert!(written >= outcome.activity.journals[0].blocks, "{written} blocks, {:?}", outcome.activity);
     let commits =
-        requests.iter().filter(|it| journal(it) && it.request.flags.contains(RequestFlags::FUA)).count()
-            as u64;
+        requests.iter().filter(|it| journal(it) && it.request.flags.contains(RequestFlags::FUA)).count() as u64;
     assert_eq!(commits, outcome.activity.journals[0].commits);
 }
 
@@ -104,8 +93,7 @@ fn no_response_is_longer_than_fio_saw_it() {
     });
     disk.unmount();
     assert_eq!((outcome.ledger.lost, outcome.ledger.unpaired), (0, 0), "{}", outcome.ledger);
-    let by_fio =
-        |it: &&Recorded| it.process == "fio" && it.request.op == Op::Read && it.request.sectors == 128;
+    let by_fio = |it: &&Recorded| it.process == "fio" && it.request.op == Op::Read && it.request.sectors == 128;
     let count = |time: fn(&Request) -> Option<Nanos>| {
         let mut times: BTreeMap<i64, u64> = BTreeMap::new();
         for recorded in requests.iter().filter(by_fio) {

@@ -39,13 +39,7 @@ struct Service {
     acknowledged: Sender<()>,
 }
 
-fn open_service(
-    shell: &[String],
-    link: &Arc<Mutex<TcpStream>>,
-    local: u32,
-    remote: u32,
-    name: &str,
-) -> Service {
+fn open_service(shell: &[String], link: &Arc<Mutex<TcpStream>>, local: u32, remote: u32, name: &str) -> Service {
     let command = name.trim_end_matches('\0').strip_prefix("exec:").unwrap();
     let mut child = Command::new(&shell[0])
         .args(&shell[1..])
@@ -89,13 +83,9 @@ fn phone(shell: &[String], stream: TcpStream) {
             break;
         }
         match command {
-            CNXN => send(
-                &link,
-                CNXN,
-                0x0100_0000,
-                MAX_DATA as u32,
-                b"device::ro.product.name=stand;ro.product.model=in;",
-            ),
+            CNXN => {
+                send(&link, CNXN, 0x0100_0000, MAX_DATA as u32, b"device::ro.product.name=stand;ro.product.model=in;");
+            }
             OPEN => {
                 let local = services.len() as u32 + 1;
                 let name = String::from_utf8(data).unwrap();

@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use emmclab_record::{
-    BlockEvent, Files, HelperFrame, HelperStream, KernelFormat, RingPageSummary, TracedEvent,
-};
+use emmclab_record::{BlockEvent, Files, HelperFrame, HelperStream, KernelFormat, RingPageSummary, TracedEvent};
 use emmclab_trace::{BlockEventKind, unfilled};
 use proptest::prelude::*;
 
@@ -89,8 +87,7 @@ fn every_event_comes_out_as_the_kernel_prints_it() {
     let (events, total) = decode_all(&KernelFormat::from_files(&files).unwrap(), &pages);
     let text = String::from_utf8(fixture("host.trace.zst")).unwrap();
     let lines: Vec<_> = text.lines().filter(|line| line.contains(": block_")).collect();
-    let mut expected: Vec<_> =
-        lines.iter().map(|line| printed(line).unwrap_or_else(|| panic!("{line}"))).collect();
+    let mut expected: Vec<_> = lines.iter().map(|line| printed(line).unwrap_or_else(|| panic!("{line}"))).collect();
     let mut found: Vec<_> = events.iter().map(shown).collect();
     expected.sort();
     found.sort();

@@ -32,8 +32,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     assert!(requests.iter().any(|recorded| recorded.request.start < recorded.request.issue));
     let [host] = &outcome.activity.hosts[..] else { unreachable!("{:?}", outcome.activity) };
     eprintln!("{host:?}");
-    let bytes =
-        |kind| host.commands.iter().filter(|row| row.kind == kind).map(|row| row.bytes.0).sum::<u64>();
+    let bytes = |kind| host.commands.iter().filter(|row| row.kind == kind).map(|row| row.bytes.0).sum::<u64>();
     assert_eq!(&*host.host, "mmc0");
     assert_eq!(
         (bytes(CommandKind::Read) / 512, bytes(CommandKind::Write) / 512),

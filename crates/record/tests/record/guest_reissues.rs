@@ -59,15 +59,7 @@ fn issues(text: &str) -> Vec<Issue> {
                 let by_another = first.is_some_and(|first| first.pid != pid);
                 earlier.push(issues.len());
                 let (process, pid) = (process.to_owned(), pid.to_owned());
-                issues.push(Issue {
-                    time_ns,
-                    process,
-                    pid,
-                    place,
-                    complete_ns: None,
-                    again_after_ns,
-                    by_another,
-                });
+                issues.push(Issue { time_ns, process, pid, place, complete_ns: None, again_after_ns, by_another });
             }
             // One that never reached the driver is given back too.
             "requeue" if open.contains_key(&place) => drop(back.insert(place)),
@@ -103,11 +95,7 @@ struct Judgement {
 
 impl Judgement {
     fn add(self, other: Self) -> Self {
-        Self {
-            known: self.known + other.known,
-            marked: self.marked + other.marked,
-            right: self.right + other.right,
-        }
+        Self { known: self.known + other.known, marked: self.marked + other.marked, right: self.right + other.right }
     }
 
     /// Known re-issues among those that were marked.
@@ -173,8 +161,7 @@ fn judged(guest: &Guest, command_ns: u32) -> [Judgement; 3] {
         assert!(again.len() >= 20, "{scheduler}: {} of {} issued again", again.len(), issues.len());
         let by_worker = |issue: &&&Issue| issue.process.starts_with("kworker/") && issue.by_another;
         let by_workers = again.iter().filter(by_worker).count();
-        let mut after_ms: Vec<_> =
-            again.iter().filter_map(|issue| Some(issue.again_after_ns? as f64 / 1e6)).collect();
+        let mut after_ms: Vec<_> = again.iter().filter_map(|issue| Some(issue.again_after_ns? as f64 / 1e6)).collect();
         after_ms.sort_by(f64::total_cmp);
         let quartiles: Vec<_> =
             (0..5).map(|part| format!("{:.2}", after_ms[part * (after_ms.len() - 1) / 4])).collect();
@@ -191,10 +178,7 @@ fn judged(guest: &Guest, command_ns: u32) -> [Judgement; 3] {
         let without = ledger_of_text(text.lines().filter(|line| !line.contains("block_rq_requeue")));
         eprintln!("  events: {with_requeues}\n  without requeues: {without}");
         // Up to the first requeue event, behind 20 commands, two reads of a range at once are taken for one.
-        assert!(
-            with_requeues.requeued >= again.len() as u64 && with_requeues.unpaired <= 20,
-            "{with_requeues}"
-        );
+        assert!(with_requeues.requeued >= again.len() as u64 && with_requeues.unpaired <= 20, "{with_requeues}");
 
         let ways = [(false, None), (false, Some("0-100ms")), (true, Some("0-100ms"))];
         for (sum, (completions, window)) in sums.iter_mut().zip(ways) {

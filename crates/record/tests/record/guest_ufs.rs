@@ -64,8 +64,7 @@ fn check(options: &str) {
     assert!(disk.reads >= 66 && disk.writes >= 21, "{disk:?}");
 
     // The commands are those of the kernel's own text, kind by kind, and carry the requests' bytes.
-    let commands: Vec<&CommandCounts> =
-        outcome.activity.hosts.iter().flat_map(|host| &host.commands).collect();
+    let commands: Vec<&CommandCounts> = outcome.activity.hosts.iter().flat_map(|host| &host.commands).collect();
     eprintln!("{commands:?}");
     let seen: BTreeMap<_, _> = commands.iter().map(|row| (row.kind, (row.count, row.bytes.0))).collect();
     assert_eq!(seen, printed(&work), "{work}");

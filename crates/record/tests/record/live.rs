@@ -39,8 +39,7 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
     assert_eq!(Counted::of(&requests), disk.counted().since(before));
     for recorded in &requests {
         let request = &recorded.request;
-        let (start, issue, complete) =
-            (request.start.unwrap(), request.issue.unwrap(), request.complete.unwrap());
+        let (start, issue, complete) = (request.start.unwrap(), request.issue.unwrap(), request.complete.unwrap());
         assert!(request.arrival <= start && start <= issue && issue <= complete, "{request:?}");
     }
     // Each insertion syncs: rollback mode several times, write-ahead mode once.
@@ -61,10 +60,7 @@ fn a_fio_workload_has_the_counts_bytes_and_times_that_fio_saw() {
     let folder = disk.mount();
     let path = folder.to_str().unwrap();
     let file = format!("--filename={path}/data");
-    run(
-        "fio",
-        &["--name=fill", &file, "--size=32m", "--rw=write", "--bs=1m", "--end_fsync=1", "--output=/dev/null"],
-    );
+    run("fio", &["--name=fill", &file, "--size=32m", "--rw=write", "--bs=1m", "--end_fsync=1", "--output=/dev/null"]);
     run("sync", &[]);
     let before = disk.counted();
     let mut report = String::new();
@@ -175,8 +171,7 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
     assert_eq!(disk.instances(), 0);
 
     // Two recorders of one process, and one that cannot start, leave nothing behind either.
-    let (first, second) =
-        (TracefsRecorder::start(&options).unwrap(), TracefsRecorder::start(&options).unwrap());
+    let (first, second) = (TracefsRecorder::start(&options).unwrap(), TracefsRecorder::start(&options).unwrap());
     assert_eq!(disk.instances(), 2);
     drop((first, second));
     let unknown = RecordOptions { devices: vec!["/dev/nothing".to_owned()], ..RecordOptions::default() };

@@ -24,8 +24,7 @@ fn read(bytes: &[u8], format: &str) -> Read {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let mut reader =
-        open_trace(file.path(), &ReadOptions { further: emmclab_record::FORMATS, ..ReadOptions::default() })
-            .unwrap();
+        open_trace(file.path(), &ReadOptions { further: emmclab_record::FORMATS, ..ReadOptions::default() }).unwrap();
     let mut requests = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
         for request in &batch {
@@ -36,8 +35,7 @@ fn read(bytes: &[u8], format: &str) -> Read {
     }
     let header = reader.header();
     assert_eq!(header.format, format);
-    let activity =
-        header.activity.map_or_else(RecordedActivity::default, |text| serde_json::from_str(&text).unwrap());
+    let activity = header.activity.map_or_else(RecordedActivity::default, |text| serde_json::from_str(&text).unwrap());
     // Files of trace-cmd and Perfetto stand in the order of arrival, or in that of completion: no concern here.
     let ledger = Ledger { reordered: 0, ..reader.ledger() };
     Read { requests, ledger, activity }
@@ -66,8 +64,7 @@ fn a_recording_of_a_card_is_used_in_full() {
     assert_eq!((&*host.host, host.unpaired), ("mmc0", 0));
     assert_eq!((read.count, read.bytes.0, write.count, write.bytes.0), (94, 2264 * 512, 52, 2798 * 512));
     assert_eq!((ledger.skipped, ledger.unpaired, ledger.ambiguous, ledger.lost), (0, 0, 0, 0), "{ledger}");
-    let syncs: Vec<_> =
-        activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls)).collect();
+    let syncs: Vec<_> = activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls)).collect();
     assert_eq!(syncs, [("dd", "ext4", 5), ("dd", "f2fs", 5)]);
     let [journal] = &activity.journals[..] else { panic!("{activity:?}") };
     assert_eq!((&*journal.device, journal.commits, journal.blocks), ("179,1", 5, 41));
@@ -77,14 +74,8 @@ fn a_recording_of_a_card_is_used_in_full() {
         if request.op.has_data() {
             assert!(request.start < request.issue && request.issue < request.complete, "{request:?}");
             // What goes through flushes of the kernel is served by several commands.
-            assert_eq!(
-                request.served.is_none(),
-                request.flags.contains(RequestFlags::PREFLUSH),
-                "{request:?}"
-            );
-            assert!(
-                request.served.is_none_or(|end| request.issue < Some(end) && Some(end) < request.complete)
-            );
+            assert_eq!(request.served.is_none(), request.flags.contains(RequestFlags::PREFLUSH), "{request:?}");
+            assert!(request.served.is_none_or(|end| request.issue < Some(end) && Some(end) < request.complete));
         }
     }
 }
@@ -95,9 +86,7 @@ fn trace_cmd_and_perfetto_say_the_same() {
         let (files, cpus) = recording(name);
         let expected = read(&version_6_of(Order::Little, &files, &cpus, None), "trace-cmd");
         assert_eq!(read(&version_7_of(Packing::Zstd, &[("", &cpus)], &files), "trace-cmd"), expected);
-        for (unknown, period) in
-            [(Unknown::Named, 50), (Unknown::Described, 400), (Unknown::Described, 10_000)]
-        {
+        for (unknown, period) in [(Unknown::Named, 50), (Unknown::Described, 400), (Unknown::Described, 10_000)] {
             let found = read(&perfetto::trace(&files, &cpus, unknown, period), "perfetto");
             assert_eq!(found, expected, "{name}, rounds of {period}");
         }

@@ -148,7 +148,5 @@ fn another_layout_is_refused() {
     assert!(error.is_err());
     let good = format!("{header}\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;\n");
     assert!(RingPageLayout::parse(&good, HEADER_EVENT, KernelByteOrder::Little).is_ok());
-    assert!(
-        RingPageLayout::parse(&good, &HEADER_EVENT.replace("27", "28"), KernelByteOrder::Little).is_err()
-    );
+    assert!(RingPageLayout::parse(&good, &HEADER_EVENT.replace("27", "28"), KernelByteOrder::Little).is_err());
 }

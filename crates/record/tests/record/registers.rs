@@ -26,8 +26,7 @@ impl Machine {
         for name in [&format!("block/{disk}"), folder, "debug"] {
             fs::create_dir_all(path(name)).unwrap();
         }
-        let number =
-            fs::metadata(&device.device).map(|data| std::os::unix::fs::MetadataExt::rdev(&data)).unwrap();
+        let number = fs::metadata(&device.device).map(|data| std::os::unix::fs::MetadataExt::rdev(&data)).unwrap();
         let number = format!("{}:{}\n", number >> 8 & 0xfff, number & 0xff);
         fs::write(path(&format!("block/{disk}/dev")), number).unwrap();
         fs::write(path(&format!("block/{disk}/size")), "524288\n").unwrap();
@@ -52,8 +51,7 @@ impl Machine {
     }
 
     fn record(&self, target: RecordTarget) -> (Vec<Value>, RecordOutcome) {
-        let options =
-            RecordOptions { target, devices: vec![self.disk.to_owned()], ..RecordOptions::default() };
+        let options = RecordOptions { target, devices: vec![self.disk.to_owned()], ..RecordOptions::default() };
         let (_, outcome) = record_elsewhere(&options, || {});
         let stored = outcome.header.registers.clone().unwrap();
         (serde_json::from_str(&stored).unwrap(), outcome)
@@ -107,8 +105,7 @@ fn a_phone_over_adb_gives_the_descriptors_of_its_ufs() {
             ("soc/1d84000.ufshc/host0/target0:0:0/0:0:0:0/unit_descriptor/logical_block_size", "0x0C"),
         ],
     );
-    let server =
-        Server::of(&["unshare", "-m", "sh", "-c", &format!("{} && exec sh -c \"$0\"", there.enter())]);
+    let server = Server::of(&["unshare", "-m", "sh", "-c", &format!("{} && exec sh -c \"$0\"", there.enter())]);
     let (found, outcome) = there.record(server.target(&server.serial));
     let [device] = &found[..] else { panic!("{found:?}") };
     assert_eq!(device["kind"], "ufs");
@@ -127,10 +124,7 @@ fn a_board_over_ssh_without_debugfs_gives_what_sysfs_has_and_a_gap_that_says_wha
     };
     let disk = LoopDisk::new();
     let there = card(&disk, &[]);
-    let server = Sshd::behind(&format!(
-        "unshare -m sh -c '{} && exec sh -c \"$SSH_ORIGINAL_COMMAND\"'",
-        there.enter()
-    ));
+    let server = Sshd::behind(&format!("unshare -m sh -c '{} && exec sh -c \"$SSH_ORIGINAL_COMMAND\"'", there.enter()));
     let (found, outcome) = there.record(server.target());
     assert_eq!(found[0]["files"]["cid"], "45010044463430333201123456788333");
     let gaps = found[0]["gaps"].as_array().unwrap();
@@ -150,11 +144,8 @@ fn a_disk_that_has_no_such_registers_is_no_gap() {
     // A memory card has no EXT_CSD.
     let there = card(&disk, &[]);
     fs::write(there.root.path().join(CARD).join("type"), "SD\n").unwrap();
-    let options = RecordOptions {
-        target: there.target("sh"),
-        devices: vec![there.disk.to_owned()],
-        ..RecordOptions::default()
-    };
+    let options =
+        RecordOptions { target: there.target("sh"), devices: vec![there.disk.to_owned()], ..RecordOptions::default() };
     let (_, outcome) = record_elsewhere(&options, || {});
     assert_eq!(outcome.header.registers, None);
     assert!(!outcome.header.note.unwrap().contains("registers"));

@@ -87,8 +87,7 @@ fn a_link_that_breaks_leaves_what_came_before() {
     let Some(_alone) = machine(&["mkfs.ext4", "losetup"]) else { return };
     let disk = LoopDisk::new();
     // The helper's output is cut in the middle of a page.
-    let cut =
-        format!("sh -c '{}' | dd bs=1 count=200000 status=none", helper_command().replace('\'', r"'\''"));
+    let cut = format!("sh -c '{}' | dd bs=1 count=200000 status=none", helper_command().replace('\'', r"'\''"));
     let target = RecordTarget::Command(["sh", "-c", &cut].map(str::to_owned).to_vec());
     let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
     let recorder = TracefsRecorder::start(&options).unwrap();
@@ -163,8 +162,7 @@ impl Sshd {
 
     pub fn target(&self) -> RecordTarget {
         let key = self.folder.path().join("user");
-        let server =
-            format!("ProxyCommand=/usr/sbin/sshd -i -f {}", self.folder.path().join("config").display());
+        let server = format!("ProxyCommand=/usr/sbin/sshd -i -f {}", self.folder.path().join("config").display());
         let options = [
             "-o",
             &server,
@@ -195,11 +193,8 @@ fn ssh_records_as_the_kernel_counts_and_its_end_removes_the_instance() {
     assert!(outcome.header.note.unwrap().contains("loop"));
 
     // A recorder that goes away without a word.
-    let options = RecordOptions {
-        target: server.target(),
-        devices: vec![disk.device.clone()],
-        ..RecordOptions::default()
-    };
+    let options =
+        RecordOptions { target: server.target(), devices: vec![disk.device.clone()], ..RecordOptions::default() };
     let recorder = TracefsRecorder::start(&options).unwrap();
     assert_eq!(disk.instances(), 1);
     drop(recorder);

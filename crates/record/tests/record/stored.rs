@@ -56,8 +56,7 @@ fn sd_card(name: &str, release: &str, expected: Counted) {
     assert_eq!(Counted::of(&requests), expected);
     // The MMC driver reports when the card got the data; that is after the driver fetched the request.
     for Recorded { request, .. } in requests.iter().filter(|recorded| recorded.request.op.has_data()) {
-        let (start, issue, complete) =
-            (request.start.unwrap(), request.issue.unwrap(), request.complete.unwrap());
+        let (start, issue, complete) = (request.start.unwrap(), request.issue.unwrap(), request.complete.unwrap());
         assert!(start < issue && issue < complete, "{request:?}");
     }
     assert!(requests.iter().any(|recorded| recorded.process.starts_with("jbd2/mmcblk0")));

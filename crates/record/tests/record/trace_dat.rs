@@ -86,8 +86,7 @@ fn what_the_kernel_lost_is_counted() {
 /// A machine that stores the highest byte first, made up: its kernel has only the fields that are needed.
 #[test]
 fn a_file_of_a_big_endian_machine_is_read() {
-    let field =
-        |name: &str, offset, size| format!("\tfield:{name};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+    let field = |name: &str, offset, size| format!("\tfield:{name};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
     let mut files = host().0;
     files.retain(|name, _| !name.starts_with("events/block/"));
     for (id, name) in ["block_bio_queue", "block_rq_issue", "block_rq_complete"].into_iter().enumerate() {
@@ -139,12 +138,9 @@ fn what_trace_cmd_writes_is_read() {
     std::fs::write(path("one.dat"), version_6()).unwrap();
     std::fs::write(path("two.dat"), version_6_of(Little, &files, &empty, Some(&cpus))).unwrap();
     let expected = read(&version_6()).unwrap();
-    for (source, version, compression) in [
-        ("one.dat", "7", "zstd"),
-        ("one.dat", "7", "none"),
-        ("one.dat", "6", "none"),
-        ("two.dat", "7", "zstd"),
-    ] {
+    for (source, version, compression) in
+        [("one.dat", "7", "zstd"), ("one.dat", "7", "none"), ("one.dat", "6", "none"), ("two.dat", "7", "zstd")]
+    {
         let done = Command::new("trace-cmd")
             .args(["convert", "--file-version", version, "--compression", compression, "-i"])
             .args([path(source), "-o".into(), path("out.dat")])
@@ -183,9 +179,7 @@ fn what_cannot_be_read_is_said_with_a_way_out() {
 
 #[test]
 fn a_file_cut_or_damaged_anywhere_is_an_error_and_never_a_panic() {
-    for (version, bytes) in
-        [version_6(), version_7(Packing::None), version_7(Packing::Zstd)].iter().enumerate()
-    {
+    for (version, bytes) in [version_6(), version_7(Packing::None), version_7(Packing::Zstd)].iter().enumerate() {
         for end in (10..bytes.len()).step_by(997) {
             let error = open_and_read(&bytes[..end]).err();
             assert!(error.is_some(), "{version}: {end} of {} bytes", bytes.len());

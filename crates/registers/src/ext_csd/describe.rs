@@ -3,8 +3,8 @@
 use super::fields::{self, FIELDS, RegisterField};
 use super::{ExtCsdRegister, NEWEST, settings};
 use crate::report::{
-    FactCollector, FieldRow, RegisterReport, RegisterValue, end_of_life, grouped, hex_number, life_used,
-    size, yes_or_no,
+    FactCollector, FieldRow, RegisterReport, RegisterValue, end_of_life, grouped, hex_number, life_used, size,
+    yes_or_no,
 };
 
 /// Bytes of the units in which the register counts.
@@ -112,9 +112,8 @@ impl ExtCsdRegister {
         let capacity = settings::sectors(self)
             .map(|sectors| format!("{} ({} sectors of 512 bytes)", size(sectors * SECTOR), grouped(sectors)));
         facts.add("capacity", capacity, &["SEC_COUNT"]);
-        let enhanced = settings::enhanced_bytes(self).map(|bytes| {
-            if bytes == 0 { "none".to_owned() } else { format!("{} of the user area", size(bytes)) }
-        });
+        let enhanced = settings::enhanced_bytes(self)
+            .map(|bytes| if bytes == 0 { "none".to_owned() } else { format!("{} of the user area", size(bytes)) });
         facts.add("enhanced area (SLC)", enhanced, &["ENH_SIZE_MULT", "PARTITIONS_ATTRIBUTE"]);
         let partition = |units| if units == 0 { "none".to_owned() } else { size(units * PARTITION_UNIT) };
         let boot = self.supported_value(fields::BOOT_SIZE_MULT).map(|units| match units {
@@ -164,13 +163,12 @@ impl ExtCsdRegister {
         };
         facts.add("packed writes", most(fields::MAX_PACKED_WRITES), &["MAX_PACKED_WRITES"]);
         facts.add("packed reads", most(fields::MAX_PACKED_READS), &["MAX_PACKED_READS"]);
-        let queue = self.supported_value(fields::CMDQ_SUPPORT).map(|support| {
-            match self.supported_value(fields::CMDQ_DEPTH) {
+        let queue =
+            self.supported_value(fields::CMDQ_SUPPORT).map(|support| match self.supported_value(fields::CMDQ_DEPTH) {
                 _ if support & 1 == 0 => "none".to_owned(),
                 Some(depth) => format!("{} commands", (depth & 0x1f) + 1),
                 None => "yes".to_owned(),
-            }
-        });
+            });
         facts.add("command queue", queue, &["CMDQ_SUPPORT", "CMDQ_DEPTH"]);
         facts.add("bus modes", self.bus_modes(), &["DEVICE_TYPE"]);
         let interrupt = self.supported_value(fields::HPI_FEATURES).map(|value| yes_or_no(value & 1 == 1));
@@ -187,8 +185,7 @@ impl ExtCsdRegister {
         facts.add("background operations", background, &["BKOPS_SUPPORT", "BKOPS_EN"]);
         let erases = self.supported_value(fields::SEC_FEATURE_SUPPORT).map(|bits| {
             let names = [(0, "secure erase"), (4, "trim"), (6, "sanitize")];
-            let has: Vec<_> =
-                names.iter().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect();
+            let has: Vec<_> = names.iter().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect();
             if has.is_empty() { "none".to_owned() } else { has.join(", ") }
         });
         facts.add("erasing", erases, &["SEC_FEATURE_SUPPORT"]);
@@ -198,24 +195,12 @@ impl ExtCsdRegister {
 
     fn wear(&self, facts: &mut FactCollector) {
         for (topic, field, name) in [
-            (
-                "life used, type A (mostly SLC)",
-                fields::DEVICE_LIFE_TIME_EST_TYP_A,
-                "DEVICE_LIFE_TIME_EST_TYP_A",
-            ),
-            (
-                "life used, type B (mostly MLC, TLC)",
-                fields::DEVICE_LIFE_TIME_EST_TYP_B,
-                "DEVICE_LIFE_TIME_EST_TYP_B",
-            ),
+            ("life used, type A (mostly SLC)", fields::DEVICE_LIFE_TIME_EST_TYP_A, "DEVICE_LIFE_TIME_EST_TYP_A"),
+            ("life used, type B (mostly MLC, TLC)", fields::DEVICE_LIFE_TIME_EST_TYP_B, "DEVICE_LIFE_TIME_EST_TYP_B"),
         ] {
             facts.add(topic, self.supported_value(field).and_then(life_used), &[name]);
         }
-        facts.add(
-            "spare blocks",
-            self.supported_value(fields::PRE_EOL_INFO).and_then(end_of_life),
-            &["PRE_EOL_INFO"],
-        );
+        facts.add("spare blocks", self.supported_value(fields::PRE_EOL_INFO).and_then(end_of_life), &["PRE_EOL_INFO"]);
     }
 
     fn bus_modes(&self) -> Option<String> {

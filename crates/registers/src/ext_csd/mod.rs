@@ -87,11 +87,8 @@ impl ExtCsdRegister {
     fn raw(bytes: &[u8]) -> Result<Self> {
         let Ok(register) = <[u8; REGISTER_BYTES]>::try_from(bytes) else {
             let kind = if bytes.len() < REGISTER_BYTES { ErrorClass::Truncated } else { ErrorClass::Syntax };
-            let problem =
-                format!("these are {} bytes, and an EXT_CSD register has {REGISTER_BYTES}", bytes.len());
-            return Err(Error::new(kind, problem)
-                .at_offset(bytes.len().min(REGISTER_BYTES) as u64)
-                .hint(HINT));
+            let problem = format!("these are {} bytes, and an EXT_CSD register has {REGISTER_BYTES}", bytes.len());
+            return Err(Error::new(kind, problem).at_offset(bytes.len().min(REGISTER_BYTES) as u64).hint(HINT));
         };
         Self::of_bytes(&register)
     }
@@ -108,15 +105,11 @@ impl ExtCsdRegister {
         if text.trim().is_empty() {
             Error::new(ErrorClass::Empty, "the file is empty").hint(HINT)
         } else if of_u_boot.iter().all(|mark| text.contains(mark)) {
-            Error::new(
-                ErrorClass::Unsupported,
-                "this is `mmc info` of U-Boot, a summary with a rounded capacity",
-            )
-            .hint("take the register itself: `mmc reg read extcsd all`, or a dump by `md`")
+            Error::new(ErrorClass::Unsupported, "this is `mmc info` of U-Boot, a summary with a rounded capacity")
+                .hint("take the register itself: `mmc reg read extcsd all`, or a dump by `md`")
         } else {
             let problem = "there is no EXT_CSD register in this text, and no descriptor of a UFS";
-            Error::new(ErrorClass::UnknownFormat, problem)
-                .hint(format!("{HINT}, or the folder of a UFS in sysfs"))
+            Error::new(ErrorClass::UnknownFormat, problem).hint(format!("{HINT}, or the folder of a UFS in sysfs"))
         }
     }
 
@@ -126,12 +119,9 @@ impl ExtCsdRegister {
         let is_known = self.known_bytes[range.clone()].iter().all(|known| *known);
         if is_known && self.bytes[range.clone()] != *value {
             let other = crate::report::hex_number(&self.bytes[range]);
-            return Err(Error::new(
-                ErrorClass::Value,
-                format!("contradicts {other}, which is given elsewhere"),
-            )
-            .of_field(field.name, 0, crate::report::hex_number(value).as_bytes())
-            .hint("give one register of one device"));
+            return Err(Error::new(ErrorClass::Value, format!("contradicts {other}, which is given elsewhere"))
+                .of_field(field.name, 0, crate::report::hex_number(value).as_bytes())
+                .hint("give one register of one device"));
         }
         self.bytes[range.clone()].copy_from_slice(value);
         self.known_bytes[range].fill(true);
@@ -146,8 +136,7 @@ impl ExtCsdRegister {
             (fields::S_CMD_SET, 31, "no set of command sets"),
         ] {
             if let Some(value) = self.number(field).filter(|value| *value > u64::from(most)) {
-                let problem =
-                    format!("is {what} (at most {most}); the bytes are damaged, or of something else");
+                let problem = format!("is {what} (at most {most}); the bytes are damaged, or of something else");
                 return Err(Error::new(ErrorClass::Value, problem)
                     .at_offset(field.byte.into())
                     .of_field(field.name, 0, format!("{value:#04x}").as_bytes())
@@ -229,9 +218,7 @@ fn check_answer(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
         }
     }
     if bytes.ends_with(&[0x55, 0xaa]) {
-        return Err(Error::new(ErrorClass::Value, "this is a boot sector: it ends in 55 aa")
-            .at_offset(510)
-            .hint(HINT));
+        return Err(Error::new(ErrorClass::Value, "this is a boot sector: it ends in 55 aa").at_offset(510).hint(HINT));
     }
     Ok(())
 }

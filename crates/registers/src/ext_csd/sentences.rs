@@ -42,17 +42,14 @@ fn field_by_name(name: &str) -> Option<RegisterField> {
         // The names in mmc-utils have other voltages than those in the standard.
         "PWR_CL_200_360" => fields::PWR_CL_200_195,
         "PWR_CL_200_195" => fields::PWR_CL_200_130,
-        _ => {
-            RegisterField::by_name(name).or_else(|| RegisterField::by_name(name.strip_prefix("EXT_CSD_")?))?
-        }
+        _ => RegisterField::by_name(name).or_else(|| RegisterField::by_name(name.strip_prefix("EXT_CSD_")?))?,
     };
     Some(field)
 }
 
 fn sentence(content: &str) -> Result<Option<FieldLine>> {
-    let of = |field: RegisterField, value: u64| {
-        number(field, value).map(|value| Some(FieldLine { field, value, line: 0 }))
-    };
+    let of =
+        |field: RegisterField, value: u64| number(field, value).map(|value| Some(FieldLine { field, value, line: 0 }));
     if let Some(rest) = content.strip_prefix("Extended CSD rev 1.") {
         let digits = rest.split_whitespace().next().unwrap_or_default();
         let revision = digits.parse().map_err(|_| unreadable(fields::EXT_CSD_REV, digits))?;

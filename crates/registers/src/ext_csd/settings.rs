@@ -30,10 +30,7 @@ pub(super) fn sectors(register: &ExtCsdRegister) -> Option<u64> {
 
 /// The capacity of the user area.
 pub(super) fn capacity(register: &ExtCsdRegister) -> Option<RegisterCapacity> {
-    Some(RegisterCapacity {
-        bytes: sectors(register)? * 512,
-        from: register.field_with_value(fields::SEC_COUNT),
-    })
+    Some(RegisterCapacity { bytes: sectors(register)? * 512, from: register.field_with_value(fields::SEC_COUNT) })
 }
 
 /// Bytes of the enhanced area of the user area; 0 if there is none.
@@ -44,8 +41,8 @@ pub(super) fn enhanced_bytes(register: &ExtCsdRegister) -> Option<u64> {
     if attribute & 1 == 0 || !is_set || size == 0 {
         return Some(0);
     }
-    let group = register.supported_value(fields::HC_WP_GRP_SIZE)?
-        * register.supported_value(fields::HC_ERASE_GRP_SIZE)?;
+    let group =
+        register.supported_value(fields::HC_WP_GRP_SIZE)? * register.supported_value(fields::HC_ERASE_GRP_SIZE)?;
     Some(size * group * (512 << 10))
 }
 
@@ -73,19 +70,15 @@ impl SettingCollector<'_> {
 pub(super) fn of(register: &ExtCsdRegister, notes: &mut Vec<String>) -> Vec<DerivedSetting> {
     let mut settings = SettingCollector { register, rows: Vec::new() };
     if register.supported_value(fields::SEC_COUNT) == Some(NO_SECTORS) {
-        notes.push(format!(
-            "{}: all bits are set, which is no capacity",
-            register.field_with_value(fields::SEC_COUNT)
-        ));
+        notes.push(format!("{}: all bits are set, which is no capacity", register.field_with_value(fields::SEC_COUNT)));
     }
     cache(&mut settings, notes);
     if let Some(value) = register.supported_value(fields::WR_REL_PARAM) {
         settings.set("features.reliable_write", value >> 2 & 1 == 1, &[fields::WR_REL_PARAM]);
     }
-    for (key, field) in [
-        ("features.packed_writes", fields::MAX_PACKED_WRITES),
-        ("features.packed_reads", fields::MAX_PACKED_READS),
-    ] {
+    for (key, field) in
+        [("features.packed_writes", fields::MAX_PACKED_WRITES), ("features.packed_reads", fields::MAX_PACKED_READS)]
+    {
         if let Some(entries) = register.supported_value(field) {
             if entries == 1 || entries > MOST_PACKED {
                 notes.push(format!(
@@ -185,10 +178,7 @@ fn enhanced_area(settings: &mut SettingCollector<'_>, notes: &mut Vec<String>) {
 /// Adds notes on features for which the device model has no setting.
 fn without_settings(register: &ExtCsdRegister, notes: &mut Vec<String>) {
     for (field, what) in [
-        (
-            fields::BKOPS_SUPPORT,
-            "background operations are modelled as idle collection, see gc.idle_after_us",
-        ),
+        (fields::BKOPS_SUPPORT, "background operations are modelled as idle collection, see gc.idle_after_us"),
         (fields::BOOT_SIZE_MULT, "the model has no boot partitions; a served card has them"),
         (fields::RPMB_SIZE_MULT, "the model has no RPMB partition; a served card has one"),
     ] {
@@ -196,14 +186,10 @@ fn without_settings(register: &ExtCsdRegister, notes: &mut Vec<String>) {
             notes.push(format!("{}: {what}", register.field_with_value(field)));
         }
     }
-    let partitions =
-        [fields::GP_SIZE_MULT_1, fields::GP_SIZE_MULT_2, fields::GP_SIZE_MULT_3, fields::GP_SIZE_MULT_4];
+    let partitions = [fields::GP_SIZE_MULT_1, fields::GP_SIZE_MULT_2, fields::GP_SIZE_MULT_3, fields::GP_SIZE_MULT_4];
     for field in partitions {
         if register.supported_value(field).is_some_and(|value| value > 0) {
-            notes.push(format!(
-                "{}: the model has no general purpose partitions",
-                register.field_with_value(field)
-            ));
+            notes.push(format!("{}: the model has no general purpose partitions", register.field_with_value(field)));
         }
     }
 }

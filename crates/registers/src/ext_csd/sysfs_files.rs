@@ -49,13 +49,12 @@ const HINT: &str = "read the files of /sys/block/mmcblk0/device again";
 pub fn is_card_file(path: &Path) -> bool {
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     let (Some(file), Some(folder)) = (name(path), path.parent().and_then(name)) else { return false };
-    let is_card =
-        folder.strip_prefix("mmc").and_then(|rest| rest.split_once(':')).is_some_and(|(host, card)| {
-            !host.is_empty()
-                && host.bytes().all(|byte| byte.is_ascii_digit())
-                && card.len() == 4
-                && card.bytes().all(|byte| byte.is_ascii_hexdigit())
-        });
+    let is_card = folder.strip_prefix("mmc").and_then(|rest| rest.split_once(':')).is_some_and(|(host, card)| {
+        !host.is_empty()
+            && host.bytes().all(|byte| byte.is_ascii_digit())
+            && card.len() == 4
+            && card.bytes().all(|byte| byte.is_ascii_hexdigit())
+    });
     is_card && (OF_EXT_CSD.contains(&&*file) || PARTS.iter().any(|part| part.file == file))
 }
 
@@ -111,11 +110,7 @@ impl CardRegisters {
             _ => return Ok(()),
         };
         if words.len() != fields.len() {
-            return Err(unreadable(
-                file,
-                text,
-                &format!("has {} value(s), not {}", words.len(), fields.len()),
-            ));
+            return Err(unreadable(file, text, &format!("has {} value(s), not {}", words.len(), fields.len())));
         }
         for (field, word) in fields.iter().zip(words) {
             let value = number(word).ok_or_else(|| unreadable(file, word, "is no number"))?;
@@ -128,8 +123,7 @@ impl CardRegisters {
     }
 
     fn firmware(&mut self, text: &str) -> Result<()> {
-        let bytes = bytes_of(text.trim_start_matches("0x"))
-            .ok_or_else(|| unreadable("fwrev", text, "is no number"))?;
+        let bytes = bytes_of(text.trim_start_matches("0x")).ok_or_else(|| unreadable("fwrev", text, "is no number"))?;
         self.fields.push((fields::FIRMWARE_VERSION, bytes));
         Ok(())
     }
@@ -144,8 +138,7 @@ impl CardRegisters {
             .of_field(name, 0, text.as_bytes())
             .hint(HINT));
         }
-        let bytes =
-            bytes_of(text).ok_or_else(|| unreadable(name, text, "is no row of hexadecimal digits"))?;
+        let bytes = bytes_of(text).ok_or_else(|| unreadable(name, text, "is no row of hexadecimal digits"))?;
         for (value, problem) in [
             (0, "every byte is 0: nothing was read from the device"),
             (0xff, "every byte is 0xff: nothing answered on the bus"),
@@ -178,10 +171,8 @@ impl CardRegisters {
     /// Name, maker and date.
     pub fn product(&self) -> Option<String> {
         let numbers = [("manufacturer", "manfid"), ("OEM", "oemid")];
-        let numbers: Vec<_> = numbers
-            .iter()
-            .filter_map(|(word, file)| self.text(file).map(|text| format!("{word} {text}")))
-            .collect();
+        let numbers: Vec<_> =
+            numbers.iter().filter_map(|(word, file)| self.text(file).map(|text| format!("{word} {text}"))).collect();
         let numbers = if numbers.is_empty() { String::new() } else { format!("({})", numbers.join(", ")) };
         let name = [self.text("name").unwrap_or_default(), &numbers];
         let name = name.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");

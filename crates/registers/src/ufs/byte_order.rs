@@ -29,9 +29,7 @@ pub(super) const fn is_capacity(sectors: u64) -> bool {
 pub(super) fn reverse_bytes(values: &mut BTreeMap<Key, DescriptorValue>) -> Option<String> {
     let judged = |key: &Key, given: &DescriptorValue| match (FIELDS[key.0].name, given) {
         ("wSpecVersion", DescriptorValue::Number(version)) => Some(is_version(*version)),
-        ("qTotalRawDeviceCapacity" | "qLogicalBlockCount", DescriptorValue::Number(count)) => {
-            Some(is_capacity(*count))
-        }
+        ("qTotalRawDeviceCapacity" | "qLogicalBlockCount", DescriptorValue::Number(count)) => Some(is_capacity(*count)),
         _ => None,
     };
     let (key, odd) = values.iter().find(|(key, given)| judged(key, given) == Some(false))?;

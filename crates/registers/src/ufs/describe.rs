@@ -4,8 +4,7 @@ use super::fields::FIELDS;
 use super::text::DescriptorValue;
 use super::{NEWEST, UfsDescriptors, format_value, settings};
 use crate::report::{
-    FactCollector, FieldRow, RegisterFact, RegisterReport, RegisterValue, end_of_life, life_used, size,
-    yes_or_no,
+    FactCollector, FieldRow, RegisterFact, RegisterReport, RegisterValue, end_of_life, life_used, size, yes_or_no,
 };
 
 /// Bit of `WriteBooster` in `dExtendedUFSFeaturesSupport`.
@@ -47,8 +46,7 @@ impl UfsDescriptors {
 
     /// A field with its value, as `bQueueDepth = 0x20`.
     pub(super) fn field_with_value(&self, name: &'static str) -> String {
-        let value =
-            self.all(name).next().map_or_else(|| "not given".to_owned(), |(_, given)| format_value(given));
+        let value = self.all(name).next().map_or_else(|| "not given".to_owned(), |(_, given)| format_value(given));
         format!("{name} = {value}")
     }
 
@@ -89,11 +87,7 @@ impl UfsDescriptors {
         let product = (!product.is_empty()).then(|| product.join(" "));
         facts.add("product", product, &["iManufacturerName", "iProductName"]);
         facts.add("manufacturer", self.number("wManufacturerID").map(manufacturer), &["wManufacturerID"]);
-        facts.add(
-            "firmware",
-            self.text("iProductRevisionLevel").map(str::to_owned),
-            &["iProductRevisionLevel"],
-        );
+        facts.add("firmware", self.text("iProductRevisionLevel").map(str::to_owned), &["iProductRevisionLevel"]);
         self.sizes(&mut facts);
         self.commands(&mut facts);
         self.booster(&mut facts);
@@ -103,11 +97,7 @@ impl UfsDescriptors {
 
     fn sizes(&self, facts: &mut FactCollector) {
         let capacity = settings::capacity(self).map(|stated| size(stated.bytes));
-        facts.add(
-            "capacity",
-            capacity,
-            &["qLogicalBlockCount", "bLogicalBlockSize", "qTotalRawDeviceCapacity"],
-        );
+        facts.add("capacity", capacity, &["qLogicalBlockCount", "bLogicalBlockSize", "qTotalRawDeviceCapacity"]);
         let units: Vec<_> = self
             .units()
             .iter()
@@ -135,14 +125,12 @@ impl UfsDescriptors {
             }
         };
         facts.add("link in use", link, &["PA_ActiveTxDataLanes", "PA_TxGear"]);
-        let has_hpb =
-            self.has_hpb().map(|has| match self.number("wHPBVersion").filter(|version| *version > 0) {
-                Some(version) if has => format!("version {:x}.{:x}", version >> 8, version >> 4 & 0xf),
-                _ => yes_or_no(has),
-            });
+        let has_hpb = self.has_hpb().map(|has| match self.number("wHPBVersion").filter(|version| *version > 0) {
+            Some(version) if has => format!("version {:x}.{:x}", version >> 8, version >> 4 & 0xf),
+            _ => yes_or_no(has),
+        });
         facts.add("HPB", has_hpb, &["bUFSFeaturesSupport", "wHPBVersion"]);
-        let background =
-            self.number("fBackgroundOpsEn").map(|on| if on > 0 { "on" } else { "off" }.to_owned());
+        let background = self.number("fBackgroundOpsEn").map(|on| if on > 0 { "on" } else { "off" }.to_owned());
         facts.add("background operations", background, &["fBackgroundOpsEn"]);
     }
 
@@ -164,11 +152,7 @@ impl UfsDescriptors {
             };
             format!("{}, {shared}{space}", size(stated.bytes))
         });
-        let from = [
-            "dExtendedUFSFeaturesSupport",
-            "bWriteBoosterBufferType",
-            "dNumSharedWriteBoosterBufferAllocUnits",
-        ];
+        let from = ["dExtendedUFSFeaturesSupport", "bWriteBoosterBufferType", "dNumSharedWriteBoosterBufferAllocUnits"];
         facts.add("WriteBooster", text, &from);
         let state = self.number("fWriteBoosterEn").map(|on| {
             let free = self.number("bAvailableWriteBoosterBufferSize").filter(|tenths| *tenths <= 10);

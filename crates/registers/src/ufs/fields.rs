@@ -21,8 +21,7 @@ pub(crate) enum DescriptorKind {
 }
 
 impl DescriptorKind {
-    pub const ALL: [Self; 9] =
-        [Device, Geometry, Unit, Interconnect, Health, Strings, Attributes, Flags, Link];
+    pub const ALL: [Self; 9] = [Device, Geometry, Unit, Interconnect, Health, Strings, Attributes, Flags, Link];
 
     /// Its folder in sysfs.
     pub const fn folder(self) -> &'static str {
@@ -183,12 +182,7 @@ mod tests {
     #[test]
     fn every_name_stands_once() {
         for (at, field) in FIELDS.iter().enumerate() {
-            assert_eq!(
-                DescriptorField::of_sysfs(field.part, field.sysfs),
-                Some(&FIELDS[at]),
-                "{}",
-                field.sysfs
-            );
+            assert_eq!(DescriptorField::of_sysfs(field.part, field.sysfs), Some(&FIELDS[at]), "{}", field.sysfs);
             assert_eq!(DescriptorField::of_standard(field.name), Some(&FIELDS[at]), "{}", field.name);
         }
     }

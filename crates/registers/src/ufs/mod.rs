@@ -65,8 +65,7 @@ impl UfsDescriptors {
             return Ok(found);
         }
         let content = text_of(source.bytes).ok_or_else(|| {
-            Error::new(ErrorClass::Syntax, "this is no text, and no descriptor by its length and type")
-                .hint(HINT)
+            Error::new(ErrorClass::Syntax, "this is no text, and no descriptor by its length and type").hint(HINT)
         })?;
         if is_file {
             return Ok(text::of_file(source.path, &content)?.into_iter().collect());
@@ -110,8 +109,7 @@ impl UfsDescriptors {
         let is_number = |given: &&DescriptorValue| matches!(given, DescriptorValue::Number(_));
         let numbers = || self.values.values().filter(is_number);
         if numbers().count() > 3 && numbers().all(|given| *given == DescriptorValue::Number(0)) {
-            return Err(Error::new(ErrorClass::Value, "every value is 0: nothing was read from the device")
-                .hint(HINT));
+            return Err(Error::new(ErrorClass::Value, "every value is 0: nothing was read from the device").hint(HINT));
         }
         for name in IMPOSSIBLE {
             for ((_, unit), given) in self.all(name) {
@@ -171,8 +169,7 @@ impl UfsDescriptors {
                 return None;
             }
             let blocks = self.of_unit(unit, "qLogicalBlockCount")?;
-            let power =
-                u32::try_from(self.of_unit(unit, "bLogicalBlockSize")?).ok().filter(|power| *power >= 9)?;
+            let power = u32::try_from(self.of_unit(unit, "bLogicalBlockSize")?).ok().filter(|power| *power >= 9)?;
             let bytes = blocks.checked_mul(1_u64.checked_shl(power)?)?;
             (bytes > 0).then_some(LogicalUnit { number: unit, bytes })
         };

@@ -89,13 +89,10 @@ fn fields_of(bytes: &[u8]) -> Result<Vec<FieldValue>> {
         }
         let Some(descriptor) = bytes.get(at..at + usize::from(*length)) else {
             let left = bytes.len() - at;
-            return Err(Error::new(
-                ErrorClass::Truncated,
-                format!("the descriptor has {left} of {length} bytes"),
-            )
-            .at_offset(bytes.len() as u64)
-            .of_field("bLength", 0, format!("{length:#04x}").as_bytes())
-            .hint("read the descriptor again, as a whole"));
+            return Err(Error::new(ErrorClass::Truncated, format!("the descriptor has {left} of {length} bytes"))
+                .at_offset(bytes.len() as u64)
+                .of_field("bLength", 0, format!("{length:#04x}").as_bytes())
+                .hint("read the descriptor again, as a whole"));
         };
         found.extend(part.into_iter().flat_map(|part| fields(descriptor, part)));
         at += usize::from(*length);

@@ -46,9 +46,7 @@ pub(super) fn write_booster(descriptors: &UfsDescriptors) -> Option<RegisterCapa
     let unit = descriptors.allocation_unit()?;
     let shared = descriptors.number("dNumSharedWriteBoosterBufferAllocUnits").filter(|units| *units > 0);
     let (units, from) = match (descriptors.number("bWriteBoosterBufferType"), shared) {
-        (Some(1), Some(units)) => {
-            (units, descriptors.field_with_value("dNumSharedWriteBoosterBufferAllocUnits"))
-        }
+        (Some(1), Some(units)) => (units, descriptors.field_with_value("dNumSharedWriteBoosterBufferAllocUnits")),
         (Some(0) | None, _) => {
             let (units, number) = dedicated(descriptors)?;
             let of = number.map_or_else(String::new, |number| format!(" of logical unit {number}"));
@@ -105,10 +103,7 @@ pub(super) fn of(descriptors: &UfsDescriptors, notes: &mut Vec<String>) -> Vec<D
             without_booster(&mut set, &descriptors.field_with_value("dExtendedUFSFeaturesSupport"));
         }
         (Some(true), None) if descriptors.number("bWriteBoosterBufferType") == Some(1) => {
-            without_booster(
-                &mut set,
-                &descriptors.field_with_value("dNumSharedWriteBoosterBufferAllocUnits"),
-            );
+            without_booster(&mut set, &descriptors.field_with_value("dNumSharedWriteBoosterBufferAllocUnits"));
         }
         (Some(true), Some(_)) => booster(descriptors, &mut set),
         _ => {}
@@ -151,9 +146,8 @@ fn without_booster(set: &mut impl FnMut(&'static str, String, String), from: &st
 /// Notes on features for which the device model has no setting.
 fn without_settings(descriptors: &UfsDescriptors) -> Vec<String> {
     let mut notes = vec!["no descriptor has the size of the volatile cache".to_owned()];
-    let enhanced = descriptors
-        .all("bMemoryType")
-        .any(|(_, given)| matches!(given, super::text::DescriptorValue::Number(3..=6)));
+    let enhanced =
+        descriptors.all("bMemoryType").any(|(_, given)| matches!(given, super::text::DescriptorValue::Number(3..=6)));
     if enhanced {
         notes.push("bMemoryType: logical units of enhanced memory are modelled as normal ones".to_owned());
     }

@@ -175,9 +175,7 @@ fn value(field: &'static DescriptorField, text: &str) -> Result<Option<Descripto
         return Ok(None);
     }
     if field.bytes == 0 {
-        return Ok(Some(DescriptorValue::Text(
-            text.chars().filter(|letter| !letter.is_control()).take(64).collect(),
-        )));
+        return Ok(Some(DescriptorValue::Text(text.chars().filter(|letter| !letter.is_control()).take(64).collect())));
     }
     let value = match text {
         "true" => 1,

@@ -64,11 +64,7 @@ fn the_register_comes_before_what_the_kernel_has_kept() {
 #[test]
 fn a_wrong_checksum_is_a_note_and_the_register_is_left_out() {
     let report = read_files(&[("cid", "450100444634303332011234567883e5")], None).unwrap();
-    assert!(
-        report.notes[0].starts_with("CID = 4501") && report.notes[0].contains("checksum"),
-        "{:?}",
-        report.notes
-    );
+    assert!(report.notes[0].starts_with("CID = 4501") && report.notes[0].contains("checksum"), "{:?}", report.notes);
     assert_eq!(fact(&report, "product"), None);
     // Many hosts leave the checksum out.
     let report = read_files(&[("cid", "45010044463430333201123456788300")], None).unwrap();

@@ -161,11 +161,7 @@ fn a_register_in_another_order_of_its_bytes_is_turned_with_a_note() {
                 (&expected.facts, &expected.fields),
                 "{form} in words of {size}"
             );
-            assert!(
-                has_note(&report, "the register was turned"),
-                "{form} in words of {size}: {:?}",
-                report.notes
-            );
+            assert!(has_note(&report, "the register was turned"), "{form} in words of {size}: {:?}", report.notes);
         }
     }
 }

@@ -1,11 +1,5 @@
 //! The tests of this crate through its public interface.
-#![allow(
-    clippy::expect_used,
-    clippy::format_collect,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test may fail"
-)]
+#![allow(clippy::expect_used, clippy::format_collect, clippy::panic, clippy::unwrap_used, reason = "a test may fail")]
 
 mod card;
 mod damaged;

@@ -64,9 +64,8 @@ fn starred(bytes: &[u8], offset: impl Fn(usize) -> String, row: impl Fn(&[u8]) -
 pub fn forms(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let rows = |size: usize| bytes.chunks(size).enumerate().map(move |(row, part)| (row * size, part));
     let u_boot: String = rows(10).map(|(at, part)| format!("{at:03}: {}\n", columns(part))).collect();
-    let md: String = rows(16)
-        .map(|(at, part)| format!("{:08x}: {}    ab..\n", 0x4000_0000 + at, words(part, 4)))
-        .collect();
+    let md: String =
+        rows(16).map(|(at, part)| format!("{:08x}: {}    ab..\n", 0x4000_0000 + at, words(part, 4))).collect();
     let esp: String = rows(32).map(|(_, part)| words(part, 4) + "\n").collect();
     let xxd: String = rows(16)
         .map(|(at, part)| {
@@ -75,11 +74,9 @@ pub fn forms(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         })
         .collect();
     let hexdump_c = starred(bytes, |at| format!("{at:08x}"), |part| format!(" {}  |.ab.|", columns(part)));
-    let folded: String =
-        hex(bytes).as_bytes().chunks(80).map(|part| String::from_utf8_lossy(part) + "\n").collect();
-    let array: String = rows(8)
-        .map(|(_, part)| part.iter().map(|byte| format!("0x{byte:02x}, ")).collect::<String>() + "\n")
-        .collect();
+    let folded: String = hex(bytes).as_bytes().chunks(80).map(|part| String::from_utf8_lossy(part) + "\n").collect();
+    let array: String =
+        rows(8).map(|(_, part)| part.iter().map(|byte| format!("0x{byte:02x}, ")).collect::<String>() + "\n").collect();
     [
         ("raw", bytes.to_vec()),
         ("debugfs", (hex(bytes) + "\n").into_bytes()),
@@ -125,11 +122,8 @@ pub fn has_note(report: &RegisterReport, part: &str) -> bool {
 
 /// Bytes in each form that shows them as a whole.
 pub fn hex_forms(bytes: &[u8]) -> [(&'static str, Vec<u8>); 4] {
-    let rows: String = bytes
-        .chunks(16)
-        .enumerate()
-        .map(|(row, part)| format!("{:04x}: {}\n", 16 * row, columns(part)))
-        .collect();
+    let rows: String =
+        bytes.chunks(16).enumerate().map(|(row, part)| format!("{:04x}: {}\n", 16 * row, columns(part))).collect();
     [
         ("raw", bytes.to_vec()),
         ("a run of digits", (hex(bytes) + "\n").into_bytes()),

@@ -44,20 +44,16 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 fn tree(files: &[(&str, &str)]) -> emmclab_base::Result<RegisterReport> {
-    let sources: Vec<_> = files
-        .iter()
-        .map(|(path, text)| RegisterSource { path: Path::new(path), bytes: text.as_bytes() })
-        .collect();
+    let sources: Vec<_> =
+        files.iter().map(|(path, text)| RegisterSource { path: Path::new(path), bytes: text.as_bytes() }).collect();
     read(&sources)
 }
 
 #[test]
 fn a_tree_its_text_and_its_listing_give_the_same() {
     let of_tree = tree(FILES).unwrap();
-    let grep: String = FILES
-        .iter()
-        .map(|(path, text)| format!("/sys/devices/platform/soc/1d84000.ufshc/{path}:{text}\n"))
-        .collect();
+    let grep: String =
+        FILES.iter().map(|(path, text)| format!("/sys/devices/platform/soc/1d84000.ufshc/{path}:{text}\n")).collect();
     let tail: String = FILES.iter().map(|(path, text)| format!("==> {path} <==\n{text}\n\n")).collect();
     for text in [grep, tail] {
         assert!(is_ufs(text.as_bytes()));
@@ -122,10 +118,9 @@ fn ufs_utils_gives_the_same_values() {
 
 #[test]
 fn a_device_without_write_booster_has_none_in_its_preset() {
-    let report = read_one(
-        b"device_descriptor/ext_feature_sup:0x00000000\ndevice_descriptor/specification_version:0x0300\n",
-    )
-    .unwrap();
+    let report =
+        read_one(b"device_descriptor/ext_feature_sup:0x00000000\ndevice_descriptor/specification_version:0x0300\n")
+            .unwrap();
     assert_eq!((fact(&report, "WriteBooster").as_str(), report.slc.as_ref()), ("none", None));
     assert_eq!(setting(&report, "slc.mode").as_deref(), Some("\"off\""));
     assert_eq!(report.capacity, None);
@@ -210,9 +205,7 @@ fn words_that_are_printed_as_the_processor_loads_them_are_turned_together() {
     assert_eq!(report.capacity.as_ref().unwrap().bytes, 0x000e_e640_u64 << 9);
     assert_eq!(value(&report, "dSegmentSize"), Some(RegisterValue::Number(0x2000)));
     assert!(has_note(&report, "wSpecVersion = 0x1002 has its lowest byte first"), "{:?}", report.notes);
-    for text in
-        ["wSpecVersion = 0x1299\n", "wSpecVersion = 0x310\nqTotalRawDeviceCapacity = 0x40e60e0000000000\n"]
-    {
+    for text in ["wSpecVersion = 0x1299\n", "wSpecVersion = 0x310\nqTotalRawDeviceCapacity = 0x40e60e0000000000\n"] {
         assert!(read_one(text.as_bytes()).is_err(), "{text}");
     }
 }
@@ -220,9 +213,8 @@ fn words_that_are_printed_as_the_processor_loads_them_are_turned_together() {
 #[test]
 fn every_version_of_the_standard_is_read_in_both_orders_and_no_other_is() {
     let known = [0x100, 0x110, 0x200, 0x210, 0x220, 0x300, 0x310, 0x400, 0x410, 0x500_u16];
-    let standard = |version: u16| {
-        read_one(format!("wSpecVersion = {version:#x}\n").as_bytes()).map(|report| report.standard)
-    };
+    let standard =
+        |version: u16| read_one(format!("wSpecVersion = {version:#x}\n").as_bytes()).map(|report| report.standard);
     for version in known {
         let expected = format!("UFS {}.{}", version >> 8, version >> 4 & 0xf);
         assert_eq!(standard(version).unwrap(), expected);
@@ -247,8 +239,7 @@ fn raw(length: u8, kind: u8, values: &[(usize, &[u8])]) -> Vec<u8> {
 
 #[test]
 fn raw_descriptors_are_read_in_each_form() {
-    let device =
-        raw(0x59, 0, &[(0x10, &[0x03, 0x10]), (0x18, &[0x01, 0xad]), (0x21, &[32]), (0x4f, &[0, 0, 1, 0])]);
+    let device = raw(0x59, 0, &[(0x10, &[0x03, 0x10]), (0x18, &[0x01, 0xad]), (0x21, &[32]), (0x4f, &[0, 0, 1, 0])]);
     let geometry = raw(0x57, 7, &[(4, &[0, 0, 0, 0, 0x0e, 0xe6, 0x40, 0])]);
     let health = raw(0x25, 9, &[(2, &[1, 2, 11])]);
     let unit = raw(0x2d, 2, &[(2, &[3]), (3, &[1]), (0x0a, &[12]), (0x0b, &[0, 0, 0, 0, 0, 0x3b, 0x90, 0])]);
@@ -268,10 +259,7 @@ fn raw_descriptors_are_read_in_each_form() {
     }
     for (form, text) in hex_forms(&health) {
         assert!(is_ufs(&text), "{form}");
-        assert_eq!(
-            fact(&read_one(&text).unwrap(), "life used, type A (mostly SLC)"),
-            "10 to 20 % of the life used"
-        );
+        assert_eq!(fact(&read_one(&text).unwrap(), "life used, type A (mostly SLC)"), "10 to 20 % of the life used");
         let cut = read_one(&text[..text.len() / 4 * 2]).expect_err(form).to_string();
         assert!(cut.contains("of 37 bytes"), "{form}: {cut}");
     }

@@ -9,9 +9,7 @@ mod completion_queue;
 mod tests;
 
 use emmclab_device::gc::VictimPolicy;
-use emmclab_device::{
-    Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, StopReason,
-};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, StopReason};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{BlockNote, Error, ErrorClass, Nanos, Result};
 
@@ -76,10 +74,7 @@ impl ReplayEngine {
     ) -> Result<Self> {
         if layers.is_empty() {
             if second.is_some() {
-                return Err(Error::new(
-                    ErrorClass::Config,
-                    "there is a second device, but no layer to use it",
-                ));
+                return Err(Error::new(ErrorClass::Config, "there is a second device, but no layer to use it"));
             }
             return Ok(self);
         }

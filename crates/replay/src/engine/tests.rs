@@ -76,9 +76,8 @@ fn both_disks_of_a_checked_run_have_a_checker_and_the_queue_of_their_settings() 
     let queued = config(&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")]);
     let layer = LayerConfig::named("pair").with("routing", "striping");
     let second = SimulatedDisk::for_run(queued.settings(), Device::new(&queued), true);
-    let engine = ReplayEngine::for_run(&plain, Device::new(&plain), true)
-        .with_layers(&[layer], Some(second), 0)
-        .unwrap();
+    let engine =
+        ReplayEngine::for_run(&plain, Device::new(&plain), true).with_layers(&[layer], Some(second), 0).unwrap();
     let second = engine.second.unwrap();
     assert!(engine.main.has_checker() && second.has_checker());
     assert!(engine.main.host_counts().is_none() && second.host_counts().is_some());

@@ -1,9 +1,7 @@
 //! Translates the flags of a request as the block layer and MMC driver of a kernel do: into a sequence of commands, each sent when the
 //! previous one is complete (`block/blk-flush.c`, `drivers/mmc/core/block.c`).
 
-use emmclab_device::{
-    CommandFlags, DeviceCapabilities, DeviceCommand, DeviceSettings, KernelEra, KernelRules,
-};
+use emmclab_device::{CommandFlags, DeviceCapabilities, DeviceCommand, DeviceSettings, KernelEra, KernelRules};
 use emmclab_trace::{Nanos, Op};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -56,11 +54,7 @@ impl KernelDriver {
 
     /// Maximum number of writes in a packed command, if the settings give no number; 0 if the kernel does not pack.
     pub fn packed_writes(&self) -> u32 {
-        if self.rules.packs && self.capabilities.queue_depth == 1 {
-            self.capabilities.packed_writes
-        } else {
-            0
-        }
+        if self.rules.packs && self.capabilities.queue_depth == 1 { self.capabilities.packed_writes } else { 0 }
     }
 
     /// The commands of a request; empty if the request is complete at once.
@@ -68,8 +62,7 @@ impl KernelDriver {
         let mut sequence = Sequence::new();
         let DeviceCapabilities { cache_kb, cache_in_order, barrier, .. } = self.capabilities;
         let cached = cache_kb > 0;
-        let around =
-            |op, modifiers| DeviceCommand { modifiers, ..DeviceCommand::new(request.arrival, op, 0, 0) };
+        let around = |op, modifiers| DeviceCommand { modifiers, ..DeviceCommand::new(request.arrival, op, 0, 0) };
         let flush = cached.then(|| around(Op::Flush, CommandFlags::empty()));
         // A barrier becomes a flush if the device has no barriers, and nothing if its cache keeps the order.
         let order = if cache_in_order {

@@ -136,8 +136,7 @@ impl HostQueue {
                 driver::next(&mut rest, request.arrival)
             }
         };
-        let number =
-            self.incomplete.push(IncompleteRequest { command: *request, next: None, rest, done: None });
+        let number = self.incomplete.push(IncompleteRequest { command: *request, next: None, rest, done: None });
         if let Some(first) = first {
             self.enqueue(&first, number);
         } else {

@@ -174,8 +174,7 @@ impl AgingDevice {
 
     /// Overwrites at random until write amplification no longer changes from one capacity to the next.
     pub fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
-        let mut work =
-            SteadyStateDetector::new(u64::from(self.units), (SAMPLES, FLAT), self.device.counters());
+        let mut work = SteadyStateDetector::new(u64::from(self.units), (SAMPLES, FLAT), self.device.counters());
         let samples = (most_capacities / STEP).ceil() as u64;
         for _ in 0..samples {
             self.overwrite(work.step as usize, |age| {

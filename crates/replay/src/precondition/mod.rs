@@ -30,9 +30,7 @@ pub(crate) fn precondition(
         return Ok(Device::new(config));
     }
     match store {
-        Some(store) => {
-            store.device(config, &recipe(config, options)?, || Ok(off(config, make(config, options)?)))
-        }
+        Some(store) => store.device(config, &recipe(config, options)?, || Ok(off(config, make(config, options)?))),
         None => Ok(off(config, make(config, options)?)),
     }
 }
@@ -90,14 +88,11 @@ fn off(config: &DeviceConfig, mut device: Device) -> Device {
 ///
 /// # Errors
 /// If a trace cannot be read, the device stops on the way, or the store fails.
-pub fn age_by_traces(
-    config: &DeviceConfig,
-    inputs: Vec<TraceInput>,
-    store: Option<&ImageStore>,
-) -> Result<Device> {
+pub fn age_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: Option<&ImageStore>) -> Result<Device> {
     match store {
-        Some(store) => store
-            .device(config, &recipe_of_traces(config, &inputs)?, || Ok(off(config, replay(config, inputs)?))),
+        Some(store) => {
+            store.device(config, &recipe_of_traces(config, &inputs)?, || Ok(off(config, replay(config, inputs)?)))
+        }
         None => Ok(off(config, replay(config, inputs)?)),
     }
 }

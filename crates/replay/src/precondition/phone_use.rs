@@ -48,13 +48,7 @@ impl Default for PhoneUse {
     /// hours of *Idle* in the IISWC 2015 paper (Tables III and IV: 118 KB/s and 3.2 KB/s, 1.9 GB). Half of their requests have 4 KB
     /// (Characteristic 2), and the mean write of the median application has 18 KB, so 4 KB writes are about 12 % of the bytes.
     fn default() -> Self {
-        Self {
-            days: 365.0,
-            daily_bytes: 2.0 * 1_073_741_824.0,
-            filled_pct: 75.0,
-            random_pct: 12.0,
-            trim: true,
-        }
+        Self { days: 365.0, daily_bytes: 2.0 * 1_073_741_824.0, filled_pct: 75.0, random_pct: 12.0, trim: true }
     }
 }
 
@@ -120,8 +114,7 @@ impl FromStr for PhoneUse {
 
 /// Parses a number followed by one of these units.
 fn amount(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let (number, factor) =
-        units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    let (number, factor) = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
     let number: f64 = number.trim().parse().ok()?;
     (number.is_finite() && number >= 0.0).then_some(number * factor)
 }
@@ -129,8 +122,7 @@ fn amount(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 impl Display for PhoneUse {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Self { days, daily_bytes, filled_pct, random_pct, trim } = self;
-        let (unit, factor) =
-            *BYTES.iter().rev().find(|(_, factor)| daily_bytes >= factor).unwrap_or(&BYTES[0]);
+        let (unit, factor) = *BYTES.iter().rev().find(|(_, factor)| daily_bytes >= factor).unwrap_or(&BYTES[0]);
         let (daily, trim) = (daily_bytes / factor, if *trim { "yes" } else { "no" });
         write!(out, "{days}d,daily={daily}{unit},filled={filled_pct},random={random_pct},trim={trim}")
     }

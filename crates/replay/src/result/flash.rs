@@ -136,10 +136,6 @@ impl Utilisation {
             let elapsed = elapsed.0.max(1) as f64;
             busy.iter().map(|busy| 100.0 * *busy as f64 / elapsed).collect()
         };
-        Self {
-            channels_pct: share(&load.channels),
-            dies_pct: share(&load.dies),
-            planes_pct: share(&load.planes),
-        }
+        Self { channels_pct: share(&load.channels), dies_pct: share(&load.dies), planes_pct: share(&load.planes) }
     }
 }

@@ -60,8 +60,7 @@ impl MapCounts {
             lookups: needed,
             requests: counters.map_requests,
             missed_requests: counters.map_missed_requests,
-            request_miss_pct: (needed > 0)
-                .then(|| share(counters.map_missed_requests, counters.map_requests)),
+            request_miss_pct: (needed > 0).then(|| share(counters.map_missed_requests, counters.map_requests)),
             prefetched_entries: counters.map_prefetched,
             double_reads: counters.map_double_reads,
             cached_bytes: figures.map(|figures| figures.cached_bytes),

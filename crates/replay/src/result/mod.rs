@@ -33,12 +33,9 @@ pub use flash::{FlashOperations, PageOperations, SpaceUse, Utilisation, WriteAmp
 pub use ftl::{CacheCounts, GcSummary, LogBlockMerges, MapCounts, SlcCounts};
 pub use layers::{DurableTimes, LayerResult, SecondDevice};
 pub use power::{EnergyUse, PowerStateTimes};
-pub use recorded_comparison::{
-    ByOperation, LoadSummary, RecordedComparison, ShareComparison, TimeComparison,
-};
+pub use recorded_comparison::{ByOperation, LoadSummary, RecordedComparison, ShareComparison, TimeComparison};
 pub use times::{
-    ResponseHistogramRow, ResponsePercentileRow, ResponseTimeSummary, ServiceTimeSummary, TimePercentiles,
-    WaitTimes,
+    ResponseHistogramRow, ResponsePercentileRow, ResponseTimeSummary, ServiceTimeSummary, TimePercentiles, WaitTimes,
 };
 pub use ufs::{LinkDirection, UfsUse, WriteBoosterUse, ZoneUse};
 pub use wear::{LifetimeEstimate, WearSummary};
@@ -270,11 +267,7 @@ impl SimulationResult {
                 load: LoadSummary::new(measure, mode),
                 stopped: device.stop().map(|stop| stop.reason().to_owned()),
                 simulated_s,
-                throughput_mb_per_s: if elapsed > Nanos::ZERO {
-                    bytes as f64 / 1_048_576.0 / simulated_s
-                } else {
-                    0.0
-                },
+                throughput_mb_per_s: if elapsed > Nanos::ZERO { bytes as f64 / 1_048_576.0 / simulated_s } else { 0.0 },
                 drain_s: drain.map(Nanos::as_secs_f64),
             },
             requests: RequestTotals {
@@ -292,11 +285,7 @@ impl SimulationResult {
             durable: measure.durable(),
             response: ResponseTimeSummary::new(measure),
             percentiles: ResponsePercentileRow::all(measure, &options.percentiles),
-            response_distribution: if options.distribution {
-                ResponseHistogramRow::all(measure)
-            } else {
-                Vec::new()
-            },
+            response_distribution: if options.distribution { ResponseHistogramRow::all(measure) } else { Vec::new() },
             service: ServiceTimeSummary::new(measure),
             waits: WaitTimes::new(measure),
             recorded: RecordedComparison::new(measure, recorded, options, mode),
@@ -331,16 +320,14 @@ impl SimulationResult {
         self.run.unrecorded = Some(missing.to_string());
         let flushes = recorded.has_op(Op::Flush) && recorded.has(RequestFlags::PREFLUSH);
         let discards = recorded.has_op(Op::Discard);
-        let withdraw =
-            |count: &mut Option<u64>, known: bool| *count = count.filter(|count| known || *count > 0);
+        let withdraw = |count: &mut Option<u64>, known: bool| *count = count.filter(|count| known || *count > 0);
         withdraw(&mut self.requests.other, recorded.has_op(Op::Flush) && discards);
         withdraw(&mut self.map.discarded_units, discards);
         if let Some(cache) = &mut self.cache {
             withdraw(&mut cache.flushes, flushes);
         }
         if let Some(host) = &mut self.host {
-            host.driver =
-                host.driver.filter(|driver| flushes && recorded.has(RequestFlags::FUA) || driver.any());
+            host.driver = host.driver.filter(|driver| flushes && recorded.has(RequestFlags::FUA) || driver.any());
         }
     }
 

@@ -68,8 +68,7 @@ impl EnergyUse {
         let waking_mj = spent(states.waking_s, power.waking_mw);
         let counters = device.counters();
         let lookup_nj = LOOKUP_NJ.of(&settings.mapping.options) as f64;
-        let map_mj =
-            (lookup_nj > 0.0).then(|| (counters.map_hits + counters.map_misses) as f64 * lookup_nj / 1e6);
+        let map_mj = (lookup_nj > 0.0).then(|| (counters.map_hits + counters.map_misses) as f64 * lookup_nj / 1e6);
         let parts = [active_mj, idle_mj, asleep_mj, waking_mj, flash_mj, map_mj];
         let total_mj = parts.into_iter().flatten().reduce(|sum, part| sum + part);
         Self { total_mj, flash_mj, map_mj, active_mj, idle_mj, asleep_mj, waking_mj }

@@ -70,22 +70,17 @@ impl RecordedComparison {
         let all = measure.timed();
         let kinds = [&all[..], &all[..1], &all[1..]];
         let was = recorded.times();
-        let simulated =
-            |i: usize, times: fn(&[&OperationTotals]) -> TimeSummary, of: fn(TimeSummary) -> f64| {
-                any(kinds[i]).then(|| of(times(kinds[i])))
-            };
+        let simulated = |i: usize, times: fn(&[&OperationTotals]) -> TimeSummary, of: fn(TimeSummary) -> f64| {
+            any(kinds[i]).then(|| of(times(kinds[i])))
+        };
         let mean = |i, times| simulated(i, times, |times| times.mean_ms);
         let p99 = |i, times| simulated(i, times, |times| times.p99_ms);
         Self {
-            response: by_operation(|i| {
-                time(was[i].response_ms, mean(i, OperationTotals::response), as_recorded)
-            }),
+            response: by_operation(|i| time(was[i].response_ms, mean(i, OperationTotals::response), as_recorded)),
             response_p99: by_operation(|i| {
                 time(was[i].response_p99_ms, p99(i, OperationTotals::response), as_recorded)
             }),
-            service: by_operation(|i| {
-                time(was[i].service_ms, mean(i, OperationTotals::service), as_recorded)
-            }),
+            service: by_operation(|i| time(was[i].service_ms, mean(i, OperationTotals::service), as_recorded)),
             no_wait: by_operation(|i| {
                 let simulated_pct = any(kinds[i]).then_some(measure.no_wait_pct()[i]);
                 share(was[i].no_wait_pct, simulated_pct, as_recorded)
@@ -163,10 +158,8 @@ impl LoadSummary {
         let is_offered = mode == ReplayMode::Open && span_s > 0.0;
         let offered = is_offered.then(|| measure.busy.as_secs_f64() / span_s);
         let service_s = OperationTotals::service(&measure.timed()).mean_ms / 1e3;
-        let (peak_s, grown_s) = (
-            measure.arrival_state.peak.backlog.as_secs_f64(),
-            measure.arrival_state.peak.busy_for.as_secs_f64(),
-        );
+        let (peak_s, grown_s) =
+            (measure.arrival_state.peak.backlog.as_secs_f64(), measure.arrival_state.peak.busy_for.as_secs_f64());
         // If the offered load is above 100 %, the requests that are left at the last arrival count as a backlog, too.
         let left = backlog_s > OVERLOAD_REQUESTS * service_s && offered.is_some_and(|share| share > 1.0);
         let grew = peak_s > (OVERLOAD_REQUESTS * service_s).max(OVERLOAD_S.min(OVERLOAD_SHARE * span_s));

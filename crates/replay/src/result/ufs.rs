@@ -164,8 +164,7 @@ impl ZoneUse {
             filled: counts.filled,
             most_open: counts.most_open,
             most_active: counts.most_active,
-            slc_bytes: device.counters().group_programs[number]
-                * u64::from(geometry.groups[number].page_bytes),
+            slc_bytes: device.counters().group_programs[number] * u64::from(geometry.groups[number].page_bytes),
             buffer_conflicts: counts.buffer_conflicts,
             premature_flushes: counts.premature_flushes,
             premature_bytes: counts.premature_units * u64::from(geometry.unit_bytes),
@@ -193,8 +192,7 @@ impl WriteBoosterUse {
         Some(Self {
             size_bytes: blocks * page_bytes,
             bytes_written,
-            bytes_past_it: counters.bytes_programmed[OperationCause::Host as usize]
-                .saturating_sub(bytes_written),
+            bytes_past_it: counters.bytes_programmed[OperationCause::Host as usize].saturating_sub(bytes_written),
             flushed_blocks: counters.folds,
             life_used_pct: (limit > 0).then(|| 100.0 * erases as f64 / limit as f64),
             current_size_bytes: u64::from(geometry.planes) * u64::from(device.booster_blocks()) * page_bytes,

@@ -103,11 +103,7 @@ impl GroupLifetime {
         let used = f64::from(most) / limit;
         Self {
             even: written * limit * blocks / filled.max(erases as f64),
-            first_block: if erases > 0 {
-                written / used * (all as f64 / erases as f64)
-            } else {
-                f64::INFINITY
-            },
+            first_block: if erases > 0 { written / used * (all as f64 / erases as f64) } else { f64::INFINITY },
             used,
             erases,
         }

@@ -34,8 +34,7 @@ pub(super) struct ArrivedRequest {
 impl ArrivedRequest {
     /// A placeholder for the request in plans that a layer runs without one.
     pub fn placeholder(at: Nanos) -> Self {
-        let request =
-            HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: CommandFlags::empty() };
+        let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: CommandFlags::empty() };
         Self { request, arrival: at, parent: None, number: 0, notes: Vec::new(), data: Vec::new() }
     }
 }

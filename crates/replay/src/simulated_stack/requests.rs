@@ -39,13 +39,7 @@ impl SimulatedStack {
     }
 
     /// Adds a plan as a task. Allocates memory for its data if the stack moves data.
-    pub(super) fn add(
-        &mut self,
-        level: usize,
-        source: PlanOrigin,
-        arrived: ArrivedRequest,
-        plan: CommandPlan,
-    ) -> u32 {
+    pub(super) fn add(&mut self, level: usize, source: PlanOrigin, arrived: ArrivedRequest, plan: CommandPlan) -> u32 {
         let task = self.tasks.add(level, source, arrived, plan);
         if self.moves_data {
             self.tasks[task].make_room();
@@ -79,17 +73,11 @@ impl SimulatedStack {
     }
 
     /// Lets a layer start background work, and asks again for the requests that it deferred.
-    pub(super) fn poke<O: Observer>(
-        &mut self,
-        level: usize,
-        at: Nanos,
-        disks: &mut DiskPair<'_, O>,
-    ) -> Result<()> {
+    pub(super) fn poke<O: Observer>(&mut self, level: usize, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         loop {
             if !self.levels[level].background_running {
                 let mut plan = self.tasks.plan();
-                let SimulatedLevel { layer, in_flight, background_running: busy, .. } =
-                    &mut self.levels[level];
+                let SimulatedLevel { layer, in_flight, background_running: busy, .. } = &mut self.levels[level];
                 if layer.background(in_flight, &mut plan) == BackgroundDecision::Run {
                     *busy = true;
                     let task = self.add(level, PlanOrigin::Background, ArrivedRequest::placeholder(at), plan);

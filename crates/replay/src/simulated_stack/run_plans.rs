@@ -64,12 +64,7 @@ impl SimulatedStack {
     }
 
     /// Sends the commands of a plan up to the next wait.
-    pub(super) fn run<O: Observer>(
-        &mut self,
-        task: u32,
-        at: Nanos,
-        disks: &mut DiskPair<'_, O>,
-    ) -> Result<()> {
+    pub(super) fn run<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         let current = &mut self.tasks[task];
         let below = current.level + usize::from(current.source != PlanOrigin::Expanded);
         // One more than the commands, so that the stage does not end before all of them were sent.
@@ -108,8 +103,7 @@ impl SimulatedStack {
                 task.waiting -= 1;
                 continue;
             }
-            if disk == 0 && sent.op == Op::Write && self.first_writes.len() < self.first_write_limit as usize
-            {
+            if disk == 0 && sent.op == Op::Write && self.first_writes.len() < self.first_write_limit as usize {
                 self.first_writes.push((sent.sector, sent.sectors));
             }
             self.owners[disk].push(task);

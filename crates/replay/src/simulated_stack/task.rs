@@ -140,13 +140,7 @@ impl PlanTaskTable {
         self.plans.push(plan);
     }
 
-    pub fn add(
-        &mut self,
-        level: usize,
-        source: PlanOrigin,
-        arrived: ArrivedRequest,
-        plan: CommandPlan,
-    ) -> u32 {
+    pub fn add(&mut self, level: usize, source: PlanOrigin, arrived: ArrivedRequest, plan: CommandPlan) -> u32 {
         let ArrivedRequest { request, arrival, parent, number, notes: _, data } = arrived;
         let task = PlanTask {
             level,

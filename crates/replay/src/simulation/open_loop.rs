@@ -10,11 +10,7 @@ use super::Simulation;
 impl Simulation {
     /// Simulates requests that do not wait for each other; the engine must be bare.
     #[inline(always)]
-    pub(super) fn feed_open<O: Observer>(
-        &mut self,
-        requests: RequestIter<'_>,
-        observer: &mut O,
-    ) -> Result<bool> {
+    pub(super) fn feed_open<O: Observer>(&mut self, requests: RequestIter<'_>, observer: &mut O) -> Result<bool> {
         let Self { engine, measure, pacer: pace, commands: placed, .. } = self;
         let device = engine.device_mut();
         let mut listeners = (measure, observer);

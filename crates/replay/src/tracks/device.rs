@@ -112,11 +112,7 @@ impl DeviceTracks {
         self.operation(tracks, plane, &slice, (end, bus_bytes))
     }
 
-    pub fn unplaced_read<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        event: &UnplacedRead,
-    ) -> io::Result<()> {
+    pub fn unplaced_read<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &UnplacedRead) -> io::Result<()> {
         let &UnplacedRead { plane, bus_bytes, cause, begin, end, .. } = event;
         let slice = TrackSlice { name: read_name(cause), category: cause.name(), begin, end, arguments: &[] };
         self.operation(tracks, plane, &slice, (end, bus_bytes))
@@ -140,16 +136,10 @@ impl DeviceTracks {
         self.operation(tracks, self.plane_of(block), &slice, (through, bus_bytes))
     }
 
-    pub fn block_erased<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        event: &BlockErased,
-    ) -> io::Result<()> {
+    pub fn block_erased<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &BlockErased) -> io::Result<()> {
         let &BlockErased { block, erases, begin, end, .. } = event;
-        let arguments = &[
-            ("block", ArgumentValue::Count(block.0.into())),
-            ("erases", ArgumentValue::Count(erases.into())),
-        ];
+        let arguments =
+            &[("block", ArgumentValue::Count(block.0.into())), ("erases", ArgumentValue::Count(erases.into()))];
         let slice = TrackSlice { name: "erase", category: COLLECTION, begin, end, arguments };
         self.operation(tracks, self.plane_of(block), &slice, (end, 0))
     }
@@ -161,11 +151,7 @@ impl DeviceTracks {
         }
     }
 
-    pub fn gc_finished<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        event: &GcFinished,
-    ) -> io::Result<()> {
+    pub fn gc_finished<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &GcFinished) -> io::Result<()> {
         let Some(begun) = self.collecting.iter().position(|begun| begun.block == event.block) else {
             return Ok(());
         };
@@ -173,22 +159,15 @@ impl DeviceTracks {
         self.collection(tracks, &begun, event.at)
     }
 
-    fn collection<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        begun: &GcStarted,
-        end: Nanos,
-    ) -> io::Result<()> {
+    fn collection<W: Write>(&mut self, tracks: &mut TrackWriter<W>, begun: &GcStarted, end: Nanos) -> io::Result<()> {
         let &GcStarted { block, valid, collection, at: begin } = begun;
         let name = match collection {
             CollectionPurpose::Space => "garbage collection",
             CollectionPurpose::Fold => "SLC folding",
             CollectionPurpose::Wear => "wear levelling",
         };
-        let arguments = &[
-            ("block", ArgumentValue::Count(block.0.into())),
-            ("valid_units", ArgumentValue::Count(valid.into())),
-        ];
+        let arguments =
+            &[("block", ArgumentValue::Count(block.0.into())), ("valid_units", ArgumentValue::Count(valid.into()))];
         let slice = TrackSlice { name, category: COLLECTION, begin, end, arguments };
         let plane = self.plane_of(block);
         self.planes[plane.index()].collection.slice(tracks, &slice)
@@ -202,27 +181,14 @@ impl DeviceTracks {
         self.power.instant(tracks, event.at, ("collection in idle time interrupted", COLLECTION), &[])
     }
 
-    pub fn unit_cached<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        event: &UnitCached,
-    ) -> io::Result<()> {
+    pub fn unit_cached<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &UnitCached) -> io::Result<()> {
         let bytes = i64::from(event.units) * self.unit_bytes;
         self.fill_level.as_mut().map_or(Ok(()), |held| held.set(tracks, event.at, bytes))
     }
 
-    pub fn cache_flushed<W: Write>(
-        &mut self,
-        tracks: &mut TrackWriter<W>,
-        event: &CacheFlushed,
-    ) -> io::Result<()> {
+    pub fn cache_flushed<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &CacheFlushed) -> io::Result<()> {
         let bytes = u64::from(event.units) * self.unit_bytes.unsigned_abs();
-        self.buffer.instant(
-            tracks,
-            event.at,
-            ("flush", BUFFER),
-            &[("bytes", ArgumentValue::Count(bytes))],
-        )?;
+        self.buffer.instant(tracks, event.at, ("flush", BUFFER), &[("bytes", ArgumentValue::Count(bytes))])?;
         // All of it is being written to the flash.
         self.fill_level.as_mut().map_or(Ok(()), |held| held.set(tracks, event.at, 0))
     }

@@ -6,13 +6,11 @@ use std::io;
 use std::path::PathBuf;
 
 use emmclab_device::{
-    BlockErased, CacheFlushed, Device, GcFinished, GcStarted, IdleInterrupted, Observer, PageProgrammed,
-    PageRead, RequestCompleted, UnitCached, UnplacedRead, WokeUp,
+    BlockErased, CacheFlushed, Device, GcFinished, GcStarted, IdleInterrupted, Observer, PageProgrammed, PageRead,
+    RequestCompleted, UnitCached, UnplacedRead, WokeUp,
 };
 use emmclab_perfetto::{Argument, ArgumentValue, DrawnRequest, RequestTracks, TrackWriter};
-use emmclab_trace::{
-    AtomicFile, Batch, Error, NameTable, Nanos, RequestSender, Result, SECTOR_BYTES, picture_file,
-};
+use emmclab_trace::{AtomicFile, Batch, Error, NameTable, Nanos, RequestSender, Result, SECTOR_BYTES, picture_file};
 
 use crate::reorder_buffer::ReorderBuffer;
 use crate::sequence_map::SequenceMap;
@@ -112,10 +110,7 @@ impl RunTracks {
     }
 
     /// Draws an event of the device.
-    fn device(
-        &mut self,
-        drawn: impl FnOnce(&mut DeviceTracks, &mut TrackWriter<AtomicFile>) -> io::Result<()>,
-    ) {
+    fn device(&mut self, drawn: impl FnOnce(&mut DeviceTracks, &mut TrackWriter<AtomicFile>) -> io::Result<()>) {
         if let Some(picture) = &mut self.state {
             let drawn = drawn(&mut picture.device, &mut self.tracks);
             self.note(drawn);

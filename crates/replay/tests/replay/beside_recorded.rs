@@ -81,8 +81,7 @@ fn without_recorded_times_nothing_is_put_beside_the_simulated_ones() {
 
 #[test]
 fn a_run_at_another_pace_than_the_recording_has_no_error() {
-    let requests =
-        [request(Op::Write, 0, Some(0), Some(900)), request(Op::Write, 5_000, Some(5_000), Some(5_900))];
+    let requests = [request(Op::Write, 0, Some(0), Some(900)), request(Op::Write, 5_000, Some(5_000), Some(5_900))];
     let twice = ReplayOptions { rate: RateFactor::new(2.0).unwrap(), ..in_mode(ReplayMode::Open) };
     for (options, comparable) in
         [(in_mode(ReplayMode::Open), true), (in_mode(ReplayMode::BackToBack), false), (twice, false)]
@@ -144,8 +143,7 @@ fn a_light_trace_and_one_with_bursts_are_no_overload() {
     let light = run(&device(), &in_mode(ReplayMode::Open), &writes(1_000, 5_000)).run.load;
     assert!(!light.overloaded && (light.offered_pct.unwrap() - 20.0).abs() < 0.1, "{light:?}");
     // Bursts of 50 at once, one each 100 ms.
-    let bursts: Vec<_> =
-        (0..1_000).map(|i| request(Op::Write, i / 50 * 100_000 + i % 50, None, None)).collect();
+    let bursts: Vec<_> = (0..1_000).map(|i| request(Op::Write, i / 50 * 100_000 + i % 50, None, None)).collect();
     let bursty = run(&device(), &in_mode(ReplayMode::Open), &bursts).run.load;
     assert!(!bursty.overloaded && bursty.offered_pct.unwrap() < 60.0, "{bursty:?}");
 }
@@ -164,8 +162,7 @@ fn requests_that_come_faster_than_the_device_serves_them_are_an_overload() {
     assert!(load.overloaded && (load.offered_pct.unwrap() - 200.0).abs() < 1.0, "{load:?}");
     assert!((load.backlog_s - 1.0).abs() < 0.01, "{load:?}");
     // Closed loop waits for the device.
-    let complete: Vec<_> =
-        (0..2_000).map(|i| request(Op::Write, i * 500, None, Some(i * 500 + 400))).collect();
+    let complete: Vec<_> = (0..2_000).map(|i| request(Op::Write, i * 500, None, Some(i * 500 + 400))).collect();
     let closed = run(&device(), &in_mode(ReplayMode::Closed), &complete).run.load;
     assert_eq!((closed.offered_pct, closed.overloaded), (None, false));
     // A handful of requests at once is none either.
@@ -180,11 +177,7 @@ fn the_time_of_fetching_counts_to_the_response_alone_and_passes_while_a_command_
     assert!((alone.response.mean_response_ms - 1.07).abs() < 1e-9, "{:?}", alone.response);
     assert!((alone.service.mean_service_ms - 1.0).abs() < 1e-9, "{:?}", alone.service);
     assert_eq!(alone.requests.no_wait_pct, 100.0);
-    assert!(
-        (alone.waits.controller_ms - 0.07).abs() < 1e-9 && alone.waits.queue_ms == 0.0,
-        "{:?}",
-        alone.waits
-    );
+    assert!((alone.waits.controller_ms - 0.07).abs() < 1e-9 && alone.waits.queue_ms == 0.0, "{:?}", alone.waits);
     // All at once: only the first is waited for.
     let queued = run(&config, &in_mode(ReplayMode::Open), &writes(10, 1));
     assert!((queued.run.simulated_s - 0.01007).abs() < 1e-9, "{:?}", queued.run);

@@ -31,10 +31,7 @@ fn config() -> DeviceConfig {
 fn small() -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config
-        .set_all(&[
-            ("geometry.block_groups.0.pages_per_block", "16"),
-            ("geometry.block_groups.0.blocks", "64"),
-        ])
+        .set_all(&[("geometry.block_groups.0.pages_per_block", "16"), ("geometry.block_groups.0.blocks", "64")])
         .unwrap();
     config
 }
@@ -124,8 +121,7 @@ fn a_worn_out_device_ends_the_run_and_its_lifetime_is_reported() {
             ("wear.levelling", "dynamic"),
         ])
         .unwrap();
-    let requests: Vec<_> =
-        (0..400_000).map(|i| recorded(i * 2000, i * 2000 + 1, (i * i % 3001) as u64)).collect();
+    let requests: Vec<_> = (0..400_000).map(|i| recorded(i * 2000, i * 2000 + 1, (i * i % 3001) as u64)).collect();
     let (result, _) = run(&config, &ReplayOptions::default(), &requests);
     assert!(result.run.stopped.as_deref().unwrap().contains("worn out"), "{:?}", result.run.stopped);
     // Two spares in each of four planes, and one block more than spares in one of them.
@@ -139,10 +135,8 @@ fn a_worn_out_device_ends_the_run_and_its_lifetime_is_reported() {
 #[test]
 fn parts_of_waf_and_of_the_response_time_add_up() {
     let config = small();
-    let options =
-        ReplayOptions { precondition: Precondition::Random(100.0), check: true, ..Default::default() };
-    let mut requests: Vec<_> =
-        (0..3000).map(|i| recorded(i * 500, i * 500 + 1, (i * 7919 % 3800) as u64)).collect();
+    let options = ReplayOptions { precondition: Precondition::Random(100.0), check: true, ..Default::default() };
+    let mut requests: Vec<_> = (0..3000).map(|i| recorded(i * 500, i * 500 + 1, (i * 7919 % 3800) as u64)).collect();
     // Flushes have a response time of their own, which is no read's or write's.
     for flush in requests.iter_mut().step_by(50) {
         (flush.op, flush.sectors) = (Op::Flush, 0);
@@ -166,8 +160,7 @@ fn the_same_input_gives_the_same_result_and_options_count() {
             seed,
             ..Default::default()
         };
-        let requests: Vec<_> =
-            (0..2000).map(|i| recorded(i * 500, i * 500 + 1, (i * 31 % 3800) as u64)).collect();
+        let requests: Vec<_> = (0..2000).map(|i| recorded(i * 500, i * 500 + 1, (i * 31 % 3800) as u64)).collect();
         let mut result = run(&config, &options, &requests).0;
         result.computing = ComputeCost::default();
         serde_json::to_string(&result).unwrap()
@@ -187,9 +180,7 @@ fn an_aged_device_from_the_store_is_the_device_that_was_saved() {
         let run_once = || {
             let mut simulation = Simulation::new(&config, &options, Some(&store)).unwrap();
             for i in 0..5000 {
-                simulation
-                    .push(&recorded(i * 500, i * 500 + 1, (i * 131 % 3800) as u64), &mut NullObserver)
-                    .unwrap();
+                simulation.push(&recorded(i * 500, i * 500 + 1, (i * 131 % 3800) as u64), &mut NullObserver).unwrap();
             }
             let mut result = simulation.finish(None, &mut NullObserver).unwrap();
             result.computing = ComputeCost::default();
@@ -253,9 +244,7 @@ fn a_device_aged_by_a_trace_holds_it_and_is_kept_by_the_bytes_of_the_trace() {
     let store = ImageStore::open(folder.path().join("images")).unwrap();
     let images = || std::fs::read_dir(folder.path().join("images")).unwrap().count();
     let input = trace(folder.path(), "a", 1_000_000, 1000, 300);
-    let age = |input: &TraceInput| {
-        emmclab_replay::age_by_traces(&small(), vec![input.clone()], Some(&store)).unwrap()
-    };
+    let age = |input: &TraceInput| emmclab_replay::age_by_traces(&small(), vec![input.clone()], Some(&store)).unwrap();
     let device = age(&input);
     assert!(
         (0..300).all(|unit| device.lookup(emmclab_device::Lpn(unit)).is_some())

@@ -49,15 +49,13 @@ const PACKED: [(&str, &str); 3] =
 fn throughput_rises_with_the_size_and_packing_never_slows() {
     let one = planes(1);
     let with = |settings: &[(&'static str, &'static str)]| [&one[..], settings].concat();
-    let (packed, shared) =
-        (with(&PACKED), with(&[&PACKED[..], &[("controller.share_packed_pages", "true")]].concat()));
+    let (packed, shared) = (with(&PACKED), with(&[&PACKED[..], &[("controller.share_packed_pages", "true")]].concat()));
     // Everything queued inside the device at once: what the host's transfers and overheads cost at most.
     let queued = with(&[("controller.queue_depth", "32")]);
     for op in [Op::Read, Op::Write] {
         for power in 2..=14 {
             let kb = 1 << power;
-            let rates =
-                [&one[..], &packed, &shared, &queued, &[], &PACKED].map(|settings| rate(settings, op, kb));
+            let rates = [&one[..], &packed, &shared, &queued, &[], &PACKED].map(|settings| rate(settings, op, kb));
             println!(
                 "{op:?} {kb} KB: {rates:.2?} MB/s: one plane, packed, in shared pages, all at once; the preset, packed"
             );
@@ -116,11 +114,8 @@ fn on_the_phone(requests: &[Request], kb: std::ops::RangeInclusive<u32>, packed:
             && kb.contains(&(request.sectors / 2))
             && request.flags.contains(RequestFlags::PACKED) == packed
     };
-    let mut times: Vec<i64> = requests
-        .iter()
-        .filter(asked)
-        .map(|request| request.complete.unwrap().0 - request.issue.unwrap().0)
-        .collect();
+    let mut times: Vec<i64> =
+        requests.iter().filter(asked).map(|request| request.complete.unwrap().0 - request.issue.unwrap().0).collect();
     times.sort_unstable();
     times[times.len() * pct / 100] as f64 / 1e6
 }

@@ -50,8 +50,7 @@ fn both_kinds_of_emmc_50_meet_all_their_figures() {
 /// The presets that were fitted to the cards of FAST 2012.
 fn cards() -> Vec<DeviceConfig> {
     let all = presets().iter().map(|preset| DeviceConfig::preset(preset.name).unwrap());
-    let cards: Vec<_> =
-        all.filter(|card| card.settings().fitted_to.iter().any(|of| of == "fast12_sdcards")).collect();
+    let cards: Vec<_> = all.filter(|card| card.settings().fitted_to.iter().any(|of| of == "fast12_sdcards")).collect();
     assert_eq!(cards.len(), 8);
     cards
 }

@@ -52,9 +52,7 @@ fn a_pack_pays_one_overhead_and_one_header_and_ends_as_one() {
     assert_eq!(host.packs_by_entries[8], 1);
     // The first write goes alone, the others in one command.
     assert!(
-        reported[1..]
-            .iter()
-            .all(|event| event.complete == reported[8].complete && event.start == reported[1].start)
+        reported[1..].iter().all(|event| event.complete == reported[8].complete && event.start == reported[1].start)
     );
     let last = |reported: &[RequestCompleted]| reported.last().unwrap().complete;
     let header_ns = 512 * 1000 / 52;
@@ -88,8 +86,7 @@ fn merged_requests_complete_with_the_one_that_took_them() {
     assert_eq!((host.commands, host.merged, host.largest_command_bytes), (3, 1, 8192));
     assert_eq!(reported[1].complete, reported[3].complete);
     assert!(reported[2].complete > reported[3].complete, "the merged request overtook");
-    let order: Vec<_> =
-        reported.iter().map(|event| (event.id, event.arrival.0 / 1000, event.sector)).collect();
+    let order: Vec<_> = reported.iter().map(|event| (event.id, event.arrival.0 / 1000, event.sector)).collect();
     assert_eq!(order, [(0, 0, 200), (1, 1, 0), (2, 2, 400), (3, 3, 8)], "reported in order of arrival");
     assert_eq!((reported[1].subrequests, reported[3].subrequests), (2, 0));
 }
@@ -99,8 +96,7 @@ fn a_write_with_a_flag_is_not_merged_and_one_behind_a_flush_is_not_packed() {
     let counts = |flags| {
         let mut requests = burst(4);
         requests[2].flags = flags;
-        let (result, reported) =
-            run(&config(&[("host.packed_writes", "8"), ("host.merge_max_kb", "512")]), &requests);
+        let (result, reported) = run(&config(&[("host.packed_writes", "8"), ("host.merge_max_kb", "512")]), &requests);
         let host = result.host.unwrap();
         assert_eq!(reported.len(), 4);
         (host.commands, host.merged, host.packs, host.packed_requests)

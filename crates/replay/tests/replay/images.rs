@@ -33,10 +33,8 @@ fn outcome(options: &ReplayOptions, store: Option<&ImageStore>) -> Vec<u8> {
 fn preconditioning_can_be_interrupted_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = ImageStore::open(folder.path()).unwrap();
-    let options = ReplayOptions {
-        precondition: Precondition::SteadyState { most_capacities: 1000.0 },
-        ..Default::default()
-    };
+    let options =
+        ReplayOptions { precondition: Precondition::SteadyState { most_capacities: 1000.0 }, ..Default::default() };
     let error = interruptible(|| true, || Simulation::new(&small(), &options, Some(&store)).err()).unwrap();
     assert_eq!(error.kind(), ErrorClass::Interrupted);
     assert!(files(folder.path()).is_empty());
@@ -71,8 +69,7 @@ fn an_image_that_another_one_makes_is_waited_for_or_left_to_it() {
 
 #[test]
 fn devices_that_differ_only_in_what_cannot_show_share_an_image() {
-    let packed =
-        [("controller.queue_depth", "1"), ("features.packed_writes", "8"), ("host.packed_writes", "8")];
+    let packed = [("controller.queue_depth", "1"), ("features.packed_writes", "8"), ("host.packed_writes", "8")];
     let same: [&[(&str, &str)]; 7] = [
         &[("name", "\"another\"")],
         &packed,

@@ -26,16 +26,10 @@ fn requests(count: u64, span: u64, gap_us: i64) -> Vec<Request> {
     (0..count).map(request).collect()
 }
 
-fn run(
-    layers: &[LayerConfig],
-    second: bool,
-    options: &ReplayOptions,
-    requests: &[Request],
-) -> SimulationResult {
+fn run(layers: &[LayerConfig], second: bool, options: &ReplayOptions, requests: &[Request]) -> SimulationResult {
     let config = device();
     let beside = second.then(|| (&config, Device::new(&config)));
-    let mut simulation =
-        Simulation::new(&config, options, None).unwrap().with_layers(layers, beside).unwrap();
+    let mut simulation = Simulation::new(&config, options, None).unwrap().with_layers(layers, beside).unwrap();
     for request in requests {
         assert!(simulation.push(request, &mut NullObserver).unwrap());
     }
@@ -79,11 +73,7 @@ fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
     config
 }
 
-fn reported(
-    config: &DeviceConfig,
-    layers: &[LayerConfig],
-    requests: &[Request],
-) -> (SimulationResult, Reported) {
+fn reported(config: &DeviceConfig, layers: &[LayerConfig], requests: &[Request]) -> (SimulationResult, Reported) {
     let options = ReplayOptions { check: true, ..ReplayOptions::default() };
     let mut simulation = Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap();
     let mut reported = Reported::default();
@@ -104,9 +94,7 @@ fn pass_through_leaves_the_host_s_queue_as_it_is() {
     assert_eq!(through.host, bare.host);
     // Layers report in order of completion.
     below.0.sort_by_key(|event| event.arrival);
-    let times = |reported: &Reported| {
-        reported.0.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>()
-    };
+    let times = |reported: &Reported| reported.0.iter().map(|event| (event.sector, event.complete)).collect::<Vec<_>>();
     assert_eq!(times(&below), times(&alone));
 }
 
@@ -144,9 +132,7 @@ fn flags_become_flushes_above_a_layer_that_does_not_accept_them() {
     for layers in [vec![LayerConfig::named("pass-through"), advil()], vec![advil()]] {
         let response = |reported: &Reported| reported.0[1].complete - reported.0[1].arrival;
         let (_, without) = reported(&config, &layers, &plain);
-        for flags in
-            [RequestFlags::FUA, RequestFlags::PREFLUSH, RequestFlags::FUA.union(RequestFlags::PREFLUSH)]
-        {
+        for flags in [RequestFlags::FUA, RequestFlags::PREFLUSH, RequestFlags::FUA.union(RequestFlags::PREFLUSH)] {
             let (result, with) = reported(&config, &layers, &[plain[0], write(10_000, 64, flags)]);
             let longer = response(&with) - response(&without);
             assert!(longer > Nanos::from_micros(500), "{flags:?} waits for a program: {longer}");
@@ -163,8 +149,7 @@ fn the_same_input_gives_the_same_result() {
     let one = run(&stack, true, &options, &requests);
     assert_eq!(one, run(&stack, true, &options, &requests));
     assert!(count(&one, "switches") > 0 && one.layers[1].name == "ressd");
-    let written: u64 =
-        requests.iter().filter(|r| r.op == Op::Write).map(|r| u64::from(r.sectors) * 512).sum();
+    let written: u64 = requests.iter().filter(|r| r.op == Op::Write).map(|r| u64::from(r.sectors) * 512).sum();
     assert_eq!(one.requests.bytes_written, written, "what the workload wrote, not what the layers did");
     assert_eq!(one.requests.total, 5000);
 }
@@ -172,9 +157,8 @@ fn the_same_input_gives_the_same_result() {
 #[test]
 fn logged_writes_take_what_the_second_device_takes() {
     let options = ReplayOptions { mode: ReplayMode::BackToBack, ..ReplayOptions::default() };
-    let writes: Vec<_> = (0..500_u64)
-        .map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8))
-        .collect();
+    let writes: Vec<_> =
+        (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8)).collect();
     let pass = ReplayOptions { first_writes: 3, ..options.clone() };
     let first = run(&[LayerConfig::named("pass-through")], false, &pass, &writes).first_writes;
     assert_eq!(first, [0, 1, 2].map(|i: usize| (writes[i].sector.0, 8)));
@@ -184,8 +168,7 @@ fn logged_writes_take_what_the_second_device_takes() {
     assert_eq!(logged.second_device.as_ref().unwrap().host_bytes_written, 500 * 4096);
     assert_eq!(logged.flash.page_programs.total, 0, "nothing came to the device");
     // The card is the same device, and takes the same time for the same writes in sequence.
-    let sequence: Vec<_> =
-        (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 8), 8)).collect();
+    let sequence: Vec<_> = (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 8), 8)).collect();
     assert_eq!(logged.run.simulated_s, run(&[], false, &options, &sequence).run.simulated_s);
 }
 
@@ -211,14 +194,12 @@ fn the_mover_uses_pauses_and_holds_requests_where_there_are_none() {
 
 #[test]
 fn draining_is_timed_and_changes_nothing_before_it() {
-    let writes: Vec<_> = (0..9_000_u64)
-        .map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8))
-        .collect();
+    let writes: Vec<_> =
+        (0..9_000_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8)).collect();
     let plain = ReplayOptions { mode: ReplayMode::BackToBack, ..ReplayOptions::default() };
     let drain = ReplayOptions { drain: true, ..plain.clone() };
-    let stacked = |name: &str| {
-        vec![LayerConfig::named(name).with("reserved", "16MB").with("second_device", "true"), advil()]
-    };
+    let stacked =
+        |name: &str| vec![LayerConfig::named(name).with("reserved", "16MB").with("second_device", "true"), advil()];
     for stack in [stacked("advil"), stacked("ressd")] {
         let (without, with) = (run(&stack, true, &plain, &writes), run(&stack, true, &drain, &writes));
         assert_eq!(without.run.drain_s, None);
@@ -261,10 +242,7 @@ fn what_cannot_be_is_refused() {
     assert!(refuse(&device(), &[], true).contains("no layer to use it"));
     assert!(refuse(&device(), &[advil()], true).contains("no layer uses it"));
     assert!(refuse(&device(), &[advil().with("second_device", "true")], false).contains("no second device"));
-    assert!(
-        refuse(&device(), &[advil().with("reserved", "2GB")], false)
-            .contains("ends after the end of the device")
-    );
+    assert!(refuse(&device(), &[advil().with("reserved", "2GB")], false).contains("ends after the end of the device"));
 }
 
 /// Gap in us, operation, place, length, flags.

@@ -23,8 +23,7 @@ fn cached(slc_limit: u32) -> DeviceConfig {
 
 /// Writes so many map units of 4 KB on a device that was used before.
 fn written(config: &DeviceConfig, units: u64) -> (SimulationResult, f64) {
-    let options =
-        ReplayOptions { precondition: "used:30d,daily=64MB".parse().unwrap(), ..ReplayOptions::default() };
+    let options = ReplayOptions { precondition: "used:30d,daily=64MB".parse().unwrap(), ..ReplayOptions::default() };
     let mut run = Simulation::new(config, &options, None).unwrap();
     for number in 0..units {
         let arrival = Nanos::from_micros(number as i64 * 1000);
@@ -33,8 +32,7 @@ fn written(config: &DeviceConfig, units: u64) -> (SimulationResult, f64) {
     }
     let geometry = run.device().geometry();
     let group = &geometry.groups[0];
-    let bytes =
-        f64::from(group.blocks * geometry.planes * group.pages_per_block) * f64::from(group.page_bytes);
+    let bytes = f64::from(group.blocks * geometry.planes * group.pages_per_block) * f64::from(group.page_bytes);
     (run.finish(None, &mut NullObserver).unwrap(), bytes)
 }
 
@@ -56,11 +54,7 @@ fn wear_so_far_is_known_after_a_run_that_erased_nothing() {
     assert!(worn.used_pct > 0.0 && worn.used_slc_pct.unwrap() <= worn.used_pct, "{worn:?}");
     let new = life(&with_limit, &ReplayOptions::default()).unwrap();
     assert_eq!((new.used_pct, new.used_slc_pct), (0.0, Some(0.0)));
-    assert_eq!(
-        life(&cached(0), &options).unwrap().used_slc_pct,
-        None,
-        "the blocks in SLC mode have no limit"
-    );
+    assert_eq!(life(&cached(0), &options).unwrap().used_slc_pct, None, "the blocks in SLC mode have no limit");
 }
 
 #[test]

@@ -32,10 +32,8 @@ fn devices() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
 
 /// Advil or ReSSD on a small reserved area, from which the data comes back after a cut.
 fn recovering(name: &str) -> LayerConfig {
-    let small = LayerConfig::named(name)
-        .with("recovery", "true")
-        .with("reserved", "512 KB")
-        .with("clustered_block", "32 KB");
+    let small =
+        LayerConfig::named(name).with("recovery", "true").with("reserved", "512 KB").with("clustered_block", "32 KB");
     if name == "advil" { small.with("clustered_page", "16 KB") } else { small }
 }
 
@@ -99,10 +97,7 @@ impl Host {
         self.stack.land(now).unwrap();
         for LiveCompletion { id, command, event, data, failed } in answers.drain(..) {
             prop_assert!(!failed, "{command:?} failed");
-            prop_assert!(
-                (command.arrival..=now).contains(&event.complete),
-                "{event:?} of {command:?} by {now:?}"
-            );
+            prop_assert!((command.arrival..=now).contains(&event.complete), "{event:?} of {command:?} by {now:?}");
             let Sent { versions, flushes } = self.sent.remove(&id).unwrap();
             for (known, flushed) in self.sectors.iter_mut().zip(flushes) {
                 known.promised = known.promised.max(flushed);

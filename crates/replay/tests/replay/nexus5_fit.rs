@@ -71,10 +71,7 @@ fn service_times_by_size_are_those_of_the_phone() {
         all += count;
         near += if error.abs() <= 0.1 { count } else { 0 };
         if count >= 8 {
-            println!(
-                "{key:?} KB, {count} requests: {found} us, recorded {wanted} us ({:+.0} %)",
-                100.0 * error
-            );
+            println!("{key:?} KB, {count} requests: {found} us, recorded {wanted} us ({:+.0} %)", 100.0 * error);
         }
     }
     println!("{near} of {all} requests are of sizes met within 10 %");
@@ -91,12 +88,11 @@ fn its_own_recording_is_met_in_closed_loop_over_ten_seeds() {
         config.set("power.seed", &seed.to_string()).unwrap();
         runs.push(in_closed_loop(&config, &requests).0.recorded);
     }
-    let response =
-        |op: fn(&ByOperation<emmclab_replay::TimeComparison>) -> emmclab_replay::TimeComparison| {
-            let times: Vec<_> = runs.iter().map(|run| op(&run.response)).collect();
-            let mean = times.iter().map(|time| time.simulated_ms.unwrap()).sum::<f64>() / 10.0;
-            100.0 * (mean / times[0].recorded_ms.unwrap() - 1.0)
-        };
+    let response = |op: fn(&ByOperation<emmclab_replay::TimeComparison>) -> emmclab_replay::TimeComparison| {
+        let times: Vec<_> = runs.iter().map(|run| op(&run.response)).collect();
+        let mean = times.iter().map(|time| time.simulated_ms.unwrap()).sum::<f64>() / 10.0;
+        100.0 * (mean / times[0].recorded_ms.unwrap() - 1.0)
+    };
     let (all, reads, writes) = (response(|by| by.all), response(|by| by.read), response(|by| by.write));
     let no_wait = runs.iter().map(|run| run.no_wait.all.error_points.unwrap()).sum::<f64>() / 10.0;
     println!("mean {all:+.1} %, reads {reads:+.1} %, writes {writes:+.1} %, no-wait {no_wait:+.1} points");

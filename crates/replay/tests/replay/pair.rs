@@ -97,8 +97,7 @@ fn stripes_over_a_card_a_third_as_fast_make_even_a_burst_slower() {
 
 #[test]
 fn impossible_pairs_are_refused() {
-    let refused =
-        |layer: &LayerConfig| simulation(layer, &ReplayOptions::default()).err().unwrap().to_string();
+    let refused = |layer: &LayerConfig| simulation(layer, &ReplayOptions::default()).err().unwrap().to_string();
     assert!(refused(&striping(6)).contains("`chunk` is 6KB; it must be a multiple of 4KB"));
     assert!(refused(&striping(0)).contains("multiple of 4KB"));
     assert!(refused(&pair("by_file", "border", "1GB")).contains("beyond the end"));
@@ -128,8 +127,7 @@ fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() 
         let beside = Some((&card, Device::new(&card)));
         let mut simulation =
             Simulation::new(&device, &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
-        let (cached, sectors) =
-            (Request::new(Nanos(0), Op::Write, Sector(0), 16), if op == Op::Flush { 0 } else { 8 });
+        let (cached, sectors) = (Request::new(Nanos(0), Op::Write, Sector(0), 16), if op == Op::Flush { 0 } else { 8 });
         let second = Request { flags, ..Request::new(Nanos::from_micros(50_000), op, Sector(0), sectors) };
         let mut reported = Reported::default();
         for request in [cached, second] {
@@ -156,16 +154,12 @@ fn both_devices_of_a_pair_may_be_used_ones_behind_a_queue_of_the_host() {
             ("host.packed_writes", "8"),
         ])
         .unwrap();
-    let options =
-        ReplayOptions { precondition: Precondition::Random(90.0), mode: ReplayMode::Open, ..checked() };
+    let options = ReplayOptions { precondition: Precondition::Random(90.0), mode: ReplayMode::Open, ..checked() };
     let card = Simulation::new(&config, &options, None).unwrap().into_device();
-    let mut simulation = Simulation::new(&config, &options, None)
-        .unwrap()
-        .with_layers(&[striping(64)], Some((&config, card)))
-        .unwrap();
+    let mut simulation =
+        Simulation::new(&config, &options, None).unwrap().with_layers(&[striping(64)], Some((&config, card))).unwrap();
     for i in 0..3000_u64 {
-        let (at, sector) =
-            (Nanos::from_micros(i as i64 * 40), Sector(i / 2 * 7919 % 100_000 / 8 * 16 + i % 2 * 8));
+        let (at, sector) = (Nanos::from_micros(i as i64 * 40), Sector(i / 2 * 7919 % 100_000 / 8 * 16 + i % 2 * 8));
         assert!(simulation.push(&Request::new(at, Op::Write, sector, 8), &mut NullObserver).unwrap());
     }
     let result = simulation.finish(None, &mut NullObserver).unwrap();
@@ -181,10 +175,8 @@ fn a_pair_that_stops_counts_what_was_complete() {
     let mut small = device(1000);
     small.set("geometry.block_groups.0.blocks", "2").unwrap();
     let beside = Some((&small, Device::new(&small)));
-    let mut simulation = Simulation::new(&device(1000), &checked(), None)
-        .unwrap()
-        .with_layers(&[striping(4)], beside)
-        .unwrap();
+    let mut simulation =
+        Simulation::new(&device(1000), &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
     let mut goes_on = true;
     for i in 0..1000 {
         let request = Request::new(Nanos(i), Op::Write, Sector(i as u64 % 2 * 8), 8);

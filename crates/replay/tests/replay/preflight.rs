@@ -22,10 +22,8 @@ fn options(mode: ReplayMode, wrap_addresses: bool) -> ReplayOptions {
 }
 
 const FAR: &[&str] = &["0 0 8 8 0", "1000 0 99999992 8 0", "2000 0 16 8 1", "3000 0 88888888 8 0"];
-const COMPLETE: &[&str] = &[
-    "8\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3",
-    "99999992\t\t8\t\t4096\t\t5\t\t2.0\t\t2.1\t\t2.2\t\t2.3",
-];
+const COMPLETE: &[&str] =
+    &["8\t\t8\t\t4096\t\t5\t\t1.0\t\t1.1\t\t1.2\t\t1.3", "99999992\t\t8\t\t4096\t\t5\t\t2.0\t\t2.1\t\t2.2\t\t2.3"];
 
 #[test]
 fn every_fault_of_every_trace_is_told_at_once_with_its_cure() {

@@ -11,10 +11,7 @@ use proptest::prelude::*;
 fn reordering() -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config
-        .set_all(&[
-            ("controller.scheduling", "read_first"),
-            ("geometry.block_groups.0.pages_per_block", "16"),
-        ])
+        .set_all(&[("controller.scheduling", "read_first"), ("geometry.block_groups.0.pages_per_block", "16")])
         .unwrap();
     config
 }
@@ -51,8 +48,7 @@ fn run(
     let options = ReplayOptions { check: true, ..options.clone() };
     let config = reordering();
     let beside = second.map(|card| (card, Simulation::new(card, &options, None).unwrap().into_device()));
-    let mut simulation =
-        Simulation::new(&config, &options, None).unwrap().with_layers(layers, beside).unwrap();
+    let mut simulation = Simulation::new(&config, &options, None).unwrap().with_layers(layers, beside).unwrap();
     let mut reported = Reported::default();
     for request in requests {
         assert!(simulation.push(request, &mut reported).unwrap());
@@ -75,12 +71,9 @@ fn times(events: &[RequestCompleted]) -> Vec<(u64, Nanos, Nanos, Nanos)> {
 #[test]
 fn pass_through_over_a_reordering_device_completes_as_the_bare_device() {
     let pass = LayerConfig::named("pass-through");
-    for (mode, gap_us) in [
-        (ReplayMode::Open, 300),
-        (ReplayMode::Open, 5000),
-        (ReplayMode::BackToBack, 300),
-        (ReplayMode::Closed, 300),
-    ] {
+    for (mode, gap_us) in
+        [(ReplayMode::Open, 300), (ReplayMode::Open, 5000), (ReplayMode::BackToBack, 300), (ReplayMode::Closed, 300)]
+    {
         let requests = requests(3000, gap_us);
         let (bare, alone) = run(&[], None, &in_mode(mode), &requests);
         let (mut through, below) = run(&[pass.clone(), pass.clone()], None, &in_mode(mode), &requests);
@@ -88,18 +81,14 @@ fn pass_through_over_a_reordering_device_completes_as_the_bare_device() {
         let passed = alone.windows(2).filter(|pair| pair[1].complete < pair[0].complete).count();
         assert!(mode != ReplayMode::Open || gap_us > 300 || passed > 50, "{passed} requests passed others");
         through.layers.clear();
-        assert_eq!(
-            (bare.flash.page_programs, bare.response),
-            (through.flash.page_programs, through.response)
-        );
+        assert_eq!((bare.flash.page_programs, bare.response), (through.flash.page_programs, through.response));
     }
 }
 
 #[test]
 fn a_reordering_device_gives_each_logging_layer_what_it_waits_for() {
     let requests = requests(4000, 400);
-    let logging =
-        |name: &str| LayerConfig::named(name).with("reserved", "8MB").with("clustered_block", "512KB");
+    let logging = |name: &str| LayerConfig::named(name).with("reserved", "8MB").with("clustered_block", "512KB");
     for (names, mode) in [
         (vec!["advil"], ReplayMode::Open),
         (vec!["ressd", "advil"], ReplayMode::Closed),
@@ -119,9 +108,7 @@ fn a_second_device_that_reorders_is_driven_and_checked_like_the_first() {
     let advil = LayerConfig::named("advil").with("reserved", "16MB").with("second_device", "true");
     let striping = LayerConfig::named("pair").with("routing", "striping");
     let options = ReplayOptions { precondition: Precondition::Random(60.0), ..ReplayOptions::default() };
-    for layers in
-        [vec![advil.clone()], vec![striping.clone()], vec![LayerConfig::named("pass-through"), striping]]
-    {
+    for layers in [vec![advil.clone()], vec![striping.clone()], vec![LayerConfig::named("pass-through"), striping]] {
         let (result, reported) = run(&layers, Some(&card), &options, &requests);
         assert_eq!(reported.len(), requests.len());
         assert!(result.second_device.unwrap().page_programs > 500);

@@ -8,18 +8,14 @@ use proptest::prelude::*;
 fn small(settings: &[(&str, &str)]) -> DeviceConfig {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
     config
-        .set_all(&[
-            ("geometry.block_groups.0.pages_per_block", "16"),
-            ("geometry.block_groups.0.blocks", "256"),
-        ])
+        .set_all(&[("geometry.block_groups.0.pages_per_block", "16"), ("geometry.block_groups.0.blocks", "256")])
         .unwrap();
     config.set_all(settings).unwrap();
     config
 }
 
 fn made(config: &DeviceConfig, text: &str, seed: u64) -> Result<Device> {
-    let options =
-        ReplayOptions { precondition: text.parse()?, seed, check: true, ..ReplayOptions::default() };
+    let options = ReplayOptions { precondition: text.parse()?, seed, check: true, ..ReplayOptions::default() };
     Ok(Simulation::new(config, &options, None)?.into_device())
 }
 
@@ -68,8 +64,7 @@ fn erases_grow_with_age_although_not_every_day_is_simulated() {
 fn what_is_not_simulated_wears_all_blocks_in_use_alike() {
     let config = small(&[]);
     let spread = |days: u32| {
-        let erases =
-            erases(&made(&config, &format!("used:{days}d,daily=64MB,random=90,filled=95"), 1).unwrap());
+        let erases = erases(&made(&config, &format!("used:{days}d,daily=64MB,random=90,filled=95"), 1).unwrap());
         (*erases.iter().min().unwrap(), *erases.iter().max().unwrap())
     };
     let ((least, most), (later_least, later_most)) = (spread(20), spread(2000));
@@ -101,8 +96,7 @@ fn a_used_device_is_kept_as_an_image_and_works_on_with_its_wear() {
         let before = total(run.device());
         for number in 0..20_000_u64 {
             let sector = Sector(number * 7919 % 8000 * 8);
-            let request =
-                Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
+            let request = Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
             assert!(run.push(&request, &mut emmclab_device::NullObserver).unwrap());
         }
         assert!(total(run.device()) > before && before > 1000.0);
@@ -120,8 +114,7 @@ fn the_lifetime_of_a_used_device_is_of_the_work_of_the_run() {
         let mut run = Simulation::new(&config, &options, None).unwrap();
         for number in 0..60_000_u64 {
             let sector = Sector(number * 7919 % 12_000 * 8);
-            let request =
-                Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
+            let request = Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
             run.push(&request, &mut emmclab_device::NullObserver).unwrap();
         }
         run.finish(None, &mut emmclab_device::NullObserver).unwrap().wear.lifetime.unwrap()
@@ -147,12 +140,9 @@ fn a_zoned_device_is_refused() {
 fn every_scheme_and_kind_of_device_can_be_used() {
     for name in ["nexus5", "ufs31", "emmc51-cache", "kingston-c4"] {
         let config = DeviceConfig::preset(name).unwrap().with_capacity(1 << 30, "X").unwrap();
-        let device = made(&config, "used:60d,daily=64MB,filled=60", 1)
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(
-            valid_pct(&device) > 55.0 && device.blocks().any(|block| block.state == BlockState::Full),
-            "{name}"
-        );
+        let device =
+            made(&config, "used:60d,daily=64MB,filled=60", 1).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(valid_pct(&device) > 55.0 && device.blocks().any(|block| block.state == BlockState::Full), "{name}");
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use emmclab_base::CommandFlags;
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags};
 
@@ -155,8 +155,7 @@ impl Filesystem for FuseFileSystem {
         reply: ReplyAttr,
     ) {
         // O_TRUNC arrives as size 0 without a handle; it has no effect on a block device.
-        let resized =
-            size.is_some_and(|size| size != self.attributes.size && (size != 0 || handle.is_some()));
+        let resized = size.is_some_and(|size| size != self.attributes.size && (size != 0 || handle.is_some()));
         if mode.is_some() || uid.is_some() || gid.is_some() {
             reply.error(Errno::EPERM);
         } else if resized {
@@ -173,9 +172,7 @@ impl Filesystem for FuseFileSystem {
         if inode != FILE {
             return reply.error(Errno::EISDIR);
         }
-        let flags = FopenFlags::FOPEN_DIRECT_IO
-            | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-            | FopenFlags::FOPEN_NOFLUSH;
+        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH;
         reply.opened(FileHandle(0), flags);
     }
 

@@ -48,8 +48,9 @@ impl FuseFile {
     /// If the host has no FUSE, or if there is no `fusermount3` and the user is not root.
     pub fn start(device: Arc<dyn BlockDevice>) -> Result<Self> {
         if !Path::new("/dev/fuse").exists() {
-            return Err(Error::new(ErrorClass::Unsupported, "there is no /dev/fuse")
-                .hint("run `modprobe fuse` as root"));
+            return Err(
+                Error::new(ErrorClass::Unsupported, "there is no /dev/fuse").hint("run `modprobe fuse` as root")
+            );
         }
         let root = rustix::process::geteuid().is_root();
         if !root && host_programs::fusermount().is_none() {

@@ -102,8 +102,7 @@ impl PendingFuseReplies {
         part_sectors: u32,
     ) {
         let part_bytes = part_sectors as usize * crate::SECTOR;
-        let waiting =
-            SplitFuseRequest { answer, parts_left: parts.len(), data: Vec::new(), part_bytes, failure: None };
+        let waiting = SplitFuseRequest { answer, parts_left: parts.len(), data: Vec::new(), part_bytes, failure: None };
         {
             let mut table = self.table();
             if table.closed {

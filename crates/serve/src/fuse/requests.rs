@@ -145,8 +145,7 @@ impl FuseRequestSender {
         }
         let this = Arc::clone(self);
         std::thread::spawn(move || {
-            let outcome =
-                range.split(batch).try_for_each(|range| this.perform(range, |_| action.clone()).map(drop));
+            let outcome = range.split(batch).try_for_each(|range| this.perform(range, |_| action.clone()).map(drop));
             FuseReply::Done(reply).send(outcome.map(|()| Vec::new()));
         });
     }

@@ -56,16 +56,12 @@ pub(super) fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
             .hint("run it as root, or use the FUSE file without a loop device"));
     }
     if !matches!(block, 512 | 1024 | 2048 | 4096) {
-        return Err(Error::new(
-            ErrorClass::Config,
-            format!("a loop device cannot have blocks of {block} bytes"),
-        )
-        .hint("choose 512, 1024, 2048 or 4096 bytes"));
+        return Err(Error::new(ErrorClass::Config, format!("a loop device cannot have blocks of {block} bytes"))
+            .hint("choose 512, 1024, 2048 or 4096 bytes"));
     }
     let sectors = file.limits().sectors;
     if sectors == 0 || !sectors.is_multiple_of(u64::from(block) / SECTOR as u64) {
-        let problem =
-            format!("{sectors} sectors of 512 bytes are not a whole number of blocks of {block} bytes");
+        let problem = format!("{sectors} sectors of 512 bytes are not a whole number of blocks of {block} bytes");
         return Err(Error::new(ErrorClass::Config, problem).hint("choose another size or smaller blocks"));
     }
     Ok(())
@@ -106,8 +102,7 @@ pub(super) fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Res
 
 /// Returns an error if reads and writes of the loop device go through the page cache of the file.
 pub(super) fn check_direct(device: &Path) -> Result<()> {
-    let direct =
-        fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1");
+    let direct = fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1");
     if direct {
         return Ok(());
     }
@@ -126,8 +121,7 @@ pub(super) fn limit_dirty(device: &Path, most_bytes: u64) -> Result<()> {
 /// Detaches the device from the file and waits until the file is released.
 pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     let backing = attributes(device).join("loop/backing_file");
-    let held =
-        || fs::read_to_string(&backing).is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == file);
+    let held = || fs::read_to_string(&backing).is_ok_and(|path| Path::new(path.trim_end_matches('\n')) == file);
     if !held() {
         return Ok(());
     }

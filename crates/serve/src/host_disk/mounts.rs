@@ -66,12 +66,9 @@ pub(super) fn refuse_files(folder: &Path) -> Result<()> {
     if entries.next().is_none() {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorClass::Config,
-        "the folder is not empty, and a mounted file system would hide what is in it",
-    )
-    .in_file(folder)
-    .hint("name an empty folder, or a new one, which is removed again at the end"))
+    Err(Error::new(ErrorClass::Config, "the folder is not empty, and a mounted file system would hide what is in it")
+        .in_file(folder)
+        .hint("name an empty folder, or a new one, which is removed again at the end"))
 }
 
 /// Unmounts the file system; retries while it is busy, until `patience` has passed.

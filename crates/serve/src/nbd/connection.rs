@@ -171,8 +171,7 @@ impl NbdConnection {
         let timeout = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
         // A socket without interest is not polled: it would report continuously that its client has disconnected.
-        let mut polled =
-            [PollFd::new(&self.link.wake, PollFlags::IN), PollFd::new(&self.link.socket, interest)];
+        let mut polled = [PollFd::new(&self.link.wake, PollFlags::IN), PollFd::new(&self.link.socket, interest)];
         let count = if interest.is_empty() { 1 } else { 2 };
         match poll(&mut polled[..count], timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -214,8 +213,7 @@ fn states(found: &[AllocationExtent], sectors: u64) -> Vec<(u32, u32)> {
     for extent in found {
         let length = extent.sectors.min(left);
         left -= length;
-        let (bytes, flags) =
-            ((length * SECTOR_BYTES) as u32, if extent.allocated { 0 } else { STATE_HOLE_ZERO });
+        let (bytes, flags) = ((length * SECTOR_BYTES) as u32, if extent.allocated { 0 } else { STATE_HOLE_ZERO });
         match states.last_mut().filter(|last| last.1 == flags) {
             Some(last) => last.0 += bytes,
             None if bytes > 0 => states.push((bytes, flags)),

@@ -35,9 +35,8 @@ impl ListenAddress {
         match self {
             Self::Tcp(address) if !address.ip().is_loopback() => {
                 let problem = format!("`{address}` can be reached from other machines");
-                Err(Error::new(ErrorClass::Config, problem).hint(
-                    "use 127.0.0.1 or [::1], and ssh -L to get there from elsewhere: NBD asks for no password",
-                ))
+                Err(Error::new(ErrorClass::Config, problem)
+                    .hint("use 127.0.0.1 or [::1], and ssh -L to get there from elsewhere: NBD asks for no password"))
             }
             other => Ok(other),
         }

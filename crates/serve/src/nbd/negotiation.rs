@@ -117,9 +117,7 @@ impl NbdNegotiation {
             _ => match self.answer(kind, data, export, output) {
                 Ok(chosen) => {
                     output.option_reply(kind, option_reply::ACK, &[]);
-                    chosen.map_or(NegotiationStep::Next(used), |session| {
-                        NegotiationStep::Transmit(used, session)
-                    })
+                    chosen.map_or(NegotiationStep::Next(used), |session| NegotiationStep::Transmit(used, session))
                 }
                 Err((error, message)) => {
                     output.option_reply(kind, error, message.as_bytes());

@@ -8,9 +8,7 @@ use arrayvec::ArrayVec;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use super::wire::{
-    NbdError, OPTION_REPLY_MAGIC, REPLY_FLAG_DONE, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk,
-};
+use super::wire::{NbdError, OPTION_REPLY_MAGIC, REPLY_FLAG_DONE, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk};
 
 /// Data up to this length in bytes is copied into the piece of its header.
 const COPIED: usize = 1024;

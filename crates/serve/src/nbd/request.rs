@@ -110,24 +110,15 @@ impl NbdRequestHeader {
         }
         self.check_range(command, export, session)?;
         let discards = export.discard_bytes();
-        let whole_units =
-            self.offset.is_multiple_of(discards) && u64::from(self.length).is_multiple_of(discards);
+        let whole_units = self.offset.is_multiple_of(discards) && u64::from(self.length).is_multiple_of(discards);
         if self.has(FAST_ZERO) && (!whole_units || self.has(NO_HOLE) || fua) {
-            return Err(NbdError::not_supported(
-                "only whole discard units can be zeroed faster than by a write",
-            ));
+            return Err(NbdError::not_supported("only whole discard units can be zeroed faster than by a write"));
         }
         Ok(command)
     }
 
-    fn check_range(
-        &self,
-        command: NbdCommand,
-        export: &NbdExport,
-        session: NbdSession,
-    ) -> Result<(), NbdError> {
-        let changes =
-            matches!(command, NbdCommand::Write { .. } | NbdCommand::Zeroes { .. } | NbdCommand::Trim { .. });
+    fn check_range(&self, command: NbdCommand, export: &NbdExport, session: NbdSession) -> Result<(), NbdError> {
+        let changes = matches!(command, NbdCommand::Write { .. } | NbdCommand::Zeroes { .. } | NbdCommand::Trim { .. });
         if changes && export.read_only() {
             return Err(NbdError::not_permitted("the export is read-only"));
         }

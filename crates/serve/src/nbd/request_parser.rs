@@ -208,17 +208,10 @@ impl NbdRequestParser {
     }
 
     /// Starts a request for the device.
-    fn begin(
-        &mut self,
-        header: &NbdRequestHeader,
-        command: NbdCommand,
-        most: u32,
-        pending: &mut PendingNbdRequests,
-    ) {
+    fn begin(&mut self, header: &NbdRequestHeader, command: NbdCommand, most: u32, pending: &mut PendingNbdRequests) {
         let count = parts_of(header, most).max(1);
         let slot = pending.enter(header, command, u64::from(most) * SECTOR_BYTES, count);
-        let (sector, end) =
-            (header.offset / SECTOR_BYTES, (header.offset + u64::from(header.length)) / SECTOR_BYTES);
+        let (sector, end) = (header.offset / SECTOR_BYTES, (header.offset + u64::from(header.length)) / SECTOR_BYTES);
         let parts = SplitNbdRequest { slot, next: 0, sector, end, command };
         self.stage = match command {
             NbdCommand::Write { .. } => {
@@ -234,10 +227,7 @@ impl NbdRequestParser {
         match header.payload() {
             0 => pending.answer(header.cookie, Err(error)),
             length if length > MAX_SKIPPED => self.stage = ParserState::Ended,
-            length => {
-                self.stage =
-                    ParserState::Skip { remaining_bytes: length as usize, cookie: header.cookie, error }
-            }
+            length => self.stage = ParserState::Skip { remaining_bytes: length as usize, cookie: header.cookie, error },
         }
     }
 }

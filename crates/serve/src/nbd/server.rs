@@ -63,11 +63,7 @@ impl NbdServer {
     /// # Errors
     /// [`ErrorClass::Config`] if other users could reach the socket, if the path is in use or too long, if the address is not loopback, or if the
     /// export cannot be described; [`ErrorClass::Io`] for errors of the system.
-    pub fn start(
-        device: Arc<dyn BlockDevice>,
-        listen: &ListenAddress,
-        options: NbdExportOptions,
-    ) -> Result<Self> {
+    pub fn start(device: Arc<dyn BlockDevice>, listen: &ListenAddress, options: NbdExportOptions) -> Result<Self> {
         let export = Arc::new(NbdExport::new(device, options)?);
         let listener = NbdListener::new(listen)?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_resources)?;
@@ -147,8 +143,7 @@ fn no_resources(error: impl Into<std::io::Error>) -> Error {
 fn accept_all(listener: NbdListener, export: &Arc<NbdExport>, signal: &ServerStopSignal) {
     let (mut clients, budget) = (Vec::<NbdClient>::new(), NbdMemoryBudget::new());
     while !signal.stopping.load(Ordering::Acquire) {
-        let mut polled =
-            [PollFd::new(&signal.event, PollFlags::IN), PollFd::new(listener.socket(), PollFlags::IN)];
+        let mut polled = [PollFd::new(&signal.event, PollFlags::IN), PollFd::new(listener.socket(), PollFlags::IN)];
         match poll(&mut polled, None) {
             Ok(_) if polled[1].revents().is_empty() => continue,
             Ok(_) => {}

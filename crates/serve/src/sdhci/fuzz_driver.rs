@@ -20,9 +20,7 @@ pub(super) struct TestRam(pub Vec<u8>);
 impl GuestMemory for TestRam {
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), UnmappedAccess> {
         let from = usize::try_from(address).map_err(|_| UnmappedAccess)?;
-        into.copy_from_slice(
-            self.0.get(from..).and_then(|part| part.get(..into.len())).ok_or(UnmappedAccess)?,
-        );
+        into.copy_from_slice(self.0.get(from..).and_then(|part| part.get(..into.len())).ok_or(UnmappedAccess)?);
         Ok(())
     }
 
@@ -95,9 +93,7 @@ impl ExerciseMachine {
         self.write(0x28, &0x0f10_u32.to_le_bytes());
         self.write(0x2c, &5_u32.to_le_bytes());
         self.write(0x34, &[0xff; 8]);
-        for (index, argument, flags) in
-            [(0, 0, 0), (1, 0x00ff_8080, 2), (2, 0, 1), (3, 1 << 16, 2), (7, 1 << 16, 3)]
-        {
+        for (index, argument, flags) in [(0, 0, 0), (1, 0x00ff_8080, 2), (2, 0, 1), (3, 1 << 16, 2), (7, 1 << 16, 3)] {
             self.command(index, argument, flags);
         }
     }
@@ -130,8 +126,7 @@ pub fn exercise_messages(data: &[u8]) {
 pub fn exercise(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
     let controller = SdhciController::new(EmmcCard::new(&small(), device.clone()));
-    let mut machine =
-        ExerciseMachine { controller, memory: TestRam(vec![0; MEMORY]), device, waiting: Vec::new() };
+    let mut machine = ExerciseMachine { controller, memory: TestRam(vec![0; MEMORY]), device, waiting: Vec::new() };
     let mut rest = data;
     while let Some((operation, behind)) = rest.split_first() {
         let Some((fields, behind)) = behind.split_first_chunk::<6>() else { break };

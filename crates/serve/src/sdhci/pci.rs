@@ -41,8 +41,7 @@ impl PciConfigSpace {
         let Some(from) = range(offset, data.len()) else { return false };
         let start = from.start;
         data.copy_from_slice(&self.bytes[from]);
-        if let Some(status) = STATUS.checked_sub(start).and_then(|at| data.get_mut(at)).filter(|_| interrupt)
-        {
+        if let Some(status) = STATUS.checked_sub(start).and_then(|at| data.get_mut(at)).filter(|_| interrupt) {
             *status |= STATUS_INTERRUPT;
         }
         true

@@ -92,29 +92,17 @@ impl CardSettings {
             return refuse("name", self.name.clone(), "use at most six printable ASCII characters");
         }
         if self.revision & 0xf > 9 || self.revision >> 4 > 9 {
-            return refuse(
-                "revision",
-                format!("{:#x}", self.revision),
-                "use two decimal digits, such as 0x10",
-            );
+            return refuse("revision", format!("{:#x}", self.revision), "use two decimal digits, such as 0x10");
         }
         let cache_units = self.cache_bytes / 128;
         if !self.cache_bytes.is_multiple_of(128) || cache_units > u64::from(u32::MAX) {
-            return refuse(
-                "cache_bytes",
-                self.cache_bytes.to_string(),
-                "use a multiple of 128 below 512 GiB",
-            );
+            return refuse("cache_bytes", self.cache_bytes.to_string(), "use a multiple of 128 below 512 GiB");
         }
         if self.barrier && self.cache_bytes == 0 {
             return refuse("barrier", "true".to_owned(), "give the card a cache, or switch barriers off");
         }
         if self.cache_in_order && self.cache_bytes == 0 {
-            return refuse(
-                "cache_in_order",
-                "true".to_owned(),
-                "give the card a cache, or switch its order off",
-            );
+            return refuse("cache_in_order", "true".to_owned(), "give the card a cache, or switch its order off");
         }
         if self.reliable_sectors == 0 {
             return refuse("reliable_sectors", "0".to_owned(), "use at least 1");

@@ -236,10 +236,7 @@ mod tests {
         bytes[8..16].copy_from_slice(&(1_u64 << 33).to_ne_bytes());
         let found = UblkIoDescriptor::parse(&bytes);
         let flags = UblkIoDescriptor::FUA | UblkIoDescriptor::META;
-        assert_eq!(
-            found,
-            UblkIoDescriptor { operation: UblkIoDescriptor::WRITE, flags, sectors: 8, sector: 1 << 33 }
-        );
+        assert_eq!(found, UblkIoDescriptor { operation: UblkIoDescriptor::WRITE, flags, sectors: 8, sector: 1 << 33 });
         assert_eq!(found.data_bytes(), 4096);
     }
 }

@@ -13,9 +13,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use super::abi::{
-    self, DESCRIPTION_BYTES, IOCTL_NUMBERS, MOST_DEPTH, UblkDeviceInfo, UblkIoCommand, UblkIoDescriptor,
-};
+use super::abi::{self, DESCRIPTION_BYTES, IOCTL_NUMBERS, MOST_DEPTH, UblkDeviceInfo, UblkIoCommand, UblkIoDescriptor};
 
 /// `user_data` of the entry that waits for the wake event; other entries have their tag.
 const WAKE: u64 = u64::MAX;
@@ -32,14 +30,7 @@ impl UblkMemoryMap {
     fn of_file(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         // SAFETY: a new mapping, at a place of the kernel's choice.
         let start = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ,
-                MapFlags::SHARED | MapFlags::POPULATE,
-                file,
-                offset,
-            )
+            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE, file, offset)
         }?;
         Ok(Self { start: start.cast(), bytes })
     }
@@ -99,17 +90,11 @@ pub(super) struct UblkQueue {
 
 impl UblkQueue {
     /// Opens a queue of the device and asks for requests with every tag; `wake` is an eventfd that ends [`Self::wait`].
-    pub(super) fn open(
-        file: Arc<File>,
-        info: &UblkDeviceInfo,
-        queue: u16,
-        wake: Arc<OwnedFd>,
-    ) -> io::Result<Self> {
+    pub(super) fn open(file: Arc<File>, info: &UblkDeviceInfo, queue: u16, wake: Arc<OwnedFd>) -> io::Result<Self> {
         let depth = usize::from(info.depth);
         let page = rustix::param::page_size() as u64;
         let stride = (u64::from(MOST_DEPTH) * DESCRIPTION_BYTES as u64).next_multiple_of(page);
-        let descriptions =
-            UblkMemoryMap::of_file(&file, u64::from(queue) * stride, depth * DESCRIPTION_BYTES)?;
+        let descriptions = UblkMemoryMap::of_file(&file, u64::from(queue) * stride, depth * DESCRIPTION_BYTES)?;
         let buffer_bytes = info.buffer_bytes as usize;
         let mut channel = Self {
             // An entry for each tag, and one for the wake event.
@@ -213,11 +198,7 @@ impl UblkQueue {
         let at = self.owned_tag_index(tag)?;
         // SAFETY: there is a description for each tag, and the kernel changes it only while it owns the tag.
         let bytes = unsafe {
-            self.descriptions
-                .start
-                .add(at * DESCRIPTION_BYTES)
-                .cast::<[u8; DESCRIPTION_BYTES]>()
-                .read_volatile()
+            self.descriptions.start.add(at * DESCRIPTION_BYTES).cast::<[u8; DESCRIPTION_BYTES]>().read_volatile()
         };
         Some(UblkIoDescriptor::parse(&bytes))
     }
@@ -227,8 +208,7 @@ impl UblkQueue {
     pub(super) fn data(&self, tag: u16, bytes: usize) -> Option<Vec<u8>> {
         let at = self.owned_tag_index(tag).filter(|_| bytes <= self.buffer_bytes)?;
         // SAFETY: the range is within the buffer of the tag, and the kernel writes to it only while it owns the tag.
-        let data =
-            unsafe { std::slice::from_raw_parts(self.buffers.start.add(at * self.buffer_bytes), bytes) };
+        let data = unsafe { std::slice::from_raw_parts(self.buffers.start.add(at * self.buffer_bytes), bytes) };
         Some(data.to_vec())
     }
 
@@ -239,9 +219,8 @@ impl UblkQueue {
             return false;
         };
         // SAFETY: the range is within the buffer of the tag, the kernel does not own the tag, and no other reference to it exists.
-        let buffer = unsafe {
-            std::slice::from_raw_parts_mut(self.buffers.start.add(at * self.buffer_bytes), data.len())
-        };
+        let buffer =
+            unsafe { std::slice::from_raw_parts_mut(self.buffers.start.add(at * self.buffer_bytes), data.len()) };
         buffer.copy_from_slice(data);
         true
     }

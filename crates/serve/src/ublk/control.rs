@@ -29,8 +29,7 @@ fn ring() -> io::Result<IoUring<Entry128>> {
 /// The error if `io_uring` cannot be used.
 pub(super) fn no_ring(error: &io::Error) -> Error {
     let problem = format!("io_uring, which ublk needs, is not available: {error}");
-    Error::new(ErrorClass::Unsupported, problem)
-        .hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
+    Error::new(ErrorClass::Unsupported, problem).hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
 }
 
 /// The error if the kernel has no ublk, or if its module is not loaded.
@@ -53,11 +52,10 @@ impl UblkControl {
     /// # Errors
     /// Without the driver, without root, and if `io_uring` is disabled.
     pub(super) fn open() -> Result<Self> {
-        let file =
-            OpenOptions::new().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => no_ublk_error(),
-                _ => Error::io(Path::new(PATH), error),
-            })?;
+        let file = OpenOptions::new().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => no_ublk_error(),
+            _ => Error::io(Path::new(PATH), error),
+        })?;
         Ok(Self { ring: ring().map_err(|error| no_ring(&error))?, file, ioctl_numbers: true })
     }
 
@@ -73,21 +71,16 @@ impl UblkControl {
         mut gives_up: impl FnMut() -> bool,
     ) -> UblkResult<()> {
         let bounded = buffer.is_none();
-        let buffer = buffer
-            .map_or((0, 0), |buffer| (buffer.as_mut_ptr().expose_provenance() as u64, buffer.len() as u16));
+        let buffer =
+            buffer.map_or((0, 0), |buffer| (buffer.as_mut_ptr().expose_provenance() as u64, buffer.len() as u16));
         let number = command.number(self.ioctl_numbers);
-        let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), number)
-            .cmd(abi::control(device, buffer, value))
-            .build();
+        let entry =
+            opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), number).cmd(abi::control(device, buffer, value)).build();
         // SAFETY: the file and the buffer outlive the command, since this function waits until a command with a buffer is complete.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
         loop {
             if let Some(done) = self.ring.completion().next() {
-                return if done.result() < 0 {
-                    Err(Errno::from_raw_os_error(-done.result()))
-                } else {
-                    Ok(())
-                };
+                return if done.result() < 0 { Err(Errno::from_raw_os_error(-done.result())) } else { Ok(()) };
             }
             if bounded && gives_up() {
                 // Pending commands end when their ring is closed.
@@ -104,9 +97,8 @@ impl UblkControl {
     /// Creates a device; returns its parameters as adjusted by the driver.
     pub(super) fn add(&mut self, wanted: &UblkDeviceInfo) -> UblkResult<UblkDeviceInfo> {
         let mut bytes = wanted.bytes();
-        let mut add = |this: &mut Self| {
-            this.send(UblkControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false)
-        };
+        let mut add =
+            |this: &mut Self| this.send(UblkControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
         if let Err(first) = add(self) {
             // Before Linux 6.4 there are only the old numbers; later kernels may not support those.
             self.ioctl_numbers = false;
@@ -120,8 +112,7 @@ impl UblkControl {
     /// The description of a device.
     pub(super) fn info(&mut self, device: u32) -> UblkResult<UblkDeviceInfo> {
         let mut bytes = [0; UblkDeviceInfo::BYTES];
-        let mut info =
-            |this: &mut Self| this.send(UblkControlCommand::GetInfo, device, Some(&mut bytes), 0, || false);
+        let mut info = |this: &mut Self| this.send(UblkControlCommand::GetInfo, device, Some(&mut bytes), 0, || false);
         if info(self).is_err() {
             self.ioctl_numbers = !self.ioctl_numbers;
             info(self)?;

@@ -80,9 +80,7 @@ fn longest_request(limits: &BlockDeviceLimits) -> Result<u32> {
             "the device accepts requests of at most {} sectors, but ublk sends whole pages",
             limits.max_sectors
         );
-        return Err(
-            Error::new(ErrorClass::Config, problem).hint("let it accept requests of 8 sectors or more")
-        );
+        return Err(Error::new(ErrorClass::Config, problem).hint("let it accept requests of 8 sectors or more"));
     }
     Ok(longest)
 }
@@ -93,8 +91,7 @@ fn check(limits: &BlockDeviceLimits, options: &UblkOptions) -> Result<()> {
             .hint("run it as root, or use the FUSE file or NBD"));
     }
     if limits.sectors == 0 {
-        return Err(Error::new(ErrorClass::Config, "a ublk device has at least one sector")
-            .hint("choose another size"));
+        return Err(Error::new(ErrorClass::Config, "a ublk device has at least one sector").hint("choose another size"));
     }
     if options.queues == 0 || options.depth == 0 || options.depth > MOST_DEPTH {
         let problem = format!("{} queues of {} requests are impossible", options.queues, options.depth);
@@ -121,8 +118,9 @@ fn appearing<T>(path: &Path, mut open: impl FnMut(&Path) -> io::Result<T>) -> Re
                 std::thread::sleep(BETWEEN);
             }
             Err(error) => {
-                return Err(Error::io(path, error)
-                    .hint("mount devtmpfs on /dev, so that it shows the devices of this host"));
+                return Err(
+                    Error::io(path, error).hint("mount devtmpfs on /dev, so that it shows the devices of this host")
+                );
             }
         }
     }
@@ -233,10 +231,8 @@ impl UblkDevice {
     /// The error if processes still hold the disk; the kernel marks its path as deleted.
     fn in_use(&self) -> Error {
         let path = self.path();
-        let held = mount_holders::holder_sentence(mount_holders::of(Path::new(&format!(
-            "{} (deleted)",
-            path.display()
-        ))));
+        let held =
+            mount_holders::holder_sentence(mount_holders::of(Path::new(&format!("{} (deleted)", path.display()))));
         let problem = held.unwrap_or_else(|| "it is in use".to_owned());
         Error::new(ErrorClass::Io, problem)
             .in_file(&path)

@@ -11,9 +11,7 @@ use rustix::io::Errno;
 
 use super::abi::UblkIoDescriptor;
 use super::channel::{UblkQueue, UblkQueueEvent};
-use crate::device::{
-    BlockAction, BlockDevice, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest,
-};
+use crate::device::{BlockAction, BlockDevice, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
 
 #[derive(Default)]
 struct UblkInboxState {
@@ -122,9 +120,7 @@ fn request(channel: &UblkQueue, tag: u16) -> Result<ServedRequest, Errno> {
     let description = channel.description(tag).ok_or(Errno::INVAL)?;
     let action = match description.operation {
         UblkIoDescriptor::READ => BlockAction::Read,
-        UblkIoDescriptor::WRITE => {
-            BlockAction::Write(channel.data(tag, description.data_bytes()).ok_or(Errno::INVAL)?)
-        }
+        UblkIoDescriptor::WRITE => BlockAction::Write(channel.data(tag, description.data_bytes()).ok_or(Errno::INVAL)?),
         _ => action(&description).ok_or(Errno::OPNOTSUPP)?,
     };
     let sectors = if action == BlockAction::Flush { 0 } else { description.sectors };
@@ -149,10 +145,8 @@ fn modifiers(description: &UblkIoDescriptor) -> CommandFlags {
     let has = |flag| description.flags & flag != 0;
     // The kernel also sets these flags for other requests; its own flushes have FUA, too.
     let data = matches!(description.operation, UblkIoDescriptor::READ | UblkIoDescriptor::WRITE);
-    modifiers.set(
-        CommandFlags::RELIABLE,
-        description.operation != UblkIoDescriptor::FLUSH && has(UblkIoDescriptor::FUA),
-    );
+    modifiers
+        .set(CommandFlags::RELIABLE, description.operation != UblkIoDescriptor::FLUSH && has(UblkIoDescriptor::FUA));
     modifiers.set(CommandFlags::META, data && has(UblkIoDescriptor::META));
     modifiers
 }
@@ -193,18 +187,12 @@ mod tests {
     fn zeros_stay_allocated_only_where_the_kernel_says_so() {
         let zeroes = |flags| action(&description(UblkIoDescriptor::WRITE_ZEROES, flags));
         assert_eq!(zeroes(0), Some(BlockAction::WriteZeroes { keep_allocated: false }));
-        assert_eq!(
-            zeroes(UblkIoDescriptor::NO_UNMAP),
-            Some(BlockAction::WriteZeroes { keep_allocated: true })
-        );
+        assert_eq!(zeroes(UblkIoDescriptor::NO_UNMAP), Some(BlockAction::WriteZeroes { keep_allocated: true }));
     }
 
     #[test]
     fn an_operation_that_was_not_offered_is_refused() {
-        assert_eq!(
-            action(&description(UblkIoDescriptor::DISCARD, 0)),
-            Some(BlockAction::Discard { secure: false })
-        );
+        assert_eq!(action(&description(UblkIoDescriptor::DISCARD, 0)), Some(BlockAction::Discard { secure: false }));
         // UBLK_IO_OP_WRITE_SAME, UBLK_IO_OP_ZONE_OPEN
         assert_eq!([4, 10].map(|operation| action(&description(operation, 0))), [None, None]);
     }
@@ -215,10 +203,7 @@ mod tests {
         let of = |operation| modifiers(&description(operation, flags));
         assert_eq!(of(UblkIoDescriptor::WRITE), CommandFlags::RELIABLE | CommandFlags::META);
         assert_eq!(of(UblkIoDescriptor::FLUSH), CommandFlags::empty());
-        assert_eq!(
-            modifiers(&description(UblkIoDescriptor::READ, UblkIoDescriptor::META)),
-            CommandFlags::META
-        );
+        assert_eq!(modifiers(&description(UblkIoDescriptor::READ, UblkIoDescriptor::META)), CommandFlags::META);
         assert_eq!(modifiers(&description(UblkIoDescriptor::WRITE, 0)), CommandFlags::empty());
     }
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use emmclab_serve::{
-    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice,
-    ServedCompletion, ServedRequest,
+    AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, ServedCompletion,
+    ServedRequest,
 };
 
 /// A test that waits longer than this hangs; a busy machine is no failure.

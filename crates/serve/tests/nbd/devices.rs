@@ -6,8 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use emmclab_serve::{
-    AllocationExtent, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, ServedCompletion,
-    ServedRequest,
+    AllocationExtent, BlockDevice, BlockDeviceLimits, CompletionReceiver, MemoryDevice, ServedCompletion, ServedRequest,
 };
 
 /// Completions of one request list, caught.
@@ -50,8 +49,7 @@ impl Late {
                 let mut waiting: Vec<Finished> = std::iter::once(first).chain(finished.try_iter()).collect();
                 while !waiting.is_empty() {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let (completion, completions) =
-                        waiting.swap_remove((state >> 33) as usize % waiting.len());
+                    let (completion, completions) = waiting.swap_remove((state >> 33) as usize % waiting.len());
                     completions.complete(&mut vec![completion]);
                 }
             }

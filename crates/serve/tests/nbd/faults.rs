@@ -13,17 +13,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::devices::{Held, Late};
-use crate::support::{
-    CACHE, Client, DISC, FLUSH, READ, WRITE, ZEROES, header, memory, options, pattern, served,
-};
+use crate::support::{CACHE, Client, DISC, FLUSH, READ, WRITE, ZEROES, header, memory, options, pattern, served};
 
 const ESHUTDOWN: u32 = 108;
 
 /// A valid session in bytes: options, the start of transmission, and commands.
 fn session() -> Vec<u8> {
     let name = b"\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation";
-    let option =
-        |kind: u8, data: &[u8]| [b"IHAVEOPT\0\0\0", &[kind, 0, 0, 0, data.len() as u8][..], data].concat();
+    let option = |kind: u8, data: &[u8]| [b"IHAVEOPT\0\0\0", &[kind, 0, 0, 0, data.len() as u8][..], data].concat();
     [
         b"\0\0\0\x03".to_vec(),
         option(3, &[]),
@@ -50,8 +47,7 @@ fn survives(device: Arc<dyn BlockDevice>, bytes: &[u8]) {
     let mut sender = stream.try_clone().unwrap();
     let sent = thread::scope(|scope| {
         // The server may close before it has read everything.
-        let sent =
-            scope.spawn(move || sender.write_all(bytes).and_then(|()| sender.shutdown(Shutdown::Write)));
+        let sent = scope.spawn(move || sender.write_all(bytes).and_then(|()| sender.shutdown(Shutdown::Write)));
         let mut received = Vec::new();
         let _ = stream.read_to_end(&mut received);
         sent.join().unwrap()

@@ -23,8 +23,7 @@ struct Bench {
 impl Bench {
     fn on(device: Arc<dyn BlockDevice>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server =
-            NbdServer::start(device, &ListenAddress::Unix(folder.path().join("nbd")), options()).unwrap();
+        let server = NbdServer::start(device, &ListenAddress::Unix(folder.path().join("nbd")), options()).unwrap();
         Self { server, folder }
     }
 
@@ -51,8 +50,7 @@ impl Bench {
     /// Runs a tool to success; returns what it printed.
     fn run(&self, tool: &str, arguments: &[&str]) -> String {
         let done = Command::new(tool).args(arguments).current_dir(self.folder.path()).output().unwrap();
-        let [out, errors] =
-            [&done.stdout, &done.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        let [out, errors] = [&done.stdout, &done.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
         assert!(done.status.success(), "{tool} {arguments:?}: {out}{errors}");
         out
     }
@@ -216,8 +214,7 @@ fn fio_verifies_what_it_wrote() {
     }
     let bench = Bench::on(Arc::new(Late::new(SIZE as u64 / 512, 8)));
     let uri = format!("--uri={}", bench.uri());
-    let job =
-        ["--name=job", "--ioengine=nbd", &uri, "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=4M"];
+    let job = ["--name=job", "--ioengine=nbd", &uri, "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=4M"];
     let verify = ["--verify=crc32c", "--verify_fatal=1", "--fsync=64"];
     bench.run("fio", &[&job[..], &verify].concat());
 }

@@ -90,15 +90,12 @@ fn folders_that_others_write_and_long_paths_are_refused() {
 
 #[test]
 fn tcp_is_loopback_only() {
-    for text in
-        ["0.0.0.0:10809", "192.168.0.1:10809", "[::]:10809", "[::ffff:127.0.0.1]:10809", "localhost", ""]
-    {
+    for text in ["0.0.0.0:10809", "192.168.0.1:10809", "[::]:10809", "[::ffff:127.0.0.1]:10809", "localhost", ""] {
         assert_eq!(ListenAddress::tcp(text).unwrap_err().kind(), ErrorClass::Config, "{text}");
     }
     let open = ListenAddress::Tcp("0.0.0.0:0".parse().unwrap());
     assert!(NbdServer::start(memory(64), &open, NbdExportOptions::default()).is_err());
-    let server =
-        NbdServer::start(memory(64), &ListenAddress::tcp("127.0.0.1:0").unwrap(), options()).unwrap();
+    let server = NbdServer::start(memory(64), &ListenAddress::tcp("127.0.0.1:0").unwrap(), options()).unwrap();
     let ListenAddress::Tcp(address) = server.address().clone() else { panic!("another place") };
     assert_eq!(server.uri(), format!("nbd://{address}"));
     assert_ne!(address.port(), 0);

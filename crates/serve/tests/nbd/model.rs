@@ -69,10 +69,7 @@ fn play(clients: &mut [(Client, bool)], model: &mut [u8], round: usize, steps: &
             let (cookie, reply) = client.receive();
             let wanted = &expected[cookie as usize];
             assert_eq!(reply.error, 0);
-            assert!(
-                wanted.as_ref().is_none_or(|data| *data == reply.data),
-                "round {round}, request {cookie}"
-            );
+            assert!(wanted.as_ref().is_none_or(|data| *data == reply.data), "round {round}, request {cookie}");
             open -= 1;
         }
     }

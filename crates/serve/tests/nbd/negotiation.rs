@@ -32,8 +32,7 @@ fn a_session_by_hand_has_exactly_these_bytes() {
     expect(b"\0\0\0\x03", b"");
     let mut go = b"IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0".to_vec();
     let size = b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x03\0\0\0\x0c\0\0\0\0\0\0\0\x10\0\0\x09\x6d";
-    let blocks =
-        b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x03\0\0\0\x0e\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0";
+    let blocks = b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x03\0\0\0\x0e\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0";
     let ack = b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\0\0\0\x01\0\0\0\0";
     expect(&go.split_off(0), &[&size[..], blocks, ack].concat());
     let write = b"\x25\x60\x95\x13\0\x01\0\x01ABCDEFGH\0\0\0\0\0\0\x02\0\0\0\x02\0";
@@ -83,8 +82,7 @@ fn an_unknown_export_name_or_client_flag_ends_the_connection() {
 #[test]
 fn list_names_the_default_and_the_named_export() {
     let mut client = client();
-    let described =
-        |name: &str| [&[0, 0, 0, name.len() as u8], name.as_bytes(), b"a device for tests"].concat();
+    let described = |name: &str| [&[0, 0, 0, name.len() as u8], name.as_bytes(), b"a device for tests"].concat();
     assert_eq!(client.option(3, &[]), [(2, described("")), (2, described("disk")), (1, Vec::new())]);
     assert_eq!(end(&client.option(3, b"x")), ERR_INVALID);
 }
@@ -94,8 +92,7 @@ fn info_answers_what_was_asked_and_stays_in_negotiation() {
     let mut client = client();
     let data = b"\0\0\0\x04disk\0\x04\0\x01\0\x02\0\x03\x12\x34";
     let replies = client.option(6, data);
-    let items: Vec<_> =
-        replies.iter().map(|(kind, data)| (*kind, data.get(..2).unwrap_or_default())).collect();
+    let items: Vec<_> = replies.iter().map(|(kind, data)| (*kind, data.get(..2).unwrap_or_default())).collect();
     assert_eq!(items, [(3, &[0, 0][..]), (3, &[0, 1]), (3, &[0, 2]), (3, &[0, 3]), (1, &[])]);
     assert_eq!(replies[1].1, b"\0\x01disk");
     assert_eq!(replies[2].1, b"\0\x02a device for tests");
@@ -158,8 +155,7 @@ fn a_wrong_magic_or_an_endless_option_ends_the_connection() {
 #[test]
 fn contexts_are_listed_and_selected_by_queries() {
     let mut client = client();
-    let query =
-        |text: &str| [&[0; 4][..], &[0, 0, 0, 1, 0, 0, 0, text.len() as u8], text.as_bytes()].concat();
+    let query = |text: &str| [&[0; 4][..], &[0, 0, 0, 1, 0, 0, 0, text.len() as u8], text.as_bytes()].concat();
     assert_eq!(end(&client.option(9, &[0; 8])), ERR_INVALID, "structured replies are not negotiated");
     client.option(8, &[]);
     let listed = (4, b"\0\0\0\0base:allocation".to_vec());

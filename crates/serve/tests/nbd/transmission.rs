@@ -9,8 +9,8 @@ use emmclab_serve::{BlockAction, BlockDevice, BlockDeviceLimits, RequestFailure}
 
 use crate::devices::{Failing, Held, Late};
 use crate::support::{
-    CACHE, Client, DF, DISC, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, STATUS, TRIM, WRITE, ZEROES,
-    header, memory, options, pattern, served,
+    CACHE, Client, DF, DISC, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, STATUS, TRIM, WRITE, ZEROES, header,
+    memory, options, pattern, served,
 };
 
 const EPERM: u32 = 1;
@@ -64,9 +64,7 @@ fn each_broken_rule_has_the_error_of_the_specification() {
             let reply = client.ask(kind, flags, offset, length);
             assert_eq!(reply.error, error, "command {kind}, flags {flags}, {length} bytes at {offset}");
         }
-        for (offset, length, error) in
-            [(SIZE, 512, ENOSPC), (0, 100, EINVAL), (7, 512, EINVAL), (0, 0, EINVAL)]
-        {
+        for (offset, length, error) in [(SIZE, 512, ENOSPC), (0, 100, EINVAL), (7, 512, EINVAL), (0, 0, EINVAL)] {
             assert_eq!(client.write(0, offset, &vec![1; length]), error, "{length} bytes at {offset}");
         }
         let mut large = Client::on(memory(1 << 20), structured);
@@ -107,8 +105,7 @@ fn a_read_only_export_refuses_changes() {
 #[test]
 fn failures_of_the_device_become_errors_of_the_protocol() {
     let limits = BlockDeviceLimits { max_sectors: 1, write_cache: false, ..memory(8).limits() };
-    let failures =
-        [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
+    let failures = [RequestFailure::Invalid, RequestFailure::NoSpace, RequestFailure::Io, RequestFailure::ReadOnly];
     for (failure, error) in failures.into_iter().zip([EINVAL, ENOSPC, EIO, EPERM]) {
         for structured in [false, true] {
             let mut client = Client::on(Arc::new(Failing(failure, limits)), structured);

@@ -93,12 +93,7 @@ mod tests {
     fn runs_of_other_writes_are_left_out_whole_until_the_mixture_is_right() {
         // Each round: a small random write, then a run of two large writes and a small one that continues them.
         let round = |i: u64| {
-            [
-                write(i * 1000, 8),
-                write(i * 1000 + 300, 64),
-                write(i * 1000 + 364, 64),
-                write(i * 1000 + 428, 8),
-            ]
+            [write(i * 1000, 8), write(i * 1000 + 300, 64), write(i * 1000 + 364, 64), write(i * 1000 + 428, 8)]
         };
         let all: Vec<_> = (0..1000).flat_map(round).collect();
         for (mixture, wanted) in [
@@ -116,11 +111,7 @@ mod tests {
             let share = others as f64 / small as f64;
             assert!((share / wanted - 1.0).abs() < 0.05, "{share} instead of {wanted}");
             let lone = kept.iter().filter(|request| request.sector.0 % 1000 == 428).count();
-            assert_eq!(
-                lone,
-                kept.iter().filter(|request| request.sector.0 % 1000 == 300).count(),
-                "runs are whole"
-            );
+            assert_eq!(lone, kept.iter().filter(|request| request.sector.0 % 1000 == 300).count(), "runs are whole");
         }
     }
 

@@ -97,12 +97,11 @@ impl Benchmark {
     /// # Errors
     /// [`ErrorClass::Config`] with the available names if there is no benchmark of this name.
     pub fn new(name: &str, seed: u64, requests: Option<u64>) -> Result<Self> {
-        let entry =
-            BENCHMARKS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
-                let names: Vec<_> = BENCHMARKS.iter().map(|entry| entry.name).collect();
-                Error::new(ErrorClass::Config, format!("there is no benchmark `{name}`"))
-                    .hint(format!("choose one of: {}", names.join(", ")))
-            })?;
+        let entry = BENCHMARKS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            let names: Vec<_> = BENCHMARKS.iter().map(|entry| entry.name).collect();
+            Error::new(ErrorClass::Config, format!("there is no benchmark `{name}`"))
+                .hint(format!("choose one of: {}", names.join(", ")))
+        })?;
         Ok(Self {
             stream: (entry.make)(seed)?,
             left: requests.unwrap_or(u64::MAX),

@@ -35,11 +35,9 @@ pub(super) const APPLICATIONS: &[&str] = &[
 pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 240];
 
 /// The mixture of `Phone_6H` (Kim & Kim, V-E).
-pub(super) const PHONE_6H: WriteMixture =
-    WriteMixture { others: 2_266, small: 22_938, by: MixtureUnit::Writes };
+pub(super) const PHONE_6H: WriteMixture = WriteMixture { others: 2_266, small: 22_938, by: MixtureUnit::Writes };
 /// The mixture of web browsing (Kim et al., FAST 2012, slide 21).
-pub(super) const BROWSING_MIXTURE: WriteMixture =
-    WriteMixture { others: 2, small: 1, by: MixtureUnit::Bytes };
+pub(super) const BROWSING_MIXTURE: WriteMixture = WriteMixture { others: 2, small: 1, by: MixtureUnit::Bytes };
 
 /// Duration of each application's turn, s.
 const TURN_S: i64 = 6 * 3600 / 10;

@@ -119,8 +119,7 @@ impl Postmark {
         let directory = self.dice.below(DIRECTORIES);
         let inode = self.volume.file(self.directories[directory as usize].0);
         let bytes = LEAST_BYTES + self.dice.below(MOST_BYTES - LEAST_BYTES + 1);
-        let mut file =
-            PostmarkFile { inode, directory, blocks: Vec::new(), bytes: 0, touched: self.operations };
+        let mut file = PostmarkFile { inode, directory, blocks: Vec::new(), bytes: 0, touched: self.operations };
         self.extend(&mut file, bytes);
         self.mark_dirty(inode, directory);
         self.files.push(file);

@@ -178,18 +178,8 @@ pub(super) const WITHOUT_EFFECT: &[&str] = &[
 pub(super) const ONE_AT_A_TIME: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
 
 /// Engines that keep `iodepth` requests in flight.
-pub(super) const IN_FLIGHT: &[&str] = &[
-    "libaio",
-    "io_uring",
-    "io_uring_cmd",
-    "posixaio",
-    "windowsaio",
-    "solarisaio",
-    "sg",
-    "null",
-    "libblkio",
-    "xnvme",
-];
+pub(super) const IN_FLIGHT: &[&str] =
+    &["libaio", "io_uring", "io_uring_cmd", "posixaio", "windowsaio", "solarisaio", "sg", "null", "libblkio", "xnvme"];
 
 /// Flags that are refused if they are set, each with its effect for the error message.
 pub(super) const REFUSED_IF_SET: &[(&str, &str)] = &[

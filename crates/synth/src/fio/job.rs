@@ -185,18 +185,13 @@ impl FioJob {
                     "1",
                     "runs for a time in which the number of requests depends on the device",
                 )
-                .hint(
-                    "name the number of requests with --requests, or give the job a rate for each operation",
-                ));
+                .hint("name the number of requests with --requests, or give the job a rate for each operation"));
         }
         if self.file_length() < self.largest() {
             let problem = "is less than a block in each of its files";
-            return Err(self
-                .invalid_value("size", &size.to_string(), problem)
-                .hint("give a size of a block and more"));
+            return Err(self.invalid_value("size", &size.to_string(), problem).hint("give a size of a block and more"));
         }
-        if self.verifies() && (!self.covers() || self.pattern.ops == FioOperations::Mixed && self.is_rated())
-        {
+        if self.verifies() && (!self.covers() || self.pattern.ops == FioOperations::Mixed && self.is_rated()) {
             return Err(self
                 .invalid_value("verify", "1", "reads in an order that depends on fio's own random numbers")
                 .hint("set do_verify=0, or leave norandommap, the distribution and the rate out"));
@@ -290,8 +285,7 @@ impl FioJob {
     }
 
     pub fn writes(&self) -> bool {
-        self.pattern.ops != FioOperations::Only(Op::Read)
-            && self.pattern.ops != FioOperations::Only(Op::Discard)
+        self.pattern.ops != FioOperations::Only(Op::Read) && self.pattern.ops != FioOperations::Only(Op::Discard)
     }
 
     /// The number of files of a copy.
@@ -319,11 +313,7 @@ impl FioJob {
         let end = begin.and_then(|begin| begin.checked_add(self.file_length()));
         match (begin, end) {
             (Some(begin), Some(end)) if end < 1 << 63 => Ok(begin),
-            _ => Err(self.invalid_value(
-                "offset",
-                &self.offset.to_string(),
-                "and the size reach beyond byte 2^63",
-            )),
+            _ => Err(self.invalid_value("offset", &self.offset.to_string(), "and the size reach beyond byte 2^63")),
         }
     }
 }

@@ -27,9 +27,7 @@ impl FioOption {
 
     /// The error of this option: its line, name and value with a problem.
     pub fn invalid_option(&self, problem: &str) -> Error {
-        Error::new(ErrorClass::Config, problem)
-            .of_field(&self.name, 0, self.text().as_bytes())
-            .at_line(self.line)
+        Error::new(ErrorClass::Config, problem).of_field(&self.name, 0, self.text().as_bytes()).at_line(self.line)
     }
 
     /// The value, parsed by `read`.
@@ -134,11 +132,7 @@ fn option_of(text: &str, line: u64, variable: &dyn Fn(&str) -> Option<String>) -
 }
 
 /// The value with `${NAME}` replaced, as fio replaces variables of the environment.
-fn with_variables(
-    given: &FioOption,
-    value: &str,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<String> {
+fn with_variables(given: &FioOption, value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String> {
     let bad = |problem: String| {
         Error::new(ErrorClass::Config, problem).of_field(&given.name, 0, value.as_bytes()).at_line(given.line)
     };
@@ -147,10 +141,8 @@ fn with_variables(
         out.push_str(before);
         let name = after.strip_prefix('{').and_then(|after| after.split_once('}'));
         let Some((name, after)) = name else {
-            return Err(bad(
-                "contains a word of fio that begins with `$`, which is not replaced here".to_owned()
-            )
-            .hint("write its value into the job file"));
+            return Err(bad("contains a word of fio that begins with `$`, which is not replaced here".to_owned())
+                .hint("write its value into the job file"));
         };
         let Some(found) = variable(name) else {
             return Err(bad(format!("contains the variable `{name}`, which is not set"))

@@ -23,9 +23,7 @@ mod units;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use emmclab_trace::{
-    BATCH_ROWS, Batch, BatchBuilder, Error, ErrorClass, NameId, NameTable, Nanos, Request, Result,
-};
+use emmclab_trace::{BATCH_ROWS, Batch, BatchBuilder, Error, ErrorClass, NameId, NameTable, Nanos, Request, Result};
 
 use job::FioJob;
 use runner::FioRunner;
@@ -79,11 +77,7 @@ impl FioJobs {
             copies = copies.saturating_add(job.numjobs);
             if copies > MOST_JOBS {
                 return Err(job
-                    .invalid_value(
-                        "numjobs",
-                        &job.numjobs.to_string(),
-                        "makes more than 4,096 copies of jobs",
-                    )
+                    .invalid_value("numjobs", &job.numjobs.to_string(), "makes more than 4,096 copies of jobs")
                     .hint("make numjobs smaller"));
             }
             let process = names.intern(&job.name);
@@ -220,15 +214,13 @@ impl FileRegions {
 
 /// Remarks for users of the trace: properties of the jobs that the trace does not contain.
 fn note(jobs: &[FioJob]) -> String {
-    let mut parts =
-        vec!["made from a fio job file: addresses are from emmclab's own random numbers".to_owned()];
+    let mut parts = vec!["made from a fio job file: addresses are from emmclab's own random numbers".to_owned()];
     if jobs.iter().any(|job| !job.is_paced() && job.think_ns == 0) {
         parts.push("jobs without a rate are to be replayed back to back".to_owned());
     }
     let cached: Vec<_> = jobs.iter().filter(|job| !job.direct).map(|job| job.name.as_str()).collect();
     if !cached.is_empty() {
-        parts
-            .push(format!("without direct=1 the page cache is between {} and the device", cached.join(", ")));
+        parts.push(format!("without direct=1 the page cache is between {} and the device", cached.join(", ")));
     }
     parts.join("; ")
 }

@@ -79,11 +79,8 @@ impl OffsetSampler {
             BlockCoverage::Any => CoverageState::Any,
             BlockCoverage::OneSize => CoverageState::Permutation { next: 0, keys: keys(dice) },
             BlockCoverage::Sizes if blocks > MOST_MAPPED => {
-                return Err(Error::new(
-                    ErrorClass::Config,
-                    format!("a random map of {blocks} blocks is too large"),
-                )
-                .hint("add norandommap, or make size= smaller"));
+                return Err(Error::new(ErrorClass::Config, format!("a random map of {blocks} blocks is too large"))
+                    .hint("add norandommap, or make size= smaller"));
             }
             BlockCoverage::Sizes => CoverageState::Map(RandomMap::new(blocks)),
         };
@@ -125,9 +122,7 @@ impl OffsetSampler {
         let blocks = self.blocks;
         match &self.distribution {
             OffsetDistribution::Even => dice.below(blocks),
-            OffsetDistribution::Zipf(_) => {
-                scattered(self.ranks.as_ref().map_or(0, |ranks| ranks.draw(dice)), blocks)
-            }
+            OffsetDistribution::Zipf(_) => scattered(self.ranks.as_ref().map_or(0, |ranks| ranks.draw(dice)), blocks),
             OffsetDistribution::Pareto(h) => {
                 let power = h.ln() / (1.0 - h).ln();
                 scattered(((blocks - 1) as f64 * unit(dice).powf(power)) as u64, blocks)
@@ -251,8 +246,7 @@ mod tests {
         for coverage in [BlockCoverage::OneSize, BlockCoverage::Sizes] {
             for blocks in [1, 2, 3, 7, 64, 1_000, 4_097] {
                 let mut dice = SynthesisRng::new(blocks);
-                let mut draw =
-                    OffsetSampler::new(&OffsetDistribution::Even, blocks, coverage, &mut dice).unwrap();
+                let mut draw = OffsetSampler::new(&OffsetDistribution::Even, blocks, coverage, &mut dice).unwrap();
                 for _ in 0..2 {
                     let mut drawn = Vec::new();
                     while let Some(block) = draw.next(&mut dice) {
@@ -260,9 +254,7 @@ mod tests {
                         drawn.push(block);
                     }
                     draw.begin_pass(&mut dice);
-                    assert!(
-                        blocks < 64 || drawn.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 64
-                    );
+                    assert!(blocks < 64 || drawn.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 64);
                     drawn.sort_unstable();
                     assert!(drawn.into_iter().eq(0..blocks), "{blocks}");
                 }
@@ -321,10 +313,7 @@ mod tests {
         assert!((hottest(&OffsetDistribution::Even, 205) - 0.2).abs() < 0.05);
         // Two deviations of a bell of n / 12: a third of the blocks have 95 % of the draws.
         assert!((hottest(&OffsetDistribution::Normal(0.0), 341) - 0.95).abs() < 0.03);
-        let zones = vec![
-            DistributionZone { accesses: 90, blocks: 10 },
-            DistributionZone { accesses: 10, blocks: 90 },
-        ];
+        let zones = vec![DistributionZone { accesses: 90, blocks: 10 }, DistributionZone { accesses: 10, blocks: 90 }];
         assert!((share(&counts(&OffsetDistribution::Zoned(zones))[..102]) - 0.9).abs() < 0.01);
     }
 }

@@ -10,8 +10,7 @@ use super::units::{KbBase, bytes};
 /// The value of `rw`: operations, and for random patterns the number of requests from one offset on, else the bytes to skip.
 pub(super) fn pattern(given: &FioOption) -> Result<FioPattern> {
     let value = given.text();
-    let (name, modifier) =
-        value.split_once(':').map_or((value, None), |(name, modifier)| (name, Some(modifier)));
+    let (name, modifier) = value.split_once(':').map_or((value, None), |(name, modifier)| (name, Some(modifier)));
     let (ops, random) = match name {
         "read" => (FioOperations::Only(Op::Read), false),
         "write" => (FioOperations::Only(Op::Write), false),
@@ -30,15 +29,16 @@ pub(super) fn pattern(given: &FioOption) -> Result<FioPattern> {
         }
     };
     let bad = || {
-        given.invalid_option("has an invalid modifier: it is a number of requests after random patterns, of bytes after others")
+        given.invalid_option(
+            "has an invalid modifier: it is a number of requests after random patterns, of bytes after others",
+        )
     };
     let (run, hole) = match modifier {
         None => (1, 0),
         Some(text) if random => (text.parse().ok().filter(|run| *run > 0).ok_or_else(bad)?, 0),
         Some(text) => {
             let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
-            let hole =
-                bytes(digits, given.base).and_then(|bytes| i64::try_from(bytes).ok()).ok_or_else(bad)?;
+            let hole = bytes(digits, given.base).and_then(|bytes| i64::try_from(bytes).ok()).ok_or_else(bad)?;
             (1, sign * hole)
         }
     };
@@ -55,11 +55,7 @@ pub(super) fn sequencer(given: &FioOption) -> Result<FioSequencer> {
 }
 
 /// Three values separated by commas, of reads, writes and trims. Missing values at the end equal the one before; an empty value is `None`.
-fn of_each<T: Clone>(
-    given: &FioOption,
-    read: impl Fn(&str) -> Option<T>,
-    what: &str,
-) -> Result<[Option<T>; 3]> {
+fn of_each<T: Clone>(given: &FioOption, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<[Option<T>; 3]> {
     let mut last = None;
     let mut parts = given.text().split(',');
     let mut found = [None, None, None];
@@ -80,11 +76,7 @@ fn of_each<T: Clone>(
 }
 
 /// Sets the sizes of reads, writes and trims, parsed by `read`.
-pub(super) fn set_sizes(
-    job: &mut FioJob,
-    given: &FioOption,
-    read: fn(&str, KbBase) -> Option<Sizes>,
-) -> Result<()> {
+pub(super) fn set_sizes(job: &mut FioJob, given: &FioOption, read: fn(&str, KbBase) -> Option<Sizes>) -> Result<()> {
     let whole = |part: &str| {
         read(part, given.base).filter(|sizes| {
             !sizes.is_empty()
@@ -111,10 +103,7 @@ pub(super) fn split(text: &str, base: KbBase) -> Option<Sizes> {
     let mut sizes = Vec::new();
     for part in text.split(':') {
         let (size, share) = part.split_once('/').unwrap_or((part, ""));
-        sizes.push((
-            bytes(size, base)?,
-            if share.is_empty() { None } else { Some(share.parse::<u64>().ok()?) },
-        ));
+        sizes.push((bytes(size, base)?, if share.is_empty() { None } else { Some(share.parse::<u64>().ok()?) }));
     }
     let given: u64 = sizes.iter().filter_map(|(_, share)| *share).try_fold(0_u64, u64::checked_add)?;
     let open = sizes.iter().filter(|(_, share)| share.is_none()).count() as u64;
@@ -145,15 +134,11 @@ pub(super) fn rates(given: &FioOption, is_bytes: bool) -> Result<[Option<FioRate
             part.parse().ok().map(FioRate::RequestsPerSecond)
         }
     };
-    let what = if is_bytes {
-        "a number of bytes in a second, for example 10m"
-    } else {
-        "a number of requests in a second"
-    };
+    let what =
+        if is_bytes { "a number of bytes in a second, for example 10m" } else { "a number of requests in a second" };
     // A rate of 0 is no limit.
-    Ok(of_each(given, read, what)?.map(|rate| {
-        rate.filter(|rate| !matches!(rate, FioRate::BytesPerSecond(0) | FioRate::RequestsPerSecond(0)))
-    }))
+    Ok(of_each(given, read, what)?
+        .map(|rate| rate.filter(|rate| !matches!(rate, FioRate::BytesPerSecond(0) | FioRate::RequestsPerSecond(0)))))
 }
 
 /// The value of `random_distribution`.
@@ -161,8 +146,7 @@ pub(super) fn distribution(given: &FioOption) -> Result<OffsetDistribution> {
     let value = given.text();
     let (name, number) = value.split_once(':').unwrap_or((value, ""));
     let one = |usual: f64| if number.is_empty() { Some(usual) } else { number.parse::<f64>().ok() };
-    let finite =
-        |value: Option<f64>, least: f64, most: f64| value.filter(|value| *value > least && *value < most);
+    let finite = |value: Option<f64>, least: f64, most: f64| value.filter(|value| *value > least && *value < most);
     match name {
         "random" => Ok(OffsetDistribution::Even),
         "zipf" => finite(one(1.1), 0.0, 10.0)
@@ -175,7 +159,9 @@ pub(super) fn distribution(given: &FioOption) -> Result<OffsetDistribution> {
             .map(OffsetDistribution::Normal)
             .ok_or_else(|| given.invalid_option("has a deviation that is not between 0 and 100 percent")),
         "zoned" => zones(number).map(OffsetDistribution::Zoned).ok_or_else(|| {
-            given.invalid_option("has zones that are not ACCESSES/BLOCKS with 100 percent of each in all, as zoned:60/10:30/20:10/70")
+            given.invalid_option(
+                "has zones that are not ACCESSES/BLOCKS with 100 percent of each in all, as zoned:60/10:30/20:10/70",
+            )
         }),
         _ => Err(given
             .invalid_option("is a distribution that is not supported")

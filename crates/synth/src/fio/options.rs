@@ -105,8 +105,7 @@ fn set_places(job: &mut FioJob, given: &FioOption) -> Result<bool> {
         "random_distribution" => job.distribution = distribution(given)?,
         "filename" => {
             let names = given.read(|text| Some(text.to_owned()).filter(|text| !text.is_empty()), "a name")?;
-            job.files =
-                names.replace("\\:", "\u{0}").split(':').map(|name| name.replace('\u{0}', ":")).collect();
+            job.files = names.replace("\\:", "\u{0}").split(':').map(|name| name.replace('\u{0}', ":")).collect();
         }
         "directory" => job.directory = Some(given.text().trim_end_matches('/').to_owned()),
         "nrfiles" | "nr_files" => {
@@ -182,13 +181,7 @@ fn keeps_in_flight(given: &FioOption) -> Result<bool> {
         (true, _) => Ok(true),
         (_, true) => Ok(false),
         _ => Err(given
-            .invalid_option(
-                "is an engine that does not read and write a file or a disk of this machine, or no engine",
-            )
-            .hint(format!(
-                "the trace is the same for any of: {}, {}",
-                IN_FLIGHT.join(", "),
-                ONE_AT_A_TIME.join(", ")
-            ))),
+            .invalid_option("is an engine that does not read and write a file or a disk of this machine, or no engine")
+            .hint(format!("the trace is the same for any of: {}, {}", IN_FLIGHT.join(", "), ONE_AT_A_TIME.join(", ")))),
     }
 }

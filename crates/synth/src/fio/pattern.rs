@@ -49,8 +49,7 @@ impl WorkloadPattern {
     /// If a figure is out of range.
     pub fn trace(&self, seed: u64, requests: u64) -> Result<FioJobs> {
         let job = self.job(requests)?;
-        let note =
-            "requests of one kind, which depend neither on each other nor on the time that a device needs";
+        let note = "requests of one kind, which depend neither on each other nor on the time that a device needs";
         FioJobs::of_jobs(&[job], seed, None, note.to_owned())
     }
 
@@ -81,9 +80,7 @@ impl WorkloadPattern {
             .hint("give more than 0 and less than 10, such as 0.9"));
         }
         if !(self.iops >= 0.001 && self.iops <= 1e9) {
-            return Err(
-                impossible("iops", self.iops, "is no rate of requests in a second").hint("give 0.001 to 1e9")
-            );
+            return Err(impossible("iops", self.iops, "is no rate of requests in a second").hint("give 0.001 to 1e9"));
         }
         let ops = match self.read_pct {
             0 => FioOperations::Only(Op::Write),

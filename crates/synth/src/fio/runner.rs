@@ -71,16 +71,11 @@ pub(super) struct FioRunner {
 
 impl FioRunner {
     /// Creates a copy of a job. `places` has the first byte of each of its files, and the device if the file is a device.
-    pub fn new(
-        job: Arc<FioJob>,
-        places: &[(u64, Option<NameId>)],
-        seed: u64,
-        process: NameId,
-    ) -> Result<Self> {
+    pub fn new(job: Arc<FioJob>, places: &[(u64, Option<NameId>)], seed: u64, process: NameId) -> Result<Self> {
         let mut dice = SynthesisRng::new(seed);
         let file = |&(begin, device): &(u64, Option<NameId>)| {
-            let draw = OffsetSampler::new(&job.distribution, job.blocks(), job.coverage(), &mut dice)
-                .map_err(|error| {
+            let draw =
+                OffsetSampler::new(&job.distribution, job.blocks(), job.coverage(), &mut dice).map_err(|error| {
                     error.of_field("size", 0, job.file_length().to_string().as_bytes()).at_line(job.line)
                 })?;
             Ok(FioFile { begin, device, draw, ends: [0; 3], starts: [0; 3], is_done: false })

@@ -60,16 +60,12 @@ fn a_random_job_of_several_sizes_covers_each_block_once() {
         }
     }
     assert!(times.len() == 16_384 && times.values().all(|count| *count == 1));
-    assert!(
-        all.iter().any(|one| ![8, 128].contains(&one.sectors)),
-        "long requests end at a block that came before"
-    );
+    assert!(all.iter().any(|one| ![8, 128].contains(&one.sectors)), "long requests end at a block that came before");
 }
 
 #[test]
 fn mixes_sizes_and_syncs_have_their_shares() {
-    let all =
-        made("[m]\nrw=randrw\nrwmixread=70\nnorandommap\nbssplit=4k/80:64k/20\nsize=256m\nio_size=100m\n");
+    let all = made("[m]\nrw=randrw\nrwmixread=70\nnorandommap\nbssplit=4k/80:64k/20\nsize=256m\nio_size=100m\n");
     let share = |count: usize| count as f64 / all.len() as f64;
     assert!((share(all.iter().filter(|one| one.op == Op::Read).count()) - 0.7).abs() < 0.02);
     assert!((share(all.iter().filter(|one| one.sectors == 8).count()) - 0.8).abs() < 0.02);
@@ -127,12 +123,8 @@ fn a_rate_and_think_times_pace_a_job() {
     let all = made("[p]\nrw=read\nbs=4k\nsize=40m\nrate_iops=1000\nrate_process=poisson\n");
     let last = all.last().unwrap().arrival.0 as f64 / 1e9;
     assert!((all.len() as f64 / last / 1_000.0 - 1.0).abs() < 0.05, "{last}");
-    let at_once =
-        all.windows(2).filter(|pair| (pair[1].arrival - pair[0].arrival).0 < 100_000).count() as f64;
-    assert!(
-        (at_once / all.len() as f64 - 0.095).abs() < 0.02,
-        "a tenth of the gaps is below a tenth of the mean"
-    );
+    let at_once = all.windows(2).filter(|pair| (pair[1].arrival - pair[0].arrival).0 < 100_000).count() as f64;
+    assert!((at_once / all.len() as f64 - 0.095).abs() < 0.02, "a tenth of the gaps is below a tenth of the mean");
 }
 
 #[test]
@@ -160,8 +152,7 @@ fn jobs_run_beside_or_behind_each_other_in_files_of_their_own() {
 #[test]
 fn variables_and_units_are_those_of_fio() {
     let variable = |name: &str| (name == "BS").then(|| "8k".to_owned());
-    let jobs =
-        FioJobs::new("[j]\nrw=write\nbs=${BS}\nsize=64KiB\nkb_base=1000\n", 1, None, &variable).unwrap();
+    let jobs = FioJobs::new("[j]\nrw=write\nbs=${BS}\nsize=64KiB\nkb_base=1000\n", 1, None, &variable).unwrap();
     let all: Vec<_> = jobs.flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect();
     assert_eq!(all.len(), 8, "65,536 bytes hold eight blocks of 8,000");
 }
@@ -198,13 +189,8 @@ fn what_is_not_understood_is_refused_by_name_and_line() {
 
 #[test]
 fn a_pattern_has_its_shares_rate_and_skew() {
-    let pattern = WorkloadPattern {
-        read_pct: 30,
-        zipf: Some(0.9),
-        iops: 500.0,
-        span: 256 << 20,
-        ..WorkloadPattern::default()
-    };
+    let pattern =
+        WorkloadPattern { read_pct: 30, zipf: Some(0.9), iops: 500.0, span: 256 << 20, ..WorkloadPattern::default() };
     let jobs = pattern.trace(1, 20_000).unwrap();
     let all: Vec<_> = jobs.flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect();
     assert_eq!(all.len(), 20_000);

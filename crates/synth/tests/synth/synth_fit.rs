@@ -78,10 +78,7 @@ fn beyond(report: &ProfileReport) -> Vec<(String, Option<f64>)> {
         out.push(("mean queue at arrival".to_owned(), Some(queue.mean_at_arrival)));
     }
     for row in &report.figures.alignment {
-        out.push((
-            format!("{} space on {} KB pages, %", row.op, row.page_kb),
-            Some(row.space_utilisation_pct),
-        ));
+        out.push((format!("{} space on {} KB pages, %", row.op, row.page_kb), Some(row.space_utilisation_pct)));
     }
     out
 }
@@ -182,8 +179,7 @@ fn a_preset_comes_back_from_its_own_trace() {
         let fitted = fit(&batches);
         assert_eq!(fitted.reads.sizes_kb, model.reads.sizes_kb, "{name}");
         assert_eq!(fitted.writes.sizes_kb, model.writes.sizes_kb, "{name}");
-        let (first, second) =
-            (measure(&requests(&batches)), measure(&synthesize(&fitted, &SynthOptions::default())));
+        let (first, second) = (measure(&requests(&batches)), measure(&synthesize(&fitted, &SynthOptions::default())));
         for (one, other) in [
             (first.duration_s, second.duration_s),
             (first.no_wait_pct, second.no_wait_pct),

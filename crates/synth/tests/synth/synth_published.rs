@@ -26,8 +26,7 @@ fn workloads(seed: u64) -> Vec<(PublishedRow, Vec<Request>)> {
 fn statistics(row: &PublishedRow, got: &Measured) -> Vec<(&'static str, f64, f64, f64, f64)> {
     let (cents, half, ones) = (0.005, 0.5, 0.5);
     // The counts printed for the combos belong to other rows (see the notes in the presets); rate and duration give the right ones.
-    let requests =
-        if row.kind == "combo" { row.arrival_rate_per_s * row.duration_s } else { row.requests as f64 };
+    let requests = if row.kind == "combo" { row.arrival_rate_per_s * row.duration_s } else { row.requests as f64 };
     vec![
         ("requests", requests, got.requests as f64, 0.0, 0.0),
         ("data_size_kb", row.data_size_kb, got.data_kb, 0.0, 0.0),
@@ -114,39 +113,25 @@ fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
                 for (kb, count) in &of.sizes_kb {
                     let found = trace
                         .iter()
-                        .filter(|request| {
-                            request.op == op && f64::from(request.sectors).total_cmp(&(kb * 2.0)).is_eq()
-                        })
+                        .filter(|request| request.op == op && f64::from(request.sectors).total_cmp(&(kb * 2.0)).is_eq())
                         .count();
                     assert_eq!(found as u64, *count, "{name}, seed {seed}: {op:?} of {kb} KB");
                 }
             }
             let got = measure(&trace);
             let exact = |of: fn(&emmclab_synth::OperationModel) -> f64| {
-                let share =
-                    |op: &emmclab_synth::OperationModel| (of(op) / 100.0 * op.requests() as f64).round();
+                let share = |op: &emmclab_synth::OperationModel| (of(op) / 100.0 * op.requests() as f64).round();
                 100.0 * (share(&model.reads) + share(&model.writes)) / model.requests() as f64
             };
             let one = 100.0 / model.requests() as f64 + 1e-9;
             let spatial = exact(|op| op.sequential_pct);
             let temporal = exact(|op| op.reaccess_pct);
-            assert!(
-                (got.spatial_pct - spatial).abs() <= one,
-                "{name}, seed {seed}: {} {spatial}",
-                got.spatial_pct
-            );
-            assert!(
-                (got.temporal_pct - temporal).abs() <= one,
-                "{name}, seed {seed}: {} {temporal}",
-                got.temporal_pct
-            );
+            assert!((got.spatial_pct - spatial).abs() <= one, "{name}, seed {seed}: {} {spatial}", got.spatial_pct);
+            assert!((got.temporal_pct - temporal).abs() <= one, "{name}, seed {seed}: {} {temporal}", got.temporal_pct);
             let service = model.service.unwrap();
             assert!((got.no_wait_pct - service.no_wait_pct).abs() <= one, "{name}, seed {seed}");
             assert!((got.mean_service_ms - service.mean_service_ms).abs() < 1e-5, "{name}, seed {seed}");
-            assert!(
-                (got.mean_response_ms / service.mean_response_ms - 1.0).abs() < 2e-3,
-                "{name}, seed {seed}"
-            );
+            assert!((got.mean_response_ms / service.mean_response_ms - 1.0).abs() < 2e-3, "{name}, seed {seed}");
         }
     }
 }
@@ -155,17 +140,9 @@ fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
 fn sizes_are_multiples_of_4_kb_on_4_kb_pages_within_32_gb() {
     for (row, trace) in workloads(1) {
         for request in trace {
-            assert!(
-                request.sectors % KB_4 == 0 && request.sector.0.is_multiple_of(u64::from(KB_4)),
-                "{}",
-                row.name
-            );
+            assert!(request.sectors % KB_4 == 0 && request.sector.0.is_multiple_of(u64::from(KB_4)), "{}", row.name);
             assert!(request.end().0 <= 32 << 21, "{}", row.name);
-            assert!(
-                request.op == Op::Write || request.sectors <= 512,
-                "{}: no read is above 256 KB",
-                row.name
-            );
+            assert!(request.op == Op::Write || request.sectors <= 512, "{}: no read is above 256 KB", row.name);
         }
     }
 }

@@ -56,10 +56,7 @@ fn times_and_order_are_possible() {
         }
         for request in &trace {
             let (start, issue) = (request.start.unwrap(), request.issue.unwrap());
-            assert!(
-                request.arrival <= start && start <= issue && issue <= request.complete.unwrap(),
-                "{name}"
-            );
+            assert!(request.arrival <= start && start <= issue && issue <= request.complete.unwrap(), "{name}");
         }
     }
 }
@@ -295,10 +292,7 @@ fn every_preset_value_says_where_it_comes_from() {
     }
 }
 
-fn pairs(
-    values: std::ops::Range<u64>,
-    weights: std::ops::Range<u64>,
-) -> impl Strategy<Value = Vec<(u64, u64)>> {
+fn pairs(values: std::ops::Range<u64>, weights: std::ops::Range<u64>) -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::btree_map(values, weights, 1..6).prop_map(|map| map.into_iter().collect())
 }
 
@@ -311,24 +305,22 @@ fn operation() -> impl Strategy<Value = OperationModel> {
         0.0..=100.0,
         pairs(1..5_000, 1..9),
     )
-        .prop_map(
-            |(sizes, sequential_pct, reaccess_pct, returning, reused_starts_pct, mut reuse_requests)| {
-                reuse_requests.sort_unstable();
-                let kb = |sizes: BTreeMap<u64, u64>| {
-                    sizes.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect()
-                };
-                OperationModel {
-                    sizes_kb: kb(sizes),
-                    sequential_pct,
-                    reaccess_pct,
-                    run_requests: 2.0 + sequential_pct / 10.0,
-                    sequential_reaccess_pct: reaccess_pct / 2.0,
-                    reaccess_kb: kb(returning),
-                    reused_starts_pct,
-                    reuse_requests,
-                }
-            },
-        )
+        .prop_map(|(sizes, sequential_pct, reaccess_pct, returning, reused_starts_pct, mut reuse_requests)| {
+            reuse_requests.sort_unstable();
+            let kb = |sizes: BTreeMap<u64, u64>| {
+                sizes.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect()
+            };
+            OperationModel {
+                sizes_kb: kb(sizes),
+                sequential_pct,
+                reaccess_pct,
+                run_requests: 2.0 + sequential_pct / 10.0,
+                sequential_reaccess_pct: reaccess_pct / 2.0,
+                reaccess_kb: kb(returning),
+                reused_starts_pct,
+                reuse_requests,
+            }
+        })
 }
 
 prop_compose! {

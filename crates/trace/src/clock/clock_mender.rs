@@ -45,9 +45,7 @@ impl MendClock {
             Some(length) => Ok(Self::Above(length)),
             None => Err(Error::new(ErrorClass::Config, "is not the length of a gap")
                 .of_field("--mend-clock", 0, text.as_bytes())
-                .hint(
-                    "give 1ms or more, for example 90s, 30min, 1h or 2d, or `auto` to cut the jumps that are found",
-                )),
+                .hint("give 1ms or more, for example 90s, 30min, 1h or 2d, or `auto` to cut the jumps that are found")),
         }
     }
 }
@@ -103,11 +101,7 @@ enum CutGapLength {
 impl ClockMender {
     /// Cuts gaps above `limit` to the median of the gaps before them.
     pub fn above(limit: Nanos, in_file_order: bool) -> Self {
-        Self::new(
-            limit.0.max(1).cast_unsigned(),
-            CutGapLength::SoFar(Box::new(gap_histogram())),
-            in_file_order,
-        )
+        Self::new(limit.0.max(1).cast_unsigned(), CutGapLength::SoFar(Box::new(gap_histogram())), in_file_order)
     }
 
     /// Reads a trace to its end and finds its jumps.
@@ -165,10 +159,8 @@ impl ClockMender {
                 }
                 OrderClass::Back(before) => {
                     let latest = before.saturating_add(shifts.shift);
-                    let late: Vec<_> = strays
-                        .drain(..)
-                        .map(|(_, stray)| (stray, shifts.shift_at(stray.arrival.0)))
-                        .collect();
+                    let late: Vec<_> =
+                        strays.drain(..).map(|(_, stray)| (stray, shifts.shift_at(stray.arrival.0))).collect();
                     mended.push(shifts.take(request, step));
                     // A stray request gets the shift before or after the jump, whichever puts it nearer to the jump.
                     for (stray, late) in late {

@@ -110,10 +110,7 @@ mod tests {
         let ms = |ms: i64| ms * 1_000_000;
         assert_eq!(coarse_clock_text(&ended_at([1, 1, 1, 2].map(ms), |_| 300_000)), Some("1ms".to_owned()));
         let many = || (0..2_000).map(|number| ms(number / 3));
-        assert_eq!(
-            coarse_clock_text(&ended_at(many(), |number| 80_000 + number * 7)),
-            Some("1ms".to_owned())
-        );
+        assert_eq!(coarse_clock_text(&ended_at(many(), |number| 80_000 + number * 7)), Some("1ms".to_owned()));
         // Responses above the step are known well enough.
         assert_eq!(coarse_clock_text(&ended_at(many(), |number| 2_000_000 + number * 7)), None);
         // A timer shares no stamp.
@@ -122,8 +119,7 @@ mod tests {
 
     #[test]
     fn a_few_stamps_with_an_error_do_not_hide_the_step() {
-        let stamps =
-            (0..2_000).map(|number| if number % 400 == 399 { 1_234_567_891 } else { number / 5 * 4_000_000 });
+        let stamps = (0..2_000).map(|number| if number % 400 == 399 { 1_234_567_891 } else { number / 5 * 4_000_000 });
         assert_eq!(coarse_clock_text(&ended_at(stamps, |_| 1_000_000)), Some("4ms".to_owned()));
         let seconds: Vec<_> = (0..100).map(|number| request(7 + number / 9 * 1_000_000_000, None)).collect();
         assert_eq!(coarse_clock_text(&seconds), Some("1s".to_owned()));
@@ -131,8 +127,7 @@ mod tests {
 
     #[test]
     fn requests_between_two_stamps_keep_their_order_and_their_responses() {
-        let mut requests =
-            ended_at([1, 1, 2, 2].map(|ms| ms * 1_000_000), |number| 100_000 + number * 50_000);
+        let mut requests = ended_at([1, 1, 2, 2].map(|ms| ms * 1_000_000), |number| 100_000 + number * 50_000);
         let clock = CoarseClock::of(&requests).unwrap();
         for request in &mut requests {
             clock.keep_order(request);

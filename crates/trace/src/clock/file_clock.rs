@@ -115,8 +115,7 @@ impl FileClock {
         jumps.truncate(MOST_JUMPS);
         let latest = self.order.latest().unwrap_or(self.faults.stretch_first);
         let last_stretch = latest.saturating_sub(self.faults.stretch_first);
-        let jumped: i64 =
-            self.forward().iter().fold(0, |sum: i64, (length, _)| sum.saturating_add_unsigned(*length));
+        let jumped: i64 = self.forward().iter().fold(0, |sum: i64, (length, _)| sum.saturating_add_unsigned(*length));
         let without_ns = self.faults.stretches_ns.saturating_add(last_stretch).saturating_sub(jumped);
         ClockJumps { jumps, without_ns }
     }

@@ -48,15 +48,12 @@ impl ArrivalGaps {
         };
         for start in (0..arrivals.len() - 1).step_by(TOGETHER) {
             let part = &arrivals[start..arrivals.len().min(start + TOGETHER + 1)];
-            let widest =
-                part.windows(2).fold(0, |widest: i64, pair| widest.max(pair[1].wrapping_sub(pair[0])));
+            let widest = part.windows(2).fold(0, |widest: i64, pair| widest.max(pair[1].wrapping_sub(pair[0])));
             if widest.unsigned_abs() > self.largest.floor() {
                 let second = self.requests + start as u64 + 2;
                 for (request, pair) in (second..).zip(part.windows(2)) {
-                    self.largest.add(gap(pair[0], pair[1]), || GapLocation {
-                        at_ns: pair[0].wrapping_sub(origin),
-                        request,
-                    });
+                    self.largest
+                        .add(gap(pair[0], pair[1]), || GapLocation { at_ns: pair[0].wrapping_sub(origin), request });
                 }
             }
         }

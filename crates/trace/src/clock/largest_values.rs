@@ -47,8 +47,7 @@ impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
         }
         // Allocates only once.
         self.values.reserve_exact((N + 1).saturating_sub(self.values.len()));
-        let at =
-            self.values.partition_point(|(other, there)| (Reverse(*other), *there) < (Reverse(value), place));
+        let at = self.values.partition_point(|(other, there)| (Reverse(*other), *there) < (Reverse(value), place));
         self.values.insert(at, (value, place));
         self.values.truncate(N);
         if let (true, Some((least, _))) = (self.values.len() == N, self.values.last()) {

@@ -59,8 +59,7 @@ impl AccountedRequests {
         self.has_request_ends = true;
         self.events += 1;
         let at = if event.op == Op::Flush { 0 } else { event.sector };
-        let holds =
-            |request: &Request| request.op == event.op && (request.end().0 > at || request.sector.0 == at);
+        let holds = |request: &Request| request.op == event.op && (request.end().0 > at || request.sector.0 == at);
         let mut before = self.open.range((event.device, 0)..=(event.device, at)).rev().take(NEIGHBOURS);
         let found = before.find_map(|(key, list)| Some((*key, list.iter().position(holds)?)));
         let Some((key, place)) = found else {
@@ -95,8 +94,7 @@ impl AccountedRequests {
 
     /// Appends the requests that ended to `out`.
     pub(super) fn take(&mut self, ledger: &mut Ledger, out: &mut Vec<Request>) {
-        ledger.paired +=
-            self.ended_requests.iter().filter(|request| request.complete.is_some()).count() as u64;
+        ledger.paired += self.ended_requests.iter().filter(|request| request.complete.is_some()).count() as u64;
         self.returned_requests += self.ended_requests.len() as u64;
         out.append(&mut self.ended_requests);
     }

@@ -208,8 +208,13 @@ impl From<RecordedActivity> for StoredActivity {
             of_task.0.push(wait.start);
             of_task.1.push(wait.time);
         }
-        let rows = by_task.into_iter().map(|((process, pid, file_system, device), (start_ns, time_ns))| {
-            TaskWaits { process, pid, file_system, device, start_ns, time_ns }
+        let rows = by_task.into_iter().map(|((process, pid, file_system, device), (start_ns, time_ns))| TaskWaits {
+            process,
+            pid,
+            file_system,
+            device,
+            start_ns,
+            time_ns,
         });
         Self { hosts, syncs, waits: rows.collect(), unfinished, writers, journals, gaps }
     }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use emmclab_base::{ByteCount, Nanos};
 
 use super::activity::{
-    CommandCounts, FsWriterThreads, HostActivity, JournalCounts, LostEventsGap, RecordedActivity, SyncCounts,
-    SyncWait, UnfinishedWait,
+    CommandCounts, FsWriterThreads, HostActivity, JournalCounts, LostEventsGap, RecordedActivity, SyncCounts, SyncWait,
+    UnfinishedWait,
 };
 use super::command::{CommandEvent, CommandKind, CommandStep};
 use super::fs_event::{FsEvent, FsStep};
@@ -275,11 +275,7 @@ impl ActivityMeter {
             FsStep::CommitBegin => journal.open = Some(time),
             FsStep::CommitEnd => {
                 if let Some(start) = journal.open.take() {
-                    self.commits.keep(TimedCommit {
-                        time: between(start, time),
-                        start,
-                        device: event.device,
-                    });
+                    self.commits.keep(TimedCommit { time: between(start, time), start, device: event.device });
                 }
             }
             FsStep::SyncBegin | FsStep::SyncEnd { .. } => {}
@@ -413,21 +409,13 @@ mod tests {
     use crate::name_table::fixed;
 
     fn start(id: u64, kind: CommandKind) -> CommandEvent {
-        let step = CommandStep::Start {
-            kind,
-            bytes: 4096,
-            target: CommandTarget::Nowhere,
-            packed: id == 2,
-            reliable: false,
-        };
+        let step =
+            CommandStep::Start { kind, bytes: 4096, target: CommandTarget::Nowhere, packed: id == 2, reliable: false };
         CommandEvent { host: fixed(b"mmc0"), id, step }
     }
 
     fn done(id: u64, failed: bool) -> CommandEvent {
-        CommandEvent {
-            step: CommandStep::Done { failed, will_be_repeated: failed },
-            ..start(id, CommandKind::Write)
-        }
+        CommandEvent { step: CommandStep::Done { failed, will_be_repeated: failed }, ..start(id, CommandKind::Write) }
     }
 
     #[test]
@@ -479,10 +467,7 @@ mod tests {
         let waits: Vec<_> =
             activity.waits.iter().map(|wait| (&*wait.process, wait.pid, wait.start, wait.time)).collect();
         assert_eq!(waits, [("sqlite3", 7, Nanos(10), Nanos(30)), ("sqlite3", 8, Nanos(15), Nanos(35))]);
-        assert_eq!(
-            RecordedActivity::from_json(&activity.to_json().unwrap_or_default()),
-            Some(activity.clone())
-        );
+        assert_eq!(RecordedActivity::from_json(&activity.to_json().unwrap_or_default()), Some(activity.clone()));
         let journal = &activity.journals[0];
         assert_eq!((&*journal.device, journal.commits, journal.handles, journal.blocks), ("sda1", 1, 4, 9));
     }
@@ -504,10 +489,7 @@ mod tests {
         }
         let activity = meter.activity(|_| None, std::iter::empty());
         let journal = &activity.journals[0];
-        assert_eq!(
-            (&journal.commit_starts[..], &journal.commit_times[..]),
-            (&[Nanos(20)][..], &[Nanos(40)][..])
-        );
+        assert_eq!((&journal.commit_starts[..], &journal.commit_times[..]), (&[Nanos(20)][..], &[Nanos(40)][..]));
         let writers = FsWriterThreads { file_system: "ext4".into(), device: "sda1".into(), pids: vec![3] };
         assert_eq!(activity.writers, [writers]);
         assert_eq!((activity.waits.len(), activity.unfinished[0].start), (1, Nanos(80)));
@@ -522,17 +504,14 @@ mod tests {
         for i in 0..calls {
             // 7 is prime to the number of calls, so that each length occurs once.
             let (start, time) = (100_000 * i, 7 * i % calls);
-            for (time, step) in
-                [(start, FsStep::SyncBegin), (start + time, FsStep::SyncEnd { failed: false })]
-            {
+            for (time, step) in [(start, FsStep::SyncBegin), (start + time, FsStep::SyncEnd { failed: false })] {
                 meter.file_system(Nanos(time), &event(step), "sda1", Some("app"));
             }
         }
         let activity = meter.activity(|_| None, std::iter::empty());
         assert_eq!((activity.syncs[0].calls, activity.waits.len()), (calls as u64, MOST_KEPT));
         assert!(activity.waits.is_sorted_by_key(|wait| wait.start));
-        let is_right =
-            |wait: &SyncWait| wait.time.0 >= 512 && wait.time.0 == 7 * (wait.start.0 / 100_000) % calls;
+        let is_right = |wait: &SyncWait| wait.time.0 >= 512 && wait.time.0 == 7 * (wait.start.0 / 100_000) % calls;
         assert!(activity.waits.iter().all(is_right));
     }
 }

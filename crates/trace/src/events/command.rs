@@ -198,10 +198,8 @@ impl CommandEvent {
                 use EventField::{CommandError, CountError, DataError, StopError};
                 let errors = [CommandError, StopError, CountError, DataError];
                 let failed = errors.into_iter().any(|error| values.number(error) != 0);
-                let step = CommandStep::Done {
-                    failed,
-                    will_be_repeated: failed && values.number(EventField::Retries) > 0,
-                };
+                let step =
+                    CommandStep::Done { failed, will_be_repeated: failed && values.number(EventField::Retries) > 0 };
                 Self { host, id: values.number(EventField::Request) as u64, step }
             }
             // These events name neither the host nor the request.
@@ -258,11 +256,7 @@ fn mmc_start(values: &EventFieldValues) -> CommandStep {
     let kind = match mmc_kind(number(EventField::Opcode), number(EventField::Argument), bytes) {
         // A request to the command queue engine has no opcode.
         CommandKind::Other if number(EventField::Opcode) == 0 && bytes >= SECTOR_BYTES => {
-            if number(EventField::DataFlags) & DATA_WRITE == 0 {
-                CommandKind::Read
-            } else {
-                CommandKind::Write
-            }
+            if number(EventField::DataFlags) & DATA_WRITE == 0 { CommandKind::Read } else { CommandKind::Write }
         }
         kind => kind,
     };
@@ -275,8 +269,7 @@ fn mmc_start(values: &EventFieldValues) -> CommandStep {
         33 | 36 => CommandTarget::EraseTo(argument),
         38 => CommandTarget::Erase(EraseKind::of_argument(number(EventField::Argument))),
         _ if has_data => {
-            let first =
-                if values.has(EventField::Address) { number(EventField::Address) as u64 } else { argument };
+            let first = if values.has(EventField::Address) { number(EventField::Address) as u64 } else { argument };
             CommandTarget::Sectors { first, count: bytes / SECTOR_BYTES }
         }
         _ => CommandTarget::Nowhere,
@@ -286,11 +279,9 @@ fn mmc_start(values: &EventFieldValues) -> CommandStep {
 }
 
 fn mmc_block(erase: bool, values: &EventFieldValues) -> CommandStep {
-    let (first, count) =
-        (values.number(EventField::Address) as u64, values.number(EventField::Blocks) as u64);
+    let (first, count) = (values.number(EventField::Address) as u64, values.number(EventField::Blocks) as u64);
     let bytes = count.saturating_mul(SECTOR_BYTES);
-    let kind =
-        if erase { CommandKind::Discard } else { mmc_kind(values.number(EventField::Opcode), 0, bytes) };
+    let kind = if erase { CommandKind::Discard } else { mmc_kind(values.number(EventField::Opcode), 0, bytes) };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
     // In an erase, the argument of the erase is in the place of the opcode.
     let target = match values.number(EventField::Opcode) {
@@ -331,8 +322,7 @@ fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
 fn ufs_start(values: &EventFieldValues) -> CommandStep {
     let kind = scsi_kind(values.number(EventField::Opcode));
     // -1 if the command has no data, in a signed or unsigned field.
-    let bytes =
-        u32::try_from(values.number(EventField::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
+    let bytes = u32::try_from(values.number(EventField::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
     let has_place = matches!(kind, CommandKind::Read | CommandKind::Write | CommandKind::Discard);
     let target = if has_place && values.has(EventField::Lba) {
         let is_recent = values.has(EventField::Group);

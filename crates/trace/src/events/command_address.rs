@@ -48,8 +48,8 @@ impl AddressUnitEvidence {
         let CommandBlocks { first, count, bytes, is_recent } = *blocks;
         self.commands += 1;
         self.is_recent |= is_recent;
-        let eights = first.is_multiple_of(SECTORS_OF_LONG)
-            && count.is_none_or(|count| u64::from(count) % SECTORS_OF_LONG == 0);
+        let eights =
+            first.is_multiple_of(SECTORS_OF_LONG) && count.is_none_or(|count| u64::from(count) % SECTORS_OF_LONG == 0);
         self.in_eights += u64::from(eights);
         if count.is_some() {
             return;
@@ -129,12 +129,7 @@ mod tests {
         let unit = |commands: &[(u64, u32)]| {
             let mut evidence = AddressUnitEvidence::default();
             for (first, count) in commands {
-                evidence.see(&CommandBlocks {
-                    first: *first,
-                    count: Some(*count),
-                    bytes: 0,
-                    is_recent: false,
-                });
+                evidence.see(&CommandBlocks { first: *first, count: Some(*count), bytes: 0, is_recent: false });
             }
             evidence.sectors_of_unit()
         };

@@ -107,8 +107,7 @@ impl DriverRequests {
         let CommandStep::Start { kind, bytes, target, packed, reliable } = event.step else { return };
         let Some(host) = self.hosts.get_mut(&event.host) else { return };
         if kind == CommandKind::Status {
-            let polls =
-                host.busy.is_some_and(|row| row.request.complete.is_some_and(|end| time - end <= POLLING));
+            let polls = host.busy.is_some_and(|row| row.request.complete.is_some_and(|end| time - end <= POLLING));
             host.open.insert(event.id, if polls { OpenCommand::Poll } else { OpenCommand::Other });
             return;
         }
@@ -224,8 +223,7 @@ impl DriverRequests {
     pub(super) fn note(&self) -> Option<String> {
         let mut parts = Vec::new();
         if self.returned_requests > 0 {
-            parts
-                .push("requests are the commands of the driver, as no block events were recorded".to_owned());
+            parts.push("requests are the commands of the driver, as no block events were recorded".to_owned());
             let long = self.hosts.values().filter(|host| host.evidence.sectors_of_unit() > 1);
             if long.count() > 0 {
                 parts.push("addresses counted in blocks of 4 KiB".to_owned());
@@ -275,13 +273,7 @@ enum CommandRange {
 }
 
 impl HostCommandState {
-    fn command_range(
-        &mut self,
-        time: Nanos,
-        kind: CommandKind,
-        bytes: u64,
-        target: CommandTarget,
-    ) -> CommandRange {
+    fn command_range(&mut self, time: Nanos, kind: CommandKind, bytes: u64, target: CommandTarget) -> CommandRange {
         let erase_op = |erase: EraseKind| if erase.secure { Op::SecureErase } else { Op::Discard };
         let op = match kind {
             CommandKind::Read => Op::Read,
@@ -295,9 +287,7 @@ impl HostCommandState {
             | CommandTarget::Sectors { count: 0, .. }
             | CommandTarget::Erased { count: 0, .. } => CommandRange::Unknown,
             CommandTarget::Sectors { first, count } => CommandRange::Sectors(op, first, count),
-            CommandTarget::Erased { first, count, erase } => {
-                CommandRange::Sectors(erase_op(erase), first, count)
-            }
+            CommandTarget::Erased { first, count, erase } => CommandRange::Sectors(erase_op(erase), first, count),
             CommandTarget::Blocks { count: None | Some(0), .. } if bytes == 0 => CommandRange::Unknown,
             CommandTarget::Blocks { first, count, is_recent } => {
                 CommandRange::Blocks(op, CommandBlocks { first, count, bytes, is_recent })
@@ -329,15 +319,7 @@ fn clamp(sectors: u64) -> u32 {
 }
 
 impl DriverRequest {
-    fn new(
-        host: HostName,
-        time: Nanos,
-        op: Op,
-        first: u64,
-        count: u64,
-        packed: bool,
-        reliable: bool,
-    ) -> Self {
+    fn new(host: HostName, time: Nanos, op: Op, first: u64, count: u64, packed: bool, reliable: bool) -> Self {
         const HEADER: u64 = 1;
         let count = if packed { count.saturating_sub(HEADER) } else { count };
         let mut flags = if packed { RequestFlags::PACKED } else { RequestFlags::default() };

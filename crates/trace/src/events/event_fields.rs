@@ -97,10 +97,7 @@ impl EventField {
     /// Whether its value is a text, not a number.
     #[inline]
     pub fn is_text(self) -> bool {
-        matches!(
-            self,
-            EventField::Letters | EventField::Task | EventField::Host | EventField::Word | EventField::Cdb
-        )
+        matches!(self, EventField::Letters | EventField::Task | EventField::Host | EventField::Word | EventField::Cdb)
     }
 }
 

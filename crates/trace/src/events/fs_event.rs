@@ -48,14 +48,11 @@ impl FsEvent {
     pub(super) fn read(event: KernelEvent, pid: i32, values: &EventFieldValues) -> Option<Self> {
         let (system, step) = match event {
             KernelEvent::SyncBegin(system) => (system, FsStep::SyncBegin),
-            KernelEvent::SyncEnd(system) => {
-                (system, FsStep::SyncEnd { failed: values.number(EventField::Result) < 0 })
-            }
+            KernelEvent::SyncEnd(system) => (system, FsStep::SyncEnd { failed: values.number(EventField::Result) < 0 }),
             KernelEvent::CommitBegin => (JBD2, FsStep::CommitBegin),
             KernelEvent::CommitEnd => (JBD2, FsStep::CommitEnd),
             KernelEvent::Commit => {
-                let (handles, blocks) =
-                    (values.number(EventField::Handles), values.number(EventField::JournalBlocks));
+                let (handles, blocks) = (values.number(EventField::Handles), values.number(EventField::JournalBlocks));
                 (JBD2, FsStep::Commit { handles: handles as u64, blocks: blocks as u64 })
             }
             _ => return None,

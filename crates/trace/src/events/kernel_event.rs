@@ -66,8 +66,7 @@ impl KernelEvent {
 
     /// The event of this name, without its folder; `None` if there is none.
     pub fn by_name(name: &[u8]) -> Option<KernelEvent> {
-        let has_name =
-            |path: &str| path.as_bytes().strip_suffix(name).is_some_and(|rest| rest.ends_with(b"/"));
+        let has_name = |path: &str| path.as_bytes().strip_suffix(name).is_some_and(|rest| rest.ends_with(b"/"));
         KernelEvent::ALL.into_iter().find(|(path, _)| has_name(path)).map(|(_, event)| event)
     }
 
@@ -86,16 +85,12 @@ impl KernelEvent {
                 has(&[EventField::Host, Opcode, Argument, Blocks, BlockBytes, DataFlags])
             }
             KernelEvent::MmcDone => has(&[EventField::Host]),
-            KernelEvent::MmcBlock { .. } => {
-                has(&[EventField::Opcode, EventField::Address, EventField::Blocks])
-            }
+            KernelEvent::MmcBlock { .. } => has(&[EventField::Opcode, EventField::Address, EventField::Blocks]),
             KernelEvent::Ufs => {
-                has(&[EventField::Tag, EventField::Opcode])
-                    && (has(&[EventField::Step]) || has(&[EventField::Word]))
+                has(&[EventField::Tag, EventField::Opcode]) && (has(&[EventField::Step]) || has(&[EventField::Word]))
             }
             KernelEvent::UfsLink => {
-                has(&[EventField::Host, EventField::Opcode])
-                    && (has(&[EventField::Step]) || has(&[EventField::Word]))
+                has(&[EventField::Host, EventField::Opcode]) && (has(&[EventField::Step]) || has(&[EventField::Word]))
             }
             KernelEvent::ScsiStart | KernelEvent::ScsiRefused | KernelEvent::ScsiTimeout => {
                 has(&[EventField::HostNumber, EventField::Unit, EventField::Opcode])
@@ -103,9 +98,7 @@ impl KernelEvent {
             KernelEvent::ScsiDone => {
                 has(&[EventField::HostNumber, EventField::Unit, EventField::Opcode, EventField::Status])
             }
-            KernelEvent::SyncBegin(_) | KernelEvent::CommitBegin | KernelEvent::CommitEnd => {
-                has(&[EventField::Device])
-            }
+            KernelEvent::SyncBegin(_) | KernelEvent::CommitBegin | KernelEvent::CommitEnd => has(&[EventField::Device]),
             KernelEvent::SyncEnd(_) => has(&[EventField::Device, EventField::Result]),
             KernelEvent::Commit => has(&[EventField::Device, EventField::Handles, EventField::JournalBlocks]),
         }

@@ -78,13 +78,7 @@ impl EventMatcher {
 
     /// Handles an event of the block layer and appends the requests that it ends to `out`. `task` is the kernel's name of the
     /// running task, empty if unknown.
-    pub fn block(
-        &mut self,
-        mut event: BlockLayerEvent,
-        task: &[u8],
-        ledger: &mut Ledger,
-        out: &mut Vec<Request>,
-    ) {
+    pub fn block(&mut self, mut event: BlockLayerEvent, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
         if !self.of_block_layer(ledger) {
             return;
         }
@@ -146,13 +140,7 @@ impl EventMatcher {
 
     /// Handles `block_io_start` (as [`BlockEventKind::Insert`]) or `block_io_done` (as [`BlockEventKind::Complete`]), which add nothing
     /// to other block events.
-    pub fn accounted(
-        &mut self,
-        mut event: BlockLayerEvent,
-        task: &[u8],
-        ledger: &mut Ledger,
-        out: &mut Vec<Request>,
-    ) {
+    pub fn accounted(&mut self, mut event: BlockLayerEvent, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
         if self.level == EventLevel::Block || self.level == EventLevel::Driver {
             ledger.skipped += 1;
             return;
@@ -234,8 +222,7 @@ impl EventMatcher {
         let (flags, pid, process) = (RequestFlags::default(), None, None);
         let kind = BlockEventKind::Submit;
         let (error, zeroes) = (0, false);
-        let event =
-            BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
+        let event = BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         self.pairer.feed(&event, ledger, out);
         if self.under_way.len() >= MOST_COMMANDS {
             self.under_way.clear();

@@ -19,8 +19,8 @@ mod scsi;
 mod task_names;
 
 pub use activity::{
-    CommandCounts, FsWriterThreads, HostActivity, JournalCounts, LostEventsGap, RecordedActivity, SyncCounts,
-    SyncWait, UnfinishedWait,
+    CommandCounts, FsWriterThreads, HostActivity, JournalCounts, LostEventsGap, RecordedActivity, SyncCounts, SyncWait,
+    UnfinishedWait,
 };
 pub use command::{CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind};
 pub use decoded_event::DecodedEvent;

@@ -62,9 +62,7 @@ impl ScsiCommand {
         };
         let opcode = (values.number(EventField::Opcode) & 0xff) as u8;
         let (first, count) = match opcode {
-            _ if bytes.is_empty() => {
-                (values.number(EventField::Lba) as u64, values.number(EventField::Blocks) as u64)
-            }
+            _ if bytes.is_empty() => (values.number(EventField::Lba) as u64, values.number(EventField::Blocks) as u64),
             // Groups of commands by length: 6, 10, 16 and 12 bytes. In the first group, 0 means 256 blocks.
             0x00..=0x1f => (number(1, 4) & 0x1f_ffff, (number(4, 5) + 255) % 256 + 1),
             0x20..=0x5f => (number(2, 6), number(7, 9)),

@@ -102,9 +102,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         hint: "a trace records requests, an image holds contents: record with `emmclab record` in the guest, or blktrace on the host",
     },
     image!("a disk with partitions or a boot sector", |head: &FileHead| {
-        head.has(510, &[0x55, 0xaa])
-            && (head.bytes.len() > 512 || head.has(0, &[0xeb]))
-            && head.bytes.contains(&0)
+        head.has(510, &[0x55, 0xaa]) && (head.bytes.len() > 512 || head.has(0, &[0xeb])) && head.bytes.contains(&0)
     }),
 ];
 

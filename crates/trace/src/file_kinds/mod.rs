@@ -107,8 +107,7 @@ pub(crate) fn recognise_first(head: &[u8]) -> Option<Error> {
 }
 
 fn refusal(kind: &'static ForeignFileKind) -> Error {
-    let is_recording =
-        recordings::KINDS.iter().chain(recordings::FIRST).any(|recording| std::ptr::eq(recording, kind));
+    let is_recording = recordings::KINDS.iter().chain(recordings::FIRST).any(|recording| std::ptr::eq(recording, kind));
     let what = if is_recording { "this is no trace that can be read, but" } else { "this is no trace, but" };
     Error::new(ErrorClass::UnknownFormat, format!("{what} {}", kind.noun_phrase)).hint(kind.hint)
 }
@@ -135,15 +134,9 @@ mod tests {
 
     #[test]
     fn other_texts_and_bytes_stay_unknown() {
-        for head in [
-            &b""[..],
-            b"\n\n",
-            b"a,b,c\n1,2,3\n",
-            b"1 2 3 4 5 6 7 8\n",
-            &[0; 511],
-            &[7; 4096],
-            b"hello world\n",
-        ] {
+        for head in
+            [&b""[..], b"\n\n", b"a,b,c\n1,2,3\n", b"1 2 3 4 5 6 7 8\n", &[0; 511], &[7; 4096], b"hello world\n"]
+        {
             assert_eq!(named(head), "unknown", "{:?}", &head[..head.len().min(20)]);
         }
     }

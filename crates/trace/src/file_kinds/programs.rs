@@ -31,9 +31,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
                     || has("Timing cached reads")
                     || has("min/avg/max/mdev = ")
             };
-            head.has_many(1, is_result)
-                || head.has_lines(&["sysbench "])
-                || head.holds("Iozone: Performance Test")
+            head.has_many(1, is_result) || head.has_lines(&["sysbench "]) || head.holds("Iozone: Performance Test")
         },
         hint: record!("figures of a run contain no single requests: run it again, and during the run "),
     },
@@ -109,10 +107,7 @@ mod tests {
     #[test]
     fn programs_and_output_of_benchmarks_are_named() {
         for (text, word) in [
-            (
-                "\"\"\"Doc.\"\"\"\n\nimport os\nfrom pathlib import Path\n\n\ndef main() -> None:\n",
-                "program as text",
-            ),
+            ("\"\"\"Doc.\"\"\"\n\nimport os\nfrom pathlib import Path\n\n\ndef main() -> None:\n", "program as text"),
             ("print(open(\"x\"))  # one\nlog(a)  # two\nimport os\nimport re\n", "program as text"),
             ("#!/bin/sh\nset -e\n", "program as text"),
             ("// A driver.\n#include <stdio.h>\n#include \"a.h\"\n", "program as text"),

@@ -13,8 +13,7 @@ pub(super) static FIRST: &[ForeignFileKind] = &[ForeignFileKind {
 }];
 
 /// The hint for recordings of `LTTng`.
-const LTTNG: &str =
-    "no reader knows the block events of LTTng: record them with `emmclab record`, trace-cmd or perf";
+const LTTNG: &str = "no reader knows the block events of LTTng: record them with `emmclab record`, trace-cmd or perf";
 
 pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {

@@ -24,8 +24,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
 /// The error for a file that seems to be a register, but is damaged; `None` for other files.
 pub(super) fn damaged(head: &[u8]) -> Option<Error> {
     let fault = fault_of_ext_csd(head)?;
-    let problem =
-        format!("this is no trace, but seems to be an EXT_CSD register, and cannot be one: {fault}");
+    let problem = format!("this is no trace, but seems to be an EXT_CSD register, and cannot be one: {fault}");
     Some(Error::new(ErrorClass::UnknownFormat, problem).hint(fault.hint_text().unwrap_or_default()))
 }
 
@@ -49,12 +48,12 @@ mod tests {
 
     #[test]
     fn registers_are_named() {
-        let sentences = "=====\n  Extended CSD rev 1.8 (MMC 5.1)\n=====\n\nCard Supported Command sets [S_CMD_SET: 0x01]\n";
+        let sentences =
+            "=====\n  Extended CSD rev 1.8 (MMC 5.1)\n=====\n\nCard Supported Command sets [S_CMD_SET: 0x01]\n";
         assert!(named(sentences.as_bytes()).contains("EXT_CSD"));
-        for text in [
-            "device_descriptor/queue_depth:0x20\n",
-            "Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20\n",
-        ] {
+        for text in
+            ["device_descriptor/queue_depth:0x20\n", "Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20\n"]
+        {
             assert!(named(text.as_bytes()).contains("UFS"), "{text}");
         }
         assert_eq!(named(b"00000000: 7f 45 4c 46\n"), "unknown");

@@ -6,9 +6,7 @@ use super::{FileHead, ForeignFileKind, record};
 pub(super) static OWN: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a report page of emmclab",
-        matches: |head| {
-            is_html(head) && head.holds("<p class=\"brand\">emmclab") || head.holds(" - emmclab</title>")
-        },
+        matches: |head| is_html(head) && head.holds("<p class=\"brand\">emmclab") || head.holds(" - emmclab</title>"),
         hint: "read the trace that it was made from, which the page names under Provenance",
     },
     ForeignFileKind {
@@ -64,9 +62,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
                         || line.starts_with(b"DEV")
                         || memchr::memmem::find(line, b" DEV ").is_some();
                     begins
-                        && [&b"tps"[..], b"r/s", b"rkB/s"]
-                            .iter()
-                            .any(|word| memchr::memmem::find(line, word).is_some())
+                        && [&b"tps"[..], b"r/s", b"rkB/s"].iter().any(|word| memchr::memmem::find(line, word).is_some())
                 })
         },
         hint: record!("averages cannot be taken apart again: "),
@@ -81,8 +77,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         matches: |head| {
             let mut lines = head.lines();
             let all = lines.all(|line| {
-                let fields: Vec<_> =
-                    line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
+                let fields: Vec<_> = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
                 let numbers = fields.iter().filter(|field| field.iter().all(u8::is_ascii_digit)).count();
                 match fields.len() {
                     14 | 18 | 20 => numbers + 1 == fields.len() && !fields[2][0].is_ascii_digit(),
@@ -98,9 +93,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "dumpsys diskstats of Android",
         matches: |head| head.has_lines(&["Latency:", "Data-Free:"]),
-        hint: record!(
-            "it is a summary: on a phone use `emmclab record --adb`, Perfetto or `atrace disk`, else "
-        ),
+        hint: record!("it is a summary: on a phone use `emmclab record --adb`, Perfetto or `atrace disk`, else "),
     },
     ForeignFileKind {
         noun_phrase: "statistics of F2FS (iostat_info or status)",
@@ -122,9 +115,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
                     && memchr::memmem::find(line, b"distribution").is_some()
             };
             head.has_many(1, is_heading)
-                || head.has_many(2, |line| {
-                    line.starts_with(b"[") && line.ends_with(b"|") && line.contains(&b')')
-                })
+                || head.has_many(2, |line| line.starts_with(b"[") && line.ends_with(b"|") && line.contains(&b')'))
         },
         hint: record!("a histogram contains no single requests: use `biosnoop` instead, or "),
     },
@@ -141,9 +132,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
             head.has_words(&["COMM", "BYTES", "OFF_KB", "FILENAME"])
                 || head.has_words(&["PID", "COMM", "FD", "ERR", "PATH"])
         },
-        hint: record!(
-            "operations on files are not those of the device, which sees other sizes and addresses: "
-        ),
+        hint: record!("operations on files are not those of the device, which sees other sizes and addresses: "),
     },
     ForeignFileKind {
         noun_phrase: "output of btt, which is a summary of blktrace",
@@ -163,9 +152,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a log or bug report of Android",
         matches: |head| head.has_lines(&["--------- beginning of"]) || head.holds("== dumpstate: "),
-        hint: record!(
-            "it holds no requests: on a phone use `emmclab record --adb`, Perfetto or `atrace disk`, else "
-        ),
+        hint: record!("it holds no requests: on a phone use `emmclab record --adb`, Perfetto or `atrace disk`, else "),
     },
     ForeignFileKind {
         noun_phrase: "output of smartctl or nvme-cli",
@@ -227,8 +214,8 @@ fn is_system_call(line: &[u8]) -> bool {
     }
     let Some(open) = memchr::memchr(b'(', call) else { return false };
     let name = &call[..open];
-    let is_name = !name.is_empty()
-        && name.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_');
+    let is_name =
+        !name.is_empty() && name.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_');
     is_name && (call.ends_with(b"<unfinished ...>") || has_result(&call[open..]))
 }
 
@@ -289,10 +276,7 @@ mod tests {
             ("Linux 6.1.0 (board)\n\nDevice   r/s  rkB/s %util\nmmcblk0  1.20 48.11 4.20\n", "iostat"),
             ("   7       0 loop0 27 2 100 44 359 446 165 735 0 58 85 1 0 5 2 16 51\n", "diskstats"),
             ("  27 2 100 44 359 446 165 735 0 58 85 1 0 5 2 16 51\n", "counters"),
-            (
-                "Latency: 0ms [512B Data Write]\nData-Free: 34881252K / 53684204K total = 64% free\n",
-                "dumpsys",
-            ),
+            ("Latency: 0ms [512B Data Write]\nData-Free: 34881252K / 53684204K total = 64% free\n", "dumpsys"),
             ("time:\t\t1764000000\n[WRITE]\napp buffered data:\t1 2 3\nfs data:\t\t7 1 4096\n", "F2FS"),
             ("clock:\t\t200000000 Hz\nbus width:\t3 (8 bits)\ntiming spec:\t10 (mmc HS400)\n", "MMC host"),
             (
@@ -303,28 +287,19 @@ mod tests {
                 "@usecs:\n[128, 256)            4 |@@@@@@@            |\n[256, 512)            9 |@@@@@@@@@@@@@@@@@@@|\n",
                 "histogram",
             ),
-            (
-                "PID    COMM             D MAJ MIN DISK       I/O  Kbytes  AVGms\n1 x R 202 1 xvda1 3 4 5\n",
-                "biotop",
-            ),
+            ("PID    COMM             D MAJ MIN DISK       I/O  Kbytes  AVGms\n1 x R 202 1 xvda1 3 4 5\n", "biotop"),
             (
                 "TIME     COMM           PID    T BYTES   OFF_KB   LAT(ms) FILENAME\n06:35:01 cron 1 R 1249 0 16.05 common-auth\n",
                 "ext4slower",
             ),
-            (
-                "[    1.1] mmc0: new HS400 card\n[    1.2] mmcblk0: mmc0:0001\n[    1.3] mmcblk0: p1 p2\n",
-                "dmesg",
-            ),
+            ("[    1.1] mmc0: new HS400 card\n[    1.2] mmcblk0: mmc0:0001\n[    1.3] mmcblk0: p1 p2\n", "dmesg"),
             ("{\n  \"fio version\" : \"fio-3.33\",\n  \"jobs\" : []\n}\n", "fio's results (JSON)"),
             ("job: (g=0): rw=read\nfio-3.33\nStarting 1 process\n", "fio's results as text"),
             ("[global]\nioengine=libaio\n[job]\nrw=randwrite\n", "job file of fio"),
             ("[{\"name\": \"x\", \"requests\": 3, \"ledger\": {\"seen\": 3}}]\n", "result of emmclab"),
             ("<!doctype html>\n<html><head><title>x - emmclab</title>\n", "report page of emmclab"),
             ("openat(AT_FDCWD, \"x\", O_RDONLY) = 3\nread(3, \"\", 4096) = 0\n", "strace"),
-            (
-                "1234 12:34:56.7 read(3, \"\", 4096) = 0 <0.000012>\n[pid 7] fsync(3 <unfinished ...>\n",
-                "strace",
-            ),
+            ("1234 12:34:56.7 read(3, \"\", 4096) = 0 <0.000012>\n[pid 7] fsync(3 <unfinished ...>\n", "strace"),
             ("7 <... fsync resumed>)  = 0\n7 +++ exited with 0 +++\n", "strace"),
             ("name = \"nexus5\"\n[geometry]\ndies_per_chip = 2\n", "TOML"),
             ("{\"a\": 1}\n", "JSON"),

@@ -38,13 +38,7 @@ pub(super) struct RecordSource<F> {
 
 impl<F: RecordFormat> RecordSource<F> {
     /// A source of records of `size` bytes; the first `before` bytes of the file are skipped.
-    pub fn new(
-        format: F,
-        input: DecompressedInput,
-        options: &ReadOptions,
-        before: usize,
-        size: usize,
-    ) -> Result<Self> {
+    pub fn new(format: F, input: DecompressedInput, options: &ReadOptions, before: usize, size: usize) -> Result<Self> {
         let (name, path, meter) = (input.name(), input.path().to_owned(), Box::new(input.meter()));
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
         let mut source = Self {
@@ -105,9 +99,8 @@ impl<F: RecordFormat> TraceSource for RecordSource<F> {
                     out.truncate(rows);
                     self.context.ledger.skipped += 1;
                 }
-                result => result.map_err(|error| {
-                    error.at_offset(begin).hint("give --lenient to skip and count bad records")
-                })?,
+                result => result
+                    .map_err(|error| error.at_offset(begin).hint("give --lenient to skip and count bad records"))?,
             }
         }
         Ok(true)

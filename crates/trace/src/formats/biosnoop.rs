@@ -13,9 +13,7 @@ use std::path::Path;
 use emmclab_base::{Error, ErrorClass, Op, Request, RequestFlags, Result};
 
 use super::input::DecompressedInput;
-use super::line_format::{
-    LineFormat, LineSource, ParseContext, blank_separated, first_line, is_decimal, is_digits,
-};
+use super::line_format::{LineFormat, LineSource, ParseContext, blank_separated, first_line, is_decimal, is_digits};
 use super::snoop::{SnoopColumn, SnoopTable, heading, heading_with};
 use super::time_unit::TimeUnit;
 use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};

@@ -14,8 +14,8 @@ use super::capabilities::FormatCapabilities;
 use super::fast_fields::FastFields;
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, ParseContext, blank_separated, decimal_time, first_line, is_digits, need,
-    no_more, sectors, unsigned,
+    LineFormat, LineSource, ParseContext, blank_separated, decimal_time, first_line, is_digits, need, no_more, sectors,
+    unsigned,
 };
 use super::line_sink::{LineSink, LineWriter};
 use super::time_unit::TimeUnit;
@@ -118,8 +118,9 @@ impl BiotracerRecord {
             ("complete", 8, issue, complete, complete_field),
         ] {
             if later < earlier {
-                return Err(Error::new(ErrorClass::Value, "is earlier than the time before it")
-                    .of_field(name, column, field));
+                return Err(
+                    Error::new(ErrorClass::Value, "is earlier than the time before it").of_field(name, column, field)
+                );
             }
         }
         let count = unsigned(size, "sectors", 2)?;
@@ -194,12 +195,9 @@ impl LineWriter for BiotracerWriter {
             };
             let Nanos(ns) = time.ok_or_else(missing)?;
             if ns < 0 {
-                return Err(Error::new(
-                    ErrorClass::Unsupported,
-                    "a BIOtracer log cannot hold negative times",
-                )
-                .of_field(name, 0, ns.to_string().as_bytes())
-                .hint("write Parquet or CSV, which hold any time"));
+                return Err(Error::new(ErrorClass::Unsupported, "a BIOtracer log cannot hold negative times")
+                    .of_field(name, 0, ns.to_string().as_bytes())
+                    .hint("write Parquet or CSV, which hold any time"));
             }
             Ok((ns / 1_000_000_000, ns % 1_000_000_000))
         };
@@ -246,11 +244,8 @@ mod tests {
                     times.sort_unstable();
                 }
                 let bytes = sectors * SECTOR_BYTES + u64::from(off == 0);
-                let mut fields =
-                    vec![sector.to_string(), sectors.to_string(), bytes.to_string(), bits.to_string()];
-                fields.extend(
-                    times.iter().map(|ns| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)),
-                );
+                let mut fields = vec![sector.to_string(), sectors.to_string(), bytes.to_string(), bits.to_string()];
+                fields.extend(times.iter().map(|ns| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)));
                 fields.join(gap) + if off == 1 { &rest } else { "" }
             },
         )

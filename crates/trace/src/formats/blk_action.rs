@@ -131,10 +131,9 @@ mod tests {
     fn read(text: &str) -> Option<BlkAction> {
         match ActionMeaning::read(text.as_bytes(), 6).unwrap() {
             ActionMeaning::Request(action) => Some(action),
-            ActionMeaning::Zone(..)
-            | ActionMeaning::Packet(..)
-            | ActionMeaning::Remap(_)
-            | ActionMeaning::Other => None,
+            ActionMeaning::Zone(..) | ActionMeaning::Packet(..) | ActionMeaning::Remap(_) | ActionMeaning::Other => {
+                None
+            }
         }
     }
 
@@ -167,10 +166,7 @@ mod tests {
         for text in ["P   N [dd]", "m   N cfq: x"] {
             assert_eq!(ActionMeaning::read(text.as_bytes(), 6).unwrap(), ActionMeaning::Other, "{text}");
         }
-        assert_eq!(
-            ActionMeaning::read(b"A   W 8 + 8 <- (179,1) 0", 6).unwrap(),
-            ActionMeaning::Remap("179,1")
-        );
+        assert_eq!(ActionMeaning::read(b"A   W 8 + 8 <- (179,1) 0", 6).unwrap(), ActionMeaning::Remap("179,1"));
         for (text, code) in [("D   R 36 (12 00 00 24 00) [udevd]", 0x12), ("D   N (1b 00) [x]", 0x1b)] {
             let step = ActionMeaning::read(text.as_bytes(), 6).unwrap();
             assert_eq!(step, ActionMeaning::Packet(Some(code), BlockEventKind::Issue), "{text}");

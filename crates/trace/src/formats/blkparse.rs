@@ -14,8 +14,8 @@ use super::blk_action::{ActionMeaning, BlkAction, is_action, rest_after};
 use super::ftrace::{device_name, error_of};
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, decimal_time,
-    is_decimal, is_digits, need, pid, text, unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, decimal_time, is_decimal,
+    is_digits, need, pid, text, unsigned,
 };
 use super::time_unit::TimeUnit;
 use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
@@ -139,15 +139,7 @@ fn is_notice(line: &[u8]) -> bool {
     let begins = |words: &[&[u8]]| words.iter().any(|word| line.starts_with(word));
     line.starts_with(b"#")
         || line.iter().all(separates)
-        || begins(&[
-            b"Input file ",
-            b"Skips:",
-            b"Total:",
-            b"=== ",
-            b"You have ",
-            b"Consider using ",
-            b"Unresolved",
-        ])
+        || begins(&[b"Input file ", b"Skips:", b"Total:", b"=== ", b"You have ", b"Consider using ", b"Unresolved"])
 }
 
 impl BlkparseFormat {
@@ -189,8 +181,8 @@ impl LineFormat for BlkparseFormat {
         let rest = rest_after(line, column as usize + 1);
         let step = ActionMeaning::read(rest, column + 2)?;
         let name = process_name(rest);
-        let is_part = matches!(step, ActionMeaning::Request(_)) && name.is_none()
-            || context.joining && cuts_a_length(rest);
+        let is_part =
+            matches!(step, ActionMeaning::Request(_)) && name.is_none() || context.joining && cuts_a_length(rest);
         if is_part && context.waits_for_rest() {
             return Ok(());
         }
@@ -221,8 +213,7 @@ impl LineFormat for BlkparseFormat {
         };
         let error = if kind == BlockEventKind::Complete { error_of(rest) } else { 0 };
         let pid = Some(id);
-        let event =
-            BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
+        let event = BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         self.pairer.feed(&event, &mut context.ledger, out);
         Ok(())
     }

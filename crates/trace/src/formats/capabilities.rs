@@ -19,12 +19,8 @@ pub struct FormatCapabilities {
 
 impl FormatCapabilities {
     /// All values of a trace.
-    pub const EVERYTHING: FormatCapabilities = FormatCapabilities {
-        ops: &Op::ALL,
-        columns: &TraceColumn::ALL,
-        flags: RequestFlags(u16::MAX),
-        tick_ns: 1,
-    };
+    pub const EVERYTHING: FormatCapabilities =
+        FormatCapabilities { ops: &Op::ALL, columns: &TraceColumn::ALL, flags: RequestFlags(u16::MAX), tick_ns: 1 };
 
     /// All values of a trace except block notes.
     pub const ALL_BUT_NOTES: FormatCapabilities =

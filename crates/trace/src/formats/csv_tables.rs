@@ -8,8 +8,7 @@ use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, SECTOR_BYTES, 
 use super::field_reader::FieldReader;
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_decimal, is_digits,
-    text,
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_decimal, is_digits, text,
 };
 use super::time_unit::TimeUnit;
 use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
@@ -18,9 +17,7 @@ use crate::header::TraceHeader;
 use crate::recorded_features::RecordedFeatures;
 use crate::source::TraceSource;
 
-use CsvField::{
-    Block, ByteOffset, Bytes, DeviceName, DeviceNumber, Operation, Response, Sectors, Time, WholeTime,
-};
+use CsvField::{Block, ByteOffset, Bytes, DeviceName, DeviceNumber, Operation, Response, Sectors, Time, WholeTime};
 
 /// Content of a column. The address of a request precedes its size, and its arrival precedes its response.
 #[derive(Clone, Copy)]
@@ -266,10 +263,8 @@ fn alibaba_devices(head: &[u8], path: &Path) -> Option<Error> {
     let is_named = || path.file_name().is_some_and(|name| name.to_string_lossy().contains("device_size"));
     let two_numbers = || comma_separated(line).count() == 2 && comma_separated(line).all(is_digits);
     (line == b"device_id,capacity" || is_named() && two_numbers()).then(|| {
-        let problem =
-            "is no trace: it lists the devices of the Alibaba traces with their capacities in bytes";
-        Error::new(ErrorClass::UnknownFormat, problem)
-            .hint("the requests are in io_traces.csv of the same archive")
+        let problem = "is no trace: it lists the devices of the Alibaba traces with their capacities in bytes";
+        Error::new(ErrorClass::UnknownFormat, problem).hint("the requests are in io_traces.csv of the same archive")
     })
 }
 
@@ -283,11 +278,7 @@ struct CsvTableReader {
 }
 
 impl CsvTableReader {
-    fn open(
-        table: &'static CsvTable,
-        input: DecompressedInput,
-        options: &ReadOptions,
-    ) -> Result<Box<dyn TraceSource>> {
+    fn open(table: &'static CsvTable, input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
         if let Some(error) = (table.no_trace)(input.head(), input.path()) {
             return Err(error);
         }
@@ -326,8 +317,7 @@ impl LineFormat for CsvTableReader {
                 Operation(_) if self.table.skips_lost && field.bytes.is_empty() => is_lost = true,
                 Operation(words) => {
                     let each = words.iter().map(|[read, write]| field.op(read, write));
-                    request.op =
-                        each.reduce(Result::or).unwrap_or_else(|| Err(field.refused("is no operation")))?;
+                    request.op = each.reduce(Result::or).unwrap_or_else(|| Err(field.refused("is no operation")))?;
                 }
                 ByteOffset => offset = field.unsigned()?,
                 Block => {
@@ -358,15 +348,8 @@ impl LineFormat for CsvTableReader {
     fn header(&self) -> TraceHeader {
         let (count, line) = (self.lost, self.first_lost);
         let note = (count > 0).then(|| {
-            format!(
-                "{count} of the records have no operation (IOType) and are left out, the first in line {line}"
-            )
+            format!("{count} of the records have no operation (IOType) and are left out, the first in line {line}")
         });
-        TraceHeader {
-            format: self.table.name.into(),
-            clock: self.table.clock.into(),
-            note,
-            ..TraceHeader::default()
-        }
+        TraceHeader { format: self.table.name.into(), clock: self.table.clock.into(), note, ..TraceHeader::default() }
     }
 }

@@ -1,9 +1,6 @@
 //! The fast parser: one pass over a well-formed line of numbers. Any other line is read by the strict parser, which names the
 //! wrong field. If both succeed, they return the same requests.
-#![expect(
-    clippy::inline_always,
-    reason = "the hottest path of reading; the rest of the text stays in registers"
-)]
+#![expect(clippy::inline_always, reason = "the hottest path of reading; the rest of the text stays in registers")]
 
 use super::time_unit::TimeUnit;
 
@@ -14,8 +11,7 @@ pub(crate) struct FastFields<'a>(&'a [u8]);
 
 /// Number of digits that always fit in a `u64`.
 const MOST_DIGITS: usize = 19;
-const POWERS: [u64; 10] =
-    [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+const POWERS: [u64; 10] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
 impl<'a> FastFields<'a> {
     /// `text` must contain the end of the line, because a field at the end of the text may be incomplete.
@@ -219,12 +215,8 @@ mod tests {
     }
 
     fn kinds() -> impl Strategy<Value = Vec<Kind>> {
-        let kind = prop::sample::select(&[
-            None,
-            Some(TimeUnit::Seconds),
-            Some(TimeUnit::Millis),
-            Some(TimeUnit::Nanos),
-        ]);
+        let kind =
+            prop::sample::select(&[None, Some(TimeUnit::Seconds), Some(TimeUnit::Millis), Some(TimeUnit::Nanos)]);
         prop::collection::vec(kind, 0..5)
     }
 

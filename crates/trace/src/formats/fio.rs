@@ -15,8 +15,8 @@ use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, 
 use super::capabilities::FormatCapabilities;
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits,
-    need, no_more, stream_span, text, unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits, need,
+    no_more, stream_span, text, unsigned,
 };
 use super::line_sink::{LineSink, LineWriter};
 use super::time_unit::TimeUnit;
@@ -57,18 +57,8 @@ const VERSION_2: &[u8] = b"fio version 2 iolog";
 const VERSION_3: &[u8] = b"fio version 3 iolog";
 
 /// The actions of a log.
-const ACTIONS: [&[u8]; 10] = [
-    b"add",
-    b"open",
-    b"close",
-    b"wait",
-    b"read",
-    b"write",
-    b"trim",
-    b"sync",
-    b"datasync",
-    b"sync_file_range",
-];
+const ACTIONS: [&[u8]; 10] =
+    [b"add", b"open", b"close", b"wait", b"read", b"write", b"trim", b"sync", b"datasync", b"sync_file_range"];
 
 /// The version from a heading, or recognised from a line; `None` if neither fits.
 fn version(line: &[u8]) -> Option<u8> {
@@ -204,8 +194,11 @@ impl LineWriter for FioLogWriter {
             let _ = writeln!(out, "emmclab wait {} 0", now - before);
         }
         let offset = request.sector.0.checked_mul(SECTOR_BYTES).ok_or_else(|| {
-            Error::new(ErrorClass::Unsupported, "is beyond byte 2^64, where the format counts bytes")
-                .of_field("sector", 0, request.sector.0.to_string().as_bytes())
+            Error::new(ErrorClass::Unsupported, "is beyond byte 2^64, where the format counts bytes").of_field(
+                "sector",
+                0,
+                request.sector.0.to_string().as_bytes(),
+            )
         })?;
         let action = match request.op {
             Op::Read => "read",

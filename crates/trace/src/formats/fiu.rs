@@ -11,8 +11,8 @@ use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, Sector};
 
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits,
-    pid, sectors, text, unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits, pid,
+    sectors, text, unsigned,
 };
 use super::time_unit::TimeUnit;
 use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
@@ -110,15 +110,8 @@ impl LineFormat for FiuFormat {
         self.raw.extend_from_slice(fields[at + 1]);
         self.raw.push(b',');
         self.raw.extend_from_slice(fields[at + 2]);
-        let device = self
-            .device
-            .id(&self.raw, &mut context.devices, |_| Ok(Cow::Owned(device_label(major, minor))))?;
-        out.push(Request {
-            pid: Some(id),
-            process,
-            device: Some(device),
-            ..Request::new(arrival, op, sector, count)
-        });
+        let device = self.device.id(&self.raw, &mut context.devices, |_| Ok(Cow::Owned(device_label(major, minor))))?;
+        out.push(Request { pid: Some(id), process, device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
     }
 

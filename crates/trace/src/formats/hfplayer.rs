@@ -13,8 +13,8 @@ use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, Sector};
 use super::column_positions::{ColumnPositions, NamedField};
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line, sectors,
-    text, unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line, sectors, text,
+    unsigned,
 };
 use super::time_unit::TimeUnit;
 use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
@@ -40,8 +40,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     writes: None,
 };
 
-const NAMES: [&str; 7] =
-    ["ELAPSED_USECS.D", "CMD.S", "LUN_SSID.I", "PHASE.I", "LBA.I", "NBLKS.I", "LATENCY_USECS.D"];
+const NAMES: [&str; 7] = ["ELAPSED_USECS.D", "CMD.S", "LUN_SSID.I", "PHASE.I", "LBA.I", "NBLKS.I", "LATENCY_USECS.D"];
 
 fn columns(head: &[u8]) -> Option<ColumnPositions<7>> {
     let heading = first_line(head).strip_prefix(b"#")?;
@@ -92,19 +91,16 @@ impl LineFormat for HfplayerFormat {
             context.no_record();
             return Ok(());
         }
-        let [time, command, volume, phase, address, blocks, latency] =
-            self.columns.read(comma_separated(line))?;
+        let [time, command, volume, phase, address, blocks, latency] = self.columns.read(comma_separated(line))?;
         let number = |field: NamedField| unsigned(field.bytes, field.name, field.column);
-        let micros =
-            |field: NamedField| decimal_time(field.bytes, TimeUnit::Micros, field.name, field.column);
+        let micros = |field: NamedField| decimal_time(field.bytes, TimeUnit::Micros, field.name, field.column);
         let op = match command.bytes {
             [b'R', b'D', ..] => Op::Read,
             [b'W', b'R', ..] => Op::Write,
             _ => return Err(command.refused("begins neither with RD nor with WR")),
         };
         let (arrival, took) = (micros(time)?, micros(latency)?);
-        let complete =
-            arrival.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
+        let complete = arrival.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
         let count = sectors(number(blocks)?, blocks.bytes, blocks.name, blocks.column)?;
         number(volume)?;
         let device = self.device.id(volume.bytes, &mut context.devices, |raw| Ok(text(raw)))?;

@@ -15,8 +15,7 @@ use crate::source::ReadProgress;
 const HEAD_BYTES: usize = 1 << 16;
 
 /// The marks of the first block of a bzip2 file: of a data block, and of the end if there is no data.
-const BZIP2_BLOCKS: [&[u8]; 2] =
-    [&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
+const BZIP2_BLOCKS: [&[u8]; 2] = [&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
 
 /// Unpacked bytes that are read from any compressed file. More are read only up to [`MOST_RATIO`] times the packed bytes, so that a small
 /// file cannot fill the disk.
@@ -66,8 +65,7 @@ struct BoundedDecoder<R> {
 impl<R: Read> BoundedDecoder<R> {
     fn refused(&self, problem: String) -> io::Error {
         let tool = self.tool;
-        let hint =
-            format!("if that is right, unpack it yourself, `{tool} -dc FILE > UNPACKED`, and name that file");
+        let hint = format!("if that is right, unpack it yourself, `{tool} -dc FILE > UNPACKED`, and name that file");
         io::Error::other(Error::new(ErrorClass::Value, problem).hint(hint))
     }
 }
@@ -118,18 +116,13 @@ impl DecompressedInput {
         } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             tool = Some("zstd");
             Box::new(zstd::Decoder::with_buffer(raw).map_err(fail)?)
-        } else if magic.starts_with(b"BZh")
-            && magic.get(4..10).is_some_and(|mark| BZIP2_BLOCKS.contains(&mark))
-        {
+        } else if magic.starts_with(b"BZh") && magic.get(4..10).is_some_and(|mark| BZIP2_BLOCKS.contains(&mark)) {
             tool = Some("bzip2");
             Box::new(bzip2::bufread::MultiBzDecoder::new(raw))
         } else if magic.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
             tool = Some("xz");
             let stream = liblzma::stream::Stream::new_stream_decoder(XZ_BYTES, liblzma::stream::CONCATENATED);
-            Box::new(liblzma::bufread::XzDecoder::new_stream(
-                raw,
-                stream.map_err(|error| fail(error.into()))?,
-            ))
+            Box::new(liblzma::bufread::XzDecoder::new_stream(raw, stream.map_err(|error| fail(error.into()))?))
         } else {
             Box::new(raw)
         };
@@ -142,14 +135,8 @@ impl DecompressedInput {
         rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| cut(error, &done))?;
         if let Some(order) = utf16::Utf16ByteOrder::of(&head) {
             plain = false;
-            rest = Box::new(utf16::Utf16Decoder::new(
-                io::Cursor::new(std::mem::take(&mut head)).chain(rest),
-                order,
-            ));
-            rest.by_ref()
-                .take(HEAD_BYTES as u64)
-                .read_to_end(&mut head)
-                .map_err(|error| cut(error, &done))?;
+            rest = Box::new(utf16::Utf16Decoder::new(io::Cursor::new(std::mem::take(&mut head)).chain(rest), order));
+            rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| cut(error, &done))?;
         }
         // Some editors and spreadsheets put a byte order mark before the text.
         if head.starts_with(&[0xef, 0xbb, 0xbf]) {

@@ -54,8 +54,9 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     let table = SnoopTable::new(columns);
     if let Some(missing) = table.missing() {
         let problem = format!("this table of iosnoop has no {missing} of a request");
-        return Err(Error::new(ErrorClass::Unsupported, problem)
-            .hint("record with iosnoop of perf-tools: `iosnoop -st`"));
+        return Err(
+            Error::new(ErrorClass::Unsupported, problem).hint("record with iosnoop of perf-tools: `iosnoop -st`")
+        );
     }
     Ok(Box::new(LineSource::new(IosnoopFormat { table }, input, options)))
 }

@@ -111,8 +111,7 @@ impl IotraceIo<'_> {
         let refused = |name, value: u64, problem: &str| {
             Error::new(ErrorClass::Value, problem).of_field(name, 0, value.to_string().as_bytes())
         };
-        let time =
-            |name, value| i64::try_from(value).map_err(|_| refused(name, value, "is longer than 292 years"));
+        let time = |name, value| i64::try_from(value).map_err(|_| refused(name, value, "is longer than 292 years"));
         let sectors = u32::try_from(self.sectors)
             .map_err(|_| refused("io.len", self.sectors, "is a request of more than 2 TB"))?;
         let op = match (self.op, sectors) {
@@ -122,8 +121,7 @@ impl IotraceIo<'_> {
         };
         let arrival = time("header.timestamp", self.time)?;
         let complete = arrival.checked_add(time("io.latency", self.latency)?);
-        let complete =
-            complete.ok_or_else(|| refused("io.latency", self.latency, "ends beyond 292 years"))?;
+        let complete = complete.ok_or_else(|| refused("io.latency", self.latency, "ends beyond 292 years"))?;
         let has = [
             (self.flush && op != Op::Flush, RequestFlags::PREFLUSH),
             (self.fua, RequestFlags::FUA),
@@ -142,8 +140,7 @@ impl IotraceIo<'_> {
 
 /// The I/O of a line of CSV; `None` for an event of files.
 fn of_csv<'a>(fields: &ColumnPositions<9>, line: &'a [u8]) -> Result<Option<IotraceIo<'a>>> {
-    let [device, time, error, flush, fua, latency, sector, sectors, operation] =
-        fields.read(comma_separated(line))?;
+    let [device, time, error, flush, fua, latency, sector, sectors, operation] = fields.read(comma_separated(line))?;
     let op = match operation.bytes {
         b"Read" => Op::Read,
         b"Write" => Op::Write,
@@ -193,10 +190,7 @@ impl<'de> Deserialize<'de> for JsonNumber {
             }
 
             fn visit_str<E: de::Error>(self, digits: &str) -> std::result::Result<JsonNumber, E> {
-                digits
-                    .parse()
-                    .map(JsonNumber)
-                    .map_err(|_| E::invalid_value(de::Unexpected::Str(digits), &self))
+                digits.parse().map(JsonNumber).map_err(|_| E::invalid_value(de::Unexpected::Str(digits), &self))
             }
         }
         deserializer.deserialize_any(Digits)
@@ -232,15 +226,7 @@ struct JsonIo {
 impl Default for JsonIo {
     fn default() -> Self {
         let zero = JsonNumber(0);
-        Self {
-            lba: zero,
-            len: zero,
-            operation: JsonOp::Read,
-            latency: zero,
-            flush: false,
-            fua: false,
-            error: false,
-        }
+        Self { lba: zero, len: zero, operation: JsonOp::Read, latency: zero, flush: false, fua: false, error: false }
     }
 }
 

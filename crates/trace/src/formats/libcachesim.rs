@@ -41,9 +41,7 @@ pub(super) static ORACLE_GENERAL: TraceFormat = TraceFormat {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         name.contains("oraclegeneral") && is_plausible(head)
     },
-    open: |input: DecompressedInput, options: &ReadOptions| {
-        open(input, options, ORACLE_GENERAL.name, 0, LAYOUTS[0])
-    },
+    open: |input: DecompressedInput, options: &ReadOptions| open(input, options, ORACLE_GENERAL.name, 0, LAYOUTS[0]),
     writes: None,
 };
 
@@ -111,8 +109,7 @@ fn open(
     before: usize,
     layout: LcsRecordLayout,
 ) -> Result<Box<dyn TraceSource>> {
-    let records =
-        LibCacheSimFormat { format, layout, objects: ObjectAddresses::default(), tenant: String::new() };
+    let records = LibCacheSimFormat { format, layout, objects: ObjectAddresses::default(), tenant: String::new() };
     Ok(Box::new(RecordSource::new(records, input, options, before, layout.size)?))
 }
 
@@ -120,9 +117,7 @@ fn open_lcs(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn T
     let head = input.head();
     if head.len() < HEADER_BYTES {
         let problem = format!("the file ends within its header of {HEADER_BYTES} bytes");
-        return Err(Error::new(ErrorClass::Truncated, problem)
-            .at_offset(head.len() as u64)
-            .hint("copy it again"));
+        return Err(Error::new(ErrorClass::Truncated, problem).at_offset(head.len() as u64).hint("copy it again"));
     }
     if !head.starts_with(&MARK) || head[HEADER_BYTES - MARK.len()..HEADER_BYTES] != MARK {
         return Err(Error::new(
@@ -135,8 +130,7 @@ fn open_lcs(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn T
     let version = u64::from_le_bytes(bytes(head, MARK.len()));
     let at = usize::try_from(version).ok().and_then(|version| version.checked_sub(1));
     let layout = at.and_then(|at| LAYOUTS.get(at)).copied();
-    let layout =
-        layout.ok_or_else(|| refused("version", version, "is not a version from 1 to 8").at_offset(8))?;
+    let layout = layout.ok_or_else(|| refused("version", version, "is not a version from 1 to 8").at_offset(8))?;
     open(input, options, LCS.name, HEADER_BYTES, layout)
 }
 
@@ -191,8 +185,7 @@ impl RecordFormat for LibCacheSimFormat {
     }
 
     fn header(&self) -> TraceHeader {
-        let reads =
-            if self.layout.op_at.is_none() { "; it states no operations: all are reads here" } else { "" };
+        let reads = if self.layout.op_at.is_none() { "; it states no operations: all are reads here" } else { "" };
         let (format, clock) = (self.format.into(), "relative".into());
         TraceHeader { format, clock, note: Some(format!("{NOTE}{reads}")), ..TraceHeader::default() }
     }

@@ -69,11 +69,7 @@ pub(crate) trait LineFormat: Send + 'static {
     /// Parses the first line if it is well formed and has one request; returns the request and the lines after it. Otherwise,
     /// and if the text ends within the line, returns `None`, and [`LineFormat::parse`] reads the line.
     #[inline]
-    fn parse_fast<'a>(
-        &mut self,
-        _lines: &'a [u8],
-        _context: &mut ParseContext,
-    ) -> Option<(Request, &'a [u8])> {
+    fn parse_fast<'a>(&mut self, _lines: &'a [u8], _context: &mut ParseContext) -> Option<(Request, &'a [u8])> {
         None
     }
     /// Parses lines with [`LineFormat::parse_fast`] and appends their requests, until a line needs [`LineFormat::parse`] or `out`
@@ -149,22 +145,19 @@ pub(crate) fn is_decimal(field: &[u8]) -> bool {
 
 /// Returns the next field; the error names the missing one.
 #[inline]
-pub(crate) fn need<'a>(
-    fields: &mut impl Iterator<Item = &'a [u8]>,
-    name: &str,
-    column: u64,
-) -> Result<&'a [u8]> {
-    fields.next().ok_or_else(|| {
-        Error::new(ErrorClass::Syntax, "the line ends before this field").of_field(name, column, b"")
-    })
+pub(crate) fn need<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, name: &str, column: u64) -> Result<&'a [u8]> {
+    fields
+        .next()
+        .ok_or_else(|| Error::new(ErrorClass::Syntax, "the line ends before this field").of_field(name, column, b""))
 }
 
 /// Returns an error if there are more fields.
 #[inline]
 pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
     match fields.next() {
-        Some(extra) => Err(Error::new(ErrorClass::Syntax, "the line continues after the last field")
-            .of_field("", column, extra)),
+        Some(extra) => {
+            Err(Error::new(ErrorClass::Syntax, "the line continues after the last field").of_field("", column, extra))
+        }
         None => Ok(()),
     }
 }
@@ -207,8 +200,7 @@ fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error
 }
 
 /// The hint for a number that a spreadsheet has rounded.
-pub(crate) const LOST_DIGITS: &str =
-    "take the file as it was before the spreadsheet: lost digits cannot be restored";
+pub(crate) const LOST_DIGITS: &str = "take the file as it was before the spreadsheet: lost digits cannot be restored";
 
 /// The error for a field that is not a number: the reason if another program has changed it, otherwise `problem`.
 #[cold]
@@ -304,17 +296,13 @@ pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Resu
 
 /// The sectors that a range of bytes touches: the start is rounded down, the end rounded up.
 #[inline]
-pub(crate) fn sector_span(
-    offset: u64,
-    bytes: u64,
-    (field, name, column): (&[u8], &str, u64),
-) -> Result<(Sector, u32)> {
+pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32)> {
     if bytes == 0 {
         return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
     }
-    let end = offset.checked_add(bytes).ok_or_else(|| {
-        Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field)
-    })?;
+    let end = offset
+        .checked_add(bytes)
+        .ok_or_else(|| Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
     let first = offset / SECTOR_BYTES;
     let count = sectors(end.div_ceil(SECTOR_BYTES) - first, field, name, column)?;
     Ok((Sector(first), count))
@@ -331,9 +319,9 @@ pub(crate) fn stream_span(
     if bytes == 0 {
         return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
     }
-    let end = offset.checked_add(bytes).ok_or_else(|| {
-        Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field)
-    })?;
+    let end = offset
+        .checked_add(bytes)
+        .ok_or_else(|| Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
     let first = offset / SECTOR_BYTES;
     let count = sectors((end / SECTOR_BYTES - first).max(1), field, name, column)?;
     Ok((Sector(first), count, !(offset | end).is_multiple_of(SECTOR_BYTES)))

@@ -167,12 +167,12 @@ impl LineSource {
         self.restart_at = None;
         let (Some((arrival, end)), next) = (before, times_of(next)) else { return Ok(()) };
         let is_heading = self.first_line.as_ref().is_none_or(|first| first.is_heading);
-        let is_again =
-            if is_heading { next.0 <= arrival && next.1 <= end } else { next.0 < arrival && next.1 < end };
+        let is_again = if is_heading { next.0 <= arrival && next.1 <= end } else { next.0 < arrival && next.1 < end };
         if !is_again {
             return Ok(());
         }
-        let problem = "a recording begins here, but the file already holds one: its beginning is repeated, and times go back";
+        let problem =
+            "a recording begins here, but the file already holds one: its beginning is repeated, and times go back";
         Err(Error::new(ErrorClass::Syntax, problem).at_line(line).hint(format!(
             "read each alone: `head -n {} FILE > first.txt`, `tail -n +{line} FILE > second.txt`; if the second is only a copy, \
              the first is the whole recording",
@@ -183,13 +183,7 @@ impl LineSource {
     /// Parses a line that is bad or seems to be broken, joined with those after it if the result is certainly a whole line;
     /// otherwise parses it alone.
     #[cold]
-    fn join(
-        &mut self,
-        from: usize,
-        length: usize,
-        fault: Option<Error>,
-        out: &mut Vec<Request>,
-    ) -> Result<()> {
+    fn join(&mut self, from: usize, length: usize, fault: Option<Error>, out: &mut Vec<Request>) -> Result<()> {
         self.context.broken = false;
         let number = self.line;
         let own = without_return(&self.buffer[from..from + length]).to_vec();

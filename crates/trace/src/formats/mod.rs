@@ -188,9 +188,8 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
                 return Err(error);
             }
             let mut all = options.further.iter().chain(FORMATS).copied();
-            let found = all
-                .find(|format| (format.sniff)(input.head(), path))
-                .ok_or_else(|| unknown(input.head(), path));
+            let found =
+                all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| unknown(input.head(), path));
             (found?, "content")
         }
     };
@@ -246,8 +245,7 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
             continue;
         }
         if let Some(format) = FORMATS.iter().find(|format| (format.sniff)(&changed, path)) {
-            let problem =
-                format!("its numbers have decimal commas; with points it is of the format `{}`", format.name);
+            let problem = format!("its numbers have decimal commas; with points it is of the format `{}`", format.name);
             let digits = if decimals > 1 { format!("{{{decimals}}}") } else { String::new() };
             return Some(Error::new(ErrorClass::UnknownFormat, problem).hint(format!(
                 "replace the commas: `sed -E 's/([0-9]),([0-9]{digits})/\\1.\\2/g' FILE > points.txt`"
@@ -260,8 +258,7 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
         words.map(move |word| (word, number))
     });
     let (word, line) = words.into_iter().find(|(word, _)| line_format::has_lost_digits(word))?;
-    let error =
-        Error::new(ErrorClass::UnknownFormat, "has lost its last digits in a spreadsheet").at_line(line);
+    let error = Error::new(ErrorClass::UnknownFormat, "has lost its last digits in a spreadsheet").at_line(line);
     Some(error.of_field("number", 0, word).hint(line_format::LOST_DIGITS))
 }
 
@@ -269,9 +266,8 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
 fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
     let (mut out, mut at) = (text.to_vec(), 1);
     while at + digits < text.len() {
-        let is_decimal = text[at] == b','
-            && text[at - 1].is_ascii_digit()
-            && line_format::is_digits(&text[at + 1..=at + digits]);
+        let is_decimal =
+            text[at] == b',' && text[at - 1].is_ascii_digit() && line_format::is_digits(&text[at + 1..=at + digits]);
         if is_decimal {
             out[at] = b'.';
         }

@@ -12,9 +12,7 @@ use emmclab_base::{Nanos, Request, Result};
 
 use super::field_reader::FieldReader;
 use super::input::DecompressedInput;
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, is_digits, text,
-};
+use super::line_format::{LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, is_digits, text};
 use super::time_unit::TimeUnit;
 use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
 use crate::columns::TraceColumn;
@@ -59,9 +57,8 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
 /// The line with commas between its fields, and without blanks and quotes around them.
 fn usual(line: &[u8]) -> Vec<u8> {
     let fields = line.split(|byte| matches!(byte, b',' | b';' | b'\t')).map(<[u8]>::trim_ascii);
-    let unquoted = |field: &'_ [u8]| {
-        field.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(field).to_vec()
-    };
+    let unquoted =
+        |field: &'_ [u8]| field.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(field).to_vec();
     fields.map(unquoted).collect::<Vec<_>>().join(&b',')
 }
 
@@ -118,8 +115,7 @@ impl MsrFormat {
         self.raw.extend_from_slice(host);
         self.raw.push(b'_');
         self.raw.extend_from_slice(disk.bytes);
-        let device =
-            self.device.id(&self.raw, &mut context.devices, |raw| Ok(Cow::Owned(text(raw).into_owned())))?;
+        let device = self.device.id(&self.raw, &mut context.devices, |raw| Ok(Cow::Owned(text(raw).into_owned())))?;
         out.push(Request {
             complete: Some(Nanos(complete)),
             device: Some(device),

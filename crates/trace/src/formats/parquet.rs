@@ -151,8 +151,7 @@ impl ParquetSource {
                 .of_field(SCHEMA_KEY, 0, version.as_bytes())
                 .hint("convert the original again"));
         }
-        let header = entry(HEADER_KEY)
-            .map_or_else(|| Ok(foreign_header(path)), |json| described(HEADER_KEY, &json))?;
+        let header = entry(HEADER_KEY).map_or_else(|| Ok(foreign_header(path)), |json| described(HEADER_KEY, &json))?;
         let rows = metadata.metadata().file_metadata().num_rows().max(0) as u64;
         let mut ledger: Ledger = entry(LEDGER_KEY).map_or_else(
             || Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }),
@@ -168,16 +167,15 @@ impl ParquetSource {
         let extent = guarded(|| extent(&metadata))?;
         let has_notes = metadata.schema().field_with_name(TraceColumn::Role.name()).is_ok();
         let header = TraceHeader {
-            block_notes: has_notes
-                .then(|| header.block_notes.unwrap_or_else(|| TraceHeader::EXT4.to_owned())),
+            block_notes: has_notes.then(|| header.block_notes.unwrap_or_else(|| TraceHeader::EXT4.to_owned())),
             ..header
         };
         let schema = readable_schema(metadata.schema());
         let options = ArrowReaderOptions::new().with_schema(schema);
         let reader = guarded(|| {
             let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
-            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata)
-                .with_batch_size(BATCH_ROWS);
+            let builder =
+                ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata).with_batch_size(BATCH_ROWS);
             match &groups {
                 Some(groups) => builder.with_row_groups(groups.clone().collect()).build(),
                 None => builder.build(),
@@ -256,9 +254,7 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
         let name = column.column_path().string();
         let bytes = column.uncompressed_size().max(0).cast_unsigned();
         let room = NAMES_ROOM + NAME_ROOM * column.num_values().max(0).cast_unsigned();
-        if [TraceColumn::Process, TraceColumn::Device].iter().any(|names| names.name() == name)
-            && bytes > room
-        {
+        if [TraceColumn::Process, TraceColumn::Device].iter().any(|names| names.name() == name) && bytes > room {
             let problem = format!("has {} of names for {} requests", ByteCount(bytes), column.num_values());
             return Err(Error::new(ErrorClass::Value, problem)
                 .in_field(&name)
@@ -284,8 +280,7 @@ pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
 pub fn check_parquet(path: &Path) -> Result<()> {
     let file = ParquetFooter::of(path).map_err(|error| error.in_file(path))?.file;
     let checked = file.check_all();
-    checked
-        .map_err(|error| file.damage().map_or_else(|| Error::io(path, error), |damage| damage.in_file(path)))
+    checked.map_err(|error| file.damage().map_or_else(|| Error::io(path, error), |damage| damage.in_file(path)))
 }
 
 fn rows_of(metadata: &ArrowReaderMetadata) -> impl Iterator<Item = u64> {
@@ -308,12 +303,9 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     Ok(if framed {
         Ok(bytes)
     } else {
-        Err(Error::new(
-            ErrorClass::Truncated,
-            "the Parquet file does not end as one, or is compressed as a whole",
-        )
-        .at_offset(bytes)
-        .hint("write or copy it again: it was cut short, or packed with gzip, which Parquet does not need"))
+        Err(Error::new(ErrorClass::Truncated, "the Parquet file does not end as one, or is compressed as a whole")
+            .at_offset(bytes)
+            .hint("write or copy it again: it was cut short, or packed with gzip, which Parquet does not need"))
     })
 }
 
@@ -491,17 +483,11 @@ pub fn parquet_error(path: &Path, error: ParquetError) -> Error {
 impl TraceSink for ParquetSink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
         if batch.rows_with_notes() > 0 && !self.noted {
-            let error = Error::new(
-                ErrorClass::Config,
-                "requests have block notes, but the header does not declare them",
-            );
-            return Err(error
-                .in_file(&self.path)
-                .hint("set `block_notes` of the header before the first batch"));
+            let error =
+                Error::new(ErrorClass::Config, "requests have block notes, but the header does not declare them");
+            return Err(error.in_file(&self.path).hint("set `block_notes` of the header before the first batch"));
         }
-        self.writer
-            .write(&batch.to_record_batch(self.noted)?)
-            .map_err(|error| parquet_error(&self.path, error))
+        self.writer.write(&batch.to_record_batch(self.noted)?).map_err(|error| parquet_error(&self.path, error))
     }
 
     fn finish(mut self: Box<Self>, ledger: &Ledger, header: &TraceHeader) -> Result<AtomicFile> {
@@ -510,8 +496,7 @@ impl TraceSink for ParquetSink {
                 .map(|value| KeyValue::new(key.to_owned(), value))
                 .map_err(|error| Error::new(ErrorClass::Value, error.to_string()).of_field(key, 0, b""))
         };
-        self.writer
-            .append_key_value_metadata(KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned()));
+        self.writer.append_key_value_metadata(KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned()));
         self.writer.append_key_value_metadata(json(HEADER_KEY, serde_json::to_string(header))?);
         self.writer.append_key_value_metadata(json(LEDGER_KEY, serde_json::to_string(ledger))?);
         finish_sealed(self.writer).map_err(|error| parquet_error(&self.path, error))

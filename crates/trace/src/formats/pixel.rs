@@ -13,8 +13,8 @@ use emmclab_base::{Nanos, Op, Request, Result, Sector};
 
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, decimal_time, first_line, is_digits, need, pid,
-    sectors, text, unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, decimal_time, first_line, is_digits, need, pid, sectors, text,
+    unsigned,
 };
 use super::rwbs;
 use super::time_unit::TimeUnit;
@@ -108,13 +108,7 @@ impl LineFormat for PixelFormat {
             UNKNOWN => None,
             name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
         };
-        out.push(Request {
-            flags,
-            pid: id,
-            process,
-            device: Some(device),
-            ..Request::new(arrival, op, sector, count)
-        });
+        out.push(Request { flags, pid: id, process, device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
     }
 

@@ -15,9 +15,8 @@ pub(super) const NOTE: &str = "the trace names objects and has no addresses: the
 pub(super) fn object(name: &[u8]) -> u64 {
     // FNV-1a.
     let hash = || {
-        name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        name.iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
     };
     std::str::from_utf8(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(hash)
 }

@@ -82,10 +82,8 @@ pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
 pub fn parse(field: &[u8], column: u64) -> Result<RwbsOperation> {
     match zone_command(field) {
         None => of_request(field, column),
-        Some(command) => {
-            Err(Error::new(ErrorClass::Value, format!("is a {}, which is no request", command.name()))
-                .of_field("rwbs", column, field))
-        }
+        Some(command) => Err(Error::new(ErrorClass::Value, format!("is a {}, which is no request", command.name()))
+            .of_field("rwbs", column, field)),
     }
 }
 
@@ -161,10 +159,7 @@ mod tests {
         let read = |text: &str| parse(text.as_bytes(), 1).unwrap().of(8);
         assert_eq!(read("R"), (Op::Read, RequestFlags(0)));
         assert_eq!(read("RAM"), (Op::Read, RequestFlags::READAHEAD.union(RequestFlags::META)));
-        assert_eq!(
-            read("WFSM"),
-            (Op::Write, RequestFlags::FUA.union(RequestFlags::SYNC).union(RequestFlags::META))
-        );
+        assert_eq!(read("WFSM"), (Op::Write, RequestFlags::FUA.union(RequestFlags::SYNC).union(RequestFlags::META)));
         assert_eq!(
             read("FWFS"),
             (Op::Write, RequestFlags::PREFLUSH.union(RequestFlags::FUA).union(RequestFlags::SYNC))
@@ -184,9 +179,7 @@ mod tests {
     #[test]
     fn a_write_of_zeroes_is_a_write_and_a_command_without_data_is_none() {
         for letters in ["WZS", "NS", "WS"] {
-            let Ok(RwbsMeaning::Request(operation)) = read(letters.as_bytes(), 1) else {
-                panic!("{letters}")
-            };
+            let Ok(RwbsMeaning::Request(operation)) = read(letters.as_bytes(), 1) else { panic!("{letters}") };
             assert_eq!(operation.of(8), (Op::Write, RequestFlags::SYNC), "{letters}");
             let none = if letters == "NS" { Op::Discard } else { Op::Write };
             assert_eq!(operation.of(0), (none, RequestFlags::SYNC), "{letters}");
@@ -201,10 +194,7 @@ mod tests {
         }
         assert_eq!(empty("WFS"), Some((Op::Flush, RequestFlags::SYNC)));
         assert_eq!([empty("N"), empty("NS")], [None, None]);
-        assert_eq!(
-            [empty("W"), empty("D")],
-            [Op::Write, Op::Discard].map(|op| Some((op, RequestFlags::empty())))
-        );
+        assert_eq!([empty("W"), empty("D")], [Op::Write, Op::Discard].map(|op| Some((op, RequestFlags::empty()))));
     }
 
     #[test]

@@ -8,8 +8,8 @@
 use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
 use super::line_format::{
-    NameIdCache, ParseContext, bad_number, blank_separated, decimal_time, has_decimal_comma, is_decimal,
-    is_digits, sectors, text, unsigned,
+    NameIdCache, ParseContext, bad_number, blank_separated, decimal_time, has_decimal_comma, is_decimal, is_digits,
+    sectors, text, unsigned,
 };
 use super::rwbs::{self, RwbsMeaning};
 use super::time_unit::TimeUnit;
@@ -97,8 +97,8 @@ pub(super) fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let is_once = |(at, column): (usize, &SnoopColumn)| {
         *column == SnoopColumn::Other || !columns[..at].iter().any(|other| other.is_like(*column))
     };
-    let of_requests = has(SnoopColumn::Process) && has(SnoopColumn::Pid)
-        || has(SnoopColumn::Sector) && has(SnoopColumn::Bytes);
+    let of_requests =
+        has(SnoopColumn::Process) && has(SnoopColumn::Pid) || has(SnoopColumn::Sector) && has(SnoopColumn::Bytes);
     let latency = columns.iter().any(|column| matches!(column, SnoopColumn::Latency(_)));
     let fits = has(SnoopColumn::Device) && latency && of_requests && columns.len() <= MOST_COLUMNS;
     (fits && columns.iter().enumerate().all(is_once)).then_some(columns)
@@ -187,16 +187,8 @@ impl SnoopTable {
     pub fn new(columns: Vec<SnoopColumn>) -> Self {
         let (process, device) = (NameIdCache::default(), NameIdCache::default());
         let (process_at, time_at) = (None, None);
-        let mut table = Self {
-            columns: Vec::new(),
-            process_at,
-            time_at,
-            process,
-            device,
-            midnights: 0,
-            time_of_day: 0,
-            laid: 0,
-        };
+        let mut table =
+            Self { columns: Vec::new(), process_at, time_at, process, device, midnights: 0, time_of_day: 0, laid: 0 };
         table.begin(columns);
         table
     }
@@ -224,11 +216,8 @@ impl SnoopTable {
 
     /// The name of a needed column that is missing; `None` if all are present.
     pub fn missing(&self) -> Option<&'static str> {
-        let needed = [
-            (SnoopColumn::Sector, "address"),
-            (SnoopColumn::Bytes, "size"),
-            (SnoopColumn::Letters, "operation"),
-        ];
+        let needed =
+            [(SnoopColumn::Sector, "address"), (SnoopColumn::Bytes, "size"), (SnoopColumn::Letters, "operation")];
         needed.into_iter().find(|(column, _)| !self.columns.contains(column)).map(|(_, name)| name)
     }
 
@@ -310,10 +299,8 @@ impl SnoopTable {
         let extra = (words.count + 1).saturating_sub(self.columns.len());
         for (at, column) in self.columns.iter().enumerate() {
             let first = self.word(at, words.count);
-            let field = SnoopField {
-                bytes: words.range(first, (first + 1).min(words.count)),
-                column: first as u64 + 1,
-            };
+            let field =
+                SnoopField { bytes: words.range(first, (first + 1).min(words.count)), column: first as u64 + 1 };
             let time = |unit, name| decimal_time(field.bytes, unit, name, field.column);
             match *column {
                 SnoopColumn::Start(unit) => row.start = Some(time(unit, "start")?),
@@ -356,7 +343,8 @@ impl SnoopTable {
     /// The request of a line; `None` for a command that has no address.
     fn request(&mut self, row: &SnoopRow, context: &mut ParseContext) -> Result<Option<Request>> {
         if row.latency_ns > LONGEST_NS {
-            let problem = "is longer than an hour, so it is not a latency: the tool used the completion of another request";
+            let problem =
+                "is longer than an hour, so it is not a latency: the tool used the completion of another request";
             return Err(Error::new(ErrorClass::Value, problem).of_field(
                 "latency",
                 row.latency.column,
@@ -462,8 +450,5 @@ fn lost_events(line: &[u8]) -> Option<u64> {
         return None;
     }
     let count = unsigned(words.next()?, "", 0).ok()?;
-    words
-        .next()
-        .is_some_and(|word| word.starts_with(b"event") || word.starts_with(b"sample"))
-        .then_some(count)
+    words.next().is_some_and(|word| word.starts_with(b"event") || word.starts_with(b"sample")).then_some(count)
 }

@@ -138,11 +138,7 @@ impl LineWriter for SsdsimWriter {
         let Some(arrival) = request.arrival.0.checked_sub(origin.0).filter(|time| *time >= 0) else {
             let problem = format!("is before the first request, or 292 years after it ({} ns)", origin.0);
             let arrival = request.arrival.0.to_string();
-            return Err(Error::new(ErrorClass::Unsupported, problem).of_field(
-                "arrival",
-                0,
-                arrival.as_bytes(),
-            ));
+            return Err(Error::new(ErrorClass::Unsupported, problem).of_field("arrival", 0, arrival.as_bytes()));
         };
         let device = request.device.map_or(0, |device| device.0);
         let read = u8::from(request.op == Op::Read);

@@ -45,9 +45,7 @@ const LONGEST_LINE: usize = 1 << 16;
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let format = FtraceFormat::of_format(FORMAT.name);
     if let Some(begin) = begin_of_atrace(input.head()) {
-        return Ok(Box::new(LineSource::over(Box::new(format), input, options, |text| {
-            after_words(text, begin)
-        })));
+        return Ok(Box::new(LineSource::over(Box::new(format), input, options, |text| after_words(text, begin))));
     }
     Ok(Box::new(LineSource::over(Box::new(format), input, options, |page| Box::new(SystracePage::new(page)))))
 }
@@ -173,8 +171,7 @@ impl SystracePage {
                     self.part = SystracePart::Quoted;
                 } else if line.starts_with(b"<script") && memmem::find(line, b"viewer-data").is_some() {
                     let rest = std::mem::replace(&mut self.input, BufReader::new(Box::new(io::empty())));
-                    self.inner =
-                        Some(inflate(Base64Decoder { input: rest, ended: false, bits: 0, bit_count: 0 }));
+                    self.inner = Some(inflate(Base64Decoder { input: rest, ended: false, bits: 0, bit_count: 0 }));
                 }
                 false
             }

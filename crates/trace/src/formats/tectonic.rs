@@ -13,8 +13,8 @@ use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result};
 use super::column_positions::{ColumnPositions, NamedField};
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line,
-    stream_span, text, unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, stream_span, text,
+    unsigned,
 };
 use super::placement::{NOTE, PartAddresses};
 use super::time_unit::TimeUnit;
@@ -56,8 +56,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
             .at_line(1)
             .hint("keep the heading of the file (`block_id io_offset io_size op_time op_name ...`)")
     })?;
-    let tectonic =
-        TectonicFormat { columns, parts: PartAddresses::of(PART_BYTES), process: NameIdCache::default() };
+    let tectonic = TectonicFormat { columns, parts: PartAddresses::of(PART_BYTES), process: NameIdCache::default() };
     Ok(Box::new(LineSource::new(tectonic, input, options)))
 }
 
@@ -89,8 +88,7 @@ impl LineFormat for TectonicFormat {
             return Err(offset.refused("reaches beyond byte 2^64"));
         }
         let address = self.parts.offset(number(block)?, into);
-        let (sector, count, rounded) =
-            stream_span(address, number(size)?, (size.bytes, size.name, size.column))?;
+        let (sector, count, rounded) = stream_span(address, number(size)?, (size.bytes, size.name, size.column))?;
         context.round(rounded);
         let process = self.process.id(user.bytes, &mut context.processes, |raw| Ok(text(raw)))?;
         out.push(Request { process: Some(process), ..Request::new(arrival, op, sector, count) });

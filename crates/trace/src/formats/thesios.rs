@@ -13,8 +13,8 @@ use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result};
 use super::column_positions::{ColumnPositions, NamedField};
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line,
-    stream_span, text, unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line, stream_span, text,
+    unsigned,
 };
 use super::placement::{NOTE, PartAddresses, object};
 use super::time_unit::TimeUnit;
@@ -65,12 +65,8 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
             .at_line(1)
             .hint("keep the heading of the file (`filename,file_offset,application,...`)")
     })?;
-    let thesios = ThesiosFormat {
-        columns,
-        heading: true,
-        parts: PartAddresses::of(PART_BYTES),
-        process: NameIdCache::default(),
-    };
+    let thesios =
+        ThesiosFormat { columns, heading: true, parts: PartAddresses::of(PART_BYTES), process: NameIdCache::default() };
     Ok(Box::new(LineSource::new(thesios, input, options)))
 }
 
@@ -88,10 +84,8 @@ impl LineFormat for ThesiosFormat {
             context.no_record();
             return Ok(());
         }
-        let [file, offset, application, op, size, arrival, disk, latency] =
-            self.columns.read(comma_separated(line))?;
-        let seconds =
-            |field: NamedField| decimal_time(field.bytes, TimeUnit::Seconds, field.name, field.column);
+        let [file, offset, application, op, size, arrival, disk, latency] = self.columns.read(comma_separated(line))?;
+        let seconds = |field: NamedField| decimal_time(field.bytes, TimeUnit::Seconds, field.name, field.column);
         let op = match op.bytes {
             b"READ" => Op::Read,
             b"WRITE" => Op::Write,

@@ -41,8 +41,7 @@ impl TimeUnit {
     }
 
     /// The units that can be chosen, the coarsest first.
-    pub(crate) const CHOICES: [TimeUnit; 4] =
-        [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros, TimeUnit::Nanos];
+    pub(crate) const CHOICES: [TimeUnit; 4] = [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros, TimeUnit::Nanos];
 
     /// The unit of this name.
     pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {

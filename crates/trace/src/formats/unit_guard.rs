@@ -149,8 +149,7 @@ impl UnitGuard {
     fn see_sizes(&mut self, rows: BatchRows) {
         for request in rows.iter().filter(|request| request.op.has_data()) {
             self.data += 1;
-            self.all_like_bytes &=
-                request.sectors.is_multiple_of(512) && request.sector.0.is_multiple_of(512);
+            self.all_like_bytes &= request.sectors.is_multiple_of(512) && request.sector.0.is_multiple_of(512);
             if !self.all_like_bytes {
                 return;
             }
@@ -196,9 +195,7 @@ impl UnitGuard {
             FormatTimes::Stored => {
                 "addresses and sizes are probably in bytes: divide the columns `sector` and `sectors` by 512"
             }
-            _ => {
-                "addresses and sizes are probably in bytes: read the file with --columns and --size-unit byte"
-            }
+            _ => "addresses and sizes are probably in bytes: read the file with --columns and --size-unit byte",
         }))
     }
 
@@ -222,12 +219,10 @@ impl UnitGuard {
         }
         let rate = self.count as f64 / Nanos(span).as_secs_f64();
         if self.count >= RATE_SAMPLE && rate > MAX_RATE {
-            let problem =
-                format!("{} requests in {} ({rate:.0} per second) is absurd", self.count, Nanos(span));
+            let problem = format!("{} requests in {} ({rate:.0} per second) is absurd", self.count, Nanos(span));
             return Err(self.likely(problem, |unit| rate / self.times_larger(unit) <= MAX_RATE / 10.0, true));
         }
-        let mean =
-            if self.responses >= IDLE_SAMPLE { self.response_sum / i128::from(self.responses) } else { 0 };
+        let mean = if self.responses >= IDLE_SAMPLE { self.response_sum / i128::from(self.responses) } else { 0 };
         if mean > MAX_MEAN_RESPONSE_NS {
             // A wrong unit makes most responses too long.
             if self.long_responses * 2 < self.responses {
@@ -394,8 +389,8 @@ mod tests {
         check_units(OPEN, steady(1, 1, 8)).unwrap();
         check_units(OPEN, steady(2, 1, 1)).unwrap();
         // A stream of equal 1 MB reads, all aligned.
-        let stream = (0..10_000u64)
-            .map(|i| Request::new(Nanos(i as i64 * 9_000_000), Op::Read, Sector(i * 2048), 2048));
+        let stream =
+            (0..10_000u64).map(|i| Request::new(Nanos(i as i64 * 9_000_000), Op::Read, Sector(i * 2048), 2048));
         check_units(OPEN, stream).unwrap();
     }
 
@@ -455,8 +450,7 @@ mod tests {
     #[test]
     fn a_span_of_centuries_is_refused_even_of_two_requests() {
         let at = |arrival: i64| Request::new(Nanos(arrival), Op::Read, Sector(8), 8);
-        let error =
-            check_units(OPEN, [at(-9_000_000_000_000_000_000), at(9_000_000_000_000_000_000)].into_iter());
+        let error = check_units(OPEN, [at(-9_000_000_000_000_000_000), at(9_000_000_000_000_000_000)].into_iter());
         assert!(error.as_ref().unwrap_err().to_string().contains("571 years"));
         assert!(hint(error).contains("check the times"));
         let seconds = FormatTimes::Open(TimeUnit::Seconds);

@@ -92,8 +92,7 @@ impl<R: Read> Utf16Decoder<R> {
             match decoded {
                 Ok(character) => push_char(text, character),
                 Err(error)
-                    if matches!(error.unpaired_surrogate(), 0xd800..=0xdbff)
-                        && error.unpaired_surrogate() == unit =>
+                    if matches!(error.unpaired_surrogate(), 0xd800..=0xdbff) && error.unpaired_surrogate() == unit =>
                 {
                     *high = Some(unit);
                 }

@@ -75,24 +75,8 @@ struct VscsiRecordLayout {
 }
 
 const LAYOUTS: [VscsiRecordLayout; 2] = [
-    VscsiRecordLayout {
-        version: 2,
-        size: 40,
-        version_at: 2,
-        code_at: 0,
-        length_at: 8,
-        block_at: 16,
-        time_at: 24,
-    },
-    VscsiRecordLayout {
-        version: 1,
-        size: 32,
-        version_at: 14,
-        code_at: 12,
-        length_at: 4,
-        block_at: 16,
-        time_at: 24,
-    },
+    VscsiRecordLayout { version: 2, size: 40, version_at: 2, code_at: 0, length_at: 8, block_at: 16, time_at: 24 },
+    VscsiRecordLayout { version: 1, size: 32, version_at: 14, code_at: 12, length_at: 4, block_at: 16, time_at: 24 },
 ];
 
 impl VscsiRecordLayout {

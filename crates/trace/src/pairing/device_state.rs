@@ -177,10 +177,11 @@ impl DevicePairingState {
     fn take_waiting(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) -> Option<OpenRequest> {
         let end = event.sector.saturating_add(u64::from(event.sectors));
         let (mut open, choice) = self.waiting.take(event.sector, event.sectors, event.op).or_else(|| {
-            let (&sector, _) =
-                self.waiting.by_sector.range(event.sector..end).find(|(_, list)| {
-                    list.iter().any(|open| open.request.op == event.op && open.end <= end)
-                })?;
+            let (&sector, _) = self
+                .waiting
+                .by_sector
+                .range(event.sector..end)
+                .find(|(_, list)| list.iter().any(|open| open.request.op == event.op && open.end <= end))?;
             self.waiting.take(sector, 0, event.op)
         })?;
         books.ledger.ambiguous += u64::from(choice);
@@ -233,8 +234,7 @@ impl DevicePairingState {
         // Only later events show whether the driver returns requests without an event, or its completions are not recorded.
         open.may_be_reissue = again;
         // If the driver does not get the FUA flag of a request, the kernel emulates FUA with a flush after the data.
-        open.sequenced |=
-            open.request.flags.contains(RequestFlags::FUA) && !event.flags.contains(RequestFlags::FUA);
+        open.sequenced |= open.request.flags.contains(RequestFlags::FUA) && !event.flags.contains(RequestFlags::FUA);
         open.request.start.get_or_insert(event.time);
         open.request.issue = Some(event.time);
         self.issued.insert(open);

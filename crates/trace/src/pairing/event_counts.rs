@@ -28,13 +28,7 @@ pub struct EventCounts {
 impl EventCounts {
     /// Sum of the counts except `seen`: events whose fate is known.
     pub fn classified_events(&self) -> u64 {
-        self.kept
-            + self.repeated
-            + self.flushes
-            + self.without_data
-            + self.unpaired
-            + self.passed_on
-            + self.unmatched
+        self.kept + self.repeated + self.flushes + self.without_data + self.unpaired + self.passed_on + self.unmatched
     }
 }
 

@@ -29,8 +29,7 @@ pub(super) struct FlushQueues {
 /// Whether the event is of a flush that the kernel itself issues: `FF`, or before kernel 4.8 a write of no sectors with a
 /// preflush, which completes at sector 2^64-1.
 pub(super) fn is_kernel_flush(event: &BlockLayerEvent) -> bool {
-    let empty_write =
-        event.op == Op::Write && event.sectors == 0 && event.flags.contains(RequestFlags::PREFLUSH);
+    let empty_write = event.op == Op::Write && event.sectors == 0 && event.flags.contains(RequestFlags::PREFLUSH);
     match event.kind {
         BlockEventKind::Issue | BlockEventKind::Requeue => event.op == Op::Flush || empty_write,
         BlockEventKind::Complete => event.op == Op::Flush || empty_write && event.sector == u64::MAX,

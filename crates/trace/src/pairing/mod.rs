@@ -106,10 +106,7 @@ impl BlockEventKind {
     pub fn is_by_submitter(self) -> bool {
         matches!(
             self,
-            BlockEventKind::Queue
-                | BlockEventKind::GetRequest
-                | BlockEventKind::Insert
-                | BlockEventKind::Issue
+            BlockEventKind::Queue | BlockEventKind::GetRequest | BlockEventKind::Insert | BlockEventKind::Issue
         )
     }
 }

@@ -128,11 +128,10 @@ impl OpenRequestsBySector {
     /// searched, at most 64 of them, because requests may overlap.
     pub(super) fn take_ending(&mut self, end: u64, op: Op) -> Option<OpenRequest> {
         const NEIGHBOURS: usize = 64;
-        let (&sector, at) =
-            self.by_sector.range(..end).rev().take(NEIGHBOURS).find_map(|(sector, list)| {
-                let at = list.iter().rposition(|open| open.end == end && open.request.op == op)?;
-                Some((sector, at))
-            })?;
+        let (&sector, at) = self.by_sector.range(..end).rev().take(NEIGHBOURS).find_map(|(sector, list)| {
+            let at = list.iter().rposition(|open| open.end == end && open.request.op == op)?;
+            Some((sector, at))
+        })?;
         self.remove(sector, at)
     }
 

@@ -37,8 +37,7 @@ impl<K: Ord> CommandStepCounts<K> {
 
     /// The number of each kind with its name, separated by commas; `None` if there are none.
     fn list(&self, name: impl Fn(&K) -> String) -> Option<String> {
-        let named: Vec<_> =
-            self.counts().iter().map(|(kind, count)| format!("{count} x {}", name(kind))).collect();
+        let named: Vec<_> = self.counts().iter().map(|(kind, count)| format!("{count} x {}", name(kind))).collect();
         (!named.is_empty()).then(|| named.join(", "))
     }
 }
@@ -78,10 +77,8 @@ impl SpecialCommandCounts {
         let zones = zones.map(|list| format!("commands to zones, which are no requests here: {list}"));
         let zeroes = self.zeroes.list(|()| "write zeroes".to_owned());
         let zeroes = zeroes.map(|list| format!("{list} are recorded as writes"));
-        let errors: Vec<_> =
-            self.errors.iter().map(|(error, count)| format!("{count} x {}", named(*error))).collect();
-        let errors = (!errors.is_empty())
-            .then(|| format!("errors of the requests that failed: {}", errors.join(", ")));
+        let errors: Vec<_> = self.errors.iter().map(|(error, count)| format!("{count} x {}", named(*error))).collect();
+        let errors = (!errors.is_empty()).then(|| format!("errors of the requests that failed: {}", errors.join(", ")));
         let notes: Vec<_> = [zones, zeroes, errors].into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }

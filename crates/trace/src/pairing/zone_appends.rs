@@ -40,8 +40,7 @@ impl OpenZoneAppends {
     /// Ends the append that was written at this sector; returns the start of its zone. The append is the oldest one of this
     /// length whose zone has the nearest start at or before the sector.
     pub fn complete(&mut self, device: NameId, written: u64, sectors: u32) -> Option<u64> {
-        let fits =
-            |open: &ZoneAppend| open.device == device && open.sectors == sectors && open.sector <= written;
+        let fits = |open: &ZoneAppend| open.device == device && open.sectors == sectors && open.sector <= written;
         let nearest = self.0.iter().filter(|open| fits(open)).map(|open| open.sector).max()?;
         let at = self.0.iter().position(|open| fits(open) && open.sector == nearest)?;
         self.0.remove(at).map(|open| open.sector)

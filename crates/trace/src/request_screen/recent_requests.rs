@@ -102,8 +102,7 @@ impl RecentRequests {
     fn bucket(&self, request: &Request) -> usize {
         let device = request.device.map_or(0, |device| u64::from(device.0) + 1);
         let rest = u64::from(request.sectors) << 32 | (request.op as u64) << 28 | device;
-        let mixed =
-            (request.sector.0 ^ rest.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let mixed = (request.sector.0 ^ rest.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         (mixed >> (u64::BITS - self.latest.len().ilog2())) as usize
     }
 }
@@ -159,9 +158,8 @@ mod tests {
     fn numbers_that_turn_over_lead_to_no_other_request() {
         let mut recent = RecentRequests::new(10);
         recent.count = NONE - 3;
-        recent.ring = (0..FIRST_ROOM)
-            .map(|_| RecentRequestEntry { request: read(i64::MIN, u64::MAX), before: NONE })
-            .collect();
+        recent.ring =
+            (0..FIRST_ROOM).map(|_| RecentRequestEntry { request: read(i64::MIN, u64::MAX), before: NONE }).collect();
         for sector in 0..8 {
             recent.push(&read(5, sector));
         }

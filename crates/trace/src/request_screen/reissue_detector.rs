@@ -29,12 +29,7 @@ pub(super) struct ReissueDetector {
 
 impl ReissueDetector {
     pub fn new(window: ReissueWindow) -> Self {
-        Self {
-            window,
-            recent: RecentRequests::new(window.latest_ns()),
-            workers: Vec::new(),
-            could_detect: false,
-        }
+        Self { window, recent: RecentRequests::new(window.latest_ns()), workers: Vec::new(), could_detect: false }
     }
 
     /// Whether any batch had the processes or completions that are needed.
@@ -62,16 +57,14 @@ impl ReissueDetector {
 
     #[inline]
     fn is_reissue(&self, request: &Request) -> bool {
-        let by_worker =
-            request.process.map(|process| self.workers.get(process.0 as usize).copied().unwrap_or(false));
+        let by_worker = request.process.map(|process| self.workers.get(process.0 as usize).copied().unwrap_or(false));
         if by_worker == Some(false) {
             return false;
         }
         let Some(first) = self.recent.find(request) else { return false };
         let after_ns = request.arrival.0.saturating_sub(first.arrival.0);
         let open = first.complete.map(|complete| complete > request.arrival);
-        let by_process =
-            if by_worker.is_some() { of_another_process(first, request) } else { open.is_some() };
+        let by_process = if by_worker.is_some() { of_another_process(first, request) } else { open.is_some() };
         self.window.holds(after_ns) && by_process && open != Some(false)
     }
 }

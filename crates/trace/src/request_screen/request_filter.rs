@@ -38,13 +38,12 @@ impl RequestFilter {
                 if !KEYS.contains(&key) {
                     let keys = KEYS.join(", ");
                     let problem = Error::new(ErrorClass::Config, format!("there is no key `{key}`"));
-                    return Err(problem.of_field(OPTION, 0, text.as_bytes()).hint(format!(
-                        "use the keys {keys}, as `--only process=kworker/*,from=10s,to=2m30s`"
-                    )));
+                    return Err(problem
+                        .of_field(OPTION, 0, text.as_bytes())
+                        .hint(format!("use the keys {keys}, as `--only process=kworker/*,from=10s,to=2m30s`")));
                 }
                 let wrong = |hint: &str| {
-                    let problem =
-                        Error::new(ErrorClass::Config, format!("`{values}` cannot be a value of `{key}`"));
+                    let problem = Error::new(ErrorClass::Config, format!("`{values}` cannot be a value of `{key}`"));
                     problem.of_field(OPTION, 0, text.as_bytes()).hint(hint)
                 };
                 if values.split('|').any(str::is_empty) {
@@ -55,8 +54,7 @@ impl RequestFilter {
                     "process" => only.processes.extend(values.split('|').map(str::to_owned)),
                     "pid" => {
                         for value in values.split('|') {
-                            only.pids
-                                .push(value.parse().map_err(|_| wrong("a process id is a whole number"))?);
+                            only.pids.push(value.parse().map_err(|_| wrong("a process id is a whole number"))?);
                         }
                     }
                     "op" => {
@@ -67,7 +65,8 @@ impl RequestFilter {
                         }
                     }
                     _ => {
-                        let hint = "give one time since the first arrival of the trace, for example 10s, 500ms or 2m30s";
+                        let hint =
+                            "give one time since the first arrival of the trace, for example 10s, 500ms or 2m30s";
                         let slot = if key == "from" { &mut times.0 } else { &mut times.1 };
                         if slot.replace(parse_duration(values).ok_or_else(|| wrong(hint))?).is_some() {
                             return Err(wrong(hint));
@@ -79,12 +78,9 @@ impl RequestFilter {
         (only.from, only.to) = (times.0.unwrap_or(Nanos::ZERO), times.1);
         if let Some(to) = only.to.filter(|to| *to <= only.from) {
             let from = only.from;
-            return Err(Error::new(
-                ErrorClass::Config,
-                format!("no time is at or after {from} and before {to}"),
-            )
-            .of_field(OPTION, 0, texts.join(",").as_bytes())
-            .hint("`from` must be before `to`; both are times since the first arrival of the trace"));
+            return Err(Error::new(ErrorClass::Config, format!("no time is at or after {from} and before {to}"))
+                .of_field(OPTION, 0, texts.join(",").as_bytes())
+                .hint("`from` must be before `to`; both are times since the first arrival of the trace"));
         }
         Ok(only)
     }
@@ -145,12 +141,8 @@ mod tests {
 
     #[test]
     fn a_comma_ends_a_value_only_where_a_key_follows() {
-        let only =
-            parse("device=8,0|259,0,process=kworker/*,op=read|write,pid=1|2,from=10s,to=2m30s").unwrap();
-        assert_eq!(
-            (only.devices, only.processes),
-            (vec!["8,0".into(), "259,0".into()], vec!["kworker/*".into()])
-        );
+        let only = parse("device=8,0|259,0,process=kworker/*,op=read|write,pid=1|2,from=10s,to=2m30s").unwrap();
+        assert_eq!((only.devices, only.processes), (vec!["8,0".into(), "259,0".into()], vec!["kworker/*".into()]));
         assert_eq!((only.pids, only.ops), (vec![1, 2], vec![Op::Read, Op::Write]));
         assert_eq!((only.from, only.to), (Nanos(10_000_000_000), Some(Nanos(150_000_000_000))));
         let several = ["process=a", "process=b,c", "op=flush"].map(str::to_owned);

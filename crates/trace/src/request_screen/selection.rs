@@ -46,15 +46,13 @@ impl NameSelection {
     }
 
     fn holds(&self, id: Option<NameId>) -> bool {
-        self.patterns.is_empty()
-            || id.is_some_and(|id| self.fits.get(id.0 as usize).copied().unwrap_or(false))
+        self.patterns.is_empty() || id.is_some_and(|id| self.fits.get(id.0 as usize).copied().unwrap_or(false))
     }
 
     /// A pattern that fits no name of a request; `None` if all patterns fit one.
     fn unmet(&self, names: &NameTable) -> Option<&str> {
-        let met = |pattern: &String| {
-            names.iter().enumerate().any(|(id, name)| self.shares.of(id) > 0 && fits(pattern, name))
-        };
+        let met =
+            |pattern: &String| names.iter().enumerate().any(|(id, name)| self.shares.of(id) > 0 && fits(pattern, name));
         self.patterns.iter().find(|pattern| !met(pattern)).map(String::as_str)
     }
 }
@@ -138,9 +136,7 @@ impl RequestSelection {
                 .of_field(OPTION, 0, format!("{what}={value}").as_bytes())
                 .hint(hint))
         };
-        for (what, wanted, names) in
-            [("device", &self.devices, devices), ("process", &self.processes, processes)]
-        {
+        for (what, wanted, names) in [("device", &self.devices, devices), ("process", &self.processes, processes)] {
             if let Some(pattern) = wanted.unmet(names) {
                 let any = wanted.shares.len() > 0;
                 return unmet(what, pattern, if any { wanted.shares.words(names) } else { String::new() });
@@ -154,8 +150,7 @@ impl RequestSelection {
             return unmet("pid", &pid.to_string(), format!("{}{more}", shown.join(", ")));
         }
         if let Some(op) = self.only.ops.iter().find(|op| self.ops[**op as usize] == 0) {
-            let there: Vec<_> =
-                Op::ALL.into_iter().filter(|op| self.ops[*op as usize] > 0).map(Op::name).collect();
+            let there: Vec<_> = Op::ALL.into_iter().filter(|op| self.ops[*op as usize] > 0).map(Op::name).collect();
             return unmet("op", op.name(), there.join(", "));
         }
         let span = Nanos(self.last.0.saturating_sub(self.first.unwrap_or_default().0));

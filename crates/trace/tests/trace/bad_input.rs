@@ -13,10 +13,7 @@ fn forced(format: &str, lenient: bool) -> ReadOptions {
 fn assert_clear(error: &Error, what: &str) {
     assert!(error.file().is_some(), "{what}: no file: {error}");
     let of_record = matches!(error.kind(), ErrorClass::Syntax | ErrorClass::Value);
-    assert!(
-        !of_record || error.line().is_some() || error.to_string().contains("byte"),
-        "{what}: no line: {error}"
-    );
+    assert!(!of_record || error.line().is_some() || error.to_string().contains("byte"), "{what}: no line: {error}");
 }
 
 #[test]
@@ -38,7 +35,8 @@ fn a_bad_time_is_named_by_its_column() {
 
 #[test]
 fn a_time_before_an_earlier_one_is_named_or_counted() {
-    let heading = "arrival_us,start_us,issue_us,complete_us,response_us,service_us,op,sector,sectors\n1,2,3,4,,,read,8,8\n";
+    let heading =
+        "arrival_us,start_us,issue_us,complete_us,response_us,service_us,op,sector,sectors\n1,2,3,4,,,read,8,8\n";
     for (line, field, value) in [
         ("10,9,,,,,read,8,8", "start_us", "9"),
         ("10,12,11,,,,read,8,8", "issue_us", "11"),
@@ -50,11 +48,7 @@ fn a_time_before_an_earlier_one_is_named_or_counted() {
     ] {
         let text = format!("{heading}{line}\n");
         let error = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap_err();
-        assert_eq!(
-            (error.kind(), error.field(), error.line()),
-            (ErrorClass::Value, Some(field), Some(3)),
-            "{line}"
-        );
+        assert_eq!((error.kind(), error.field(), error.line()), (ErrorClass::Value, Some(field), Some(3)), "{line}");
         let named = if value.is_empty() { "): is ".to_owned() } else { format!("): `{value}`: is ") };
         assert!(error.to_string().contains(&named), "{line}: {error}");
         let trace = read_bytes(text.as_bytes(), "csv", &lenient()).unwrap();
@@ -113,10 +107,7 @@ fn garbage_is_an_error_in_every_format() {
         let result = read_bytes(&garbage, "bin", &forced(format.name, true));
         assert!(result.is_err(), "{} reads garbage as {:?}", format.name, result.map(|trace| trace.ledger));
     }
-    assert_eq!(
-        read_bytes(&garbage, "bin", &ReadOptions::default()).unwrap_err().kind(),
-        ErrorClass::UnknownFormat
-    );
+    assert_eq!(read_bytes(&garbage, "bin", &ReadOptions::default()).unwrap_err().kind(), ErrorClass::UnknownFormat);
     let nothing = vec![0; 1 << 20];
     assert!(read_bytes(&nothing, "bin", &ReadOptions::default()).is_err());
 }
@@ -136,8 +127,7 @@ fn an_empty_file_and_a_directory_say_so() {
 #[test]
 fn line_ends_and_a_missing_last_one_change_nothing() {
     for sample in SAMPLES {
-        let read =
-            |text: String| read_bytes(text.as_bytes(), sample.ending, &ReadOptions::default()).unwrap();
+        let read = |text: String| read_bytes(text.as_bytes(), sample.ending, &ReadOptions::default()).unwrap();
         let plain = read(sample.text.to_owned());
         for other in [sample.text.replace('\n', "\r\n"), sample.text.trim_end().to_owned()] {
             let other = read(other);
@@ -284,8 +274,7 @@ fn names_that_are_not_utf8_are_kept_as_latin_1() {
     let pixel = b"proces,device,rw_flag,sector,size,timestamp\nK\xfcche-7,8388608,R,8,8,1.5\n";
     let trace = read_bytes(pixel, "csv", &ReadOptions::default()).unwrap();
     assert_eq!(trace.processes, ["Küche"]);
-    let ftrace =
-        b"# tracer: nop\n  K\xfcche-7 [000] ..... 1.000001: block_bio_queue: 7,0 R 8 + 8 [K\xfcche]\n";
+    let ftrace = b"# tracer: nop\n  K\xfcche-7 [000] ..... 1.000001: block_bio_queue: 7,0 R 8 + 8 [K\xfcche]\n";
     assert_eq!(read_bytes(ftrace, "txt", &ReadOptions::default()).unwrap().processes, ["Küche"]);
 }
 

@@ -8,15 +8,7 @@ use emmclab_trace::formats::files;
 use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, RequestFlags, Sector};
 
 /// A record of version 7 in little-endian order.
-fn record(
-    sequence: u32,
-    time: u64,
-    sector: u64,
-    bytes: u32,
-    action: u32,
-    cpu: u32,
-    payload: &[u8],
-) -> Vec<u8> {
+fn record(sequence: u32, time: u64, sector: u64, bytes: u32, action: u32, cpu: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [0x6561_7407, sequence] {
         out.extend(word.to_le_bytes());
@@ -44,8 +36,7 @@ const CGROUP: u32 = 1 << 8;
 fn recording(folder: &Path) {
     let name = record(0, 0, 0, 0, NOTIFY, 0, b"sqlite\0\0\0\0\0\0\0\0\0\0");
     let clock = record(0, 1, 0, 0, NOTIFY | 1, 0, &[2, 0, 0, 0, 5, 0, 0, 0]);
-    let first =
-        [name, clock, record(1, 10, 8, 4096, QUEUE, 0, &[]), record(3, 20, 8, 4096, ISSUE, 0, &[])].concat();
+    let first = [name, clock, record(1, 10, 8, 4096, QUEUE, 0, &[]), record(3, 20, 8, 4096, ISSUE, 0, &[])].concat();
     fs::write(folder.join("run.blktrace.0"), first).unwrap();
     fs::write(folder.join("run.blktrace.1"), b"").unwrap();
     fs::write(folder.join("run.blktrace.2"), record(1, 30, 8, 4096, COMPLETE | CGROUP, 2, &[0; 8])).unwrap();
@@ -61,14 +52,8 @@ fn all_processors_are_merged_whichever_is_named() {
         assert_eq!(behind, ["0", "1", "2"], "the files behind {name}");
         let trace = read(&path).unwrap();
         let request = trace.requests[0];
-        assert_eq!(
-            (request.arrival, request.start, request.complete),
-            (Nanos(10), Some(Nanos(20)), Some(Nanos(30)))
-        );
-        assert_eq!(
-            (request.sector, request.sectors, request.op, request.pid),
-            (Sector(8), 8, Op::Write, Some(42))
-        );
+        assert_eq!((request.arrival, request.start, request.complete), (Nanos(10), Some(Nanos(20)), Some(Nanos(30))));
+        assert_eq!((request.sector, request.sectors, request.op, request.pid), (Sector(8), 8, Op::Write, Some(42)));
         assert_eq!((trace.processes, trace.devices), (vec!["sqlite".into()], vec!["179,1".into()]));
         assert_eq!((trace.ledger.seen, trace.ledger.paired, trace.ledger.lost), (3, 1, 1));
         assert_eq!(trace.header.source, "run");
@@ -99,11 +84,7 @@ fn a_recording_cut_at_any_byte_says_where() {
             assert!(error.to_string().contains("byte "), "{error}");
         }
         if length >= 48 {
-            assert_eq!(
-                read_bytes(&whole[..length], "bin", &lenient()).unwrap().requests.len(),
-                1,
-                "{length}"
-            );
+            assert_eq!(read_bytes(&whole[..length], "bin", &lenient()).unwrap().requests.len(), 1, "{length}");
         }
     }
 }
@@ -175,14 +156,9 @@ fn version_8_is_read_with_appends_where_they_were_written_and_commands_to_zones_
     ]
     .concat();
     let trace = read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap();
-    let seen: Vec<_> =
-        trace.requests.iter().map(|one| (one.arrival.0, one.sector.0, one.sectors, one.op)).collect();
-    let expected = [
-        (2_000, 0, 8, Op::Write),
-        (3_000, 64, 8, Op::Write),
-        (4_000, 2048, 2048, Op::Write),
-        (6_000, 8, 8, Op::Read),
-    ];
+    let seen: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.sector.0, one.sectors, one.op)).collect();
+    let expected =
+        [(2_000, 0, 8, Op::Write), (3_000, 64, 8, Op::Write), (4_000, 2048, 2048, Op::Write), (6_000, 8, 8, Op::Read)];
     assert_eq!(seen, expected);
     assert!(trace.requests.iter().all(|one| one.response() == Some(Nanos(100))));
     let note = trace.header.note.unwrap();
@@ -209,8 +185,7 @@ fn files_of_processors_that_are_missing_are_named() {
 
 #[test]
 fn both_byte_orders_read_the_same() {
-    let [little, big] =
-        ["little", "big"].map(|name| read_with(&fixture(name), &ReadOptions::default()).unwrap());
+    let [little, big] = ["little", "big"].map(|name| read_with(&fixture(name), &ReadOptions::default()).unwrap());
     assert_eq!(little.requests, big.requests);
     assert_eq!((little.ledger, little.processes), (big.ledger, big.processes));
 }
@@ -219,12 +194,8 @@ fn both_byte_orders_read_the_same() {
 fn an_error_of_a_completion_marks_the_request_as_failed() {
     let mut complete = record(2, 30, 8, 4096, COMPLETE, 0, &[]);
     complete[44..46].copy_from_slice(&(-5_i16).to_le_bytes());
-    let trace = read_bytes(
-        &[record(1, 20, 8, 4096, ISSUE, 0, &[]), complete].concat(),
-        "bin",
-        &ReadOptions::default(),
-    )
-    .unwrap();
+    let trace = read_bytes(&[record(1, 20, 8, 4096, ISSUE, 0, &[]), complete].concat(), "bin", &ReadOptions::default())
+        .unwrap();
     assert!(trace.requests[0].flags.contains(RequestFlags::FAILED));
     assert_eq!((trace.ledger.failed, trace.requests[0].response()), (1, None));
 }

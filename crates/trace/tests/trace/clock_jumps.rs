@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use emmclab_trace::formats::DecompressedInput;
 use emmclab_trace::{
-    ArrivalGaps, ClockJumps, ErrorClass, JumpDirection, Ledger, MendClock, Nanos, ReadOptions, Result,
-    TraceReader, TraceWriter, WriteOptions,
+    ArrivalGaps, ClockJumps, ErrorClass, JumpDirection, Ledger, MendClock, Nanos, ReadOptions, Result, TraceReader,
+    TraceWriter, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -77,10 +77,7 @@ fn nights_of_days_with_gaps_of_half_an_hour_are_no_jumps() {
 
 #[test]
 fn a_jump_of_forty_days_among_nights_is_one() {
-    assert_eq!(
-        jumps(days_and_nights(4, 30 * MIN).chain([40 * DAY]).chain(days_and_nights(3, 30 * MIN))),
-        [40 * DAY]
-    );
+    assert_eq!(jumps(days_and_nights(4, 30 * MIN).chain([40 * DAY]).chain(days_and_nights(3, 30 * MIN))), [40 * DAY]);
 }
 
 #[test]
@@ -226,10 +223,7 @@ fn a_clock_set_back_further_than_the_window_is_named_with_its_cure() {
     let error = read(&set_back(150_000, 1_000 * S), None).err().unwrap();
     assert_eq!((error.kind(), error.field()), (ErrorClass::Order, Some("arrival")));
     let text = error.to_string();
-    assert!(
-        text.contains("the clock jumps back at request 150001") && text.contains("16.67 min back"),
-        "{text}"
-    );
+    assert!(text.contains("the clock jumps back at request 150001") && text.contains("16.67 min back"), "{text}");
     let hint = error.hint_text().unwrap();
     assert!(hint.contains("--mend-clock") && hint.contains("--reorder-window"), "{hint}");
 }
@@ -279,13 +273,9 @@ fn set_on_and_back() -> Vec<i64> {
 #[test]
 fn jumps_in_both_directions_are_found_in_the_order_of_the_file() {
     let found = read(&set_on_and_back(), None).unwrap();
-    let directions: Vec<_> =
-        found.listed().iter().map(|(direction, request, _)| (*direction, *request)).collect();
-    let expected = [
-        (JumpDirection::Forward, 6_001),
-        (JumpDirection::Backward, 12_001),
-        (JumpDirection::Forward, 18_001),
-    ];
+    let directions: Vec<_> = found.listed().iter().map(|(direction, request, _)| (*direction, *request)).collect();
+    let expected =
+        [(JumpDirection::Forward, 6_001), (JumpDirection::Backward, 12_001), (JumpDirection::Forward, 18_001)];
     assert_eq!((directions, found.counts()), (expected.to_vec(), (3, 0)));
     assert!((found.jumps.without_ns - 4 * MIN).abs() < 100 * MS, "{}", found.jumps.without_ns);
 }
@@ -430,16 +420,12 @@ fn windows_and_formats_change_nothing() {
     for mend in [None, Some(MendClock::Jumps), Some(MendClock::Above(Nanos(30 * MIN)))] {
         let plain = read_file(&path, mend, None).unwrap();
         let wide = read_file(&path, mend, Some(300_000)).unwrap();
-        assert_eq!(
-            (&wide.requests, wide.counts(), &wide.jumps),
-            (&plain.requests, plain.counts(), &plain.jumps)
-        );
+        assert_eq!((&wide.requests, wide.counts(), &wide.jumps), (&plain.requests, plain.counts(), &plain.jumps));
         for ending in ["parquet", "csv"] {
             let converted = folder.path().join(format!("converted.{ending}"));
             let options = ReadOptions { mend_clock: mend, ..ReadOptions::default() };
             let mut reader = TraceReader::open(&path, &options).unwrap();
-            let mut writer =
-                TraceWriter::create(&converted, &reader.header(), &WriteOptions::default()).unwrap();
+            let mut writer = TraceWriter::create(&converted, &reader.header(), &WriteOptions::default()).unwrap();
             while let Some(batch) = reader.next_batch().unwrap() {
                 writer.write(&batch).unwrap();
             }

@@ -13,19 +13,11 @@ use emmclab_trace::{
 fn trace(folder: &Path, name: &str, epoch_s: u64, sector: u64, at_ms: &[u64]) -> TraceInput {
     let mut text = String::new();
     for (index, ms) in (0_u64..).zip(at_ms) {
-        let time = |us: u64| {
-            format!("{}.{:06}000", epoch_s + (ms * 1_000 + us) / 1_000_000, (ms * 1_000 + us) % 1_000_000)
-        };
+        let time =
+            |us: u64| format!("{}.{:06}000", epoch_s + (ms * 1_000 + us) / 1_000_000, (ms * 1_000 + us) % 1_000_000);
         let sector = sector + index * 8;
-        writeln!(
-            text,
-            "{sector}\t\t8\t\t4096\t\t5\t\t{}\t\t{}\t\t{}\t\t{}",
-            time(0),
-            time(1),
-            time(2),
-            time(900)
-        )
-        .unwrap();
+        writeln!(text, "{sector}\t\t8\t\t4096\t\t5\t\t{}\t\t{}\t\t{}\t\t{}", time(0), time(1), time(2), time(900))
+            .unwrap();
     }
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
@@ -84,10 +76,7 @@ fn a_bad_trace_among_good_ones_is_an_error() {
 fn a_second_pass_begins_one_mean_gap_after_the_first_and_an_offset_delays_its_trace() {
     let folder = tempfile::tempdir().unwrap();
     let a = trace(folder.path(), "a", 1_400_000_000, 0, &[500, 510, 530]);
-    let b = TraceInput {
-        start_offset: Nanos::from_millis(4),
-        ..trace(folder.path(), "b", 1_500_000_000, 80, &[7])
-    };
+    let b = TraceInput { start_offset: Nanos::from_millis(4), ..trace(folder.path(), "b", 1_500_000_000, 80, &[7]) };
     let mut combined = TraceCombiner::open(vec![a, b], 2).unwrap();
     let batch = combined.next_batch().unwrap().unwrap();
     let order: Vec<_> = batch.iter().map(|request| (request.arrival.0 / 100_000, request.sector.0)).collect();
@@ -127,9 +116,8 @@ fn the_files_of_a_recording_count_once() {
 
 /// The rows of a trace cut in two, each part with the metadata of the whole, as other tools write them.
 fn parts(folder: &Path) -> [TraceInput; 2] {
-    let requests: Vec<_> = (0..6_i64)
-        .map(|at| Request::new(Nanos(7_000_000 + at * 1_000), Op::Write, Sector(at as u64 * 8), 8))
-        .collect();
+    let requests: Vec<_> =
+        (0..6_i64).map(|at| Request::new(Nanos(7_000_000 + at * 1_000), Op::Write, Sector(at as u64 * 8), 8)).collect();
     let header = TraceHeader { source: "chat".into(), format: "record".into(), ..TraceHeader::default() };
     let ledger = Ledger { seen: 40, kept: 6, merged: 9, ..Ledger::default() };
     [&requests[..4], &requests[4..]].map(|rows| {
@@ -188,19 +176,14 @@ fn what_a_trace_records_is_kept_by_a_conversion_and_of_several_traces_what_all_r
     let path = |name: &str| folder.path().join(name);
     let log = trace(folder.path(), "log", 1_400_000_000, 0, &[500]).path;
     let blocks = path("blocks.txt");
-    std::fs::write(
-        &blocks,
-        "  8,0 3 1 0.000001000 697 Q WS 8 + 8 [a]\n  8,0 3 2 0.000002000 697 C WS 8 + 8 [0]\n",
-    )
-    .unwrap();
+    std::fs::write(&blocks, "  8,0 3 1 0.000001000 697 Q WS 8 + 8 [a]\n  8,0 3 2 0.000002000 697 C WS 8 + 8 [0]\n")
+        .unwrap();
     for (input, output) in [(&log, path("log.parquet")), (&blocks, path("blocks.parquet"))] {
         converted(input, &output);
         assert_eq!(read_header(&[&output]).recorded, read_header(&[input]).recorded);
         assert!(read_header(&[input]).recorded.is_some());
     }
-    let known = |header: &TraceHeader| {
-        (header.recorded().has_op(Op::Flush), header.recorded().has(RequestFlags::SYNC))
-    };
+    let known = |header: &TraceHeader| (header.recorded().has_op(Op::Flush), header.recorded().has(RequestFlags::SYNC));
     assert_eq!(known(&read_header(&[&log])), (false, false));
     assert_eq!(known(&read_header(&[&blocks])), (true, true));
     let both = read_header(&[&blocks, &log]);

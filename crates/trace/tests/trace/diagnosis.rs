@@ -5,8 +5,7 @@ use emmclab_trace::{Error, ErrorClass, ReadOptions};
 
 const ISSUE: &str = "dd-2 [000] ..... 1.000000: block_rq_issue: 8,0 R 4096 () 8 + 8 [dd]\n";
 const COMPLETE: &str = "dd-2 [000] ..... 1.000100: block_rq_complete: 8,0 R () 8 + 8 [0]\n";
-const SWITCH: &str =
-    "dd-2 [000] ..... 1.000050: sched_switch: prev_comm=dd prev_pid=2 ==> next_comm=x next_pid=3\n";
+const SWITCH: &str = "dd-2 [000] ..... 1.000050: sched_switch: prev_comm=dd prev_pid=2 ==> next_comm=x next_pid=3\n";
 
 fn refused(text: &str) -> (String, String) {
     let error: Error = read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err();
@@ -50,8 +49,7 @@ fn packets_of_programs_are_named_and_no_pairing_is_blamed() {
 
 #[test]
 fn another_tracer_is_named() {
-    let (problem, hint) =
-        refused("# tracer: function\n#\n dd-2 [000] ..... 1.000050: schedule <-do_syscall\n");
+    let (problem, hint) = refused("# tracer: function\n#\n dd-2 [000] ..... 1.000050: schedule <-do_syscall\n");
     assert!(problem.contains("no block_rq_issue"), "{problem}");
     assert!(hint.contains("`function`"), "{hint}");
 }
@@ -88,8 +86,7 @@ fn skipping_bad_lines_is_advised_where_it_helps_and_only_there() {
 
 #[test]
 fn a_bad_first_line_before_good_ones_can_be_skipped() {
-    let text =
-        format!("dd-2 [000] ..... 1.000000: block_rq_issue: 8,0 K 4096 () 8 + 8 [dd]\n{ISSUE}{COMPLETE}");
+    let text = format!("dd-2 [000] ..... 1.000000: block_rq_issue: 8,0 K 4096 () 8 + 8 [dd]\n{ISSUE}{COMPLETE}");
     let error = read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_err();
     assert!(error.hint_text().unwrap().contains("--lenient"), "{error}");
     let trace = read_bytes(text.as_bytes(), "txt", &lenient()).unwrap();

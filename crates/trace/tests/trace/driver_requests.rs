@@ -59,10 +59,7 @@ fn both_steps_of_a_secure_trim_are_one_request() {
         )
     };
     let trace = read(&(step(10, 20, 0x8000_0001) + &step(30, 50, 0x8000_8000) + &step(60, 70, 0x8000_0000)));
-    assert_eq!(
-        rows(&trace),
-        [(Op::SecureErase, 8, 16, [10, 10, 50]), (Op::SecureErase, 8, 16, [60, 60, 70])]
-    );
+    assert_eq!(rows(&trace), [(Op::SecureErase, 8, 16, [10, 10, 50]), (Op::SecureErase, 8, 16, [60, 60, 70])]);
 }
 
 /// A start of `mmc_request_start` with this request, command, argument and data.
@@ -111,10 +108,7 @@ fn an_erase_of_three_commands_is_one_discard_that_ends_when_the_device_is_ready(
         done(1010, "a", 6, 0, 0),
     ];
     let trace = read(&events.concat());
-    assert_eq!(
-        rows(&trace),
-        [(Op::Discard, 0x1000, 0x1000, [100, 140, 910]), (Op::Flush, 0, 0, [950, 950, 990])]
-    );
+    assert_eq!(rows(&trace), [(Op::Discard, 0x1000, 0x1000, [100, 140, 910]), (Op::Flush, 0, 0, [950, 950, 990])]);
     let activity = RecordedActivity::from_json(&trace.header.activity.unwrap()).unwrap();
     assert!(activity.hosts[0].commands.iter().any(|row| row.kind == CommandKind::Status && row.count == 2));
 }
@@ -142,20 +136,14 @@ fn a_command_that_is_repeated_stays_one_request_and_one_that_fails_is_marked() {
         .concat(),
     );
     assert_eq!(rows(&trace), [(Op::Read, 64, 8, [100, 210, 300]), (Op::Read, 64, 8, [400, 400, 500])]);
-    assert_eq!(
-        trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(),
-        [RequestFlags(0), RequestFlags::FAILED]
-    );
+    assert_eq!(trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(), [RequestFlags(0), RequestFlags::FAILED]);
     assert_eq!(trace.ledger.requeued, 1);
 }
 
 #[test]
 fn requests_of_the_command_queue_engine_are_told_by_their_data() {
     let data = |flags: &str, tag| {
-        format!(
-            "sbc_opcode=0 sbc_arg=0x0 blocks=8 block_size=512 blk_addr={} data_flags={flags} tag={tag}",
-            64 * tag
-        )
+        format!("sbc_opcode=0 sbc_arg=0x0 blocks=8 block_size=512 blk_addr={} data_flags={flags} tag={tag}", 64 * tag)
     };
     let trace = read(
         &[
@@ -190,11 +178,7 @@ fn commands_of_a_ufs_controller_are_requests_in_sectors() {
     );
     assert_eq!(
         rows(&new),
-        [
-            (Op::Write, 24, 8, [10, 10, 90]),
-            (Op::Flush, 0, 0, [15, 15, 95]),
-            (Op::Discard, 128, 128, [20, 20, 99])
-        ]
+        [(Op::Write, 24, 8, [10, 10, 90]), (Op::Flush, 0, 0, [15, 15, 95]), (Op::Discard, 128, 128, [20, 20, 99])]
     );
     assert!(new.header.note.unwrap().contains("blocks of 4 KiB"));
 }
@@ -232,13 +216,10 @@ fn commands_of_which_no_end_was_recorded_are_kept_without_a_completion() {
 fn without_completions_the_end_of_the_command_is_the_end_of_the_request() {
     let write = "sbc_opcode=23 sbc_arg=0x80000008 blocks=8 block_size=512 data_flags=0x100";
     let trace = read(
-        &[
-            "46 block_rq_issue: 179,0 WFS 0 () 4717976 + 8 [mmcqd/0]\n".to_owned(),
-            start(72, "a", 25, 0x47_fd98, write),
-        ]
-        .into_iter()
-        .chain([done(269_701, "a", 25, 0, 0)])
-        .collect::<String>(),
+        &["46 block_rq_issue: 179,0 WFS 0 () 4717976 + 8 [mmcqd/0]\n".to_owned(), start(72, "a", 25, 0x47_fd98, write)]
+            .into_iter()
+            .chain([done(269_701, "a", 25, 0, 0)])
+            .collect::<String>(),
     );
     assert_eq!(rows(&trace), [(Op::Write, 4_717_976, 8, [46, 72, 269_701])]);
 }
@@ -277,10 +258,7 @@ fn a_completion_with_an_error_is_a_failed_request_and_in_no_latency() {
          40 block_rq_complete: 179,0 R () 64 + 8 [-5]
          60 block_rq_complete: 179,0 R () 8 + 8 [0]",
     );
-    assert_eq!(
-        trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(),
-        [RequestFlags::FAILED, RequestFlags(0)]
-    );
+    assert_eq!(trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(), [RequestFlags::FAILED, RequestFlags(0)]);
     assert_eq!((trace.requests[0].response(), trace.ledger.failed), (None, 1));
 }
 
@@ -291,8 +269,7 @@ fn commands_of_scsi_disks_are_requests_in_blocks_of_the_disk() {
     };
     let disk = "host_no=0 channel=0 id=0 lun=0 data_sgl=1 prot_sgl=0 prot_op=SCSI_PROT_NORMAL";
     let good = "result=(driver=DRIVER_OK host=DID_OK message=COMMAND_COMPLETE status=SAM_STAT_GOOD)";
-    let bad =
-        "result=(driver=DRIVER_OK host=DID_OK message=COMMAND_COMPLETE status=SAM_STAT_CHECK_CONDITION)";
+    let bad = "result=(driver=DRIVER_OK host=DID_OK message=COMMAND_COMPLETE status=SAM_STAT_CHECK_CONDITION)";
     let sync = "cmnd=(SYNCHRONIZE_CACHE - raw=35 00 00 00 00 00 00 00 00 00)";
     let (first, second) = (command(2048, 8), command(4096, 64));
     let trace = read(&format!(
@@ -305,11 +282,7 @@ fn commands_of_scsi_disks_are_requests_in_blocks_of_the_disk() {
     ));
     assert_eq!(
         rows(&trace),
-        [
-            (Op::Write, 2048, 8, [10, 10, 40]),
-            (Op::Write, 4096, 64, [20, 20, 60]),
-            (Op::Flush, 0, 0, [70, 70, 90])
-        ]
+        [(Op::Write, 2048, 8, [10, 10, 40]), (Op::Write, 4096, 64, [20, 20, 60]), (Op::Flush, 0, 0, [70, 70, 90])]
     );
     assert_eq!(trace.requests[1].flags, RequestFlags::FAILED);
     assert_eq!(trace.devices, ["scsi 0:0:0:0"]);

@@ -92,8 +92,7 @@ fn a_table_is_read_by_the_names_of_its_columns_in_any_order() {
     // Without the columns of processes.
     let trace = read(&text(&[8, 6, 5, 4, 3, 0]), "txt").unwrap();
     assert_eq!((trace.requests.len(), trace.processes.len()), (2, 0));
-    let iosnoop =
-        "BLOCK BYTES LATms COMM PID TYPE DEV STARTs ENDs\n80 4096 0.62 x y 9 W 202,1 5.302061 5.302679\n";
+    let iosnoop = "BLOCK BYTES LATms COMM PID TYPE DEV STARTs ENDs\n80 4096 0.62 x y 9 W 202,1 5.302061 5.302679\n";
     let trace = read(iosnoop, "txt").unwrap();
     assert_eq!((trace.header.format.as_str(), trace.processes[0].as_str()), ("iosnoop", "x y"));
 }
@@ -139,24 +138,20 @@ fn decimal_commas_are_named_and_points_in_their_place_make_a_trace() {
 #[test]
 fn stamps_that_a_spreadsheet_rounded_have_lost_their_digits() {
     let first = refused("1.28166E+17,usr,0,Read,7014609920,24576,41286\n");
-    let second = refused(
-        "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n1.28E+17,usr,0,Read,70,24,41\n",
-    );
+    let second = refused("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n1.28E+17,usr,0,Read,70,24,41\n");
     let later = refused("128166372003061629,usr,0,Read,512,512,41\n1.28166E+17,usr,0,Read,512,512,41\n");
     let table = refused("arrival_ns,op,sector,sectors\n1.5778E+15,R,8,8\n");
     for (error, line) in [(first, 1), (second, 2), (later, 2), (table, 2)] {
         assert!(error.to_string().contains("lost its last digits"), "{error}");
         assert_eq!(error.line(), Some(line), "{error}");
     }
-    assert_eq!(
-        read("arrival_s,op,sector,sectors\n1.5e-05,R,8,8\n2E3,R,8,8\n", "csv").unwrap().requests.len(),
-        2
-    );
+    assert_eq!(read("arrival_s,op,sector,sectors\n1.5e-05,R,8,8\n2E3,R,8,8\n", "csv").unwrap().requests.len(), 2);
 }
 
 #[test]
 fn msr_is_read_with_a_heading_blanks_and_other_separators() {
-    let plain = "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,0,Write,1317441536,8192,1963\n";
+    let plain =
+        "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,0,Write,1317441536,8192,1963\n";
     let heading = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
     let whole = read(plain, "csv").unwrap();
     let with_heading = format!("{heading}{plain}");

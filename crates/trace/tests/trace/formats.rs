@@ -97,10 +97,7 @@ fn fields_mean_what_the_formats_say() {
     let (request, trace) = first("ftrace");
     assert_eq!(trace.processes[request.process.unwrap().0 as usize], "Binder:1_2");
     assert_eq!((request.pid, request.flags), (Some(77), RequestFlags::META));
-    assert_eq!(
-        (request.start, request.complete),
-        (Some(Nanos(1_807_610_878_000)), Some(Nanos(1_807_610_904_000)))
-    );
+    assert_eq!((request.start, request.complete), (Some(Nanos(1_807_610_878_000)), Some(Nanos(1_807_610_904_000))));
     assert_eq!((trace.ledger.lost, trace.ledger.paired), (3, 1));
 
     let (request, trace) = first("blkparse");
@@ -131,10 +128,7 @@ fn columns_describe_any_csv() {
     assert_eq!(trace.requests.len(), 2);
     assert_eq!(trace.requests[0].arrival, Nanos(12_500_000));
     assert_eq!(trace.requests[0].complete, Some(Nanos(12_507_000)));
-    assert_eq!(
-        (trace.requests[1].sector, trace.requests[1].sectors, trace.requests[1].op),
-        (Sector(1), 1, Op::Write)
-    );
+    assert_eq!((trace.requests[1].sector, trace.requests[1].sectors, trace.requests[1].op), (Sector(1), 1, Op::Write));
     let pages = options("arrival_s,op,offset,size", None, Some("page"));
     let trace = read_bytes(b"1,r,3,2\n", "dat", &pages).unwrap();
     assert_eq!((trace.requests[0].sector, trace.requests[0].sectors), (Sector(24), 16));

@@ -1,11 +1,5 @@
 //! The tests of this crate through its public interface: one program, so that they are linked once.
-#![allow(
-    clippy::expect_used,
-    clippy::format_collect,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test may fail"
-)]
+#![allow(clippy::expect_used, clippy::format_collect, clippy::panic, clippy::unwrap_used, reason = "a test may fail")]
 
 mod bad_input;
 mod blktrace;

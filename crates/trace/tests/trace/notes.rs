@@ -4,14 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, Int64Array, ListArray, RecordBatch, RecordBatchIterator, StringArray, UInt32Array,
-    UInt64Array,
+    Array, ArrayRef, Int64Array, ListArray, RecordBatch, RecordBatchIterator, StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
 use emmclab_trace::{
-    Batch, BatchBuilder, BlockNote, BlockRole, ErrorClass, Ledger, MendClock, Nanos, Op, ReadOptions,
-    Request, RequestFilter, Sector, SectorSet, TraceCombiner, TraceHeader, TraceInput, TraceReader,
-    TraceWriter, WriteOptions,
+    Batch, BatchBuilder, BlockNote, BlockRole, ErrorClass, Ledger, MendClock, Nanos, Op, ReadOptions, Request,
+    RequestFilter, Sector, SectorSet, TraceCombiner, TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -38,11 +36,7 @@ fn noted_header() -> TraceHeader {
     }
 }
 
-fn write(
-    path: &Path,
-    rows: &[Noted],
-    header: &TraceHeader,
-) -> emmclab_trace::Result<emmclab_trace::WriteLosses> {
+fn write(path: &Path, rows: &[Noted], header: &TraceHeader) -> emmclab_trace::Result<emmclab_trace::WriteLosses> {
     let mut writer = TraceWriter::create(path, header, &WriteOptions::default())?;
     for chunk in rows.chunks(5) {
         writer.write(&batch_of(chunk))?;
@@ -65,11 +59,7 @@ fn read(path: &Path, options: &ReadOptions) -> emmclab_trace::Result<(Vec<Noted>
 fn logged(arrival: i64, home: u64) -> Noted {
     let transaction = Some(7);
     let notes = vec![
-        BlockNote {
-            transaction,
-            changed: Some(SectorSet::first(1)),
-            ..BlockNote::new(BlockRole::Descriptor, 8)
-        },
+        BlockNote { transaction, changed: Some(SectorSet::first(1)), ..BlockNote::new(BlockRole::Descriptor, 8) },
         BlockNote {
             home: Some(home),
             transaction,
@@ -205,8 +195,7 @@ fn a_file_with_notes_and_flipped_bytes_never_panics() {
         bytes[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
         std::fs::write(&bad, &bytes).unwrap();
         // What is read all the same are notes of their requests.
-        for (request, notes) in read(&bad, &ReadOptions::default()).map(|(rows, _)| rows).unwrap_or_default()
-        {
+        for (request, notes) in read(&bad, &ReadOptions::default()).map(|(rows, _)| rows).unwrap_or_default() {
             let covered: u32 = notes.iter().map(|note| note.sectors).sum();
             assert!(notes.is_empty() || covered == request.sectors, "byte {at}");
         }
@@ -228,15 +217,11 @@ fn a_format_without_a_place_for_notes_counts_what_it_loses() {
     for name in ["t.csv", "t.fio", "t.ssdsim"] {
         let path = folder.path().join(name);
         let losses = write(&path, &[logged(0, 8), plain(512_000, Op::Write)], &noted_header()).unwrap();
-        let lost =
-            |column: &str| losses.values.iter().find(|(name, _)| *name == column).map(|(_, count)| *count);
+        let lost = |column: &str| losses.values.iter().find(|(name, _)| *name == column).map(|(_, count)| *count);
         let columns = ["role", "role_sectors", "home_sector", "changed_sectors", "transaction"];
         assert_eq!(columns.map(lost), [Some(1); 5], "{name}");
         let (found, reader) = read(&path, &ReadOptions::default()).unwrap();
-        assert!(
-            found.iter().all(|(_, notes)| notes.is_empty()) && reader.header().block_notes.is_none(),
-            "{name}"
-        );
+        assert!(found.iter().all(|(_, notes)| notes.is_empty()) && reader.header().block_notes.is_none(), "{name}");
     }
 }
 
@@ -304,10 +289,7 @@ fn both_ways(record: &RecordBatch) -> [emmclab_trace::Result<Vec<Noted>>; 2] {
 fn notes_of_other_tools_are_read_without_the_columns_that_may_lack() {
     let mut columns = needed(&[8, 24]);
     columns.push(("role", texts(&[&[Some("commit")], &[Some("data"), Some("logged")]])));
-    columns.push((
-        "role_sectors",
-        lists_of::<arrow_array::types::UInt32Type>(&[&[Some(8)], &[Some(16), Some(8)]]),
-    ));
+    columns.push(("role_sectors", lists_of::<arrow_array::types::UInt32Type>(&[&[Some(8)], &[Some(16), Some(8)]])));
     for rows in both_ways(&record(columns)) {
         let notes: Vec<_> = rows.unwrap().into_iter().map(|(_, notes)| notes).collect();
         let data = [BlockNote::new(BlockRole::Data, 16), BlockNote::new(BlockRole::Logged, 8)];
@@ -323,19 +305,10 @@ fn notes_that_are_none_are_refused_with_row_and_column() {
     let cases: Vec<(&str, Vec<(&'static str, ArrayRef)>)> = vec![
         (
             "role_sectors",
-            vec![
-                ("role", data()),
-                ("role_sectors", lists_of::<UInt32Type>(&[&[Some(8)], &[Some(4), Some(4)]])),
-            ],
+            vec![("role", data()), ("role_sectors", lists_of::<UInt32Type>(&[&[Some(8)], &[Some(4), Some(4)]]))],
         ),
-        (
-            "role_sectors",
-            vec![("role", data()), ("role_sectors", lists_of::<UInt32Type>(&[&[Some(8)], &[Some(9)]]))],
-        ),
-        (
-            "role_sectors",
-            vec![("role", data()), ("role_sectors", lists_of::<UInt32Type>(&[&[Some(8)], &[None]]))],
-        ),
+        ("role_sectors", vec![("role", data()), ("role_sectors", lists_of::<UInt32Type>(&[&[Some(8)], &[Some(9)]]))]),
+        ("role_sectors", vec![("role", data()), ("role_sectors", lists_of::<UInt32Type>(&[&[Some(8)], &[None]]))]),
         (
             "role_sectors",
             vec![
@@ -347,11 +320,7 @@ fn notes_that_are_none_are_refused_with_row_and_column() {
         ("role", vec![("role", texts(&[&[Some("data")], &[None]])), ("role_sectors", eight())]),
         (
             "home_sector",
-            vec![
-                ("role", data()),
-                ("role_sectors", eight()),
-                ("home_sector", lists_of::<UInt64Type>(&[&[None], &[]])),
-            ],
+            vec![("role", data()), ("role_sectors", eight()), ("home_sector", lists_of::<UInt64Type>(&[&[None], &[]]))],
         ),
         (
             "changed_sectors",
@@ -415,11 +384,7 @@ fn notes_at_a_request_that_is_no_write_are_refused() {
     columns.push(("role_sectors", lists_of::<arrow_array::types::UInt32Type>(&[&[Some(8)]])));
     for result in both_ways(&record(columns)) {
         let error = result.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.field(), error.line()),
-            (ErrorClass::Value, Some("role"), Some(1)),
-            "{error}"
-        );
+        assert_eq!((error.kind(), error.field(), error.line()), (ErrorClass::Value, Some("role"), Some(1)), "{error}");
     }
 }
 

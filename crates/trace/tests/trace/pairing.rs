@@ -83,8 +83,7 @@ fn queue_issue_and_complete_make_a_request() {
 
 #[test]
 fn merges_join_neighbours_and_keep_the_first_arrival() {
-    let (requests, ledger) =
-        pair("1 Q W 16 8\n2 Q W 24 8\n3 M W 24 8\n4 Q W 8 8\n5 F W 8 8\n6 D W 8 24\n9 C W 8 24");
+    let (requests, ledger) = pair("1 Q W 16 8\n2 Q W 24 8\n3 M W 24 8\n4 Q W 8 8\n5 F W 8 8\n6 D W 8 24\n9 C W 8 24");
     assert_eq!((requests[0].sector, requests[0].sectors, times(&requests[0])), (Sector(8), 24, [1, 6, 6, 9]));
     assert_eq!((requests.len(), ledger.merged, ledger.unpaired, ledger.ambiguous), (1, 2, 0, 0));
     let (requests, ledger) = pair("1 Q R 0 8\n2 Q R 8 8\n3 MM R 8 8\n4 D R 0 16\n9 C R 0 16");
@@ -143,10 +142,7 @@ fn where_requeues_are_recorded_two_issues_of_a_range_at_once_are_two_requests() 
     let back = "1 D R 0 8\n2 R R 0 8\n3 D R 0 8\n9 C R 0 8\n";
     let twice = "10 D R 8 8\n11 D R 8 8\n20 C R 8 8\n21 C R 8 8";
     let (requests, ledger) = pair(&format!("{back}{twice}"));
-    assert_eq!(
-        requests.iter().map(times).collect::<Vec<_>>(),
-        [[1, 1, 3, 9], [10, 10, 10, 20], [11, 11, 11, 21]]
-    );
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 1, 3, 9], [10, 10, 10, 20], [11, 11, 11, 21]]);
     assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired), (3, 1, 0));
     // Without such events they may be one.
     let (requests, ledger) = pair(twice);
@@ -162,8 +158,7 @@ fn a_later_request_of_a_range_that_was_issued_again_neither_vanishes_nor_takes_s
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), expected);
     assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired, ledger.ambiguous), (3, 1, 0, 0));
     // Without recorded queueing, the response would be that of the orphan: from 5 to 5009.
-    let unqueued =
-        |text: &str| text.lines().filter(|line| !line.contains(" Q ")).collect::<Vec<_>>().join("\n");
+    let unqueued = |text: &str| text.lines().filter(|line| !line.contains(" Q ")).collect::<Vec<_>>().join("\n");
     let (requests, ledger) = pair(&unqueued(&format!("{first}{later}")));
     let expected = [[2, 2, 5, 9], [5001, 5001, 5001, 5009], [9001, 9001, 9001, 9009]];
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), expected);
@@ -176,21 +171,18 @@ fn equal_requests_that_were_each_queued_stay_two() {
     let (requests, ledger) = pair("1 Q R 8 8\n2 D R 8 8\n3 Q R 8 8\n4 D R 8 8\n8 C R 8 8\n9 C R 8 8");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 2, 8], [3, 4, 4, 9]]);
     assert_eq!((ledger.paired, ledger.requeued), (2, 0));
-    let (requests, ledger) =
-        pair("1 Q R 8 8\n2 Q R 8 8\n3 D R 8 8\n4 D R 8 8\n5 D R 8 8\n8 C R 8 8\n9 C R 8 8");
+    let (requests, ledger) = pair("1 Q R 8 8\n2 Q R 8 8\n3 D R 8 8\n4 D R 8 8\n5 D R 8 8\n8 C R 8 8\n9 C R 8 8");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 5, 8], [2, 4, 4, 9]]);
     assert_eq!((ledger.paired, ledger.requeued, ledger.unpaired), (2, 1, 0));
     // A longer one that waits at the same sector is not what is issued again.
-    let (requests, ledger) =
-        pair("1 Q R 8 8\n2 D R 8 8\n3 Q R 8 16\n4 D R 8 8\n5 D R 8 16\n8 C R 8 8\n9 C R 8 16");
+    let (requests, ledger) = pair("1 Q R 8 8\n2 D R 8 8\n3 Q R 8 16\n4 D R 8 8\n5 D R 8 16\n8 C R 8 8\n9 C R 8 16");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 2, 4, 8], [3, 5, 5, 9]]);
     assert_eq!((requests[1].sectors, ledger.requeued, ledger.split, ledger.unpaired), (16, 1, 0, 0));
 }
 
 #[test]
 fn a_partial_completion_moves_the_request_on() {
-    let (requests, ledger) =
-        pair("1 Q W 0 64\n2 D W 0 64\n5 C W 0 24\n6 R W 24 40\n7 D W 24 40\n9 C W 24 40");
+    let (requests, ledger) = pair("1 Q W 0 64\n2 D W 0 64\n5 C W 0 24\n6 R W 24 40\n7 D W 24 40\n9 C W 24 40");
     assert_eq!((requests[0].sector, requests[0].sectors, times(&requests[0])), (Sector(0), 64, [1, 2, 7, 9]));
     assert_eq!((requests.len(), ledger.requeued, ledger.unpaired, ledger.split), (1, 1, 0, 0));
     let (requests, ledger) = pair("1 Q W 0 64\n2 D W 0 64\n5 C W 0 24\n9 C W 24 40");
@@ -206,9 +198,8 @@ fn a_bare_flush_is_served_by_the_next_flush_of_the_kernel() {
     let (requests, _) = pair("1 Q FW 0 0\n2 Q FW 0 0\n3 D FF 0 0\n8 C FF 0 0\n9 C W 0 0\n10 C W 0 0");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [2, 3, 3, 8]]);
     // One that came later waits for the next.
-    let (requests, _) = pair(
-        "1 Q FW 0 0\n3 D FF 0 0\n4 Q FW 0 0\n8 C FF 0 0\n9 C W 0 0\n10 D FF 0 0\n12 C FF 0 0\n13 C W 0 0",
-    );
+    let (requests, _) =
+        pair("1 Q FW 0 0\n3 D FF 0 0\n4 Q FW 0 0\n8 C FF 0 0\n9 C W 0 0\n10 D FF 0 0\n12 C FF 0 0\n13 C W 0 0");
     assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [4, 10, 10, 12]]);
 }
 
@@ -230,7 +221,8 @@ fn forced_unit_access_of_the_device_itself_ends_with_its_data() {
 
 #[test]
 fn the_end_of_a_sequence_names_the_last_piece() {
-    let text = "1 Q FW 8 16\n2 D FF 0 0\n3 C FF 0 0\n4 D W 8 16\n5 C W 8 8\n6 R W 16 8\n7 D W 16 8\n8 C W 16 8\n9 C W 16 0";
+    let text =
+        "1 Q FW 8 16\n2 D FF 0 0\n3 C FF 0 0\n4 D W 8 16\n5 C W 8 8\n6 R W 16 8\n7 D W 16 8\n8 C W 16 8\n9 C W 16 0";
     let (requests, ledger) = pair(text);
     assert_eq!((requests[0].sector, requests[0].sectors, times(&requests[0])), (Sector(8), 16, [1, 2, 7, 9]));
     assert_eq!((ledger.unpaired, ledger.requeued), (0, 1));
@@ -245,8 +237,7 @@ fn overlapping_requests_of_one_sector_go_first_in_first_out_and_are_counted() {
 
 #[test]
 fn the_edges_of_a_recording_are_counted() {
-    let (requests, ledger) =
-        pair("1 C W 80 8\n2 Q R 8 8\n3 D R 8 8\n4 C R 8 8\n5 D W 160 8\n6 C W 160 8\n7 Q W 0 8");
+    let (requests, ledger) = pair("1 C W 80 8\n2 Q R 8 8\n3 D R 8 8\n4 C R 8 8\n5 D W 160 8\n6 C W 160 8\n7 Q W 0 8");
     assert_eq!((requests.len(), ledger.paired, ledger.unpaired, ledger.unqueued), (2, 2, 2, 1));
     assert_eq!(times(&requests[1]), [5, 5, 5, 6]);
 }
@@ -274,13 +265,7 @@ fn open_requests_are_bounded() {
 
 #[test]
 fn a_real_recording_leaves_nothing_unmatched_in_any_of_its_forms() {
-    let forms = [
-        "ftrace.txt.gz",
-        "perf_script.txt.gz",
-        "blkparse.txt.gz",
-        "little.blktrace.0.gz",
-        "big.blktrace.0.gz",
-    ];
+    let forms = ["ftrace.txt.gz", "perf_script.txt.gz", "blkparse.txt.gz", "little.blktrace.0.gz", "big.blktrace.0.gz"];
     let traces = forms.map(|name| crate::support::read(&crate::support::fixture(name)).unwrap());
     // The kernel allocated as many requests: 175 lines of `block_getrq`.
     for (trace, name) in traces.iter().zip(forms) {
@@ -289,8 +274,7 @@ fn a_real_recording_leaves_nothing_unmatched_in_any_of_its_forms() {
         assert_eq!((unpaired, ambiguous, lost), (0, 0, 0), "{name}");
     }
     let zero = traces[0].requests[0].arrival;
-    let place =
-        |request: &Request| (request.sector, request.sectors, request.arrival - zero, request.complete);
+    let place = |request: &Request| (request.sector, request.sectors, request.arrival - zero, request.complete);
     let ftrace: Vec<_> = traces[0].requests.iter().map(place).collect();
     for binary in &traces[3..] {
         assert_eq!(binary.requests.iter().map(place).collect::<Vec<_>>(), ftrace);
@@ -301,10 +285,7 @@ fn a_real_recording_leaves_nothing_unmatched_in_any_of_its_forms() {
     for (found, request) in text.requests.iter().zip(&traces[3].requests) {
         assert_eq!((found.sector, found.sectors, found.op), (request.sector, request.sectors, request.op));
         assert_eq!(found.response(), request.response());
-        assert_eq!(
-            found.start.map(|start| start - found.arrival),
-            request.start.map(|start| start - request.arrival)
-        );
+        assert_eq!(found.start.map(|start| start - found.arrival), request.start.map(|start| start - request.arrival));
     }
 }
 
@@ -427,10 +408,7 @@ fn issues_of_one_range_without_any_completion_are_each_a_request() {
 #[test]
 fn completions_alone_are_requests_that_arrive_then() {
     let (requests, ledger) = pair("1 C W 8 8\n2 C FF 18446744073709551615 0\n3 C R 64 8\n4 C DN 0 0");
-    assert_eq!(
-        requests.iter().map(times).collect::<Vec<_>>(),
-        [[1, -1, -1, -1], [2, -1, -1, -1], [3, -1, -1, -1]]
-    );
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, -1, -1, -1], [2, -1, -1, -1], [3, -1, -1, -1]]);
     assert_eq!((requests[1].op, requests[1].sector), (Op::Flush, Sector(0)));
     assert_eq!(ledger, Ledger { from_completion: 3, ..Ledger::default() });
     // More than are held back.

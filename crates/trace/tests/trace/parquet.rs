@@ -16,8 +16,7 @@ use proptest::prelude::*;
 
 fn write(path: &Path, batches: &[Batch]) -> (Ledger, TraceHeader) {
     let recorded = Some(RecordedFeatures::SERVED);
-    let header =
-        TraceHeader { source: "made.txt".into(), recorded, clock: "unix".into(), ..TraceHeader::default() };
+    let header = TraceHeader { source: "made.txt".into(), recorded, clock: "unix".into(), ..TraceHeader::default() };
     let kept = batches.iter().map(|batch| batch.len() as u64).sum();
     let ledger = Ledger { seen: kept + 3, kept, skipped: 3, ..Ledger::default() };
     let mut writer = TraceWriter::create(path, &header, &WriteOptions::default()).unwrap();
@@ -125,8 +124,7 @@ fn slices_of_row_groups_hold_the_requests_of_the_whole_and_name_lines_of_the_fil
     assert!(arrivals.iter().eq(requests.iter().map(|request| &request.arrival)));
     // Times count from the first arrival of the whole, and a slice may hold nothing that is wanted.
     let to = "op=write,to=1s";
-    let wanted =
-        requests.iter().filter(|one| one.op == Op::Write && one.arrival.0 - origin.0 < 1_000_000_000);
+    let wanted = requests.iter().filter(|one| one.op == Op::Write && one.arrival.0 - origin.0 < 1_000_000_000);
     assert_eq!(read(0..1, true, Some(to)).unwrap().0.len(), wanted.count());
     assert!(read(1..2, true, Some(to)).unwrap().0.is_empty());
 }
@@ -163,8 +161,7 @@ fn copy_as(writer: &str, from: &Path, to: &Path) {
 #[test]
 fn a_changed_bit_anywhere_is_an_error_and_in_a_copy_of_another_tool_no_panic() {
     let folder = tempfile::tempdir().unwrap();
-    let [path, copy, bad] =
-        ["t", "copy", "bad"].map(|name| folder.path().join(name).with_extension("parquet"));
+    let [path, copy, bad] = ["t", "copy", "bad"].map(|name| folder.path().join(name).with_extension("parquet"));
     let (_, batches) = made(500);
     write(&path, &batches);
     copy_as("DuckDB version v1.4.0 (build 1)", &path, &copy);
@@ -324,8 +321,8 @@ fn batches_share_the_names_of_their_trace_and_store_their_own_only() {
     let parquet = folder.path().join("many.parquet");
     for path in [&csv, &parquet] {
         let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
-        let mut writer = (path == &csv)
-            .then(|| TraceWriter::create(&parquet, &reader.header(), &WriteOptions::default()).unwrap());
+        let mut writer =
+            (path == &csv).then(|| TraceWriter::create(&parquet, &reader.header(), &WriteOptions::default()).unwrap());
         let (mut before, mut rows) = (NameTable::default(), 0);
         while let Some(batch) = reader.next_batch().unwrap() {
             for (row, request) in batch.iter().enumerate() {
@@ -363,11 +360,7 @@ fn times_whose_differences_have_no_room_are_refused_by_row_field_and_value() {
     ] {
         write(&path, &[named_once("app", arrival, complete)]);
         let error = read(&path).map(|_| ()).unwrap_err();
-        assert_eq!(
-            (error.kind(), error.field(), error.line()),
-            (ErrorClass::Value, Some(field), Some(1)),
-            "{error}"
-        );
+        assert_eq!((error.kind(), error.field(), error.line()), (ErrorClass::Value, Some(field), Some(1)), "{error}");
         assert!(error.to_string().contains("146 years"), "{error}");
     }
     for (arrival, complete) in [(-(1 << 62), 0), (1 << 62, 1 << 62)] {

@@ -4,8 +4,7 @@ use crate::support::{Trace, read_bytes};
 use emmclab_trace::{Error, ErrorClass, Nanos, ReadOptions};
 
 fn read(text: &str) -> Trace {
-    read_bytes(text.as_bytes(), "txt", &ReadOptions::default())
-        .unwrap_or_else(|error| panic!("{error}\n{text}"))
+    read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 fn refused(text: &str) -> Error {
@@ -14,11 +13,7 @@ fn refused(text: &str) -> Error {
 
 /// Times from issue to completion in microseconds.
 fn latencies(trace: &Trace) -> Vec<i64> {
-    trace
-        .requests
-        .iter()
-        .map(|request| (request.complete.unwrap() - request.start.unwrap()).0 / 1000)
-        .collect()
+    trace.requests.iter().map(|request| (request.complete.unwrap() - request.start.unwrap()).0 / 1000).collect()
 }
 
 #[test]
@@ -100,11 +95,7 @@ fn perf_trace_is_read_in_both_of_its_forms() {
          \x20    9.133 (         ): kworker/0:1H/95 block:block_rq_complete(dev: 187695104, sector: 2048, nr_sector: 1024, rwbs: \"W\", cmd: \"\")\n";
     for text in [old, new] {
         let trace = read(text);
-        assert_eq!(
-            (latencies(&trace), trace.devices.as_slice()),
-            (vec![9_133], &["179,0".to_owned()][..]),
-            "{text}"
-        );
+        assert_eq!((latencies(&trace), trace.devices.as_slice()), (vec![9_133], &["179,0".to_owned()][..]), "{text}");
         let request = trace.requests[0];
         assert_eq!((request.sector.0, request.sectors, request.pid), (2048, 1024, Some(2100)));
         assert_eq!(trace.header.clock, "relative");
@@ -127,9 +118,7 @@ fn lines_that_a_mail_program_broke_are_joined_and_counted() {
              swapper-1 [004] d..1. 5433.164887: block_rq_complete: 259,0 RM () 2564656 + 128 [0]\n";
         let broken: String = whole
             .lines()
-            .flat_map(|line| {
-                line.as_bytes().chunks(width).map(|part| format!("{}\n", String::from_utf8_lossy(part)))
-            })
+            .flat_map(|line| line.as_bytes().chunks(width).map(|part| format!("{}\n", String::from_utf8_lossy(part))))
             .collect();
         let joined = read(&broken);
         assert_eq!(joined.requests, read(whole).requests, "{width}: {broken}");

@@ -5,8 +5,8 @@ use std::io::Write;
 use crate::support::protobuf::Message;
 use crate::support::{Trace, lenient, read_bytes};
 use emmclab_trace::{
-    BatchBuilder, CommandKind, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedActivity,
-    Request, Sector, TraceHeader, TraceWriter, WriteOptions, picture_file,
+    BatchBuilder, CommandKind, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedActivity, Request,
+    Sector, TraceHeader, TraceWriter, WriteOptions, picture_file,
 };
 
 const DISK: u64 = 179 << 8;
@@ -197,8 +197,7 @@ fn a_real_recording_gives_the_requests_of_its_text() {
     let requests = as_text(expected);
     assert!(requests.len() > 200 && ledger.merged > 200 && ledger.split > 0);
     let lines = host();
-    for (period, unknown) in [(50, Unknown::Named), (400, Unknown::Described), (lines.len(), Unknown::Named)]
-    {
+    for (period, unknown) in [(50, Unknown::Named), (400, Unknown::Described), (lines.len(), Unknown::Named)] {
         let found = open(&trace(packets(&lines, period, unknown)));
         assert_eq!((&found.ledger, &found.devices), (&ledger, &devices));
         assert_eq!((found.header.format.as_str(), found.header.clock.as_str()), ("perfetto", "monotonic"));
@@ -249,9 +248,8 @@ fn mmc(ns: u64, host: &str, opcode: u64, blocks: u64, unknown: Unknown) -> Messa
     let flags = if opcode == 18 { 1 << 9 } else { 1 << 8 };
     let values = [opcode, 64, blocks, 64, 512, flags];
     if unknown == Unknown::Described {
-        let message = (1..)
-            .zip(values)
-            .fold(Message::default(), |message, (number, value)| message.number(number, value));
+        let message =
+            (1..).zip(values).fold(Message::default(), |message, (number, value)| message.number(number, value));
         return head.bytes(MMC_ID, message.bytes(7, host));
     }
     let mut fields: Vec<_> = MMC_FIELDS.into_iter().zip(values.map(Ok)).collect();
@@ -293,9 +291,7 @@ fn of_several_cards_the_one_with_such_a_request_got_the_command() {
     let issues = |read: &Trace| -> Vec<_> {
         read.requests
             .iter()
-            .map(|request| {
-                (read.devices[request.device.unwrap().0 as usize].clone(), request.issue.unwrap().0)
-            })
+            .map(|request| (read.devices[request.device.unwrap().0 as usize].clone(), request.issue.unwrap().0))
             .collect()
     };
     let named = |found: &Trace, expected: [(&str, i64); 3]| {
@@ -333,8 +329,7 @@ fn who_waits_for_a_file_is_known_by_the_process_tree_or_its_own_events() {
     let tree = Message::default().bytes(2, Message::default().bytes(1, process).bytes(2, thread));
     let sync = |ns: u64, pid: u64, field, fields: &[(u32, i64)]| {
         let device = Message::default().number(1, DISK | 3);
-        let message =
-            fields.iter().fold(device, |message, (number, value)| message.number(*number, *value as u64));
+        let message = fields.iter().fold(device, |message, (number, value)| message.number(*number, *value as u64));
         Message::default().number(1, ns).number(2, pid).bytes(field, message)
     };
     let events = [
@@ -355,11 +350,7 @@ fn who_waits_for_a_file_is_known_by_the_process_tree_or_its_own_events() {
         .collect();
     assert_eq!(
         rows,
-        [
-            ("Thread-7", "f2fs", 1, 0, 3_500),
-            ("com.example.chat", "ext4", 1, 1, 3_500),
-            ("pid 99", "ext4", 1, 0, 3_000)
-        ]
+        [("Thread-7", "f2fs", 1, 0, 3_500), ("com.example.chat", "ext4", 1, 1, 3_500), ("pid 99", "ext4", 1, 0, 3_000)]
     );
     assert_eq!((found.ledger.skipped, found.ledger.seen), (0, 9));
 }
@@ -396,8 +387,7 @@ fn what_was_lost_is_counted_and_named() {
 
 #[test]
 fn other_clocks_are_brought_to_the_boot_clock() {
-    let clock =
-        |bundle: Message, clock, ftrace, boot| bundle.number(5, clock).number(6, ftrace).number(7, boot);
+    let clock = |bundle: Message, clock, ftrace, boot| bundle.number(5, clock).number(6, ftrace).number(7, boot);
     let first = clock(bundle_of(&request(10_000, DISK)), 2, 500, 1_000_500);
     // The next reading of the two clocks differs a little: response times must not.
     let second = clock(bundle_of(&request(20_000, DISK)), 2, 600, 1_000_617);
@@ -439,14 +429,8 @@ fn timed(ns: u64, field: u32, message: Message) -> Message {
 
 #[test]
 fn requests_are_made_of_block_io_events_where_there_are_no_others() {
-    let start =
-        Message::default().number(1, DISK).number(2, 44_920_176).number(3, 56).bytes(6, "RA").bytes(7, "app");
-    let done = Message::default()
-        .number(1, DISK)
-        .number(2, 44_920_176)
-        .number(3, 0)
-        .bytes(6, "RA")
-        .bytes(7, "kworker");
+    let start = Message::default().number(1, DISK).number(2, 44_920_176).number(3, 56).bytes(6, "RA").bytes(7, "app");
+    let done = Message::default().number(1, DISK).number(2, 44_920_176).number(3, 0).bytes(6, "RA").bytes(7, "kworker");
     let bundle = Message::default().bytes(2, timed(1000, 546, start)).bytes(2, timed(2400, 547, done));
     let trace = open(&trace([packet(bundle)]));
     let [request] = trace.requests[..] else { panic!("{trace:?}") };
@@ -459,11 +443,7 @@ fn requests_are_made_of_block_io_events_where_there_are_no_others() {
 fn requests_are_made_of_ufs_commands_where_there_are_no_block_events() {
     let command = |step: u64, ns, tag: u64, lba: u64, opcode: u64, bytes: u64| {
         let fields = [(4, lba), (5, opcode), (7, tag), (8, bytes), (9, 0), (10, step)];
-        timed(
-            ns,
-            406,
-            fields.into_iter().fold(Message::default(), |all, (field, value)| all.number(field, value)),
-        )
+        timed(ns, 406, fields.into_iter().fold(Message::default(), |all, (field, value)| all.number(field, value)))
     };
     let events = [
         command(0, 10_000, 1, 3, 0x28, 4096),
@@ -473,11 +453,8 @@ fn requests_are_made_of_ufs_commands_where_there_are_no_block_events() {
     ];
     let bundle = events.into_iter().fold(Message::default(), |bundle, event| bundle.bytes(2, event));
     let trace = open(&trace([packet(bundle)]));
-    let rows: Vec<_> = trace
-        .requests
-        .iter()
-        .map(|row| (row.op, row.sector.0, row.sectors, row.response().unwrap().0))
-        .collect();
+    let rows: Vec<_> =
+        trace.requests.iter().map(|row| (row.op, row.sector.0, row.sectors, row.response().unwrap().0)).collect();
     assert_eq!(rows, [(Op::Read, 24, 8, 800), (Op::Write, 512, 16, 800)]);
     assert_eq!(trace.devices, ["ufs"]);
 }
@@ -521,11 +498,8 @@ fn any_byte_changed_never_panics() {
             for byte in [0, 0x0a, 0xff] {
                 let mut bytes = bytes.clone();
                 bytes[at] = byte;
-                let options = ReadOptions {
-                    format: Some("perfetto".into()),
-                    lenient: at % 2 == 0,
-                    ..ReadOptions::default()
-                };
+                let options =
+                    ReadOptions { format: Some("perfetto".into()), lenient: at % 2 == 0, ..ReadOptions::default() };
                 let _ = read_bytes(&bytes, "pftrace", &options);
             }
         }
@@ -534,9 +508,7 @@ fn any_byte_changed_never_panics() {
 
 #[test]
 fn a_huge_length_takes_no_memory() {
-    for length in
-        [&b"\xff\xff\xff\xff\x0f"[..], b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
-    {
+    for length in [&b"\xff\xff\xff\xff\x0f"[..], b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"] {
         let bytes = [b"\x0a", length, b"\x0a\x05abc"].concat();
         let forced = ReadOptions { format: Some("perfetto".into()), ..ReadOptions::default() };
         let error = read_bytes(&bytes, "pftrace", &forced).unwrap_err();

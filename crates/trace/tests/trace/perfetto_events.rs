@@ -40,9 +40,8 @@ fn refused(events: &[Message], bundle: Message) -> (String, String) {
 fn a_trace_without_block_events_names_those_that_it_holds() {
     let switch = |ns| event(ns, SCHED_SWITCH, Message::default().number(2, 1));
     let generic = event(4, GENERIC, Message::default().bytes(1, "thermal_temperature"));
-    let described = Message::default()
-        .number(1, u64::from(DESCRIBED))
-        .bytes(2, Message::default().bytes(1, "cma_alloc_start"));
+    let described =
+        Message::default().number(1, u64::from(DESCRIBED)).bytes(2, Message::default().bytes(1, "cma_alloc_start"));
     // Two switches and a waking, packed together.
     let compact = Message::default().bytes(1, [0x90, 0x01, 0x05]).bytes(7, [0x81, 0x02]);
     let bundle = Message::default().bytes(11, described).bytes(4, compact);
@@ -101,8 +100,7 @@ fn ufs(ns: u64, opcode: u64, ends: bool, word: bool, place: Option<(u64, u64)>) 
         message = message.number(4, block).number(8, bytes);
     }
     let step = if ends { "complete" } else { "send" };
-    let message =
-        if word { message.bytes(6, step) } else { message.number(9, 0).number(10, u64::from(ends)) };
+    let message = if word { message.bytes(6, step) } else { message.number(9, 0).number(10, u64::from(ends)) };
     event(ns, UFS, message)
 }
 
@@ -138,10 +136,7 @@ fn commands_of_ufs_without_a_length_are_named_with_their_times() {
             Message::default(),
         );
         assert!(problem.contains("4 ufshcd_command"), "{problem}");
-        assert!(
-            problem.ends_with("commands of 1d84000.ufshc: 1 read (800 ns), 1 write (50 ns)"),
-            "{problem}"
-        );
+        assert!(problem.ends_with("commands of 1d84000.ufshc: 1 read (800 ns), 1 write (50 ns)"), "{problem}");
         assert!(hint.contains("without its address and length"), "{hint}");
     }
 }

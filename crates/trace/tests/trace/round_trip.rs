@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use emmclab_trace::{
-    Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Result, Sector,
-    TraceHeader, TraceWriter, WriteLosses, WriteOptions,
+    Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Result, Sector, TraceHeader,
+    TraceWriter, WriteLosses, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -161,11 +161,8 @@ fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
     let without_times = Request::new(Nanos(5), Op::Read, Sector(8), 8);
     let far = Request::new(Nanos(5), Op::Read, Sector(u64::MAX - 8), 8);
     for (name, request) in [("a.biotracer", without_times), ("a.iolog", far)] {
-        let error = write(
-            &folder.path().join(name),
-            &batch(&[request], &NameTable::default(), &NameTable::default()),
-        )
-        .unwrap_err();
+        let error = write(&folder.path().join(name), &batch(&[request], &NameTable::default(), &NameTable::default()))
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorClass::Unsupported, "{name}: {error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -209,11 +206,7 @@ fn the_real_messaging_trace_survives_every_writer() {
 
 #[test]
 fn an_unwritable_place_is_an_error() {
-    let batch = batch(
-        &[Request::new(Nanos(0), Op::Read, Sector(0), 8)],
-        &NameTable::default(),
-        &NameTable::default(),
-    );
+    let batch = batch(&[Request::new(Nanos(0), Op::Read, Sector(0), 8)], &NameTable::default(), &NameTable::default());
     let folder = tempfile::tempdir().unwrap();
     for path in [folder.path().to_path_buf(), folder.path().join("none/t.csv")] {
         assert!(write(&path, &batch).is_err());

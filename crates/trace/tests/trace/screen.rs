@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::support::{Trace, read_with};
 use emmclab_trace::{
-    ErrorClass, Ledger, MendClock, ReadOptions, ReissueWindow, RequestFilter, RequestFlags, Result,
-    TraceCombiner, TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
+    ErrorClass, Ledger, MendClock, ReadOptions, ReissueWindow, RequestFilter, RequestFlags, Result, TraceCombiner,
+    TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
 };
 
 const PIXEL: &str = "proces,device,rw_flag,sector,size,timestamp\n";
@@ -27,8 +27,7 @@ fn dropping() -> ReadOptions {
 /// Suspected re-issues by the ledger and by the marks.
 fn reissued(heading: &str, lines: &str) -> Option<u64> {
     let trace = parsed(heading, lines, &ReadOptions::default()).unwrap();
-    let marked =
-        trace.requests.iter().filter(|request| request.flags.contains(RequestFlags::REISSUED)).count();
+    let marked = trace.requests.iter().filter(|request| request.flags.contains(RequestFlags::REISSUED)).count();
     assert_eq!(trace.ledger.reissued.unwrap_or(0), marked as u64);
     trace.ledger.reissued
 }
@@ -60,10 +59,7 @@ fn a_worker_that_issues_anothers_request_again_after_half_to_three_milliseconds_
 #[test]
 fn the_window_of_reissues_is_a_setting_that_the_trace_remembers() {
     let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.040\n";
-    let wide = ReadOptions {
-        reissue_window: Some(ReissueWindow::parse("0-100ms").unwrap()),
-        ..ReadOptions::default()
-    };
+    let wide = ReadOptions { reissue_window: Some(ReissueWindow::parse("0-100ms").unwrap()), ..ReadOptions::default() };
     let usual = parsed(PIXEL, lines, &ReadOptions::default()).unwrap();
     assert_eq!((usual.ledger.reissued, usual.header.reissue_window), (Some(0), None));
     let trace = parsed(PIXEL, lines, &wide).unwrap();
@@ -83,7 +79,8 @@ fn the_window_of_reissues_is_a_setting_that_the_trace_remembers() {
 #[test]
 fn the_latest_earlier_request_decides() {
     // A worker's own request lies between.
-    let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.0001\nkworker/0:1-9,8388608,W,800,8,1.001\n";
+    let lines =
+        "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.0001\nkworker/0:1-9,8388608,W,800,8,1.001\n";
     assert_eq!(reissued(PIXEL, lines), Some(0));
     // Each of a burst is found among the others.
     let burst: String = (0..500)
@@ -95,9 +92,8 @@ fn the_latest_earlier_request_decides() {
 
 #[test]
 fn a_request_after_a_recorded_completion_is_no_reissue() {
-    let lines = |complete: &str| {
-        format!("0,{complete},read,800,8,app,sda\n1000000,3000000,read,800,8,kworker/0:1,sda\n")
-    };
+    let lines =
+        |complete: &str| format!("0,{complete},read,800,8,app,sda\n1000000,3000000,read,800,8,kworker/0:1,sda\n");
     assert_eq!(reissued(TIMED, &lines("1500000")), Some(1));
     assert_eq!(reissued(TIMED, &lines("900000")), Some(0));
     assert_eq!(reissued(TIMED, &lines("1000000")), Some(0));
@@ -114,8 +110,7 @@ fn without_processes_completions_judge_and_without_both_nothing_is() {
 
 #[test]
 fn dropped_reissues_are_counted_and_gone() {
-    let lines =
-        "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.001\napp-7,8388608,W,900,8,1.002\n";
+    let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.001\napp-7,8388608,W,900,8,1.002\n";
     let trace = parsed(PIXEL, lines, &dropping()).unwrap();
     let Ledger { kept, reissued, dropped_reissues, .. } = trace.ledger;
     assert_eq!((trace.requests.len(), kept, reissued, dropped_reissues), (2, 2, Some(1), 1));
@@ -165,10 +160,7 @@ fn reissues_are_found_on_the_mended_clock_and_not_between_traces() {
     let pair = "app-7,8388608,W,80000,8,900.000\nkworker/0:1-9,8388608,W,80000,8,900.001\n";
     let options = ReadOptions { mend_clock: Some(MendClock::Jumps), ..dropping() };
     let trace = parsed(PIXEL, &format!("{before}{after}{pair}"), &options).unwrap();
-    assert_eq!(
-        (trace.ledger.mended_jumps, trace.ledger.dropped_reissues, trace.requests.len()),
-        (1, 1, 1201)
-    );
+    assert_eq!((trace.ledger.mended_jumps, trace.ledger.dropped_reissues, trace.requests.len()), (1, 1, 1201));
 
     // Two traces at once: the worker of one issues what the application of the other did.
     let folder = tempfile::tempdir().unwrap();
@@ -236,8 +228,7 @@ fn a_value_that_no_request_has_is_an_error_that_lists_what_there_is() {
 
 #[test]
 fn reissues_are_judged_by_all_requests_and_counted_among_the_wanted() {
-    let lines =
-        "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.001\napp-7,8388608,W,900,8,1.002\n";
+    let lines = "app-7,8388608,W,800,8,1.000\nkworker/0:1-9,8388608,W,800,8,1.001\napp-7,8388608,W,900,8,1.002\n";
     let trace = parsed(PIXEL, lines, &only("process=kworker/*")).unwrap();
     assert_eq!((trace.ledger.reissued, trace.ledger.filtered), (Some(1), 2));
     let trace = parsed(PIXEL, lines, &only("process=app")).unwrap();

@@ -38,10 +38,7 @@ fn the_time_in_the_queue_comes_before_the_issue() {
     .unwrap();
     let times: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.start.unwrap().0)).collect();
     assert_eq!(times, [(997_000_000, 999_000_000), (1_099_000_000, 1_099_000_000)]);
-    assert_eq!(
-        (trace.requests[0].flags, trace.requests[1].flags),
-        (RequestFlags::SYNC, RequestFlags::READAHEAD)
-    );
+    assert_eq!((trace.requests[0].flags, trace.requests[1].flags), (RequestFlags::SYNC, RequestFlags::READAHEAD));
     assert_eq!(trace.header.note, None);
 }
 
@@ -65,38 +62,29 @@ fn a_table_without_its_heading_is_known_by_its_columns() {
 #[test]
 fn a_time_of_day_goes_on_behind_midnight() {
     let heading = "TIMESTAMP    COMM           PID     DISK    T    SECTOR     BYTES   LAT(ms)\n";
-    let trace = table(&format!(
-        "{heading}23:59:59.900 fio 9 sda R 8 4096 1.000\n00:00:00.100 fio 9 sda R 16 4096 1.000\n"
-    ))
-    .unwrap();
+    let trace =
+        table(&format!("{heading}23:59:59.900 fio 9 sda R 8 4096 1.000\n00:00:00.100 fio 9 sda R 16 4096 1.000\n"))
+            .unwrap();
     assert_eq!(trace.requests[1].arrival - trace.requests[0].arrival, Nanos(200_000_000));
 }
 
 #[test]
 fn a_flush_has_no_address() {
-    let trace = table(&format!(
-        "{BCC}1.0 jbd2 446 sda W 18446744073709551615 0 2.90\n1.1 jbd2 446 sda FF -1 0 2.90\n"
-    ))
-    .unwrap();
+    let trace = table(&format!("{BCC}1.0 jbd2 446 sda W 18446744073709551615 0 2.90\n1.1 jbd2 446 sda FF -1 0 2.90\n"))
+        .unwrap();
     assert!(trace.requests.iter().all(|one| (one.op, one.sector, one.sectors) == (Op::Flush, Sector(0), 0)));
     // A command that a program sent to the drive has data but no address.
-    let trace = table(&format!(
-        "{BCC}1.0 smartctl 446 sda R 18446744073709551615 512 2.90\n1.1 fio 4 sda R 8 512 2.90\n"
-    ))
-    .unwrap();
+    let trace =
+        table(&format!("{BCC}1.0 smartctl 446 sda R 18446744073709551615 512 2.90\n1.1 fio 4 sda R 8 512 2.90\n"))
+            .unwrap();
     assert_eq!((trace.requests.len(), trace.ledger.skipped), (1, 1));
 }
 
 #[test]
 fn a_latency_that_cannot_be_is_refused_with_its_line() {
-    let text =
-        format!("{BCC}0.0 fio 9012 sda R 2048 4096 0.15\n0.1 fio 9012 sda R 4096 4096 18014398509.48\n");
+    let text = format!("{BCC}0.0 fio 9012 sda R 2048 4096 0.15\n0.1 fio 9012 sda R 4096 4096 18014398509.48\n");
     let error = table(&text).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.field(), error.line()),
-        (ErrorClass::Value, Some("latency"), Some(3)),
-        "{error}"
-    );
+    assert_eq!((error.kind(), error.field(), error.line()), (ErrorClass::Value, Some("latency"), Some(3)), "{error}");
     assert!(error.hint_text().unwrap().contains("--lenient"));
     let trace = read_bytes(text.as_bytes(), "txt", &lenient()).unwrap();
     assert_eq!((trace.requests.len(), trace.ledger.skipped), (1, 1));
@@ -104,7 +92,10 @@ fn a_latency_that_cannot_be_is_refused_with_its_line() {
 
 #[test]
 fn a_table_without_addresses_is_refused_by_that() {
-    let error = table("Attaching 4 probes...\nTIME(ms)     DISK    COMM             PID    LAT(ms)\n611 nvme0n1 bash 4179 10\n").unwrap_err();
+    let error = table(
+        "Attaching 4 probes...\nTIME(ms)     DISK    COMM             PID    LAT(ms)\n611 nvme0n1 bash 4179 10\n",
+    )
+    .unwrap_err();
     assert_eq!(error.kind(), ErrorClass::Unsupported);
     assert!(error.to_string().contains("no address"), "{error}");
     assert!(error.hint_text().unwrap().contains("bcc"));
@@ -121,10 +112,7 @@ fn iosnoop_without_times_is_laid_out_in_order_and_says_so() {
     .unwrap();
     let times: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.complete.unwrap().0)).collect();
     assert_eq!(times, [(0, 260_000), (260_000, 1_120_000), (1_120_000, 4_430_000)]);
-    assert_eq!(
-        (trace.requests[0].sectors, trace.requests[1].op, trace.requests[2].op),
-        (56, Op::Flush, Op::Write)
-    );
+    assert_eq!((trace.requests[0].sectors, trace.requests[1].op, trace.requests[2].op), (56, Op::Flush, Op::Write));
     assert_eq!(
         (trace.devices.as_slice(), trace.processes[2].as_str()),
         (&["8,0".to_owned(), "253,18".to_owned()][..], "ext4 lazyinit")
@@ -134,14 +122,13 @@ fn iosnoop_without_times_is_laid_out_in_order_and_says_so() {
 
 #[test]
 fn iosnoop_with_starts_and_ends_has_both_times() {
-    let heading =
-        "STARTs         ENDs           COMM         PID    TYPE DEV      BLOCK        BYTES     LATms\n";
-    let trace = table(&format!("{heading}5982800.302061 5982800.302679 supervise    1809   W    202,1    17039600     4096       0.62\n")).unwrap();
+    let heading = "STARTs         ENDs           COMM         PID    TYPE DEV      BLOCK        BYTES     LATms\n";
+    let trace = table(&format!(
+        "{heading}5982800.302061 5982800.302679 supervise    1809   W    202,1    17039600     4096       0.62\n"
+    ))
+    .unwrap();
     let one = &trace.requests[0];
-    assert_eq!(
-        (one.arrival, one.complete),
-        (Nanos(5_982_800_302_061_000), Some(Nanos(5_982_800_302_679_000)))
-    );
+    assert_eq!((one.arrival, one.complete), (Nanos(5_982_800_302_061_000), Some(Nanos(5_982_800_302_679_000))));
     // -Q may have moved the start to the queue, which the table does not tell.
     assert_eq!(one.start, None);
 }

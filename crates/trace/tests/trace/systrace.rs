@@ -37,8 +37,7 @@ fn base64(bytes: &[u8]) -> String {
             out.push('\n');
         }
         for three in bytes.chunks(3) {
-            let bits =
-                three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+            let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
             for place in 0..4 {
                 let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
                 out.push(if place > three.len() { '=' } else { digit as char });
@@ -105,11 +104,7 @@ fn every_wrapping_of_a_real_text_gives_its_requests() {
         assert_eq!(found.processes, expected.processes, "{name}");
         // The old page ends with an event of its own.
         let own = u64::from(name == "old page");
-        assert_eq!(
-            (found.ledger.seen - own, found.ledger.skipped - own),
-            (expected.ledger.seen, 0),
-            "{name}"
-        );
+        assert_eq!((found.ledger.seen - own, found.ledger.skipped - own), (expected.ledger.seen, 0), "{name}");
     }
     assert_eq!(open(&plain).header.format, "ftrace");
     assert!(open(&plain).requests == expected.requests);
@@ -176,8 +171,7 @@ fn the_disk_of_an_old_phone_is_read_with_its_commands_and_waits() {
     assert_eq!((found.ledger.seen, found.ledger.skipped, found.ledger.unpaired), (9, 1, 0));
     let activity: RecordedActivity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
     let [host] = &activity.hosts[..] else { panic!("{activity:?}") };
-    let rows: Vec<_> =
-        host.commands.iter().map(|row| (row.kind, row.count, row.bytes.0, row.time.0)).collect();
+    let rows: Vec<_> = host.commands.iter().map(|row| (row.kind, row.count, row.bytes.0, row.time.0)).collect();
     assert_eq!(rows, [(CommandKind::Write, 1, 4096, 1_100_000), (CommandKind::Discard, 1, 0, 100_000)]);
     assert_eq!((&*host.host, host.busy.0, host.unpaired), ("mmc", 1_200_000, 0));
     let [sync] = &activity.syncs[..] else { panic!("{activity:?}") };

@@ -46,8 +46,7 @@ fn published_tables_mean_what_their_documentation_says() {
     let ends: Vec<_> = trace.requests.iter().map(|one| one.complete.map(|end| end.0 / 1_000)).collect();
     assert_eq!((ends, trace.ledger.skipped), (vec![Some(50), None, Some(60)], 2));
 
-    let text =
-        "Timestamp,Response,IOType,LUN,Offset,Size\n1.0,0.1,W,0,512,512\n2.0,,,0,512,512\n3.0,,,0,0,512\n";
+    let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1.0,0.1,W,0,512,512\n2.0,,,0,512,512\n3.0,,,0,0,512\n";
     let trace = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap();
     assert!(trace.header.note.unwrap().starts_with("2 of the records have no operation"));
 
@@ -59,10 +58,7 @@ fn published_tables_mean_what_their_documentation_says() {
     assert!(trace.header.note.unwrap().contains("no addresses"));
 
     let trace = sample("tectonic");
-    assert_eq!(
-        (trace.requests[0].op, trace.requests[0].sectors, trace.requests[1].op),
-        (Op::Write, 8192, Op::Read)
-    );
+    assert_eq!((trace.requests[0].op, trace.requests[0].sectors, trace.requests[1].op), (Op::Write, 8192, Op::Read));
     assert_eq!(trace.requests[1].sector, Sector(((16 << 20) + 1_048_576) / 512));
 
     let trace = sample("vscsi-csv");
@@ -109,10 +105,7 @@ fn both_versions_of_vscsi_read_the_same_and_damage_is_named_with_its_offset() {
         let trace = read_bytes(&bytes, "vscsi", &ReadOptions::default()).unwrap();
         let seen: Vec<_> =
             trace.requests.iter().map(|one| (one.arrival.0, one.op, one.sector.0, one.sectors)).collect();
-        assert_eq!(
-            seen,
-            [(1_000_000, Op::Write, 8, 1), (2_000_000, Op::Read, 16, 8), (3_000_000, Op::Flush, 0, 0)]
-        );
+        assert_eq!(seen, [(1_000_000, Op::Write, 8, 1), (2_000_000, Op::Read, 16, 8), (3_000_000, Op::Flush, 0, 0)]);
         assert_eq!((trace.header.format.as_str(), trace.ledger.skipped), ("vscsi", 1));
         for cut in size * 2 + 1..size * 3 {
             let error = read_bytes(&bytes[..cut], "vscsi", &ReadOptions::default()).unwrap_err();
@@ -146,23 +139,15 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     let note = trace.header.note.unwrap();
     assert!(note.contains("no addresses") && note.contains("all are reads"), "{note}");
     // Nothing in the file marks it.
-    assert_eq!(
-        read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err().kind(),
-        ErrorClass::UnknownFormat
-    );
+    assert_eq!(read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err().kind(), ErrorClass::UnknownFormat);
 
     let mark = 0x1234_5678_9abc_def0_u64.to_le_bytes();
     let mut head = vec![0; 8192];
     head[..8].copy_from_slice(&mark);
     head[8] = 2;
     head[8184..].copy_from_slice(&mark);
-    let bytes = [
-        head.clone(),
-        object(1, 77, 4096, Some(12)),
-        object(1, 77, 4096, Some(3)),
-        object(1, 77, 0, Some(9)),
-    ]
-    .concat();
+    let bytes =
+        [head.clone(), object(1, 77, 4096, Some(12)), object(1, 77, 4096, Some(3)), object(1, 77, 0, Some(9))].concat();
     let trace = read_bytes(&bytes, "lcs", &ReadOptions::default()).unwrap();
     let ops: Vec<_> = trace.requests.iter().map(|one| one.op).collect();
     assert_eq!(
@@ -172,25 +157,17 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     head[8] = 9;
     let error = read_bytes(&head, "lcs", &ReadOptions::default()).unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorClass::Value, Some("version")));
-    assert_eq!(
-        read_bytes(&head[..100], "lcs", &ReadOptions::default()).unwrap_err().kind(),
-        ErrorClass::Truncated
-    );
+    assert_eq!(read_bytes(&head[..100], "lcs", &ReadOptions::default()).unwrap_err().kind(), ErrorClass::Truncated);
 }
 
 #[test]
 fn columns_may_be_separated_by_blanks() {
-    let trace = with_columns(
-        "10  fio\t8 8   R\n20 dd 16 8 W  \n",
-        "arrival,process,sector,sectors,op",
-        Some("us"),
-        None,
-    )
-    .unwrap();
+    let trace =
+        with_columns("10  fio\t8 8   R\n20 dd 16 8 W  \n", "arrival,process,sector,sectors,op", Some("us"), None)
+            .unwrap();
     assert_eq!((trace.requests.len(), trace.processes), (2, vec!["fio".to_owned(), "dd".to_owned()]));
     assert_eq!(trace.requests[1].arrival, Nanos(20_000));
-    let trace =
-        read_bytes(b"arrival_us op sector sectors\n1 read 8 8\n", "dat", &ReadOptions::default()).unwrap();
+    let trace = read_bytes(b"arrival_us op sector sectors\n1 read 8 8\n", "dat", &ReadOptions::default()).unwrap();
     assert_eq!(trace.requests.len(), 1);
     let error = with_columns("10 8 8 R\n20 16 8\n", "arrival_us,sector,sectors,op", None, None).unwrap_err();
     assert_eq!(error.line(), Some(2), "{error}");
@@ -198,9 +175,8 @@ fn columns_may_be_separated_by_blanks() {
 
 #[test]
 fn the_arrival_is_the_completion_less_the_response_or_the_earliest_time_there_is() {
-    let one = |text: &str, columns: &str| -> Result<Request> {
-        Ok(with_columns(text, columns, None, None)?.requests[0])
-    };
+    let one =
+        |text: &str, columns: &str| -> Result<Request> { Ok(with_columns(text, columns, None, None)?.requests[0]) };
     let request = one("10.5,2,8,8,R\n", "complete_ms,response_us,sector,sectors,op").unwrap();
     assert_eq!((request.arrival, request.complete), (Nanos(10_498_000), Some(Nanos(10_500_000))));
     let request = one("10,2,8,8,R\n", "complete_ms,service_ms,sector,sectors,op").unwrap();
@@ -215,10 +191,7 @@ fn the_arrival_is_the_completion_less_the_response_or_the_earliest_time_there_is
 fn columns_hold_any_unit_of_time_hexadecimal_numbers_and_codes() {
     let trace = with_columns("0.5,0x10,1f,2a\n", "arrival_h,sector,sectors_hex,op_scsi", None, None).unwrap();
     let one = &trace.requests[0];
-    assert_eq!(
-        (one.arrival.0, one.sector, one.sectors, one.op),
-        (1_800_000_000_000, Sector(16), 31, Op::Write)
-    );
+    assert_eq!((one.arrival.0, one.sector, one.sectors, one.op), (1_800_000_000_000, Sector(16), 31, Op::Write));
     let error = with_columns("1,8,8,1\n", "arrival_s,sector,sectors,op", None, None).unwrap_err();
     assert!(error.hint_text().unwrap().contains("op_read0"), "{error}");
     let trace = with_columns("1,8,8,1\n", "arrival_s,sector,sectors,op_read0", None, None).unwrap();
@@ -239,8 +212,7 @@ fn a_foreign_heading_is_refused_with_columns_that_read_the_file() {
 
 #[test]
 fn the_list_of_alibabas_devices_is_no_trace() {
-    let error =
-        read_bytes(b"device_id,capacity\n0,536870912000\n", "csv", &ReadOptions::default()).unwrap_err();
+    let error = read_bytes(b"device_id,capacity\n0,536870912000\n", "csv", &ReadOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorClass::UnknownFormat);
     assert!(
         error.to_string().contains("capacities") && error.hint_text().unwrap().contains("io_traces.csv"),
@@ -264,8 +236,7 @@ fn both_forms_of_iotrace_say_the_same_and_events_of_files_are_skipped() {
         [csv, json].map(|text| read_bytes(text.as_bytes(), "txt", &ReadOptions::default()).unwrap());
     assert_eq!(of_csv.requests, of_json.requests);
     assert_eq!((of_csv.ledger.skipped, of_json.ledger.skipped, of_json.ledger.failed), (1, 1, 1));
-    let rows: Vec<_> =
-        of_json.requests.iter().map(|request| (request.op, request.sector.0, request.sectors)).collect();
+    let rows: Vec<_> = of_json.requests.iter().map(|request| (request.op, request.sector.0, request.sectors)).collect();
     assert_eq!(rows, [(Op::Write, 193_227_744, 8), (Op::Read, 64, 16), (Op::Flush, 0, 0)]);
     let [write, read, flush] = &of_json.requests[..] else { panic!("{rows:?}") };
     assert_eq!(write.flags, RequestFlags::FUA.union(RequestFlags::FAILED));
@@ -312,8 +283,7 @@ fn rows_of_flushes_without_sectors_are_flushes_and_commands_without_data_are_ski
 
 #[test]
 fn an_error_names_the_column_as_the_user_does() {
-    for (row, name) in
-        [("1,8,K,4096", "op"), ("x,8,R,8", "complete_ms"), ("1,-,R,8", "offset_kb"), ("1,8,R,y", "size")]
+    for (row, name) in [("1,8,K,4096", "op"), ("x,8,R,8", "complete_ms"), ("1,-,R,8", "offset_kb"), ("1,8,R,y", "size")]
     {
         let columns = "complete_ms,offset_kb,op,size,response_us";
         let error = with_columns(&format!("1,8,R,4096,5\n{row},5\n"), columns, None, Some("byte"));

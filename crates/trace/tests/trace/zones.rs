@@ -7,8 +7,7 @@ use emmclab_trace::{Op, ReadOptions, RequestFlags};
 use crate::support::steps::{self, Step};
 use crate::support::{Trace, read_bytes};
 
-const NOTE: &str =
-    "commands to zones, which are no requests here: 1 x zone reset, 1 x zone reset all, 1 x zone finish";
+const NOTE: &str = "commands to zones, which are no requests here: 1 x zone reset, 1 x zone reset all, 1 x zone finish";
 
 fn read(bytes: &[u8], ending: &str) -> Trace {
     read_bytes(bytes, ending, &ReadOptions::default()).unwrap()
@@ -62,9 +61,7 @@ const APPENDS: [(&str, &str, u64); 8] = [
 fn check_appends(found: &Trace) {
     let first = found.requests[0].arrival.0;
     let written: Vec<_> = (found.requests.iter())
-        .map(|one| {
-            ((one.arrival.0 - first) / 1_000_000, one.sector.0, one.response().map(|time| time.0 / 1_000_000))
-        })
+        .map(|one| ((one.arrival.0 - first) / 1_000_000, one.sector.0, one.response().map(|time| time.0 / 1_000_000)))
         .collect();
     let expected = [(0, 64, Some(4)), (1, 524_296, Some(2)), (2, 72, Some(5)), (5, 524_304, Some(1))];
     assert_eq!(written, expected, "{}", found.header.format);

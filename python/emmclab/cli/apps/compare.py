@@ -30,9 +30,7 @@ from emmclab.simulation.provenance import Provenance
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(
-        epilog=examples("emmclab apps compare email maps --devices nexus5,sdcard --networks wifi,usb")
-    )(compare)
+    app.command(epilog=examples("emmclab apps compare email maps --devices nexus5,sdcard --networks wifi,usb"))(compare)
 
 
 def compare(
@@ -40,9 +38,7 @@ def compare(
     applications: Annotated[
         list[str],
         argument(
-            "NAME|FILE...",
-            "Applications: presets (`emmclab apps`) or TOML files.",
-            autocompletion=application_names,
+            "NAME|FILE...", "Applications: presets (`emmclab apps`) or TOML files.", autocompletion=application_names
         ),
     ],
     devices: Devices = "nexus5",

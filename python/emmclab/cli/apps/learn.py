@@ -33,14 +33,12 @@ def register(app: typer.Typer) -> None:
 def learn(
     recording: Annotated[str, argument("RECORDING", "A recording of system calls by strace or ftrace.")],
     output: Annotated[
-        Path | None,
-        output_option("Output file: the program; `-` for stdout.", callback=in_a_folder_or_stdout),
+        Path | None, output_option("Output file: the program; `-` for stdout.", callback=in_a_folder_or_stdout)
     ] = None,
     partitions: Annotated[
         list[str],
         option(
-            "Files below a folder are on this partition; all other files are on the first one. "
-            "May be repeated.",
+            "Files below a folder are on this partition; all other files are on the first one. May be repeated.",
             None,
             "--partition",
             metavar="NAME=FOLDER",
@@ -109,10 +107,7 @@ def _folders(partitions: list[str]) -> dict[str, str]:
         name, _, folder = word.partition("=")
         if not (name and folder.startswith("/")):
             raise ConfigError(
-                f"`{word}` is not NAME=FOLDER",
-                kind="config",
-                field="--partition",
-                hint="write it as data=/data",
+                f"`{word}` is not NAME=FOLDER", kind="config", field="--partition", hint="write it as data=/data"
             )
         folders[name] = folder
     return folders

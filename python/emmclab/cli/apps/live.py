@@ -49,9 +49,7 @@ def live(
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     running: Running,
-    record: Annotated[
-        Path | None, option("Also write the trace of the device.", RUN, callback=in_a_folder)
-    ] = None,
+    record: Annotated[Path | None, option("Also write the trace of the device.", RUN, callback=in_a_folder)] = None,
     html: Page = None,
     as_json: AsJson = False,
 ) -> None:

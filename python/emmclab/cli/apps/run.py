@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.apps.closed_loop import (
-    NETWORK,
-    AppResult,
-    FileOptions,
-    SoftwareAndFiles,
-    SoftwareOptions,
-    parts_of,
-)
+from emmclab.apps.closed_loop import NETWORK, AppResult, FileOptions, SoftwareAndFiles, SoftwareOptions, parts_of
 from emmclab.cli.apps.run_options import (
     RUN,
     Application,

@@ -40,9 +40,7 @@ _NETWORK_OPTION = ("--network", "--networks")
 Application = Annotated[
     str,
     argument(
-        "NAME|FILE",
-        "An application: a preset (`emmclab apps`) or a TOML file.",
-        autocompletion=application_names,
+        "NAME|FILE", "An application: a preset (`emmclab apps`) or a TOML file.", autocompletion=application_names
     ),
 ]
 Devices = Annotated[
@@ -98,8 +96,7 @@ class Running:
     used: Used = None
     images: Images = None
     limit_s: Annotated[
-        int,
-        option("Simulated seconds after which a run is an error.", RUN, metavar="S", min=1, advanced=True),
+        int, option("Simulated seconds after which a run is an error.", RUN, metavar="S", min=1, advanced=True)
     ] = LIMIT_S
     check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, advanced=True)] = False
 
@@ -143,10 +140,7 @@ def software(
 
 def devices_of(text: str, settings: Sequence[str], capacity: str | None) -> list[Device]:
     """Return the devices that --device names."""
-    return [
-        configured(one, settings, capacity)
-        for one in split_names(text, "device", "--device", "nexus5,sdcard")
-    ]
+    return [configured(one, settings, capacity) for one in split_names(text, "device", "--device", "nexus5,sdcard")]
 
 
 def networks_of(text: str) -> list[str]:
@@ -184,9 +178,7 @@ def show_results(
         runs = [result.to_dict() for result in results]
         found: Any = runs[0] if len(runs) == 1 else {"runs": runs}
         if faster:
-            found["what_if"] = [
-                {"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster
-            ]
+            found["what_if"] = [{"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster]
         for text in dict.fromkeys(text for result in (*results, *faster) for text in result.warnings):
             print_stderr(f"warning: {text}")
         print_json(found | {"provenance": made})

@@ -9,14 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.apps.closed_loop import (
-    STATES,
-    AppResult,
-    LearnedProgram,
-    dominating,
-    durability_line,
-    requests_line,
-)
+from emmclab.apps.closed_loop import STATES, AppResult, LearnedProgram, dominating, durability_line, requests_line
 from emmclab.apps.result_types import Agreement, LearnedTime
 from emmclab.cli.show_profile import framed
 from emmclab.cli.unicode_bars import bar
@@ -49,9 +42,7 @@ def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         for heading in ("Partition", "Size", "File system"):
             table.add_column(heading, justify="right" if heading == "Size" else "left")
         for partition in row["partition"]:
-            table.add_row(
-                partition["name"], partition["size"] or "the rest", partition["filesystem"] or "not mounted"
-            )
+            table.add_row(partition["name"], partition["size"] or "the rest", partition["filesystem"] or "not mounted")
         console.print(table)
         for network in row["network"]:
             line = f"{network['name']}: {network['rate_mbit_s']:g} Mbit/s, {network['round_trip_ms']:g} ms"
@@ -82,22 +73,12 @@ def show_run(console: Console, result: AppResult) -> None:
     words, share = dominating(result)
     answer = f"{app['program']} on {result.run_name}: {result.runtime_s:,.2f} s"
     console.print(Text(f"{answer}; {share:.0f} % of it is {words}", "bold"), soft_wrap=True)
-    console.print(
-        Text(
-            f"{_host_line(result)}; storage {result.storage_s:,.2f} s",
-            "dim",
-        ),
-        soft_wrap=True,
-    )
-    table = framed(
-        f"Time that the user waited for `{app['user_waits_for']}`, by part", "", "", "s", "%", words=2
-    )
+    console.print(Text(f"{_host_line(result)}; storage {result.storage_s:,.2f} s", "dim"), soft_wrap=True)
+    table = framed(f"Time that the user waited for `{app['user_waits_for']}`, by part", "", "", "s", "%", words=2)
     most = max(app["states"].values(), default=0)
     for state, label in STATES.items():
         if nanoseconds := app["states"][state]:
-            table.add_row(
-                label, Text(bar(nanoseconds, most, _BAR), "cyan"), *_time_and_share(nanoseconds, runtime)
-            )
+            table.add_row(label, Text(bar(nanoseconds, most, _BAR), "cyan"), *_time_and_share(nanoseconds, runtime))
     console.print()
     console.print(table)
     storage = [part for part in app["spent"] if part["wait"]]
@@ -117,9 +98,7 @@ def show_run(console: Console, result: AppResult) -> None:
     if app["kernel_cpu_ns"] is not None:
         cpu += f", {app['kernel_cpu_ns'] / 1e9:,.2f} s of kernel threads"
     network = f"{app['network_bytes'] / 2**20:,.1f} MB over the network"
-    console.print(
-        Text(f"processor: {cpu}; {network}; {app['file_operations']:,} file operations"), soft_wrap=True
-    )
+    console.print(Text(f"processor: {cpu}; {network}; {app['file_operations']:,} file operations"), soft_wrap=True)
     console.print(Text(f"energy of the device: {_energy(result)}"), soft_wrap=True)
 
 
@@ -143,9 +122,7 @@ def _show_storage(console: Console, parts: Sequence[UserWaitPart], runtime: int)
             *_time_and_share(part["ns"], runtime),
         )
     if rest := parts[_PARTS:]:
-        table.add_row(
-            f"{len(rest)} more", "", "", *_time_and_share(sum(part["ns"] for part in rest), runtime)
-        )
+        table.add_row(f"{len(rest)} more", "", "", *_time_and_share(sum(part["ns"] for part in rest), runtime))
     console.print(table)
 
 
@@ -186,11 +163,7 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
             "work_ns",
             f"work on a core of CPU factor {cpu_factor:g} (or a wait for one)",
         ),
-        (
-            "in calls that wait for an unknown cause",
-            "pause_ns",
-            "pauses as long, whatever they waited for",
-        ),
+        ("in calls that wait for an unknown cause", "pause_ns", "pauses as long, whatever they waited for"),
         ("asleep: sleeps, timeouts, stops by a signal", "asleep_ns", "pauses as long"),
         ("waiting for other threads and processes", "awaited_ns", "waits for the same"),
         ("waiting for the network", "network_ns", "the network of the host"),
@@ -219,23 +192,16 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
     if found.unreadable_lines:
         text = f"{found.unreadable_lines:,} of {found.lines:,} lines are not calls and were left out"
         console.print(Text(text, "yellow"), soft_wrap=True)
-    console.print(
-        Text(f"Next: emmclab apps run {output} --device nexus5 --host phone-2020", "dim"), soft_wrap=True
-    )
+    console.print(Text(f"Next: emmclab apps run {output} --device nexus5 --host phone-2020", "dim"), soft_wrap=True)
 
 
 def _show_user_time(console: Console, user: LearnedTime) -> None:
     """Print how much of the user's time no device can change, and what the program leaves out."""
     name = f"{user['thread']} ({user['runs']})" if user["runs"] else user["thread"]
-    parts = (
-        (user["asleep_ns"], "asleep"),
-        (user["unexplained_ns"], "in waits for unknown causes"),
-    )
+    parts = ((user["asleep_ns"], "asleep"), (user["unexplained_ns"], "in waits for unknown causes"))
     said = [f"{ns / 1e9:,.3f} s {what}" for ns, what in parts if ns >= _LEAST_TOLD_NS]
     if said:
-        text = (
-            f"of {user['lasted_ns'] / 1e9:,.3f} s of {name}, for which the user waits, {' and '.join(said)}: "
-        )
+        text = f"of {user['lasted_ns'] / 1e9:,.3f} s of {name}, for which the user waits, {' and '.join(said)}: "
         console.print(Text(f"{text}as long on every device", "yellow"), soft_wrap=True)
     if user["behind_ns"] >= _LEAST_TOLD_NS:
         text = f"other threads work for {user['behind_ns'] / 1e9:,.3f} s after the end of {name}; "

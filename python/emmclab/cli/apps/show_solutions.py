@@ -52,9 +52,7 @@ def show_comparison(console: Console, found: Comparison) -> None:
     for one in found["solutions"]:
         console.print(Text.assemble((one["name"], "bold"), f": {one['about']}"), soft_wrap=True)
         console.print(Text(f"  {one['risk']}"), soft_wrap=True)
-    console.print(
-        Text(f"measured on {found['risks']['device']} by {found['risks']['command']}", "dim"), soft_wrap=True
-    )
+    console.print(Text(f"measured on {found['risks']['device']} by {found['risks']['command']}", "dim"), soft_wrap=True)
 
 
 def _show_spread(console: Console, found: Comparison) -> None:
@@ -71,11 +69,7 @@ def _show_spread(console: Console, found: Comparison) -> None:
     for one in found["solutions"]:
         runs = [run for run in found["runs"] if run["solution"] == one["name"]]
         gains = [run["gain"] for run in runs if run["gain"] is not None]
-        pages = [
-            100 * run["page_programs"] / run["plain_page_programs"]
-            for run in runs
-            if run["plain_page_programs"]
-        ]
+        pages = [100 * run["page_programs"] / run["plain_page_programs"] for run in runs if run["plain_page_programs"]]
         faster = sum(gain > _NO_CHANGE for gain in gains)
         table.add_row(
             one["name"],

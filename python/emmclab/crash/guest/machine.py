@@ -58,9 +58,7 @@ def require(kernel: str, file_system: str | None = None) -> None:
     for tool, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("ldd", "libc-bin")):
         if shutil.which(tool, path=TOOLS_PATH["PATH"]) is None:
             raise UnsupportedError(
-                f"a guest needs {tool}, which is not installed",
-                kind="unsupported",
-                hint=f"apt-get install {package}",
+                f"a guest needs {tool}, which is not installed", kind="unsupported", hint=f"apt-get install {package}"
             )
     found = Kernel.of(kernel)
     if file_system is not None:
@@ -111,9 +109,7 @@ class Guest:
                     self._end = begun.pop_all()
                     return self
         raise EmmclabError(
-            f"{self._kernel.file}: the guest did not start: {problem}",
-            kind="failed",
-            hint="try another kernel",
+            f"{self._kernel.file}: the guest did not start: {problem}", kind="failed", hint="try another kernel"
         )
 
     def __exit__(self, *_ended: object) -> None:

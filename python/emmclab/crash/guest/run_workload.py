@@ -14,9 +14,7 @@ from emmclab.errors import EmmclabError
 
 
 @contextmanager
-def mounted_in_guest(
-    kernel: str, uri: str, file_system: str, options: str | None, folder: Path
-) -> Iterator[Guest]:
+def mounted_in_guest(kernel: str, uri: str, file_system: str, options: str | None, folder: Path) -> Iterator[Guest]:
     """Boot a guest with a disk from an NBD server, and mount the disk; at the end the guest is powered off.
 
     Args:

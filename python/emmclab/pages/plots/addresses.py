@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from emmclab.pages.plots.chart_parts import (
-    chart_of,
-    op_colour,
-    over_ranges,
-    tooltip,
-    trace_colour,
-    traces_of,
-)
+from emmclab.pages.plots.chart_parts import chart_of, op_colour, over_ranges, tooltip, trace_colour, traces_of
 from emmclab.pages.plots.figure import Chart, Rows
 
 
@@ -27,9 +20,7 @@ def reuse_distance(rows: Rows) -> Chart:
         .transform_filter("datum.high_kb != null")
         .transform_calculate(size_mb="datum.high_kb / 1024")
         .encode(
-            x=alt.X(
-                "size_mb:Q", title="cache size, MB", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")
-            ),
+            x=alt.X("size_mb:Q", title="cache size, MB", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
             y=alt.Y("hit_pct:Q", title="page touches that hit, %", scale=alt.Scale(domain=[0, 100])),
             color=trace_colour(rows),
             tooltip=tooltip(rows),

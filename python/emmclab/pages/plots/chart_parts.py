@@ -56,9 +56,7 @@ def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = 
         chart_of(rows, 20 * len(names))
         .mark_point(filled=True, size=70)
         .encode(
-            y=alt.Y(f"{name}:N", sort=names, title=None),
-            x=x,
-            color=alt.Color(f"{colour}:N", title=None, sort=shades),
+            y=alt.Y(f"{name}:N", sort=names, title=None), x=x, color=alt.Color(f"{colour}:N", title=None, sort=shades)
         )
     )
 
@@ -110,10 +108,7 @@ def over_ranges(rows: Rows, value: str, axis: str, legend: str) -> Chart:
             y=alt.Y("trace:N", sort=traces_of(rows), title=None),
             x=alt.X(f"{value}:Q", title=axis, scale=alt.Scale(nice=False)),
             color=alt.Color(
-                "bin:O",
-                sort=bins,
-                title=legend,
-                legend=alt.Legend(columns=3, symbolType="square", orient="bottom"),
+                "bin:O", sort=bins, title=legend, legend=alt.Legend(columns=3, symbolType="square", orient="bottom")
             ),
             order="place:Q",
             tooltip=tooltip(rows),

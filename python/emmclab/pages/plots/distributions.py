@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from emmclab.pages.plots.chart_parts import (
-    chart_of,
-    in_order,
-    op_colour,
-    over_ranges,
-    tooltip,
-    trace_colour,
-    traces_of,
-)
+from emmclab.pages.plots.chart_parts import chart_of, in_order, op_colour, over_ranges, tooltip, trace_colour, traces_of
 from emmclab.pages.plots.figure import Chart, Rows
 
 
@@ -27,9 +19,7 @@ def throughput_by_size(rows: Rows) -> Chart:
         tooltip=tooltip(rows),
     )
     if not one:
-        base = base.encode(
-            strokeDash=alt.StrokeDash("op:N", legend=None), shape=alt.Shape("op:N", title=None)
-        )
+        base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None), shape=alt.Shape("op:N", title=None))
     return base.mark_line() + base.mark_point(filled=True, size=45)
 
 

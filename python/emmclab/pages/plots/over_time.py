@@ -11,9 +11,7 @@ from emmclab.pages.theme import OP_COLOURS
 
 def working_set(rows: Rows) -> Chart:
     """Unique pages accessed so far; for one trace also those written. Traces may differ much in length."""
-    chart = chart_of(rows).transform_calculate(
-        touched="datum.unique_kb / 1024", written="datum.written_kb / 1024"
-    )
+    chart = chart_of(rows).transform_calculate(touched="datum.unique_kb / 1024", written="datum.written_kb / 1024")
     if one := len(traces_of(rows)) == 1:
         chart = chart.transform_fold(["touched", "written"], ["pages", "mb"])
     return chart.mark_line(interpolate="step-after").encode(

@@ -99,12 +99,7 @@ FIGURES = (
         "From fetch by the driver to completion.",
         distributions.service_distribution,
     ),
-    Figure(
-        "queue_depth",
-        "Queue depth",
-        "Unfinished requests at an arrival; 0 is no-wait.",
-        distributions.queue_depth,
-    ),
+    Figure("queue_depth", "Queue depth", "Unfinished requests at an arrival; 0 is no-wait.", distributions.queue_depth),
     Figure(
         "queue_depth_over_time",
         "Queue depth over time",
@@ -122,10 +117,7 @@ FIGURES = (
         needs="high_kb",
     ),
     Figure(
-        "hot_pages",
-        "Hot pages",
-        "Share of page accesses to the hottest 1, 5 and 20 % of pages.",
-        addresses.hot_pages,
+        "hot_pages", "Hot pages", "Share of page accesses to the hottest 1, 5 and 20 % of pages.", addresses.hot_pages
     ),
     Figure(
         "update_interval",
@@ -176,11 +168,5 @@ FIGURES = (
         requesters.process_share,
         each=True,
     ),
-    Figure(
-        "flags",
-        "Flags and flushes",
-        "Requests with a flag, and flush requests.",
-        requesters.flags,
-        needs="pct",
-    ),
+    Figure("flags", "Flags and flushes", "Requests with a flag, and flush requests.", requesters.flags, needs="pct"),
 )

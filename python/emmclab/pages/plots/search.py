@@ -37,10 +37,7 @@ def best_so_far(rows: Rows, title: str) -> Chart:
             x=alt.X("trial:Q", title="trial"),
             y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False, padding=8)),
             color=alt.Color(
-                "trace:N",
-                title=None,
-                sort=in_order(rows, "trace"),
-                legend=alt.Legend(columns=3, orient="bottom"),
+                "trace:N", title=None, sort=in_order(rows, "trace"), legend=alt.Legend(columns=3, orient="bottom")
             ),
             tooltip=tooltip(rows),
         )

@@ -12,9 +12,7 @@ from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.theme import CAUSE_COLOURS
 from emmclab.simulation.result_fields import shown_fields
 
-_MEAN, _SPACE, _WAF = shown_fields(
-    ("response.mean_response_ms", "space.space_utilisation", "write_amplification.waf")
-)
+_MEAN, _SPACE, _WAF = shown_fields(("response.mean_response_ms", "space.space_utilisation", "write_amplification.waf"))
 #: Ratio of means above which the axis is logarithmic.
 _FAR_APART = 50
 
@@ -34,9 +32,7 @@ def _by_device(rows: Rows, value: str, title: str, **scale: Any) -> Chart:
         chart_of(rows)
         .mark_bar()
         .encode(
-            x=alt.X(
-                "trace:N", title=None, sort=traces_of(rows), axis=alt.Axis(labelAngle=-30, labelLimit=120)
-            ),
+            x=alt.X("trace:N", title=None, sort=traces_of(rows), axis=alt.Axis(labelAngle=-30, labelLimit=120)),
             y=alt.Y(f"{value}:Q", title=title, **scale),
             xOffset=alt.XOffset("device:N", sort=_devices(rows)),
             color=_colour(rows),

@@ -69,12 +69,7 @@ def _legend_of_others(rows: Rows, symbol: str) -> alt.Legend | None:
         return None
     colour = CATEGORIES[0] if len(in_order(rows, "trace")) == 1 else GREY
     return alt.Legend(
-        columns=1,
-        orient="bottom",
-        labelLimit=320,
-        symbolType=symbol,
-        symbolFillColor=colour,
-        symbolStrokeColor=colour,
+        columns=1, orient="bottom", labelLimit=320, symbolType=symbol, symbolFillColor=colour, symbolStrokeColor=colour
     )
 
 
@@ -83,16 +78,12 @@ def _lines(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
     axis = alt.Axis(tickCount=5, format="~r") if logarithmic else alt.Undefined
     others = in_order(rows, "others")
     chart = _base(rows, key).encode(
-        strokeDash=alt.StrokeDash(
-            "others:N", title=None, sort=others, legend=_legend_of_others(rows, "stroke")
-        )
+        strokeDash=alt.StrokeDash("others:N", title=None, sort=others, legend=_legend_of_others(rows, "stroke"))
     )
     y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
     lines = chart.mark_line().encode(y=y)
     points = chart.mark_point(filled=True, size=45).encode(y=y)
-    spread = chart.mark_rule(strokeWidth=2).encode(
-        y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q"
-    )
+    spread = chart.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q")
     return lines + spread + points
 
 
@@ -102,11 +93,7 @@ def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
     chart = (
         _base(rows, key)
         .transform_calculate(place="datum.trace + ', ' + datum.others")
-        .encode(
-            xOffset=alt.XOffset(
-                "place:N", sort=[f"{row['trace']}, {row['others']}" for row in rows], title=None
-            ),
-        )
+        .encode(xOffset=alt.XOffset("place:N", sort=[f"{row['trace']}, {row['others']}" for row in rows], title=None))
     )
     scale = alt.Scale(type="log") if logarithmic else alt.Undefined
     axis = alt.Axis(tickCount=5, format="~r") if logarithmic else alt.Undefined
@@ -125,7 +112,5 @@ def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
         values = chart.mark_bar().encode(y=y, opacity=opacity)
     # An error bar in the colour of its bar would be invisible.
     rule = chart if logarithmic else chart.encode(color=alt.value("#888"))
-    spread = rule.mark_rule(strokeWidth=2).encode(
-        y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q"
-    )
+    spread = rule.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q")
     return values + spread

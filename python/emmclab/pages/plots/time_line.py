@@ -119,14 +119,11 @@ def _waits(rows: Rows) -> Any:
                 collection="datum.gc_ms",
                 **{
                     "wake-up": "datum.wake_up_ms",
-                    "work": "max(0, datum.response_mean_ms - datum.queue_ms - datum.gc_ms"
-                    " - datum.wake_up_ms)",
+                    "work": "max(0, datum.response_mean_ms - datum.queue_ms - datum.gc_ms - datum.wake_up_ms)",
                 },
             )
             .transform_fold(list(WAITS), ["part", "ms"])
-            .transform_stack(
-                stack="ms", groupby=["time_s"], sort=[alt.SortField("part")], as_=["from_ms", "upto_ms"]
-            )
+            .transform_stack(stack="ms", groupby=["time_s"], sort=[alt.SortField("part")], as_=["from_ms", "upto_ms"])
             .mark_rect(clip=True, strokeWidth=0)
             .encode(
                 x=_x(rows, last),
@@ -147,10 +144,7 @@ def _unfinished(rows: Rows, devices: list[str]) -> Any:
             _base(rows, _LOW_PX, middle=True)
             .mark_line(interpolate="step", strokeWidth=1.2, clip=True)
             .encode(
-                x=_x(rows, last),
-                y=_y("unfinished", "unfinished"),
-                color=_device_colour(devices),
-                tooltip=tooltip(rows),
+                x=_x(rows, last), y=_y("unfinished", "unfinished"), color=_device_colour(devices), tooltip=tooltip(rows)
             )
         )
 
@@ -169,9 +163,7 @@ def _load(rows: Rows) -> Any:
                 read="datum.read_kb / 1024 / datum.width_s", write="datum.write_kb / 1024 / datum.width_s"
             )
             .transform_fold(["read", "write"], ["op", "mb_s"])
-            .transform_stack(
-                stack="mb_s", groupby=["time_s"], sort=[alt.SortField("op")], as_=["from_mb", "upto_mb"]
-            )
+            .transform_stack(stack="mb_s", groupby=["time_s"], sort=[alt.SortField("op")], as_=["from_mb", "upto_mb"])
             .mark_rect(clip=True, strokeWidth=0)
             .encode(
                 x=_x(rows, last),
@@ -214,10 +206,7 @@ def _work(rows: Rows, devices: list[str]) -> Any:
                 x2="to_s:Q",
                 y=alt.Y("lane:N", title=None, sort=lanes, axis=lines),
                 color=alt.Color(
-                    "count:Q",
-                    title="in a step",
-                    scale=alt.Scale(type="symlog"),
-                    legend=alt.Legend(tickCount=2),
+                    "count:Q", title="in a step", scale=alt.Scale(type="symlog"), legend=alt.Legend(tickCount=2)
                 ),
                 tooltip=tooltip(rows),
             )

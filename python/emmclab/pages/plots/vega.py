@@ -30,9 +30,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
     if _process is None:
         # Runs in its own session, so that Ctrl-C reaches only this process; it ends when its input is closed.
         command = [sys.executable, "-P", str(Path(__file__).with_name("vega_process.py"))]
-        _process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
+        _process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     if _process.stdin is None or _process.stdout is None:
         raise EmmclabError("the process that draws charts has no pipes", hint="run the command again")
     try:

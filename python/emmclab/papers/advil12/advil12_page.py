@@ -67,8 +67,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         ],
         count_names=list(_COUNTS.values()),
         inputs=[
-            (name, profile["requests"], ledger_line(profile["ledger"]))
-            for name, profile in results.profiles.items()
+            (name, profile["requests"], ledger_line(profile["ledger"])) for name, profile in results.profiles.items()
         ],
     )
 
@@ -107,13 +106,7 @@ def drawings(results: Results) -> list[Drawing]:
 
 
 def _bars(
-    results: Results,
-    name: str,
-    title: str,
-    about: str,
-    grids: dict[str, str],
-    source: str,
-    published: dict[str, float],
+    results: Results, name: str, title: str, about: str, grids: dict[str, str], source: str, published: dict[str, float]
 ) -> Drawing:
     rows: Rows = [
         {
@@ -149,12 +142,7 @@ def _bars(
 def _length(results: Results) -> Drawing:
     """Draw the gain over the length of a recording, until the last request and with the log drained."""
     rows: Rows = [
-        {
-            "trace": "Browsing",
-            "layer": f"{row['layer']}{until}",
-            "requests": row["requests"],
-            "gain": gain,
-        }
+        {"trace": "Browsing", "layer": f"{row['layer']}{until}", "requests": row["requests"], "gain": gain}
         for row in lengths(results)
         for gain, until in ((row["gain"], ""), (row["drained"], ", drained"))
     ]

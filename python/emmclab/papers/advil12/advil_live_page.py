@@ -73,13 +73,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             for run in runs
         ],
         table2=[
-            (
-                _MODES[mode],
-                kb,
-                paper[mode, kb],
-                found[mode, kb],
-                100 * (found[mode, kb] / paper[mode, kb] - 1),
-            )
+            (_MODES[mode], kb, paper[mode, kb], found[mode, kb], 100 * (found[mode, kb] / paper[mode, kb] - 1))
             for mode, kb in paper
         ],
     )
@@ -91,9 +85,7 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
     facts = [("Host", ", ".join(f"{name} {text}" for name, text in tools))]
     if runs:
         one = runs[0]["live"]["file_system"]
-        text = (
-            f"{one['format']}, mounted with {one['mount_options']}, at most {one['dirty_mb']} MB yet to be "
-        )
+        text = f"{one['format']}, mounted with {one['mount_options']}, at most {one['dirty_mb']} MB yet to be "
         facts.append(("File system", text + "written in the page cache"))
     return facts
 

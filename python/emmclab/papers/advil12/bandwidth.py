@@ -55,18 +55,11 @@ def bandwidths(
 ) -> dict[str, float]:
     """Return the write bandwidth in MB/s by workload; without `names`, of all workloads."""
     wanted: list[dict[str, str]] = [{}] if names is None else [{"input": name} for name in names]
-    return {
-        run["input"]: bandwidth(run, drained=drained) for one in wanted for run in results.select(grid, **one)
-    }
+    return {run["input"]: bandwidth(run, drained=drained) for one in wanted for run in results.select(grid, **one)}
 
 
 def gains(
-    results: Results,
-    grid: str,
-    over: str = "bare",
-    names: Iterable[str] | None = None,
-    *,
-    drained: bool = False,
+    results: Results, grid: str, over: str = "bare", names: Iterable[str] | None = None, *, drained: bool = False
 ) -> dict[str, float]:
     """Return the ratio of the write bandwidth of one grid to that of another, by workload."""
     names = None if names is None else list(names)
@@ -128,9 +121,7 @@ def lengths(results: Results) -> list[LengthRow]:
     for bare in results.select("length-bare"):
         for layer in LENGTH_LAYERS:
             (run,) = results.select(f"length-{layer}", input=bare["input"])
-            until, drained = (
-                bandwidth(run, drained=whole) / bandwidth(bare, drained=whole) for whole in (False, True)
-            )
+            until, drained = (bandwidth(run, drained=whole) / bandwidth(bare, drained=whole) for whole in (False, True))
             rows.append(
                 {
                     "layer": VARIANTS[layer],
@@ -227,9 +218,7 @@ def advil_padding(results: Results) -> Measurement:
     best = max(found, key=lambda name: found[name])
     values = {"least": min(found.values()), "random_is_best": float(best == "RandomWrite")}
     return Measurement(
-        _said(found),
-        values,
-        f"Padding helps {best} most. With the log drained at the end: {_said(drained)}.",
+        _said(found), values, f"Padding helps {best} most. With the log drained at the end: {_said(drained)}."
     )
 
 
@@ -305,6 +294,5 @@ def advil_pattern(results: Results) -> Measurement:
         f"({100 * blocks:.0f} %) or "
         f"multiples of a clustered page ({100 * pages:.0f} %)",
         {"gone_share": 1 - after / max(before, 1), "mover_share": blocks + pages},
-        "Padding rounds whatever the mover writes up to clustered pages, so that its half follows from "
-        "the design.",
+        "Padding rounds whatever the mover writes up to clustered pages, so that its half follows from the design.",
     )

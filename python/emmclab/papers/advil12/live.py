@@ -93,9 +93,7 @@ def rates(results: Results) -> dict[tuple[str, int], float]:
 def published_rates() -> dict[tuple[str, int], float]:
     """Return the same rates as published in Table II for the eMMC."""
     rows = [row for row in table("advil12_table2_bandwidth") if row["device"] == _DEVICE]
-    return {
-        (mode, int(row["unit_kb"])): float(row[column]) for row in rows for mode, column in COLUMNS.items()
-    }
+    return {(mode, int(row["unit_kb"])): float(row[column]) for row in rows for mode, column in COLUMNS.items()}
 
 
 @measure

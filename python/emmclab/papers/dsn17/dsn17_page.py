@@ -8,16 +8,7 @@ import altair as alt
 
 from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.claims import Claim
-from emmclab.papers.dsn17.journaling import (
-    BASE,
-    CPU_FACTOR,
-    DEVICES,
-    MODES,
-    SAFE,
-    durable_pct,
-    ideal_run,
-    seconds,
-)
+from emmclab.papers.dsn17.journaling import BASE, CPU_FACTOR, DEVICES, MODES, SAFE, durable_pct, ideal_run, seconds
 from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
 from emmclab.studies.results import Results
@@ -110,11 +101,7 @@ def _ablation(results: Results, device: str) -> Drawing:
     for name in _inputs(results):
         base = seconds(results.run(BASE, input=name, device=device))
         for words, mode in ways.items():
-            run = (
-                ideal_run(results, name, device)
-                if mode is None
-                else results.run(mode, input=name, device=device)
-            )
+            run = ideal_run(results, name, device) if mode is None else results.run(mode, input=name, device=device)
             rows.append({"trace": name, "mode": words, "faster_pct": 100 * (base / seconds(run) - 1)})
     order = list(ways)
     bars = (

@@ -96,9 +96,7 @@ def times(
 ) -> dict[str, float]:
     """Return the run times of programs in a mode, or on ext4 without a journal, in s."""
     runs = {
-        name: ideal_run(results, name, device)
-        if mode == IDEAL
-        else results.run(mode, input=name, device=device)
+        name: ideal_run(results, name, device) if mode == IDEAL else results.run(mode, input=name, device=device)
         for name in names
     }
     return {name: seconds(run, cpu_factor) for name, run in runs.items()}
@@ -118,9 +116,7 @@ def gains(
 ) -> dict[str, float]:
     """Return by how many percent each program is faster in a mode than in `legacy`."""
     names = tuple(names)
-    return faster(
-        times(results, BASE, device, names, cpu_factor), times(results, mode, device, names, cpu_factor)
-    )
+    return faster(times(results, BASE, device, names, cpu_factor), times(results, mode, device, names, cpu_factor))
 
 
 def _plain(value: float) -> str:
@@ -196,9 +192,7 @@ def barrier(results: Results) -> Measurement:
     }
     dropped = [
         100 * (1 - after / before)
-        for before, after in zip(
-            times(results, BASE).values(), times(results, "no_barrier").values(), strict=True
-        )
+        for before, after in zip(times(results, BASE).values(), times(results, "no_barrier").values(), strict=True)
     ]
     own, *others = found.values()
     beside = "; ".join(
@@ -232,16 +226,12 @@ def gain(results: Results) -> Measurement:
 
 
 #: A note for figures that depend on a run time.
-_ASSUMED_CPU = (
-    f"The processor is assumed to take {CPU_FACTOR:g} times as long as on the machine of the recording."
-)
+_ASSUMED_CPU = f"The processor is assumed to take {CPU_FACTOR:g} times as long as on the machine of the recording."
 
 
 def _elsewhere(results: Results, mode: str) -> str:
     """Return the gains of a mode on the devices on which claims are not judged, in words."""
-    return "; ".join(
-        f"on {device} {_range(gains(results, mode, device).values(), signed)}" for device in DEVICES[1:]
-    )
+    return "; ".join(f"on {device} {_range(gains(results, mode, device).values(), signed)}" for device in DEVICES[1:])
 
 
 def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str = AWARE) -> dict[str, float]:
@@ -301,8 +291,7 @@ def wal_truncate(results: Results) -> Measurement:
 def journal_of_journal(results: Results) -> Measurement:
     """Measure the cost of the file system's journal for SQLite."""
     own, *others = (
-        faster(times(results, BASE, device, SQLITE), times(results, IDEAL, device, SQLITE))
-        for device in DEVICES
+        faster(times(results, BASE, device, SQLITE), times(results, IDEAL, device, SQLITE)) for device in DEVICES
     )
     beside = "; ".join(
         f"on {device} {_range(found.values())}" for device, found in zip(DEVICES[1:], others, strict=True)

@@ -14,16 +14,7 @@ from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 
 #: The applications of the talk (slide 16).
-APPLICATIONS = (
-    "webbench",
-    "maps",
-    "email",
-    "facebook",
-    "pulse",
-    "appinstall",
-    "rlbench",
-    "applaunch",
-)
+APPLICATIONS = ("webbench", "maps", "email", "facebook", "pulse", "appinstall", "rlbench", "applaunch")
 #: The internal flash; its speed is an assumption.
 INTERNAL = "nexusone"
 #: Device presets of the cards by their names in the talk, in the order of its table.
@@ -186,8 +177,7 @@ def random_time(results: Results) -> Measurement:
     """Measure which share of the time of writes random writes take on each card."""
     runs = _cards(results)
     shares = {
-        card: 100 * (1 - _writes(run)["sequential_device_ns"] / _writes(run)["device_ns"])
-        for card, run in runs.items()
+        card: 100 * (1 - _writes(run)["sequential_device_ns"] / _writes(run)["device_ns"]) for card, run in runs.items()
     }
     ratio = median(map(_ratio, runs.values()))
     return Measurement(
@@ -210,9 +200,7 @@ def speed_class(results: Results) -> Measurement:
     open_ = {}
     for name in APPLICATIONS:
         runs = runs_of(results, name, "wifi", PRESET_LOG_BLOCKS)
-        open_[name] = rank_correlation(
-            [(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()]
-        )
+        open_[name] = rank_correlation([(classes[vendor], -seconds(runs[card])) for vendor, card in CARDS.items()])
     return Measurement(
         f"{signed(min(found.values()), 2)} to {signed(max(found.values()), 2)}",
         {"most": max(found.values())},
@@ -237,10 +225,7 @@ def rank_correlation(pairs: Iterable[tuple[float, float]]) -> float:
 
 def _ranks(values: Iterable[float]) -> list[float]:
     known = list(values)
-    return [
-        sum(other < value for other in known) + (sum(other == value for other in known) + 1) / 2
-        for value in known
-    ]
+    return [sum(other < value for other in known) + (sum(other == value for other in known) + 1) / 2 for value in known]
 
 
 @measure
@@ -263,9 +248,7 @@ def webbench_writes(results: Results) -> Measurement:
     """Measure the reads and writes of WebBench."""
     runs = _cards(results)
     counts = [_requests(run) for run in runs.values()]
-    reads = [
-        100 * one["read"]["requests"] / (one["read"]["requests"] + one["write"]["requests"]) for one in counts
-    ]
+    reads = [100 * one["read"]["requests"] / (one["read"]["requests"] + one["write"]["requests"]) for one in counts]
     early = [_early(run) for run in runs.values()]
     ratio = median(map(_ratio, runs.values()))
     blocks = median(map(_ratio_of_blocks, runs.values()))

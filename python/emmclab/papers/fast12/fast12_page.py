@@ -186,9 +186,7 @@ def _states(name: str, results: Results, devices: Sequence[str]) -> Drawing:
         chart_of(rows, 200)
         .mark_bar()
         .encode(
-            x=alt.X("s:Q", title="s", stack="zero"),
-            y=alt.Y("device:N", title=None, sort=list(devices)),
-            color=_color(),
+            x=alt.X("s:Q", title="s", stack="zero"), y=alt.Y("device:N", title=None, sort=list(devices)), color=_color()
         )
     )
     about = (
@@ -217,14 +215,8 @@ def _still(results: Results) -> Drawing:
             x=alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False)),
             xOffset=alt.XOffset("device:N", sort=order),
             y=alt.Y("storage_pct:Q", title="% of the runtime"),
-            color=alt.Color(
-                "device:N", title=None, sort=order, legend=alt.Legend(columns=5, orient="bottom")
-            ),
+            color=alt.Color("device:N", title=None, sort=order, legend=alt.Legend(columns=5, orient="bottom")),
         )
     )
-    about = (
-        f"Waiting for reads, syncs and writes held back, on a phone of 2020 over WiFi; {KINGSTON} as in 2012."
-    )
-    return Drawing(
-        "still", "Share of storage in the waits of users, 2012 and 2020", about, rows, bars, wide=True
-    )
+    about = f"Waiting for reads, syncs and writes held back, on a phone of 2020 over WiFi; {KINGSTON} as in 2012."
+    return Drawing("still", "Share of storage in the waits of users, 2012 and 2020", about, rows, bars, wide=True)

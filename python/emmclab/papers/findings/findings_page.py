@@ -49,10 +49,7 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
     drawn = drawings(answered)
     rows = {one.name: one.rows for one in drawn}
     known = [found for _, found in answered if found is not None]
-    lines = [
-        (name, f"SHA-256 {found.digest} of {found.about['cells']:,} results")
-        for name, found in results.items()
-    ]
+    lines = [(name, f"SHA-256 {found.digest} of {found.about['cells']:,} results") for name, found in results.items()]
     return assemble(
         "findings/findings.html.j2",
         [one.figure for one in drawn],

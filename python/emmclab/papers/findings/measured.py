@@ -29,9 +29,7 @@ class Found(NamedTuple):
 def hybrid_merit(results: Results) -> Found:
     """Compare hybrid pages with pages of 8 KB in time and space."""
     names = results.applications
-    four, eight, hybrid = (
-        mean_responses(results, PRIMARY, device, names) for device in (FOUR, EIGHT, HYBRID)
-    )
+    four, eight, hybrid = (mean_responses(results, PRIMARY, device, names) for device in (FOUR, EIGHT, HYBRID))
     shorter = {
         "8 KB": {name: 100 * (1 - eight[name] / four[name]) for name in names},
         "both sizes": {name: 100 * (1 - hybrid[name] / four[name]) for name in names},
@@ -143,13 +141,9 @@ def logging_length(results: Results) -> Found:
 def logging_wal(results: Results) -> Found:
     """Measure which share of SQLite's writes is logged by journal mode, and the gain from it."""
     bare, advil = (by_input(results, f"programs-{layer}") for layer in ("bare", "advil"))
-    logged = {
-        name: 100 * run["layers"][0]["logged_writes"] / run["requests"]["write"]
-        for name, run in advil.items()
-    }
+    logged = {name: 100 * run["layers"][0]["logged_writes"] / run["requests"]["write"] for name, run in advil.items()}
     gain = {
-        name: 100 * (bare[name]["run"]["simulated_s"] / run["run"]["simulated_s"] - 1)
-        for name, run in advil.items()
+        name: 100 * (bare[name]["run"]["simulated_s"] / run["run"]["simulated_s"] - 1) for name, run in advil.items()
     }
     said = ", ".join(f"{name} {share:.0f} % ({signed(gain[name], 0)} %)" for name, share in logged.items())
     return Found(
@@ -197,9 +191,7 @@ def link_power_saving(profiles: Sequence[Profile]) -> Found:
             f"issued a second time, {again['median_until_again_ms']:.2f} ms later (median), which turns a "
             f"temporal locality of {without:.1f} % into {as_recorded:.1f} %"
         )
-    return Found(
-        f"{'; '.join(said)}.", rows_of({"issued again": shares}), "requests that are issued again, %"
-    )
+    return Found(f"{'; '.join(said)}.", rows_of({"issued again": shares}), "requests that are issued again, %")
 
 
 def rows_of(values: dict[str, dict[str, float]]) -> Rows:

@@ -105,8 +105,7 @@ def characteristics(results: Results) -> Found:
 
     rise = {
         idle_us: {
-            name: run["service"]["mean_service_ms"]
-            / (run["service"]["mean_service_ms"] - run["waits"]["wake_up_ms"])
+            name: run["service"]["mean_service_ms"] / (run["service"]["mean_service_ms"] - run["waits"]["wake_up_ms"])
             for name, run in _runs(results, "hibernation", power__sleep_after_us=idle_us).items()
             if name in apps
         }
@@ -119,28 +118,13 @@ def characteristics(results: Results) -> Found:
     judged = [
         judge(1, "writes dominate", 15, lambda one: one["write_requests_pct"], lambda found: found > 50),
         judge(
-            2,
-            "44.9 to 57.4 % are of 4 KB",
-            15,
-            lambda one: share(one, "size_distribution", to=4),
-            between(44.9, 57.4),
+            2, "44.9 to 57.4 % are of 4 KB", 15, lambda one: share(one, "size_distribution", to=4), between(44.9, 57.4)
         ),
         _Judged(3, f"63 % do not wait ({UFS})", 15, no_wait[UFS], lambda found: found >= 63 - _ROUNDING),
         _Judged(
-            4,
-            f"waking up prolongs service {_RISE} times",
-            5,
-            rise[_LINUX_US],
-            lambda found: found >= _RISE,
-            "times",
+            4, f"waking up prolongs service {_RISE} times", 5, rise[_LINUX_US], lambda found: found >= _RISE, "times"
         ),
-        judge(
-            5,
-            "spatial locality below 30 %",
-            16,
-            lambda one: one["spatial_locality_pct"],
-            lambda found: found < 30,
-        ),
+        judge(5, "spatial locality below 30 %", 16, lambda one: one["spatial_locality_pct"], lambda found: found < 30),
         judge(
             5,
             "temporal locality of 30.83 to 52.9 %",
@@ -149,12 +133,7 @@ def characteristics(results: Results) -> Found:
             between(30.83, 52.9),
         ),
         judge(
-            6,
-            "mean gap of 200 ms",
-            13,
-            lambda one: 1000 / one["arrival_rate_per_s"],
-            lambda found: found >= 200,
-            "ms",
+            6, "mean gap of 200 ms", 13, lambda one: 1000 / one["arrival_rate_per_s"], lambda found: found >= 200, "ms"
         ),
         judge(
             6,
@@ -169,16 +148,10 @@ def characteristics(results: Results) -> Found:
         by_number.setdefault(one.number, set()).add(one.verdict)
     # A characteristic of two parts that differ is true in part.
     whole = [next(iter(parts)) if len(parts) == 1 else "in part" for parts in by_number.values()]
-    counts = ", ".join(
-        f"{whole.count(verdict)} {verdict}" for verdict in ("still true", "in part", "no longer")
-    )
-    others = "; ".join(
-        f"{device} {_range(found.values(), 2)} %" for device, found in no_wait.items() if device != UFS
-    )
+    counts = ", ".join(f"{whole.count(verdict)} {verdict}" for verdict in ("still true", "in part", "no longer"))
+    others = "; ".join(f"{device} {_range(found.values(), 2)} %" for device, found in no_wait.items() if device != UFS)
     eager = rise[_EAGER_US]
-    installed = [
-        results.profiles[name]["write_requests_pct"] for name in _workloads(results) if name not in apps
-    ]
+    installed = [results.profiles[name]["write_requests_pct"] for name in _workloads(results) if name not in apps]
     return Found(
         f"Of the six characteristics of 2015: {counts}. {'; '.join(one.text() for one in judged)}. Requests "
         f"that do not wait are a property of the device: {others}. Hibernation after 0.1 ms prolongs service "
@@ -214,10 +187,7 @@ def implications(results: Results) -> Found:
         for level in ("dynamic", "static")
     }
     worn = [wear["dynamic"][name] / most for name, most in wear["static"].items()]
-    slc = {
-        "new": (_runs(results, "pages-16k"), new),
-        "80 % full": (_runs(results, "no-booster"), _boosted(results)),
-    }
+    slc = {"new": (_runs(results, "pages-16k"), new), "80 % full": (_runs(results, "no-booster"), _boosted(results))}
     gains = {
         state: [change_pct(without[name], boosted[name]) for name in without]
         for state, (without, boosted) in slc.items()
@@ -294,9 +264,7 @@ def write_booster(results: Results) -> Found:
     fullest = _over(_runs(results, "full", UFS), _new(results)[UFS])
     most = max(fullest, key=lambda name: fullest[name])
     worst = max(boosted, key=lambda name: _waf_of(boosted[name]))
-    costs = ", ".join(
-        f"{name} {_waf_of(run):.2f} ({_waf_of(without[name]):.2f})" for name, run in boosted.items()
-    )
+    costs = ", ".join(f"{name} {_waf_of(run):.2f} ({_waf_of(without[name]):.2f})" for name, run in boosted.items())
     lives = ", ".join(f"{_size_gb(runs):.1f} GB {_booster_life(runs[worst])}" for runs in sizes.values())
     return Found(
         f"80 % full, mean response in ms with 4 GB and (without): {_pairs(boosted, without)}. Size: "
@@ -334,8 +302,7 @@ def page_sizes(results: Results) -> Found:
             f"{max(slower, key=lambda name: slower[name])})"
         )
     return Found(
-        f"Without WriteBooster unless it is named, against pages of 16 KB in the same state: "
-        f"{'; '.join(said)}.",
+        f"Without WriteBooster unless it is named, against pages of 16 KB in the same state: {'; '.join(said)}.",
         rows_of({name: {one: _waf_of(run) for one, run in runs.items()} for name, runs in layouts.items()}),
         "bytes programmed over bytes written",
     )
@@ -376,9 +343,7 @@ def large_blocks(results: Results) -> Found:
         narrow, wide = (_runs(results, grid, host__block_kb=size) for size in (4, 16))
         written = {name: run["requests"]["bytes_written"] for name, run in narrow.items()}
         for label, runs in (("4 KB", narrow), ("16 KB", wide)):
-            programmed[f"{label}, {booster}"] = {
-                name: _programmed(run) / written[name] for name, run in runs.items()
-            }
+            programmed[f"{label}, {booster}"] = {name: _programmed(run) / written[name] for name, run in runs.items()}
         before, after = (programmed[f"{size}, {booster}"] for size in ("4 KB", "16 KB"))
         same = sum(after[name] <= (1 + _NOTICEABLE_PCT / 100) * before[name] for name in after)
         slower = {name: change_pct(narrow[name], run) for name, run in wide.items()}
@@ -508,6 +473,5 @@ def _listed(values: Mapping[str, float]) -> str:
 
 def _pairs(runs: Runs, base: Runs) -> str:
     return ", ".join(
-        f"{name} {significant(_mean_ms(run))} ({significant(_mean_ms(base[name]))})"
-        for name, run in runs.items()
+        f"{name} {significant(_mean_ms(run))} ({significant(_mean_ms(base[name]))})" for name, run in runs.items()
     )

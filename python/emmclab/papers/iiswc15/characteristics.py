@@ -68,12 +68,10 @@ def small_share(results: Results) -> Measurement:
     shares = {name: share(results.profiles[name], "size_distribution", to=4) for name in results.applications}
     inside = {name: value for name, value in shares.items() if 44.9 - _ROUNDING <= value <= 57.4 + _ROUNDING}
     note = ", ".join(
-        f"{name} {share(results.profiles[name], 'size_distribution', to=4):.1f} %"
-        for name in results.recorded
+        f"{name} {share(results.profiles[name], 'size_distribution', to=4):.1f} %" for name in results.recorded
     )
     return Measurement(
-        f"{len(inside)} of {len(shares)} between {min(inside.values()):.1f} % and "
-        f"{max(inside.values()):.1f} %",
+        f"{len(inside)} of {len(shares)} between {min(inside.values()):.1f} % and {max(inside.values()):.1f} %",
         {"count": len(inside)},
         f"Recorded: {note}." if note else "",
     )
@@ -84,14 +82,11 @@ def no_wait(results: Results) -> Measurement:
     """Characteristic 3."""
     shares = results.of(results.applications, "no_wait_pct")
     low, high = (sum(value >= limit - _ROUNDING for value in shares.values()) for limit in (63, 80))
-    above = sum(
-        row["no_wait_pct"] not in ("", None) and float(row["no_wait_pct"]) > 80 for row in _applications()
-    )
+    above = sum(row["no_wait_pct"] not in ("", None) and float(row["no_wait_pct"]) > 80 for row in _applications())
     return Measurement(
         f"{low} of {len(shares)} reach 63 %, {high} reach 80 %",
         {"low": low, "high": high},
-        f"Table IV itself has {above} applications above 80 % and Installing at 80 %: the tenth only by "
-        "rounding.",
+        f"Table IV itself has {above} applications above 80 % and Installing at 80 %: the tenth only by rounding.",
     )
 
 
@@ -118,9 +113,7 @@ def temporal(results: Results) -> Measurement:
     shares = results.of(results.applications, "temporal_locality_pct")
     inside = sum(30.83 - _ROUNDING <= value <= 52.9 + _ROUNDING for value in shares.values())
     exact = sum(30.83 <= float(row["temporal_locality_pct"]) <= 52.9 for row in _applications())
-    return Measurement(
-        f"{inside} of {len(shares)}", {"count": inside}, f"Table IV itself has {exact} in this range."
-    )
+    return Measurement(f"{inside} of {len(shares)}", {"count": inside}, f"Table IV itself has {exact} in this range.")
 
 
 @measure
@@ -157,9 +150,7 @@ def small_sizes(results: Results) -> Measurement:
 def responses(results: Results) -> Measurement:
     """Figure 5."""
     shares = {
-        limit: [
-            share(results.profiles[name], "response_distribution", to=limit) for name in results.applications
-        ]
+        limit: [share(results.profiles[name], "response_distribution", to=limit) for name in results.applications]
         for limit in (2, 16, 128)
     }
     fast = sum(value > 50 for value in shares[2])
@@ -200,9 +191,7 @@ def combo_gaps(results: Results) -> Measurement:
     """Figure 7, times between arrivals."""
     combos = results.combos
     means = [1000 / results.profiles[name]["arrival_rate_per_s"] for name in combos]
-    over = [
-        name for name in combos if share(results.profiles[name], "inter_arrival_distribution", above=4) > 20
-    ]
+    over = [name for name in combos if share(results.profiles[name], "inter_arrival_distribution", above=4) > 20]
     return Measurement(
         f"{min(means):.1f} - {max(means):.1f} ms; over 20 % exceed 4 ms in {len(over)} of {len(combos)}",
         {
@@ -238,9 +227,7 @@ def combo_all(results: Results) -> Measurement:
     found: dict[str, list[str]] = {}
     for what, field in (("arrival", "arrival_rate_per_s"), ("access", "access_rate_kb_per_s")):
         rates = results.of(results.inputs, field)
-        found[what] = [
-            combo for combo in results.combos if rates[combo] > sum(rates[part] for part in _parts(combo))
-        ]
+        found[what] = [combo for combo in results.combos if rates[combo] > sum(rates[part] for part in _parts(combo))]
     return Measurement(
         f"arrival rate above the sum in {len(found['arrival'])} of {len(results.combos)} "
         f"({', '.join(found['arrival']) or 'none'}), access rate in {len(found['access'])} "
@@ -266,7 +253,6 @@ def localities(results: Results) -> Measurement:
     temporal = sum(value < 40 for value in results.of(results.applications, "temporal_locality_pct").values())
     spatial_ = sum(value < 30 for value in results.of(results.applications, "spatial_locality_pct").values())
     return Measurement(
-        f"temporal locality below 40 % in {temporal} of {len(results.applications)}, spatial below 30 % in "
-        f"{spatial_}",
+        f"temporal locality below 40 % in {temporal} of {len(results.applications)}, spatial below 30 % in {spatial_}",
         {"temporal": temporal, "spatial": spatial_},
     )

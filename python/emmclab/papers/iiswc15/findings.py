@@ -73,12 +73,8 @@ def _readings(results: Results) -> tuple[str, str]:
 
 
 def _eight(results: Results) -> tuple[str, str]:
-    gains, aligned = (
-        statistics.mean(reductions(results, PRIMARY, eight).values()) for eight in (EIGHT, EIGHT_ALIGNED)
-    )
-    points, aligned_points = (
-        statistics.mean(over_8ps(results, eight)["points"]) for eight in (EIGHT, EIGHT_ALIGNED)
-    )
+    gains, aligned = (statistics.mean(reductions(results, PRIMARY, eight).values()) for eight in (EIGHT, EIGHT_ALIGNED))
+    points, aligned_points = (statistics.mean(over_8ps(results, eight)["points"]) for eight in (EIGHT, EIGHT_ALIGNED))
     four, large = (mean_responses(results, PRIMARY, device, results.applications) for device in (FOUR, EIGHT))
     alone = statistics.mean(100 * (1 - large[name] / four[name]) for name in four)
     hybrid = statistics.mean(reductions(results, PRIMARY).values())
@@ -98,9 +94,7 @@ def _single_application(results: Results) -> tuple[str, str]:
     plane = Reading("both", "programmed", "open")
     gains = reductions(results, plane)
     losers = [
-        f"{name} ({signed(gain)} %)"
-        for name, gain in sorted(gains.items(), key=lambda item: item[1])
-        if gain < 0
+        f"{name} ({signed(gain)} %)" for name, gain in sorted(gains.items(), key=lambda item: item[1]) if gain < 0
     ]
     text = ", ".join(losers) if losers else "no application"
     return (

@@ -39,14 +39,10 @@ def _reduction(results: Results, part: str) -> Measurement:
     who = [name for name, gain in found.items() if gain == value]
     spread = {reading: parts[part] for reading, parts in readings(results).items()}
     low, high = (of(spread, key=lambda reading: spread[reading]) for of in (min, max))
-    note = (
-        f"Over all {len(spread)} readings {spread[low]:.1f} ({low.text}) to {spread[high]:.1f} % "
-        f"({high.text})."
-    )
+    note = f"Over all {len(spread)} readings {spread[low]:.1f} ({low.text}) to {spread[high]:.1f} % ({high.text})."
     if part == "mean":
         four, eight, aligned = (
-            mean_responses(results, PRIMARY, device, results.applications)
-            for device in (FOUR, EIGHT, EIGHT_ALIGNED)
+            mean_responses(results, PRIMARY, device, results.applications) for device in (FOUR, EIGHT, EIGHT_ALIGNED)
         )
         gain, other = (
             statistics.mean(100 * (1 - pages[name] / four[name]) for name in results.applications)
@@ -159,9 +155,7 @@ def _utilisation(results: Results, best: bool) -> Measurement:
         ratio = found["ratio"][found["points"].index(value)]
         values["paper_application"] = float(name == "Music")
     return Measurement(
-        text,
-        values,
-        f"As a ratio it is {signed(ratio)} %. With 8 KB pages that are aligned {signed(aligned)} points.",
+        text, values, f"As a ratio it is {signed(ratio)} %. With 8 KB pages that are aligned {signed(aligned)} points."
     )
 
 
@@ -180,10 +174,7 @@ def utilisation_mean(results: Results) -> Measurement:
 @measure
 def utilisation_4ps(results: Results) -> Measurement:
     """Figure 9, hybrid against 4 KB pages."""
-    gaps_ = [
-        abs(use["hps"] / use["4ps"] - 1)
-        for use in (utilisation(results, name) for name in results.applications)
-    ]
+    gaps_ = [abs(use["hps"] / use["4ps"] - 1) for use in (utilisation(results, name) for name in results.applications)]
     return Measurement(f"differ by at most {100 * max(gaps_):.2f} %", {"gap": 100 * max(gaps_)})
 
 
@@ -199,6 +190,5 @@ def split_20k(_results: Results) -> Measurement:
     programs = hybrid.fields["flash"]["page_programs"]["total"]
     of_hybrid = 100 * hybrid.fields["space"]["space_utilisation"]
     return Measurement(
-        f"{used:.1f}%; hybrid pages: {programs} programs, {of_hybrid:.0f}%",
-        {"used": used, "programs": programs},
+        f"{used:.1f}%; hybrid pages: {programs} programs, {of_hybrid:.0f}%", {"used": used, "programs": programs}
     )

@@ -177,8 +177,7 @@ def ram_for_data(results: Results) -> Measurement:
     gains = {name: change_pct(new[name], writes[name]) for name in writes}
     read_gains = [change_pct(new[name], reads[name]) for name in names]
     return Measurement(
-        f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of "
-        "read units were there",
+        f"median at {_RAM_KB // 1024} MB: {write_hit:.1f} % of written and {read_hit:.1f} % of read units were there",
         {"write_hit": write_hit, "read_hit": read_hit},
         f"A write buffer gains little by hits: it answers before the flash is programmed, and the mean "
         f"response changes by {signed(statistics.median(gains[name] for name in names), 0)} % (median); a "
@@ -192,20 +191,14 @@ def ram_for_data(results: Results) -> Measurement:
 @measure
 def levelling(results: Results) -> Measurement:
     """Compare the most worn block under no, dynamic (simple) and static levelling (Implication 4)."""
-    runs = {
-        level: by_input(results, "wear", wear__levelling=level) for level in ("none", "dynamic", "static")
-    }
+    runs = {level: by_input(results, "wear", wear__levelling=level) for level in ("none", "dynamic", "static")}
     names = _workloads(results, runs["static"])
-    most = {
-        level: {name: max(runs[level][name]["wear"]["erase_counts"]["max"], 1) for name in names}
-        for level in runs
-    }
+    most = {level: {name: max(runs[level][name]["wear"]["erase_counts"]["max"], 1) for name in names} for level in runs}
     ratio = {name: most["dynamic"][name] / most["static"][name] for name in names}
     without = {name: most["none"][name] / most["dynamic"][name] for name in names}
     worst = max(names, key=lambda name: ratio[name])
     waf = {
-        level: statistics.median(runs[level][name]["write_amplification"]["waf"] for name in names)
-        for level in runs
+        level: statistics.median(runs[level][name]["write_amplification"]["waf"] for name in names) for level in runs
     }
     spread = {level: statistics.median(unevenness(runs[level][name]) for name in names) for level in runs}
     return Measurement(
@@ -339,13 +332,9 @@ def page_sizes_worn(results: Results) -> Measurement:
     """Compare the bytes written to the flash, which wear it, for pages of 8 KB and 4 KB (Section V)."""
     waf = waf_by_pages(results)
     names = _workloads(results, waf["8 KB"])
-    wear, hybrid = (
-        [waf[pages][name] / waf["4 KB"][name] for name in names] for pages in ("8 KB", "both sizes")
-    )
+    wear, hybrid = ([waf[pages][name] / waf["4 KB"][name] for name in names] for pages in ("8 KB", "both sizes"))
     small, large = (by_input(results, grid) for grid in ("pages-4k", "pages-8k"))
-    collections = statistics.median(
-        large[name]["gc"]["blocks"] / small[name]["gc"]["blocks"] for name in names
-    )
+    collections = statistics.median(large[name]["gc"]["blocks"] / small[name]["gc"]["blocks"] for name in names)
     more = sum(ratio > 1 for ratio in wear)
     return Measurement(
         f"more written to the flash in {more} of {len(names)} (median x{statistics.median(wear):.2f})",

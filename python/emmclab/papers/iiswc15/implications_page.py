@@ -30,9 +30,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             f"{origin(results)} SLC times are assumptions that the presets state; the cards are fitted to "
             "two figures each.",
         ],
-        beside={
-            drawing.name: [claim for claim in judged if claim.source == drawing.source] for drawing in drawn
-        },
+        beside={drawing.name: [claim for claim in judged if claim.source == drawing.source] for drawing in drawn},
     )
 
 
@@ -60,19 +58,12 @@ def drawings(results: Results) -> list[Drawing]:
             "option": f"{kind} {run['configuration']['ram_kb'] / 1024:g} MB",
             "value": at(run, f"cache.{field}"),
         }
-        for kind, grid, field in (
-            ("written", "ram-write", "write_hit_pct"),
-            ("read", "ram-read", "read_hit_pct"),
-        )
+        for kind, grid, field in (("written", "ram-write", "write_hit_pct"), ("read", "ram-read", "read_hit_pct"))
         for run in results.select(grid)
         if run["settings"].get("cache.policy", "lru") == "lru"
     ]
     wear = [
-        {
-            "trace": run["input"],
-            "option": run["settings"]["wear.levelling"],
-            "value": unevenness(run),
-        }
+        {"trace": run["input"], "option": run["settings"]["wear.levelling"], "value": unevenness(run)}
         for run in results.select("wear")
     ]
     slc = [
@@ -95,12 +86,7 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in new.items()
     ]
     return [
-        _points(
-            "sleep",
-            "Characteristic 4: mean service time of quiet applications",
-            service,
-            "mean service time, ms",
-        ),
+        _points("sleep", "Characteristic 4: mean service time of quiet applications", service, "mean service time, ms"),
         _points("card", "Implication 1: mean response with an external card in parallel", card, _CHANGE),
         _points("queues", "Implication 1: mean response with parallel request queues", queues, _CHANGE),
         _points(
@@ -110,13 +96,9 @@ def drawings(results: Results) -> list[Drawing]:
             "mean wait for it, ms",
         ),
         _points("ram", "Implication 3: hits of RAM for data", hits, "units that were in RAM, %"),
-        _points(
-            "wear", "Implication 4: evenness of wear by levelling", wear, "most worn block over the mean"
-        ),
+        _points("wear", "Implication 4: evenness of wear by levelling", wear, "most worn block over the mean"),
         _points("slc", "Implication 5: mean response with small writes in SLC mode", slc, _CHANGE),
-        _points(
-            "pages", "Section V: what is written to a full device by page size", pages, "write amplification"
-        ),
+        _points("pages", "Section V: what is written to a full device by page size", pages, "write amplification"),
     ]
 
 
@@ -135,6 +117,4 @@ _SOURCES = {
 def _points(name: str, title: str, rows: Rows, axis: str) -> Drawing:
     """Draw a point for each workload and option."""
     chart = dots(rows, "trace", alt.X("value:Q", title=axis), "option")
-    return Drawing(
-        name, title, f"One point for each workload: {axis}.", rows, chart, _SOURCES[name], wide=True
-    )
+    return Drawing(name, title, f"One point for each workload: {axis}.", rows, chart, _SOURCES[name], wide=True)

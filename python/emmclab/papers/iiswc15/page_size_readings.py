@@ -61,12 +61,7 @@ FOUR, EIGHT, HYBRID = "iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"
 #: sub-requests"), so all claims are judged on `EIGHT`, whose pages take units of 4 KB from any address.
 EIGHT_ALIGNED = "iiswc15-8ps, aligned"
 #: Grids of the devices under SSDsim's rules.
-_SSDSIM = {
-    FOUR: "ssdsim-4k",
-    EIGHT: "ssdsim-8k",
-    EIGHT_ALIGNED: "ssdsim-8k-aligned",
-    HYBRID: "ssdsim-hps",
-}
+_SSDSIM = {FOUR: "ssdsim-4k", EIGHT: "ssdsim-8k", EIGHT_ALIGNED: "ssdsim-8k-aligned", HYBRID: "ssdsim-hps"}
 
 
 def _runs(results: Results, reading: Reading, device: str, among: Collection[str] | None) -> dict[str, Run]:
@@ -91,9 +86,7 @@ def mean_responses(
 
 def reductions(results: Results, reading: Reading, against: str = FOUR) -> dict[str, float]:
     """Return by how many percent hybrid pages shorten the mean response, by application."""
-    base, hybrid = (
-        mean_responses(results, reading, device, results.applications) for device in (against, HYBRID)
-    )
+    base, hybrid = (mean_responses(results, reading, device, results.applications) for device in (against, HYBRID))
     return {name: 100 * (1 - hybrid[name] / base[name]) for name in results.applications}
 
 
@@ -107,9 +100,7 @@ def nearest(found: dict[Reading, dict[str, float]]) -> Reading:
     """Return the reading that is closest to the three published figures, in percentage points."""
     return min(
         found,
-        key=lambda reading: math.dist(
-            list(found[reading].values()), [PUBLISHED[part] for part in found[reading]]
-        ),
+        key=lambda reading: math.dist(list(found[reading].values()), [PUBLISHED[part] for part in found[reading]]),
     )
 
 

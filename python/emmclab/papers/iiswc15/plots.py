@@ -136,10 +136,7 @@ def _readings(results: Results) -> Drawing:
     y = alt.Y("trace:N", sort=in_order(rows, "trace"), title=None, axis=axis)
     colour = alt.Color("loop:N", title=None, sort=in_order(rows, "loop"), legend=None)
     spans = base.mark_bar(height=5, opacity=0.55).encode(
-        y=y,
-        x=alt.X("worst_pct:Q", title="shortened, %"),
-        x2="best_pct:Q",
-        color=colour,
+        y=y, x=alt.X("worst_pct:Q", title="shortened, %"), x2="best_pct:Q", color=colour
     )
     means = base.mark_point(filled=True, size=70).encode(y=y, x="mean_pct:Q", color=colour)
     chart = spans + _published_rules(base, list(PUBLISHED.values()), "x") + means
@@ -190,9 +187,7 @@ def _throughput(results: Results) -> Drawing:
     sources += [(name, [results.profiles[name]]) for name in placed.recorded]
     rows: Rows = []
     for op, said in _FIGURE_3.items():
-        rows += [
-            {"trace": "published", "op": op, "size_kb": size, "mb_per_s": rate} for size, rate in said.items()
-        ]
+        rows += [{"trace": "published", "op": op, "size_kb": size, "mb_per_s": rate} for size, rate in said.items()]
         for name, profiles in sources:
             for power in range(2, 15):
                 rate = rate_by_size(profiles, op, 2.0**power)
@@ -227,9 +222,7 @@ def _throughput(results: Results) -> Drawing:
     )
 
 
-def _distribution(
-    profiles: Sequence[Profile], what: str, title: str, source: str, prefix: str = ""
-) -> Drawing:
+def _distribution(profiles: Sequence[Profile], what: str, title: str, source: str, prefix: str = "") -> Drawing:
     figure = next(one for one in plots.FIGURES if one.name == f"{what}_distribution")
     rows = [
         {key: value for key, value in row.items() if key in ("trace", "op", "bin", "pct")}
@@ -246,12 +239,7 @@ def _responses(results: Results) -> Drawing:
         for device, label in _DEVICES.items():
             means = mean_responses(results, reading, device)
             rows += [
-                {
-                    "trace": name,
-                    "device": label,
-                    "complete": reading.write_complete,
-                    "mean_response_ms": means[name],
-                }
+                {"trace": name, "device": label, "complete": reading.write_complete, "mean_response_ms": means[name]}
                 for name in _rows_of(results)
             ]
     x = alt.X("mean_response_ms:Q", title="mean response, ms", scale=alt.Scale(type="log"))
@@ -280,12 +268,7 @@ def _collection(results: Results) -> Drawing:
         }
         for run in results.select("idle-gc")
     ]
-    x = alt.X(
-        "shown:Q",
-        title="mean wait for collection, ms",
-        scale=alt.Scale(type="log"),
-        axis=alt.Axis(format="~r"),
-    )
+    x = alt.X("shown:Q", title="mean wait for collection, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r"))
     chart = dots(rows, "trace", x, "collection", ["on demand", "in idle gaps"])
     chart = chart.transform_calculate(shown="max(datum.wait_gc_ms, 0.001)")
     return Drawing(

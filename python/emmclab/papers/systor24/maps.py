@@ -8,17 +8,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from emmclab.papers.measures import Measurement, measure
-from emmclab.papers.systor24.curves import (
-    APPLICATIONS,
-    DEVICE,
-    PACKED,
-    Figure,
-    at,
-    map_reads,
-    miss_pct,
-    needed,
-    points,
-)
+from emmclab.papers.systor24.curves import APPLICATIONS, DEVICE, PACKED, Figure, at, map_reads, miss_pct, needed, points
 from emmclab.studies.results import Results
 
 #: Memory sizes at which claims are judged, in KB. They were chosen before there were any results.
@@ -145,9 +135,7 @@ def miss_leaftl(results: Results) -> Measurement:
     """Compare the miss rate of RQFTL with that of LeaFTL."""
     found = _miss(results, "leaftl")
     none = sum(
-        not miss_pct(at(points(results, application, "leaftl"), kb))
-        for application in APPLICATIONS
-        for kb in SIZES_KB
+        not miss_pct(at(points(results, application, "leaftl"), kb)) for application in APPLICATIONS for kb in SIZES_KB
     )
     return replace(
         found,

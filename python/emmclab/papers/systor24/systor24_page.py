@@ -11,17 +11,7 @@ from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.claims import Claim
 from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
-from emmclab.papers.systor24.curves import (
-    APPLICATIONS,
-    DEVICE,
-    GAMMA,
-    PACKED,
-    SCHEMES,
-    at,
-    map_reads,
-    miss_pct,
-    points,
-)
+from emmclab.papers.systor24.curves import APPLICATIONS, DEVICE, GAMMA, PACKED, SCHEMES, at, map_reads, miss_pct, points
 from emmclab.papers.systor24.maps import SIZES_KB
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
@@ -109,8 +99,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
         missed={name: _missed(results, name) for name in APPLICATIONS},
         unwritten=[(APPLICATIONS[name], share) for name, share in _unwritten(results)],
         inputs=[
-            (name, profile["requests"], ledger_line(profile["ledger"]))
-            for name, profile in results.profiles.items()
+            (name, profile["requests"], ledger_line(profile["ledger"])) for name, profile in results.profiles.items()
         ],
     )
 
@@ -152,10 +141,7 @@ def _drawn(results: Results, shown: Shown, application: str) -> Drawing:
             x=alt.X("kb:Q", title="memory for entries of the map, KB", scale=alt.Scale(type="log", base=2)),
             y=alt.Y("value:Q", title=shown.axis, scale=scale),
             color=alt.Color(
-                "scheme:N",
-                title=None,
-                sort=list(shown.schemes),
-                legend=alt.Legend(columns=3, orient="bottom"),
+                "scheme:N", title=None, sort=list(shown.schemes), legend=alt.Legend(columns=3, orient="bottom")
             ),
         )
     )

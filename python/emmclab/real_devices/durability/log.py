@@ -260,9 +260,7 @@ class Log:
             self._lines.append(line(*parts))
             self._changed.notify_all()
             self._changed.wait_for(
-                lambda: (
-                    self._fault is not None or not self._lines or not (wait or len(self._lines) > MOST_LINES)
-                )
+                lambda: self._fault is not None or not self._lines or not (wait or len(self._lines) > MOST_LINES)
             )
             if self._fault is not None:
                 raise self._fault

@@ -155,8 +155,7 @@ class _VerdictBuilder:
         self.plan = run.plan
         self.writers = [self._writer(number, run, held) for number in range(run.plan.writers)]
         self.verdict = Verdict(
-            is_cut=is_cut(run),
-            syncs=sum(step > 0 for acknowledged in run.acknowledged for step in acknowledged),
+            is_cut=is_cut(run), syncs=sum(step > 0 for acknowledged in run.acknowledged for step in acknowledged)
         )
 
     def _writer(self, number: int, run: Run, held: dict[int, list[Content]]) -> _Writer:
@@ -206,9 +205,7 @@ class _VerdictBuilder:
         if _FOREIGN in labels:
             self._note("corrupt", block, content, versions)
         elif _OLDER in labels:
-            self._note(
-                "lost_through" if writer.promised_through(versions[0]) else "lost", block, content, versions
-            )
+            self._note("lost_through" if writer.promised_through(versions[0]) else "lost", block, content, versions)
             if writer.newest > writer.promise_of(versions[0]):
                 found.order += 1
         elif GARBAGE in labels:
@@ -221,9 +218,7 @@ class _VerdictBuilder:
         if not isinstance(sector, Stamp):
             if sector != ZERO:
                 return GARBAGE
-            zeroed = (
-                at for at, version in reversed(list(enumerate(versions))) if version.kind is Kind.ZEROES
-            )
+            zeroed = (at for at, version in reversed(list(enumerate(versions))) if version.kind is Kind.ZEROES)
             return next(zeroed, _OLDER)
         if sector.block != block:
             return _FOREIGN

@@ -93,9 +93,7 @@ def report_of(session: Session) -> Report:
 def _shares(cuts: Sequence[Verdict]) -> list[Share]:
     counts = {"broken": sum(bool(verdict.broken) for verdict in cuts)}
     counts |= {name: sum(name in verdict.found for verdict in cuts) for name in FINDINGS}
-    return [
-        Share(name, count, *binomial_interval(count, len(cuts), CONFIDENCE)) for name, count in counts.items()
-    ]
+    return [Share(name, count, *binomial_interval(count, len(cuts), CONFIDENCE)) for name, count in counts.items()]
 
 
 def clean_cuts_needed(probability: float, confidence: float = CONFIDENCE) -> int:

@@ -212,6 +212,5 @@ def lost_io(name: str, error: OSError) -> InputError:
         kind="io",
         file=name,
         errno=error.errno,
-        hint="turn its power on again, and read `dmesg`; a device that stays unreadable "
-        "did not survive the cut",
+        hint="turn its power on again, and read `dmesg`; a device that stays unreadable did not survive the cut",
     )

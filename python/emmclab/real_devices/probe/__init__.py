@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from emmclab.real_devices.probe.page_and_block import (
-    Place,
-    Point,
-    Probe,
-    ProbeProgress,
-    block_size,
-    page_size,
-    probe,
-)
+from emmclab.real_devices.probe.page_and_block import Place, Point, Probe, ProbeProgress, block_size, page_size, probe
 from emmclab.real_devices.probe.targets import Disk, Simulated, Target
 
 __all__ = [

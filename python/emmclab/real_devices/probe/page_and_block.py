@@ -79,9 +79,7 @@ class Probe:
         return asdict(self)
 
 
-def probe(
-    target: Target, *, write: bool, span_kb: int, seed: int = 1, progress: ProbeProgress | None = None
-) -> Probe:
+def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress: ProbeProgress | None = None) -> Probe:
     """Find clustered page and clustered block of a target.
 
     Args:
@@ -126,10 +124,7 @@ def _write_curves(run: _Run) -> list[Point]:
     for order in ("sequential", "random"):
         small = [size for size in _SIZES_KB if size < _WHOLE_FROM_KB]
         speeds |= {(order, size_kb): run.some("write", order, size_kb) for size_kb in reversed(small)}
-    return [
-        Point("write", order, size_kb, speed)
-        for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)
-    ]
+    return [Point("write", order, size_kb, speed) for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)]
 
 
 def _by_size(item: tuple[tuple[str, int], float]) -> tuple[int, str]:
@@ -178,9 +173,7 @@ def _findings(found: Probe) -> list[str]:
             "fast as sequential ones"
         )
     elif found.wrote:
-        words.append(
-            "clustered block: not found; random writes are as fast as sequential ones at all sizes or at none"
-        )
+        words.append("clustered block: not found; random writes are as fast as sequential ones at all sizes or at none")
     else:
         words.append("clustered block: only writes can show it")
     return words
@@ -225,9 +218,7 @@ class _Run:
 
     def places(self, op: str) -> list[Place]:
         """Measure a small request at every offset of some windows, in random order; return the medians."""
-        windows = self._draw.sample(
-            range(self._span_kb // _WINDOW_KB), min(_WINDOWS, self._span_kb // _WINDOW_KB)
-        )
+        windows = self._draw.sample(range(self._span_kb // _WINDOW_KB), min(_WINDOWS, self._span_kb // _WINDOW_KB))
         tries = [(window * _WINDOW_KB, step) for window in windows for step in range(_STEPS)]
         self._draw.shuffle(tries)
         offsets = [window + step * _STEP_KB for window, step in tries]
@@ -241,9 +232,7 @@ class _Run:
         places = self._span_kb // size_kb
         count = self._count(size_kb)
         first = self._draw.randrange(places - count + 1)
-        numbers = (
-            range(first, first + count) if order == "sequential" else self._draw.sample(range(places), count)
-        )
+        numbers = range(first, first + count) if order == "sequential" else self._draw.sample(range(places), count)
         times = list(self._times(op == "write", [number * size_kb for number in numbers], size_kb))
         return count * size_kb / 1024 / (sum(times) / 1e3)
 

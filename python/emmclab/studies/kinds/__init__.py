@@ -23,11 +23,7 @@ KINDS: tuple[GridKind, ...] = (Replays(), LivePrograms(), PowerCuts(), Apps())
 PROFILES: CellKind = Profiles()
 _BY_MODE = {mode: kind for kind in KINDS for mode in kind.modes}
 #: All tables of a study.
-TABLES = (
-    *dict.fromkeys(kind.tables[0] for kind in (*KINDS, PROFILES)),
-    "failures",
-    *PROFILES.tables[1:],
-)
+TABLES = (*dict.fromkeys(kind.tables[0] for kind in (*KINDS, PROFILES)), "failures", *PROFILES.tables[1:])
 
 
 def kind_of_modes(modes: Sequence[str]) -> GridKind:

@@ -66,8 +66,6 @@ class Apps(GridKind):
     def run(self, work: Work) -> RunFields:
         """Run the application; return the result of the device, with that of the application as `app`."""
         chosen = {name: work.options[name] for name in _CHOSEN if work.options.get(name)}
-        found = run_application(
-            work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options
-        )
+        found = run_application(work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options)
         app = {**found.app, "runtime_s": found.runtime_s, "storage_s": found.storage_s}
         return cast("RunFields", {**Result(found["device"]).deterministic(), "app": app})

@@ -28,10 +28,7 @@ class LivePrograms(GridKind):
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
         """Read a grid; it has no options of a replay, because the requests come from programs."""
-        grid = Grid(
-            **shared_fields(read, ("precondition", "second")),
-            inputs=read.many("inputs", str),
-        )
+        grid = Grid(**shared_fields(read, ("precondition", "second")), inputs=read.many("inputs", str))
         read.done()
         return grid
 

@@ -27,15 +27,7 @@ from emmclab.studies.flatten import flat, with_settings
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds.kind import Common, GridKind, Work
-from emmclab.studies.power_cut_cell import (
-    DOCUMENTED,
-    KEPT,
-    LOST,
-    RULE,
-    CutOptions,
-    CutResult,
-    FirstLoss,
-)
+from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, RULE, CutOptions, CutResult, FirstLoss
 from emmclab.studies.power_cut_settings import Cuts, host, workload_digest
 from emmclab.studies.stored_types import CellFields
 
@@ -63,16 +55,12 @@ class PowerCuts(GridKind):
         known = () if cuts is None else tuple(cuts.file_systems)
         for name in grid.file_systems:
             if name not in known:
-                hint = (
-                    f"choose one of: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
-                )
+                hint = f"choose one of: {', '.join(known)}" if known else "describe it in `[cuts.file_systems]`"
                 raise read.fault("file_systems", f"there is no file system `{name}`", hint)
         for name in grid.inputs:
             if not workloads.is_known(name):
                 raise read.fault(
-                    "inputs",
-                    f"there is no workload `{name}`",
-                    f"choose one of: {', '.join(workloads.ABOUT)}",
+                    "inputs", f"there is no workload `{name}`", f"choose one of: {', '.join(workloads.ABOUT)}"
                 )
         read.done()
         return grid
@@ -133,10 +121,7 @@ def run_cuts(
     if logs is None:
         with scratch() as folder:
             return run_cuts(
-                *(workload, device, options, seed, folder),
-                layers=layers,
-                layer_settings=layer_settings,
-                second=second,
+                *(workload, device, options, seed, folder), layers=layers, layer_settings=layer_settings, second=second
             )
     try:
         kept = Session(logs).record(
@@ -177,15 +162,11 @@ def run_cuts(
         # A state that cannot be judged is the result of this cell; the other cells continue.
         raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
     if not found.findings() and controls is not None and (doubts := controls.doubts()):
-        raise EmmclabError(
-            f"{workload}: {doubts[0]}", kind="failed", hint="use another workload, or more operations"
-        )
+        raise EmmclabError(f"{workload}: {doubts[0]}", kind="failed", hint="use another workload, or more operations")
     return _result(workload, layers, kept, chosen, found)
 
 
-def _result(
-    workload: str, layers: Sequence[str], kept: StoredLog, chosen: Options, found: Exploration
-) -> CutResult:
+def _result(workload: str, layers: Sequence[str], kept: StoredLog, chosen: Options, found: Exploration) -> CutResult:
     """Return the result of a cell: counts, the verdict, and the broken promises, by level."""
     mode, level = workloads.sqlite_setting(workload) or (None, None)
     findings, documented = found.findings(), found.findings(documented=True)

@@ -34,9 +34,7 @@ class Profiles(CellKind):
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
         """Yield the row of the profile, then the rows of its figures."""
         shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
-        chosen = [
-            {"op": row["op"], **one} for row in result["by_operation"] for one in row.get("percentiles", ())
-        ]
+        chosen = [{"op": row["op"], **one} for row in result["by_operation"] for one in row.get("percentiles", ())]
         yield "profiles", flat({**cell, **shown}) | percentile_columns(chosen)
         for name in _FIGURES:
             for row in result["figures"][name]:

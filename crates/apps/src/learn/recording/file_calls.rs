@@ -57,9 +57,8 @@ impl CallRecording {
             }
             _ if waits_for_a_lock(call) => return false,
             "dup" | "dup2" | "dup3" | "fcntl" | "fcntl64" => {
-                let copies = !name.starts_with("fcntl")
-                    || call.has_flag(1, "F_DUPFD")
-                    || call.has_flag(1, "F_DUPFD_CLOEXEC");
+                let copies =
+                    !name.starts_with("fcntl") || call.has_flag(1, "F_DUPFD") || call.has_flag(1, "F_DUPFD_CLOEXEC");
                 if done
                     && copies
                     && let Some(open) = self.open(thread, call, 0).cloned()
@@ -79,11 +78,7 @@ impl CallRecording {
                 if call.result > 0 {
                     let at = positioned(call, name);
                     self.writes(thread, &description, at, call.result as u64);
-                    let asked = durable(
-                        |flag| call.has_flag(call.arguments.len() - 1, flag),
-                        "RWF_SYNC",
-                        "RWF_DSYNC",
-                    );
+                    let asked = durable(|flag| call.has_flag(call.arguments.len() - 1, flag), "RWF_SYNC", "RWF_DSYNC");
                     if let Some(durable) = asked.or(description.durable) {
                         let data_only = durable == SyncWriteScope::Data;
                         self.uses(thread, description.file.get(), RecordedFileOp::Fsync { data_only });
@@ -187,8 +182,7 @@ impl CallRecording {
                 if folder && done {
                     self.drops("rmdir");
                 }
-                if let Some(path) = self.path(thread, call, at.checked_sub(1), at).filter(|_| done && !folder)
-                {
+                if let Some(path) = self.path(thread, call, at.checked_sub(1), at).filter(|_| done && !folder) {
                     let (file, goes) = self.files.unlinked(&path);
                     if goes {
                         self.change(thread, file, RecordedFileOp::Delete);
@@ -205,8 +199,8 @@ impl CallRecording {
                     self.renames(thread, &old, &new);
                 }
             }
-            "fstat" | "fstat64" | "newfstatat" | "fstatat64" | "stat" | "stat64" | "lstat" | "lstat64"
-            | "statx" | "access" | "faccessat" | "faccessat2" => self.status(thread, call, name),
+            "fstat" | "fstat64" | "newfstatat" | "fstatat64" | "stat" | "stat64" | "lstat" | "lstat64" | "statx"
+            | "access" | "faccessat" | "faccessat2" => self.status(thread, call, name),
             "mmap" | "mmap2" => {
                 let Some(description) = self.open_description(thread, call, 4) else { return false };
                 self.times.mapped_files += u64::from(done);
@@ -323,9 +317,7 @@ impl CallRecording {
         if matches!(name, "fstat" | "fstat64") {
             if is_of_pipe(call) {
                 self.is_a_pipe(thread, call, None);
-            } else if let (Some(description), Some(size)) =
-                (self.open_description(thread, call, 0), size_of(call, 1))
-            {
+            } else if let (Some(description), Some(size)) = (self.open_description(thread, call, 0), size_of(call, 1)) {
                 self.files.has(description.file.get(), size);
             }
             return;
@@ -417,8 +409,7 @@ fn opens_with(call: &SystemCall, at: usize, flag: &str) -> bool {
 
 /// Whether a `stat` call has found a named pipe.
 fn is_of_pipe(call: &SystemCall) -> bool {
-    call.result >= 0
-        && call.arguments.iter().filter_map(CallArgument::word).any(|word| word.contains("mode=S_IFIFO"))
+    call.result >= 0 && call.arguments.iter().filter_map(CallArgument::word).any(|word| word.contains("mode=S_IFIFO"))
 }
 
 /// The offset argument of a call; `None` if it uses the position of the descriptor.

@@ -16,9 +16,7 @@ use paths::{is_here, is_virtual, plain};
 
 use super::call::{CallArgument, SystemCall};
 use super::files::{DescriptorTarget, ItemIndex, OpenFileDescription, RecordedFiles, SyncWriteScope};
-use super::thread_items::{
-    GapAttribution as OpenEnd, ItemInsertions, RecordedFileOp, RecordedThread, ThreadItem,
-};
+use super::thread_items::{GapAttribution as OpenEnd, ItemInsertions, RecordedFileOp, RecordedThread, ThreadItem};
 pub(super) use wait_calls::is_wait;
 use wait_calls::{POLLS, is_timer, reaches_storage, waits};
 
@@ -172,8 +170,7 @@ impl CallRecording {
         self.between(thread, call.started_ns);
         self.threads[thread].at = self.threads[thread].at.max(call.ended_ns);
         // `-y` shows the working folder in every call with a path relative to it.
-        let here =
-            call.arguments.iter().find(|one| one.word().is_some_and(|word| word.starts_with("AT_FDCWD<")));
+        let here = call.arguments.iter().find(|one| one.word().is_some_and(|word| word.starts_with("AT_FDCWD<")));
         if let Some(folder) = here.and_then(CallArgument::path) {
             let table = self.threads[thread].table;
             folder.clone_into(&mut self.folders[table]);
@@ -207,12 +204,7 @@ impl CallRecording {
     }
 
     /// The open file of a descriptor. If its open was not recorded, the path shown by `-y` is used.
-    fn open_description(
-        &mut self,
-        thread: usize,
-        call: &SystemCall,
-        at: usize,
-    ) -> Option<Rc<OpenFileDescription>> {
+    fn open_description(&mut self, thread: usize, call: &SystemCall, at: usize) -> Option<Rc<OpenFileDescription>> {
         match self.open(thread, call, at) {
             Some(DescriptorTarget::File(description)) => return Some(description.clone()),
             Some(_) => return None,
@@ -220,12 +212,9 @@ impl CallRecording {
         }
         let path = call.arguments.get(at).and_then(CallArgument::path).filter(|path| !is_virtual(path));
         let Some(path) = path.map(str::to_owned) else {
-            let seen = call
-                .arguments
-                .get(at)
-                .is_some_and(|argument| argument.word().is_some_and(|word| word.contains('<')));
-            self.times.unknown_descriptors +=
-                u64::from(!seen && call.number(at).is_some_and(|number| number > 2));
+            let seen =
+                call.arguments.get(at).is_some_and(|argument| argument.word().is_some_and(|word| word.contains('<')));
+            self.times.unknown_descriptors += u64::from(!seen && call.number(at).is_some_and(|number| number > 2));
             return None;
         };
         let file = self.files.of(&path);
@@ -366,9 +355,7 @@ impl CallRecording {
         let received = match name {
             "socket" => {
                 if call.result >= 0 {
-                    let inet = ["AF_INET", "AF_INET6", "PF_INET", "PF_INET6"]
-                        .iter()
-                        .any(|one| call.has_flag(0, one))
+                    let inet = ["AF_INET", "AF_INET6", "PF_INET", "PF_INET6"].iter().any(|one| call.has_flag(0, one))
                         || call
                             .arguments
                             .first()
@@ -427,8 +414,8 @@ impl CallRecording {
                 let number = self.causes.new_channel();
                 self.assign_descriptor(thread, call.result, DescriptorTarget::Channel(number));
             }
-            "timerfd_create" | "signalfd4" | "epoll_create" | "epoll_create1" | "inotify_init1"
-            | "accept" | "accept4" | "memfd_create" => {
+            "timerfd_create" | "signalfd4" | "epoll_create" | "epoll_create1" | "inotify_init1" | "accept"
+            | "accept4" | "memfd_create" => {
                 self.assign_descriptor(thread, call.result, DescriptorTarget::Other);
             }
             _ => {}

@@ -7,9 +7,7 @@ const VIRTUAL: &[&str] = &["/proc/", "/sys/", "/dev/", "/run/", "/acct/", "anon_
 
 /// Whether a folder argument is the working folder of the process.
 pub(super) fn is_here(word: &str) -> bool {
-    word.contains("AT_FDCWD")
-        || word == "-100"
-        || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
+    word.contains("AT_FDCWD") || word == "-100" || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
 }
 
 /// Normalises a path: without `.`, `..` and empty components.

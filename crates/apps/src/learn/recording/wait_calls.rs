@@ -44,8 +44,7 @@ const REACH_STORAGE: &[&str] = &[
     "ftruncate",
 ];
 /// Calls on files, sockets or pipes.
-const TRANSFERS: &[&str] =
-    &["connect", "read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg"];
+const TRANSFERS: &[&str] = &["connect", "read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg"];
 /// Calls that sleep.
 const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep", "clock_nanosleep_time64"];
 /// Other calls than [`POLLS`] and [`SLEEPS`] that wait for something that is not recorded.
@@ -110,11 +109,8 @@ pub(super) fn is_sleep(call: &SystemCall) -> bool {
 pub(super) fn is_timer(call: &SystemCall) -> bool {
     let name = call.name.as_str();
     let polls = POLLS.contains(&name) || ["poll", "select"].iter().any(|polls| resumes(call, polls));
-    let of_a_clock = call
-        .arguments
-        .first()
-        .and_then(CallArgument::annotation)
-        .is_some_and(|shown| shown.contains("[timerfd]"));
+    let of_a_clock =
+        call.arguments.first().and_then(CallArgument::annotation).is_some_and(|shown| shown.contains("[timerfd]"));
     is_sleep(call)
         || polls && call.result == 0
         || (name.starts_with("futex") || name.starts_with("rt_sigtimedwait")) && call.result == -1

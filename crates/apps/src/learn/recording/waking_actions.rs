@@ -71,11 +71,7 @@ impl CallRecording {
     /// Handles the begin of a call: waiting threads may continue before the line of its return.
     pub(super) fn begins(&mut self, thread: usize, call: &SystemCall) {
         if is_spawn(&call.name) {
-            self.causes.spawning.push(SpawningCall {
-                parent: thread,
-                shares: shares_files(call),
-                child: None,
-            });
+            self.causes.spawning.push(SpawningCall { parent: thread, shares: shares_files(call), child: None });
             return;
         }
         let channel = self.channel(thread, call);
@@ -223,16 +219,10 @@ impl CallRecording {
     }
 
     /// The position in another thread for which a call waited; `None` if the recording does not show it.
-    pub(super) fn cause(
-        &mut self,
-        thread: usize,
-        call: &SystemCall,
-        channel: Option<u32>,
-    ) -> Option<ItemIndex> {
+    pub(super) fn cause(&mut self, thread: usize, call: &SystemCall, channel: Option<u32>) -> Option<ItemIndex> {
         let name = call.name.as_str();
-        let during = |deed: &&WakingAction| {
-            deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at)
-        };
+        let during =
+            |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
         if let Some(channel) = channel {
             let writes = matches!(name, "write" | "writev" | "sendto" | "sendmsg");
             let side = if writes { &self.causes.read } else { &self.causes.written };
@@ -292,8 +282,7 @@ impl CallRecording {
             self.causes.pipes.insert(path);
             return;
         }
-        let (Some(number), Some(DescriptorTarget::File(description))) =
-            (call.number(0), self.open(thread, call, 0))
+        let (Some(number), Some(DescriptorTarget::File(description))) = (call.number(0), self.open(thread, call, 0))
         else {
             return;
         };
@@ -301,8 +290,7 @@ impl CallRecording {
         let path = self.files.all[file].path.clone();
         let channel = self.causes.channel_of_name(&path);
         self.assign_descriptor(thread, number, DescriptorTarget::Channel(channel));
-        if let Some((_, begun, ended)) = self.threads[thread].opened.take().filter(|opened| opened.0 == file)
-        {
+        if let Some((_, begun, ended)) = self.threads[thread].opened.take().filter(|opened| opened.0 == file) {
             self.waits_at_open(thread, begun, ended);
         }
         self.causes.pipes.insert(path);
@@ -329,9 +317,8 @@ impl CallRecording {
         if call.result < 0 {
             return None;
         }
-        let during = |deed: &&WakingAction| {
-            deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at)
-        };
+        let during =
+            |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
         let table = self.threads[thread].table;
         let address = call.arguments.first().and_then(CallArgument::word)?;
         let woken = self.causes.woken.get(&(table, address.to_owned())).filter(during);

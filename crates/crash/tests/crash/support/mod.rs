@@ -61,17 +61,7 @@ impl Toy {
         let flags = flags.bits();
         let port = CommandPort::Device;
         self.log
-            .add(&CrashLogRecord::Command {
-                port,
-                number,
-                at,
-                op,
-                sector,
-                sectors,
-                flags,
-                packed_after: 0,
-                data,
-            })
+            .add(&CrashLogRecord::Command { port, number, at, op, sector, sectors, flags, packed_after: 0, data })
             .unwrap();
         number
     }

@@ -42,11 +42,7 @@ impl AllocationPolicy for ChunkStriped {
             _ => last,
         };
         let filled = view.chunk_kb + view.geometry.groups[usize::from(page.group)].page_bytes / 1024;
-        let next = if filled < self.chunk_kb {
-            CursorMove::Stay { filled }
-        } else {
-            CursorMove::Behind(view.cursor)
-        };
+        let next = if filled < self.chunk_kb { CursorMove::Stay { filled } } else { CursorMove::Behind(view.cursor) };
         PlaneSelection { plane: PlaneId(way.0 * planes + plane), next }
     }
 }

@@ -156,12 +156,7 @@ impl PageAllocator {
     }
 
     /// Restores the state from an image; `None` if a position lies outside the device.
-    pub fn restore(
-        &mut self,
-        (cursor, chunk_kb): (u32, u32),
-        last_planes: &[u32],
-        planes_per_way: u32,
-    ) -> Option<()> {
+    pub fn restore(&mut self, (cursor, chunk_kb): (u32, u32), last_planes: &[u32], planes_per_way: u32) -> Option<()> {
         (self.cursor, self.chunk_kb) = (cursor, chunk_kb);
         for (own, given) in self.last_planes.iter_mut().zip(last_planes) {
             *own = given % planes_per_way;

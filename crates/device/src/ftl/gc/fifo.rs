@@ -5,11 +5,7 @@ use super::{FullBlockOrder, VictimChoice, VictimPolicy, VictimPolicyEntry, Victi
 use emmclab_settings::PolicyDescription;
 
 pub(super) const POLICY: VictimPolicyEntry = VictimPolicyEntry {
-    kind: PolicyDescription {
-        name: "fifo",
-        about: "the block that has been full for longest",
-        settings: &[],
-    },
+    kind: PolicyDescription { name: "fifo", about: "the block that has been full for longest", settings: &[] },
     make: |_| Box::new(FifoGc),
 };
 

@@ -131,14 +131,8 @@ pub struct VictimPolicyEntry {
 }
 
 /// All policies.
-pub static POLICIES: &[VictimPolicyEntry] = &[
-    greedy::POLICY,
-    cost_benefit::POLICY,
-    cat::POLICY,
-    fifo::POLICY,
-    d_choices::POLICY,
-    windowed_greedy::POLICY,
-];
+pub static POLICIES: &[VictimPolicyEntry] =
+    &[greedy::POLICY, cost_benefit::POLICY, cat::POLICY, fifo::POLICY, d_choices::POLICY, windowed_greedy::POLICY];
 
 /// The policy of this name; `None` if there is none.
 pub fn find(name: &str) -> Option<&'static VictimPolicyEntry> {

@@ -27,9 +27,7 @@ pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> 
     let geometry = Geometry::new(config.settings());
     let mut nand = Nand::new(config.settings(), &geometry);
     let pools = (0..geometry.planes)
-        .map(|plane| {
-            BlockPool::new(plane, geometry.blocks_per_plane, &geometry.groups[0], policy.order(), false)
-        })
+        .map(|plane| BlockPool::new(plane, geometry.blocks_per_plane, &geometry.groups[0], policy.order(), false))
         .collect();
     let mut tables = FtlTables::new(&geometry, geometry.logical_units as usize, pools);
     let used = blocks.len() as u32;
@@ -93,9 +91,5 @@ fn greedy_takes_the_latest_of_equals() {
 fn orders_are_those_that_the_policies_read() {
     let order = |name: &str| (find(name).unwrap().make)(&PolicyOptions::new()).order();
     assert!(["greedy", "d_choices"].iter().all(|name| order(name) == FullBlockOrder::Valid));
-    assert!(
-        ["fifo", "windowed_greedy", "cost_benefit", "cat"]
-            .iter()
-            .all(|name| order(name) == FullBlockOrder::Age)
-    );
+    assert!(["fifo", "windowed_greedy", "cost_benefit", "cat"].iter().all(|name| order(name) == FullBlockOrder::Age));
 }

@@ -196,8 +196,7 @@ impl ZonedMapping {
         while from < at {
             let place = core.lookup(Lpn(from))?;
             let same = |unit: &u32| {
-                core.lookup(Lpn(*unit))
-                    .is_some_and(|ppn| ppn.0 >> self.page_shift == place.0 >> self.page_shift)
+                core.lookup(Lpn(*unit)).is_some_and(|ppn| ppn.0 >> self.page_shift == place.0 >> self.page_shift)
             };
             let to = (from + 1..at).find(|unit| !same(unit)).unwrap_or(at);
             let bytes = (to - from) * core.geometry.unit_bytes;
@@ -217,8 +216,7 @@ impl ZonedMapping {
             .collect();
         let bytes = (end - start) * core.geometry.unit_bytes;
         let next = nand.program_next(block, ready, bytes);
-        let programmed =
-            ProgrammedPages::next(block, GROUP, &next, bytes, OperationCause::Host, WriteStream::Host);
+        let programmed = ProgrammedPages::next(block, GROUP, &next, bytes, OperationCause::Host, WriteStream::Host);
         core.commit_page(programmed, &UnitList(&units), log);
         absorb(core, request, (&next.op, ready), waits);
         Some(())
@@ -287,9 +285,7 @@ impl ZonedMapping {
         let mut held = vec![false; nand.block_count()];
         let rows = self.layout.blocks as usize;
         for (zone, entry) in (0..).zip(&self.entries) {
-            for (index, block) in
-                entry.blocks.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE)
-            {
+            for (index, block) in entry.blocks.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE) {
                 let plane = geometry.striped((index / rows) as u32);
                 let known = core.tables.pool_of(*block) == geometry.pool(plane, GROUP);
                 let used = matches!(nand.state(*block), BlockState::Open | BlockState::Full);
@@ -301,13 +297,10 @@ impl ZonedMapping {
             for unit in (start..start + self.layout.units).map(Lpn) {
                 let place = core.lookup(unit);
                 if place.is_some() != (unit.0 < start + written) {
-                    return Some(format!(
-                        "the data of zone {zone} does not match its write pointer at unit {unit}"
-                    ));
+                    return Some(format!("the data of zone {zone} does not match its write pointer at unit {unit}"));
                 }
                 let block = place.map(|place| geometry.block_of(place));
-                let own =
-                    |block: &BlockId| core.slc.holds(nand.group(*block)) || entry.blocks.contains(block);
+                let own = |block: &BlockId| core.slc.holds(nand.group(*block)) || entry.blocks.contains(block);
                 if block.is_some_and(|block| !own(&block)) {
                     return Some(format!(
                         "unit {unit} of zone {zone} is stored in block {block:?}, which is not its own"
@@ -318,8 +311,7 @@ impl ZonedMapping {
         let in_use = |block: &BlockId| {
             nand.group(*block) == GROUP && matches!(nand.state(*block), BlockState::Open | BlockState::Full)
         };
-        let lost =
-            (0..nand.block_count() as u32).map(BlockId).filter(in_use).find(|block| !held[block.index()]);
+        let lost = (0..nand.block_count() as u32).map(BlockId).filter(in_use).find(|block| !held[block.index()]);
         lost.map(|block| format!("block {block} is in use and belongs to no zone"))
     }
 }

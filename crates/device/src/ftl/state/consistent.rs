@@ -21,8 +21,7 @@ impl Ftl {
         let view = nand.block(block);
         let group = &geometry.groups[usize::from(view.group)];
         let first = geometry.first_ppn(block);
-        let (programmed, end) =
-            (first.plus(view.written << group.page_shift), first.plus(1 << geometry.stride_shift));
+        let (programmed, end) = (first.plus(view.written << group.page_shift), first.plus(1 << geometry.stride_shift));
         let valid = |places| tables.count_valid(places, u32::MAX).0;
         if valid(programmed..end) > 0 {
             return Err(damaged("map and flash disagree"));

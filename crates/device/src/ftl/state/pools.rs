@@ -95,8 +95,7 @@ fn restore_pool(
     let block = claims.block(image)?;
     let (cursor, in_register) = (image.word()?, image.word()?);
     let (valid, wear) = (image.word()?, image.word()? == 1);
-    let victim =
-        (block != BlockId::NONE).then_some(VictimProgress { block, cursor, in_register, valid, wear });
+    let victim = (block != BlockId::NONE).then_some(VictimProgress { block, cursor, in_register, valid, wear });
     let entry = tables.pool_mut(pool);
     entry.restore(used, usable, open);
     (entry.victim, entry.wear_countdown) = (victim, wear_countdown);

@@ -20,8 +20,7 @@ impl Contract {
 
     /// The commands that arrived by `at`, with versions.
     fn by(&self, at: Nanos) -> impl Iterator<Item = (Version, &DeviceCommand, Option<Nanos>)> {
-        let all =
-            (1..).zip(&self.commands).map(|(version, (command, complete))| (version, command, *complete));
+        let all = (1..).zip(&self.commands).map(|(version, (command, complete))| (version, command, *complete));
         all.filter(move |(_, command, _)| command.arrival <= at)
     }
 
@@ -31,9 +30,7 @@ impl Contract {
         let unit = u64::from(self.rules.unit_sectors);
         match command.op {
             Op::Write => (first..end).contains(&sector),
-            Op::Discard | Op::SecureErase => {
-                sector / unit * unit >= first && (sector / unit + 1) * unit <= end
-            }
+            Op::Discard | Op::SecureErase => sector / unit * unit >= first && (sector / unit + 1) * unit <= end,
             Op::Read | Op::Flush => false,
         }
     }
@@ -45,8 +42,7 @@ impl Contract {
 
     /// Rule 6: the newest command that revoked the promises about a sector.
     pub fn taken(&self, sector: u64, at: Nanos) -> Version {
-        let takers =
-            self.by(at).filter(|(version, command, _)| self.erases(*version) && self.covers(command, sector));
+        let takers = self.by(at).filter(|(version, command, _)| self.erases(*version) && self.covers(command, sector));
         takers.map(|(version, ..)| version).max().unwrap_or(0)
     }
 
@@ -57,8 +53,7 @@ impl Contract {
         at: Nanos,
     ) -> bool {
         let reaches = |flush: &DeviceCommand| {
-            let ranged =
-                self.rules.interface == InterfaceKind::Ufs && flush.op == Op::Flush && flush.sectors > 0;
+            let ranged = self.rules.interface == InterfaceKind::Ufs && flush.op == Op::Flush && flush.sectors > 0;
             !ranged || (flush.sector..flush.sector + u64::from(flush.sectors)).contains(&sector)
         };
         let flushes = |flush: &DeviceCommand| match flush.op {
@@ -81,12 +76,10 @@ impl Contract {
 
     pub fn promised(&self, sector: u64, at: Nanos) -> Version {
         let taken = self.taken(sector, at);
-        let covering =
-            self.by(at).filter(|(version, command, _)| *version >= taken && self.covers(command, sector));
+        let covering = self.by(at).filter(|(version, command, _)| *version >= taken && self.covers(command, sector));
         let complete = covering.filter_map(|(version, command, done)| Some((version, command, done?)));
-        let promised = complete.filter(|(version, command, done)| {
-            *done <= at && self.is_promised(sector, (*version, command, *done), at)
-        });
+        let promised = complete
+            .filter(|(version, command, done)| *done <= at && self.is_promised(sector, (*version, command, *done), at));
         promised.map(|(version, ..)| version).max().unwrap_or(0)
     }
 
@@ -106,30 +99,24 @@ impl Contract {
     /// The first sector with a broken promise, if power is lost at `at` and leaves these contents.
     pub fn broken(&self, left: &[Option<SectorContent>], at: Nanos) -> Option<u64> {
         let there = |after: Range<Version>| {
-            left.iter()
-                .flatten()
-                .any(|content| matches!(content, SectorContent::Data(v) if after.contains(v)))
+            left.iter().flatten().any(|content| matches!(content, SectorContent::Data(v) if after.contains(v)))
         };
         let barriers = self.by(at).filter_map(|(version, command, _)| match command.op {
-            Op::Flush if command.modifiers.contains(CommandFlags::BARRIER) => {
-                Some((version + 1, command.arrival))
-            }
+            Op::Flush if command.modifiers.contains(CommandFlags::BARRIER) => Some((version + 1, command.arrival)),
             Op::Write if self.rules.fifo => Some((version, command.arrival)),
             _ => None,
         });
         // Of the barriers that apply, the last one requires most.
         let barrier = barriers.filter(|(from, _)| there(*from..Version::MAX)).last();
         let packs = self.packs.iter().filter(|_| self.rules.write_through).cloned();
-        let entries =
-            packs.flat_map(|pack| (pack.start + 1..pack.end).map(move |entry| (pack.start, entry, pack.end)));
+        let entries = packs.flat_map(|pack| (pack.start + 1..pack.end).map(move |entry| (pack.start, entry, pack.end)));
         let entries: Vec<_> = entries.filter(|(_, entry, end)| there(*entry..*end)).collect();
         let least = |sector: u64| {
             let ordered = barrier.map_or(0, |(from, came)| self.owed(sector, 0..from, Some(came), at));
             let packed = entries.iter().map(|(first, entry, _)| self.owed(sector, *first..*entry, None, at));
             packed.max().unwrap_or(0).max(ordered).max(self.promised(sector, at))
         };
-        let sectors =
-            (0..).zip(left).map(|(sector, content)| (sector, content.map_or(0, SectorContent::version)));
+        let sectors = (0..).zip(left).map(|(sector, content)| (sector, content.map_or(0, SectorContent::version)));
         sectors.filter(|(sector, found)| *found < least(*sector)).map(|(sector, _)| sector).next()
     }
 }

@@ -26,9 +26,7 @@ fn allocation_policies() -> Vec<String> {
 pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
     let shape = (1..=most, 1..=most, 1..=most, 1..=most);
     let groups = prop::collection::vec((prop::sample::select(vec![4u32, 8, 16]), 6u32..=9, 2u32..=9), 1..=3);
-    let policy = prop::sample::select(
-        POLICIES.iter().map(|policy| policy.kind.name).chain([NONE]).collect::<Vec<_>>(),
-    );
+    let policy = prop::sample::select(POLICIES.iter().map(|policy| policy.kind.name).chain([NONE]).collect::<Vec<_>>());
     let words = (
         prop::sample::select(vec!["none", "interleave", "multi_plane", "both"]),
         prop::sample::select(vec!["programmed", "transferred"]),

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 
 use emmclab_base::Nanos;
 use emmclab_device::contract::{SectorContent, Version};
-use emmclab_device::{
-    Device, DeviceCommand, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed,
-};
+use emmclab_device::{Device, DeviceCommand, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed};
 
 /// All contents of every sector of a new device, each with the time from which on its page survives a cut.
 pub struct Facts {

@@ -2,9 +2,7 @@
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
-use emmclab_device::{
-    CommandFlags, Device, DeviceCommand, DeviceConfig, Observer, RequestCompleted, StopReason,
-};
+use emmclab_device::{CommandFlags, Device, DeviceCommand, DeviceConfig, Observer, RequestCompleted, StopReason};
 use proptest::prelude::*;
 
 /// Over-provisioning with which each plane has enough blocks for all open blocks, and at most a third of its blocks have data.
@@ -108,8 +106,7 @@ pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError>
     prop_assert_eq!(unchecked.counters(), device.counters());
     prop_assert_eq!(unchecked.load(), device.load());
     prop_assert!(unchecked.to_image() == image, "the devices hold different things");
-    let mut copy =
-        Device::from_image(config, &image).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    let mut copy = Device::from_image(config, &image).map_err(|error| TestCaseError::fail(error.to_string()))?;
     prop_assert_eq!(&copy.to_image(), &image);
     let mut checker = DeviceChecker::of(&copy);
     copy.rewind();

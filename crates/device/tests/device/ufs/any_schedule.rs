@@ -4,8 +4,7 @@
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::DeviceChecker;
 use emmclab_device::{
-    CommandFetched, Device, DeviceConfig, LinkTransfer, NullObserver, Observer, RequestCompleted,
-    TransferDirection,
+    CommandFetched, Device, DeviceConfig, LinkTransfer, NullObserver, Observer, RequestCompleted, TransferDirection,
 };
 use proptest::prelude::*;
 
@@ -36,10 +35,8 @@ impl Observer for Traffic {
 
 /// The largest number of intervals that contain the same time.
 fn most_at_once(spans: impl Iterator<Item = (Nanos, Nanos)>) -> usize {
-    let mut moments: Vec<_> = spans
-        .filter(|(begin, end)| begin < end)
-        .flat_map(|(begin, end)| [(begin, 1i32), (end, -1)])
-        .collect();
+    let mut moments: Vec<_> =
+        spans.filter(|(begin, end)| begin < end).flat_map(|(begin, end)| [(begin, 1i32), (end, -1)]).collect();
     moments.sort_unstable();
     let at_once = moments.iter().scan(0, |open, (_, change)| {
         *open += change;
@@ -71,10 +68,7 @@ fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError
     let ids: Vec<_> = traffic.completed.iter().map(|event| event.id).collect();
     prop_assert_eq!(ids, (0..commands.len() as u64).collect::<Vec<_>>(), "each once");
     for (event, command) in traffic.completed.iter().zip(&commands) {
-        prop_assert_eq!(
-            (event.op, event.sector, event.sectors),
-            (command.op, command.sector, command.sectors)
-        );
+        prop_assert_eq!((event.op, event.sector, event.sectors), (command.op, command.sector, command.sectors));
         prop_assert!(event.complete >= event.start && event.start >= command.arrival, "{event:?}");
         prop_assert_eq!(event.waits.total(), event.complete - event.arrival, "{:?}", event);
     }
@@ -94,12 +88,8 @@ fn check(config: &DeviceConfig, traffic: &Traffic) -> Result<(), TestCaseError> 
     for (direction, op) in [(TransferDirection::ToDevice, Op::Write), (TransferDirection::ToHost, Op::Read)] {
         let own = || traffic.transfers.iter().filter(|transfer| transfer.direction == direction);
         prop_assert!(own().all(|transfer| transfer.begin >= transfer.ready));
-        prop_assert!(
-            most_at_once(own().map(|transfer| (transfer.begin, transfer.end))) <= 1,
-            "{direction:?}"
-        );
-        let sectors =
-            |op: Op| traffic.completed.iter().filter(move |event| event.op == op).map(|event| event.sectors);
+        prop_assert!(most_at_once(own().map(|transfer| (transfer.begin, transfer.end))) <= 1, "{direction:?}");
+        let sectors = |op: Op| traffic.completed.iter().filter(move |event| event.op == op).map(|event| event.sectors);
         let (mut sent, mut asked): (Vec<_>, Vec<_>) =
             (own().map(|transfer| transfer.sectors).collect(), sectors(op).collect());
         sent.sort_unstable();
@@ -178,8 +168,7 @@ proptest! {
 
 #[test]
 fn commands_do_complete_out_of_order_in_these_runs() {
-    let steps: Vec<Step> =
-        (0..200u16).map(|i| (3, (i * 37 % 256) as u8, i.wrapping_mul(9973), i * 7)).collect();
+    let steps: Vec<Step> = (0..200u16).map(|i| (3, (i * 37 % 256) as u8, i.wrapping_mul(9973), i * 7)).collect();
     for scheduling in ["fifo", "read_first"] {
         let config = ufs(&[
             ("controller.scheduling", scheduling),

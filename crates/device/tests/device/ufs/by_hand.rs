@@ -73,31 +73,21 @@ fn no_more_commands_are_in_flight_than_there_are_tags() {
 fn a_queue_hands_over_one_command_at_a_time() {
     let burst: Vec<_> = (0..4).map(|i| command(0, Read, i * 4, 4)).collect();
     let waited = |queues: &str| {
-        let settings =
-            [("interface.queues", queues), ("interface.command_us", "10"), ("geometry.channels", "4")];
+        let settings = [("interface.queues", queues), ("interface.command_us", "10"), ("geometry.channels", "4")];
         let (device, events) = run(&ufs(&settings), &burst);
         let commands = device.counters().commands;
         let last = events.iter().map(|event| event.complete).max().unwrap();
         (commands.queue_wait_ns, last - Nanos(100_000) - TRANSFER)
     };
     assert_eq!(waited("0"), (60_000, Nanos(40_000)), "0, 10, 20 and 30 us");
-    assert_eq!(
-        waited("2"),
-        (20_000, Nanos(10_000 + 3 * TRANSFER.0)),
-        "two by two, whose data shares the link"
-    );
+    assert_eq!(waited("2"), (20_000, Nanos(10_000 + 3 * TRANSFER.0)), "two by two, whose data shares the link");
 }
 
 #[test]
 fn all_that_come_while_the_link_leaves_hibernation_wait_for_it() {
-    let config =
-        ufs(&[("power.sleep_after_us", "5000"), ("power.wake_us", "400"), ("geometry.channels", "4")]);
-    let commands = [
-        command(0, Read, 0, 4),
-        command(50_000, Read, 0, 4),
-        command(50_100, Read, 4, 4),
-        command(51_000, Read, 8, 4),
-    ];
+    let config = ufs(&[("power.sleep_after_us", "5000"), ("power.wake_us", "400"), ("geometry.channels", "4")]);
+    let commands =
+        [command(0, Read, 0, 4), command(50_000, Read, 0, 4), command(50_100, Read, 4, 4), command(51_000, Read, 8, 4)];
     let (device, events) = run(&config, &commands);
     let wakes: Vec<_> = events.iter().map(|event| event.waits.wake_up).collect();
     assert_eq!(wakes, [0, 400, 300, 0].map(Nanos::from_micros));
@@ -124,9 +114,7 @@ fn a_flush_of_a_range_writes_what_is_in_it() {
     let flush = |at_us, kb, kb_long| command(at_us, Flush, kb, kb_long);
     device.submit(&flush(100, 4, 4), &mut told).unwrap();
     assert_eq!((device.counters().all_page_programs(), device.counters().cache_flushes), (1, 1));
-    assert!(
-        device.lookup(emmclab_device::Lpn(1)).is_some() && device.lookup(emmclab_device::Lpn(0)).is_none()
-    );
+    assert!(device.lookup(emmclab_device::Lpn(1)).is_some() && device.lookup(emmclab_device::Lpn(0)).is_none());
     device.submit(&flush(5000, 0, 0), &mut told).unwrap();
     assert_eq!(device.counters().all_page_programs(), 3);
 }
@@ -147,11 +135,7 @@ fn a_read_passes_writes_that_wait_but_only_as_many_as_there_are_tags() {
     commands.push(command(10, Read, 64, 4));
     let (_, events) = run(&config, &commands);
     let read = events[3].complete;
-    assert_eq!(
-        read - events[0].complete,
-        Nanos(100_000) + TRANSFER,
-        "only the write that had begun goes first"
-    );
+    assert_eq!(read - events[0].complete, Nanos(100_000) + TRANSFER, "only the write that had begun goes first");
     assert!(events[1].complete > read && events[2].complete > read);
     let mut commands: Vec<_> = (0..2).map(|i| command(0, Write, i * 4, 4)).collect();
     commands.extend((0..40).map(|i| command(10 + i, Read, 64, 4)));

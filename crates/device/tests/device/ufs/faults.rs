@@ -98,14 +98,8 @@ fn settings_of_write_booster_that_contradict_each_other_are_refused_with_the_cur
         (&[("slc.keep_pct", "10")], "set slc.partial_flush"),
         (&[("slc.partial_flush", "fifo")], "`slc.keep_pct` is 0"),
         (&[("slc.partial_flush", "fifo"), ("slc.keep_pct", "101")], "`slc.keep_pct` is 101"),
-        (
-            &[("slc.partial_flush", "fifo"), ("slc.keep_pct", "10"), ("slc.fold_after_us", "0")],
-            "slc.fold_after_us",
-        ),
-        (
-            &[("slc.partial_flush", "pinned"), ("slc.keep_pct", "10"), ("slc.pinned_to_mb", "1")],
-            "preserve_user_space",
-        ),
+        (&[("slc.partial_flush", "fifo"), ("slc.keep_pct", "10"), ("slc.fold_after_us", "0")], "slc.fold_after_us"),
+        (&[("slc.partial_flush", "pinned"), ("slc.keep_pct", "10"), ("slc.pinned_to_mb", "1")], "preserve_user_space"),
         (
             &[("slc.partial_flush", "pinned"), ("slc.keep_pct", "10"), ("slc.preserve_user_space", "true")],
             "no data is pinned",
@@ -118,12 +112,7 @@ fn settings_of_write_booster_that_contradict_each_other_are_refused_with_the_cur
         (&[("slc.flush", "event"), ("slc.flush_at_pct", "40")], "contradicts"),
         (&[("slc.flush", "event"), ("slc.fold_after_us", "0")], "set it below 100"),
         (
-            &[
-                ("slc.mode", "off"),
-                ("slc.blocks", "0"),
-                ("slc.fold_after_us", "0"),
-                ("slc.life_limit_pct", "5"),
-            ],
+            &[("slc.mode", "off"), ("slc.blocks", "0"), ("slc.fold_after_us", "0"), ("slc.life_limit_pct", "5")],
             "slc.mode",
         ),
     ];

@@ -43,8 +43,7 @@ impl Rig {
 
     /// Response time, in us, of a command that arrives this long after the end of the previous one.
     fn after(&mut self, pause_us: i64, op: Op, kb: u64) -> i64 {
-        let command =
-            DeviceCommand { arrival: self.now + Nanos::from_micros(pause_us), ..command(0, op, kb, 4) };
+        let command = DeviceCommand { arrival: self.now + Nanos::from_micros(pause_us), ..command(0, op, kb, 4) };
         self.checker.expect(&command);
         self.device.submit(&command, &mut (&mut self.checker, &mut self.told)).unwrap();
         self.checker.verify(&self.device).unwrap();
@@ -60,11 +59,8 @@ impl Rig {
 
     /// The 4 KB pages in `from..to` that are in the buffer.
     fn held(&self, from: u32, to: u32) -> Vec<u32> {
-        let block =
-            |unit: u32| self.device.lookup(Lpn(unit)).map(|place| self.device.geometry().block_of(place));
-        (from..to)
-            .filter(|unit| block(*unit).is_some_and(|block| self.device.block(block).group == 1))
-            .collect()
+        let block = |unit: u32| self.device.lookup(Lpn(unit)).map(|place| self.device.geometry().block_of(place));
+        (from..to).filter(|unit| block(*unit).is_some_and(|block| self.device.block(block).group == 1)).collect()
     }
 
     fn counts(&self) -> BoosterCounters {
@@ -158,8 +154,7 @@ fn it_takes_capacity_or_shrinks_with_the_free_space() {
     assert!(taken(&reduced, 30) >= 24);
     assert!((1..=12).contains(&taken(&preserved, 30)));
     assert_eq!(taken(&preserved, 0), 0);
-    let text =
-        boosted(&[]).set_all(&[("slc.preserve_user_space", "true"), ("slc.blocks", "60")]).unwrap_err();
+    let text = boosted(&[]).set_all(&[("slc.preserve_user_space", "true"), ("slc.blocks", "60")]).unwrap_err();
     assert!(text.to_string().contains("slc.blocks"), "{text}");
 }
 
@@ -237,8 +232,7 @@ fn pinned_data_is_released_where_the_host_ends_the_mode() {
 
 #[test]
 fn the_event_comes_when_little_is_free_and_the_flush_begins_at_once() {
-    let mut rig =
-        Rig::new(&boosted(&[("slc.fold_after_us", "0"), ("slc.flush", "event"), ("slc.flush_at_pct", "40")]));
+    let mut rig = Rig::new(&boosted(&[("slc.fold_after_us", "0"), ("slc.flush", "event"), ("slc.flush_at_pct", "40")]));
     rig.fill(0, 16);
     rig.after(1_000_000, Op::Read, 0);
     assert_eq!((rig.counts().flush_needed, rig.counts().folded_units), (0, 0), "half of it is free");
@@ -298,8 +292,7 @@ fn at_the_end_of_its_life_it_takes_nothing() {
         rig.fill(0, 24);
         rig.after(1_000_000, Op::Read, 0);
     }
-    let blocks: Vec<_> =
-        rig.device.blocks().filter(|block| block.group == 1).map(|block| block.erases).collect();
+    let blocks: Vec<_> = rig.device.blocks().filter(|block| block.group == 1).map(|block| block.erases).collect();
     assert_eq!(blocks.iter().max(), Some(&2), "{blocks:?}");
     assert!(rig.device.stop().is_none());
     assert_eq!(rig.after(0, Write, 0), 1007);

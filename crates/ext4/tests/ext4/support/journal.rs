@@ -123,9 +123,7 @@ pub struct Writer {
 /// CRC-32C bit by bit, as the kernel seeds it.
 pub fn crc32c(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(state, |state, byte| {
-        (0..8).fold(state ^ u32::from(*byte), |state, _| {
-            (state >> 1) ^ (0x82F6_3B78 & (state & 1).wrapping_neg())
-        })
+        (0..8).fold(state ^ u32::from(*byte), |state, _| (state >> 1) ^ (0x82F6_3B78 & (state & 1).wrapping_neg()))
     })
 }
 
@@ -150,14 +148,7 @@ pub fn journal_blocks(image: &Path) -> Vec<usize> {
 
 impl Writer {
     /// A journal in an image of mke2fs, whose first transaction starts at a block of the log.
-    pub fn new(
-        image: Vec<u8>,
-        block_size: usize,
-        map: Vec<usize>,
-        form: Form,
-        start: usize,
-        sequence: u32,
-    ) -> Self {
+    pub fn new(image: Vec<u8>, block_size: usize, map: Vec<usize>, form: Form, start: usize, sequence: u32) -> Self {
         let end = map.len() - if form.fast_commit { 256 } else { 0 };
         let start = 1 + start % (end - 1);
         Self {
@@ -249,8 +240,7 @@ impl Writer {
         };
         let behind = |first: bool| if first || transaction.uuids { 16 } else { 0 };
         let room = self.block_size - 12 - tail;
-        let per_descriptor =
-            if transaction.uuids { room / (tag_bytes + 16) } else { (room - 16) / tag_bytes };
+        let per_descriptor = if transaction.uuids { room / (tag_bytes + 16) } else { (room - 16) / tag_bytes };
         for part in transaction.blocks.chunks(per_descriptor) {
             let mut descriptor = self.header(1);
             let mut at = 12;

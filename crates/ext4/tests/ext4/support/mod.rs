@@ -66,8 +66,7 @@ impl Images {
     pub fn make(&self, name: &str, bytes: u64, options: &[&str]) -> PathBuf {
         let path = self.blank(name, bytes);
         let fixed = ["-q", "-F", "-U", "01234567-89ab-cdef-0123-456789abcdef"];
-        let seed =
-            ["-E", "hash_seed=01234567-89ab-cdef-0123-456789abcdef,lazy_itable_init=0,lazy_journal_init=0"];
+        let seed = ["-E", "hash_seed=01234567-89ab-cdef-0123-456789abcdef,lazy_itable_init=0,lazy_journal_init=0"];
         run("mkfs.ext4", &[&fixed, &seed[..], options, &[text(&path)]].concat());
         path
     }

@@ -66,19 +66,15 @@ pub fn plant(folder: &Path) {
     fs::write(folder.join("a/short"), "short\n").unwrap();
     fs::write(folder.join("a/b/c/one"), vec![0x5A; 1]).unwrap();
     fs::write(folder.join("a/b/inside"), vec![b'i'; 100]).unwrap();
-    fs::write(folder.join("a/b/blocks"), (0..70_000_u32).map(|at| (at / 7) as u8).collect::<Vec<_>>())
-        .unwrap();
+    fs::write(folder.join("a/b/blocks"), (0..70_000_u32).map(|at| (at / 7) as u8).collect::<Vec<_>>()).unwrap();
     fs::hard_link(folder.join("a/short"), folder.join("a/b/linked")).unwrap();
     symlink("a/short", folder.join("short-link")).unwrap();
     symlink("x".repeat(300), folder.join("long-link")).unwrap();
     fs::write(folder.join("n".repeat(255)), "a long name").unwrap();
     fs::create_dir(folder.join("many")).unwrap();
     for number in 0..700 {
-        fs::write(
-            folder.join(format!("many/file-{number:03}-{}", "y".repeat(number % 60))),
-            format!("{number}"),
-        )
-        .unwrap();
+        fs::write(folder.join(format!("many/file-{number:03}-{}", "y".repeat(number % 60))), format!("{number}"))
+            .unwrap();
     }
     // Every other block of 4 KB is a hole: more extents than an inode holds, and indirect blocks of two levels.
     let holes = File::create(folder.join("holes")).unwrap();

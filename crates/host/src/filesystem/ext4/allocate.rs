@@ -125,8 +125,7 @@ impl Ext4 {
     /// The preferred block for a page: after the block of the previous page, or else where the search for its folder starts.
     pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
         let file = &self.files[inode as usize];
-        let before =
-            page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
+        let before = page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
         before.map_or_else(|| self.data_start(inode), |block| block as u64 + 1)
     }
 
@@ -212,14 +211,7 @@ impl Ext4 {
     }
 
     /// Allocates blocks for pages of a file, from `page` on. Returns the run, which may be shorter than `count`.
-    pub(super) fn allocate(
-        &mut self,
-        core: &HostCore,
-        inode: u32,
-        page: u64,
-        count: u64,
-        logged: bool,
-    ) -> BlockRange {
+    pub(super) fn allocate(&mut self, core: &HostCore, inode: u32, page: u64, count: u64, logged: bool) -> BlockRange {
         let size = core.cache.inode(inode).end.div_ceil(4096).max(page + count);
         let mut run = self.take_blocks(inode, page, count, size);
         if run.from >= run.to {

@@ -221,16 +221,8 @@ impl Ext4 {
     }
 
     /// Writes the journal's superblock with a new tail.
-    fn write_tail(
-        &mut self,
-        core: &mut HostCore,
-        task: TaskId,
-        tail: (u32, u64),
-        flags: RequestFlags,
-        cause: IoCause,
-    ) {
-        let mut write =
-            BioRequest::write(self.mount, self.journal.start * 8, 8, BlockRole::JournalSuperblock, cause);
+    fn write_tail(&mut self, core: &mut HostCore, task: TaskId, tail: (u32, u64), flags: RequestFlags, cause: IoCause) {
+        let mut write = BioRequest::write(self.mount, self.journal.start * 8, 8, BlockRole::JournalSuperblock, cause);
         write.flags |= flags;
         let (id, block) = tail;
         write.note = Some(BlockNote {
@@ -277,8 +269,7 @@ impl Ext4 {
                     return StepOutcome::Done;
                 }
                 core.tasks[task].requests.clear();
-                let next =
-                    JournalTransaction { id: self.journal.running.id + 1, ..JournalTransaction::default() };
+                let next = JournalTransaction { id: self.journal.running.id + 1, ..JournalTransaction::default() };
                 let transaction = std::mem::replace(&mut self.journal.running, next);
                 self.journal.committing = Some(transaction);
                 if self.journal.tail.is_none() {
@@ -326,12 +317,7 @@ impl Ext4 {
         let mut at = self.journal.head;
         let mut revoke_blocks = transaction.revoked.div_ceil(REVOKES);
         while revoke_blocks > 0 {
-            self.write_log(
-                core,
-                task,
-                at,
-                BlockNote { transaction: Some(id), ..BlockNote::new(BlockRole::Revoke, 8) },
-            );
+            self.write_log(core, task, at, BlockNote { transaction: Some(id), ..BlockNote::new(BlockRole::Revoke, 8) });
             at = self.journal.after(at, 1);
             revoke_blocks -= 1;
         }
@@ -451,9 +437,7 @@ impl Ext4 {
             }
             _ => {
                 self.tail_written();
-                if self.journal.free
-                    >= self.journal.reserved_blocks() + CREDITS + self.journal.largest_transaction()
-                {
+                if self.journal.free >= self.journal.reserved_blocks() + CREDITS + self.journal.largest_transaction() {
                     self.journal.checkpoint_task = None;
                     for waiter in self.journal.waiting_for_room.drain(..) {
                         core.tasks.completion_arrived(waiter, None);

@@ -38,20 +38,13 @@ impl Ext4Layout {
         let inodes_per_group = inodes.div_ceil(groups).next_multiple_of(INODES_PER_BLOCK);
         let descriptors = groups.div_ceil(DESCRIPTORS_PER_BLOCK);
         // Space for growth by a factor of 1024, up to what one block of addresses can refer to.
-        let kept =
-            (blocks * 1024).div_ceil(GROUP_BLOCKS).div_ceil(DESCRIPTORS_PER_BLOCK).min(1024 + descriptors);
+        let kept = (blocks * 1024).div_ceil(GROUP_BLOCKS).div_ceil(DESCRIPTORS_PER_BLOCK).min(1024 + descriptors);
         let journal_blocks = match mount.options.journal_mb {
             Some(mb) => u64::from(mb) << 8,
             None => default_journal(blocks),
         };
-        let mut layout = Self {
-            blocks,
-            groups,
-            inodes_per_group,
-            descriptors: kept.max(descriptors),
-            journal: 0,
-            journal_blocks,
-        };
+        let mut layout =
+            Self { blocks, groups, inodes_per_group, descriptors: kept.max(descriptors), journal: 0, journal_blocks };
         let needed = layout.first_data() + journal_blocks + 64;
         if blocks < needed || journal_blocks < 1024 {
             let least = needed.max(2048) * 8;

@@ -192,8 +192,7 @@ impl Ext4 {
 
     /// Writes the dirty pages of a file that have allocated blocks, and waits for all its writes in progress.
     fn write_placed(&mut self, core: &mut HostCore, task: TaskId, inode: u32) {
-        let round =
-            WritebackRound { waiter: Some(task), only_placed: true, ..WritebackRound::all(IoCause::Commit) };
+        let round = WritebackRound { waiter: Some(task), only_placed: true, ..WritebackRound::all(IoCause::Commit) };
         write_pages(core, self, inode, &round);
     }
 }
@@ -262,8 +261,7 @@ impl FilesystemModel for Ext4 {
 
     fn unlink(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         let folder = core.cache.inode(inode).folder;
-        let blocks =
-            [self.folders.leaf(folder, inode), self.folder_block(folder), self.inode_block(inode), 0];
+        let blocks = [self.folders.leaf(folder, inode), self.folder_block(folder), self.inode_block(inode), 0];
         if !self.has_room(core, task) || !self.ready(core, task, &blocks) {
             return StepOutcome::Wait(WaitReason::Journal);
         }

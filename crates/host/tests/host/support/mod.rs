@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use emmclab_base::{BlockNote, BlockRole, Nanos, Op, RequestFlags};
 use emmclab_host::{
-    BlockRequestId, CallerId, FileOp, FinishedOperation, FinishedOperations, HostBlockRequest,
-    HostBlockRequests, HostConfig, Mount, SimulatedHost,
+    BlockRequestId, CallerId, FileOp, FinishedOperation, FinishedOperations, HostBlockRequest, HostBlockRequests,
+    HostConfig, Mount, SimulatedHost,
 };
 
 /// A command at the device.
@@ -79,8 +79,7 @@ impl Device {
         host.take_requests(&mut requests);
         for request in &requests.requests {
             self.events += 1;
-            let flushes =
-                request.request.op == Op::Flush || request.request.flags.contains(RequestFlags::PREFLUSH);
+            let flushes = request.request.op == Op::Flush || request.request.flags.contains(RequestFlags::PREFLUSH);
             let covers = if flushes { self.complete_pages() } else { Vec::new() };
             let notes = requests.notes(request).to_vec();
             let command = Command { request: request.clone(), notes, issued: self.events, covers };
@@ -148,13 +147,9 @@ impl Device {
                 // Home blocks of what the journal forgets are durable, unless a later transaction holds them.
                 for (forgotten, transaction) in transactions.range(..id) {
                     for home in &transaction.homes {
-                        let later =
-                            transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
+                        let later = transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
                         let durable = self.pages.get(&(home / 8)).is_some_and(|page| page.durable.is_some());
-                        assert!(
-                            later || durable,
-                            "the journal forgets block {home} of transaction {forgotten}"
-                        );
+                        assert!(later || durable, "the journal forgets block {home} of transaction {forgotten}");
                     }
                 }
                 transactions.retain(|one, _| *one >= id);
@@ -270,10 +265,7 @@ impl Bench {
             assert_eq!(one.waits.total(), one.at - one.begun, "the parts add up");
             assert!(one.at <= self.now);
             let requests = finished.requests(one);
-            assert!(
-                requests.iter().all(|id| self.device.known.contains(id)),
-                "the device had what was waited for"
-            );
+            assert!(requests.iter().all(|id| self.device.known.contains(id)), "the device had what was waited for");
             self.waited_for.push(finished.requests(one).to_vec());
             assert!(self.busy.remove(&one.caller), "an operation ends once");
             self.finished.push(one.clone());

@@ -61,14 +61,7 @@ pub struct CutDisk {
 
 impl CutDisk {
     pub fn new(data: Vec<u8>, left: std::rc::Rc<std::cell::Cell<u64>>) -> Self {
-        Self {
-            data,
-            unflushed: BTreeMap::new(),
-            left,
-            zones: None,
-            pointers: Vec::new(),
-            durable: Vec::new(),
-        }
+        Self { data, unflushed: BTreeMap::new(), left, zones: None, pointers: Vec::new(), durable: Vec::new() }
     }
 
     /// The same with empty zones.
@@ -233,11 +226,7 @@ pub fn version(sector: u64, bytes: &[u8]) -> Option<u64> {
 /// A small Advil: clustered pages of 4 KB, blocks of 16 KB, a reserved area of 256 KB.
 pub fn small(name: &str) -> LayerConfig {
     let config = LayerConfig::named(name).with("reserved", "256KB").with("clustered_block", "32KB");
-    if name == "advil" {
-        config.with("clustered_page", "8KB").with("block_padding_over", "2")
-    } else {
-        config
-    }
+    if name == "advil" { config.with("clustered_page", "8KB").with("block_padding_over", "2") } else { config }
 }
 
 pub const BELOW: DisksBelow = DisksBelow::new(4096, Some(1024));

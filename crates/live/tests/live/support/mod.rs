@@ -7,9 +7,7 @@ use std::time::Duration;
 use emmclab_base::CommandFlags;
 use emmclab_live::{ClockPace, LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
-use emmclab_serve::{
-    BlockAction, BlockDevice, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest,
-};
+use emmclab_serve::{BlockAction, BlockDevice, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
 
 const SECTOR: usize = 512;
 

@@ -117,10 +117,7 @@ impl Machine {
         };
         let qemu = std::env::var_os("EMMCLAB_QEMU").map(PathBuf::from).filter(able);
         if qemu.is_none() {
-            emmclab_testing::skip_always(
-                "a QEMU whose UFS has queues (9.1 or later)",
-                "set EMMCLAB_QEMU to it",
-            );
+            emmclab_testing::skip_always("a QEMU whose UFS has queues (9.1 or later)", "set EMMCLAB_QEMU to it");
         }
         let unit = folder.join("ufs");
         let devices = [

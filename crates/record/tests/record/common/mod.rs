@@ -93,8 +93,7 @@ impl LoopDisk {
 
     /// Has another process read so many blocks of so many KB, one after the other; its name is `dd`.
     pub fn read(&self, blocks: usize, kb: usize) {
-        let (source, size, count) =
-            (format!("if={}", self.device), format!("bs={kb}k"), format!("count={blocks}"));
+        let (source, size, count) = (format!("if={}", self.device), format!("bs={kb}k"), format!("count={blocks}"));
         run("dd", &[&source, "of=/dev/null", &size, &count, "iflag=direct", "status=none"]);
     }
 
@@ -171,9 +170,8 @@ impl Counted {
 
     /// Whether each count is from that of `least` to that of `most`.
     pub fn is_between(self, least: Counted, most: Counted) -> bool {
-        let counts = |of: Counted| {
-            [of.reads, of.read_sectors, of.writes, of.written_sectors, of.discards, of.discarded_sectors]
-        };
+        let counts =
+            |of: Counted| [of.reads, of.read_sectors, of.writes, of.written_sectors, of.discards, of.discarded_sectors];
         let (own, least, most) = (counts(self), counts(least), counts(most));
         (0..own.len()).all(|i| (least[i]..=most[i]).contains(&own[i]))
     }
@@ -204,8 +202,7 @@ pub struct Recorded {
 /// The requests of a batch with the names of their processes.
 pub fn recorded(batch: &Batch) -> Vec<Recorded> {
     let name = |id| batch.processes().get(id).unwrap_or_default().to_owned();
-    let recorded =
-        |request: Request| Recorded { process: request.process.map(name).unwrap_or_default(), request };
+    let recorded = |request: Request| Recorded { process: request.process.map(name).unwrap_or_default(), request };
     batch.iter().map(recorded).collect()
 }
 
@@ -283,10 +280,7 @@ pub fn sqlite(folder: &Path) {
         let file = file.to_str().unwrap();
         // Not by this process, whose requests are left out.
         run("rm", &["-f", file]);
-        run(
-            "sqlite3",
-            &[file, &format!("PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)")],
-        );
+        run("sqlite3", &[file, &format!("PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)")]);
         for _ in 0..10 {
             run("sqlite3", &[file, "INSERT INTO t(v) VALUES(randomblob(3000))"]);
         }

@@ -92,9 +92,7 @@ fn event(format: &EventFormat, unknown: Unknown, time: u64, record: &[u8]) -> Me
         let named = Message::default().bytes(1, &field.name);
         match value(field, record) {
             Some(Value::Text(text)) => message.bytes(2, named.bytes(3, text)),
-            Some(Value::Number(value)) => {
-                message.bytes(2, named.number(if field.signed { 4 } else { 5 }, value))
-            }
+            Some(Value::Number(value)) => message.bytes(2, named.number(if field.signed { 4 } else { 5 }, value)),
             None => message,
         }
     });
@@ -137,9 +135,7 @@ pub fn trace(files: &Files, cpus: &[Vec<u8>], unknown: Unknown, period: usize) -
     for round in events.chunks(period) {
         for cpu in (0u64..).take(cpus.len()) {
             let of_cpu = round.iter().filter(|(_, at, _)| *at == cpu);
-            packets.push(
-                of_cpu.fold(Message::default().number(1, cpu), |bundle, (.., event)| bundle.bytes(2, event)),
-            );
+            packets.push(of_cpu.fold(Message::default().number(1, cpu), |bundle, (.., event)| bundle.bytes(2, event)));
         }
     }
     let packet = |bundle: &Message| Message::default().number(10, 2).bytes(1, bundle);

@@ -63,9 +63,7 @@ fn a_commit_is_a_flush_and_a_reliable_write_where_fua_is_one() {
 
 #[test]
 fn a_vendor_kernel_sends_a_barrier_before_a_commit_unless_the_cache_keeps_order() {
-    let sent = |settings: &[(&str, &str)], flags| {
-        commands(&mut kernel("vendor_barrier", settings), Op::Write, flags)
-    };
+    let sent = |settings: &[(&str, &str)], flags| commands(&mut kernel("vendor_barrier", settings), Op::Write, flags);
     assert_eq!(sent(&[], COMMIT), [(Op::Flush, CommandFlags::BARRIER), (Op::Write, RELIABLE)]);
     assert_eq!(sent(&[("cache.policy", "fifo")], COMMIT), [(Op::Write, RELIABLE)]);
     assert_eq!(sent(&[("features.barrier", "false")], COMMIT), [(Op::Flush, NONE), (Op::Write, RELIABLE)]);
@@ -109,10 +107,8 @@ fn only_old_kernels_pack_and_up_to_what_the_device_takes() {
 #[test]
 fn reliable_writes_are_entries_of_a_pack_and_a_flush_ends_one() {
     let mut host = kernel("linux_4.9", &[]);
-    let write = |at, flags| DeviceCommand {
-        modifiers: flags,
-        ..DeviceCommand::new(Nanos(at), Op::Write, at as u64 * 800, 8)
-    };
+    let write =
+        |at, flags| DeviceCommand { modifiers: flags, ..DeviceCommand::new(Nanos(at), Op::Write, at as u64 * 800, 8) };
     let mut done = Vec::new();
     for (at, flags) in [(0, NONE), (1, RELIABLE), (2, COMMIT), (3, NONE)] {
         host.push(&write(at, flags), &mut done);

@@ -74,18 +74,7 @@ fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
     let (op, sector, sectors) = (Op::Write, 0, 8);
     let (arrival, complete) = (Nanos(arrival), Nanos(complete));
     let modifiers = CommandFlags::empty();
-    RequestCompleted {
-        id,
-        op,
-        modifiers,
-        sector,
-        sectors,
-        arrival,
-        start: arrival,
-        complete,
-        subrequests: 1,
-        waits,
-    }
+    RequestCompleted { id, op, modifiers, sector, sectors, arrival, start: arrival, complete, subrequests: 1, waits }
 }
 
 #[test]

@@ -28,15 +28,8 @@ const POWER_CLASS: u8 = fields::POWER_CLASS.index();
 const CMD_SET: u8 = fields::CMD_SET.index();
 
 /// Modes that CMD0 does not reset. All but the first two also survive a loss of power.
-const LASTING: [u8; 7] = [
-    BOOT_WP,
-    BOOT_WP_STATUS,
-    RST_N_FUNCTION,
-    BKOPS_EN,
-    BOOT_BUS_CONDITIONS,
-    BOOT_CONFIG_PROT,
-    PARTITION_CONFIG,
-];
+const LASTING: [u8; 7] =
+    [BOOT_WP, BOOT_WP_STATUS, RST_N_FUNCTION, BKOPS_EN, BOOT_BUS_CONDITIONS, BOOT_CONFIG_PROT, PARTITION_CONFIG];
 
 /// Sectors of an erase group for hosts that leave `ERASE_GROUP_DEF` clear: (31 + 1) * (31 + 1), as in the CSD.
 const DEFAULT_ERASE_GROUP: u64 = 32 * 32;
@@ -71,7 +64,7 @@ impl CardExtCsd {
         let secure = [(settings.secure_erase, 0), (settings.trim, 4), (settings.sanitize, 6)];
         let secure = secure.iter().map(|(has, bit)| u64::from(*has) << bit).sum();
         for (field, value) in [
-            (fields::S_CMD_SET, 1), // standard MMC
+            (fields::S_CMD_SET, 1),                                                          // standard MMC
             (fields::HPI_FEATURES, if settings.high_priority_interrupt { 0b11 } else { 0 }), // by CMD12
             (fields::BKOPS_SUPPORT, settings.background_operations.into()),
             (fields::DATA_TAG_SUPPORT, settings.data_tags.into()),
@@ -349,12 +342,7 @@ mod tests {
         let mut register = CardExtCsd::new(&CardSettings::default(), 1 << 21);
         assert_eq!(register.bytes[212..216], (1_u32 << 21).to_le_bytes(), "SEC_COUNT");
         let mut report = |slc, other, spares, background| {
-            register.report(DeviceHealth {
-                slc_life_used: slc,
-                life_used: other,
-                spares_used: spares,
-                background,
-            });
+            register.report(DeviceHealth { slc_life_used: slc, life_used: other, spares_used: spares, background });
             [register.bytes[246], register.bytes[267], register.bytes[268], register.bytes[269]]
         };
         assert_eq!(report(None, None, None, 0), [0, 0, 0, 0], "not known");

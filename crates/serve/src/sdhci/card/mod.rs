@@ -19,9 +19,7 @@ use std::sync::Arc;
 
 use emmclab_base::{CommandFlags, SECTOR_BYTES};
 
-use crate::device::{
-    AllocationExtent, BlockAction, BlockDevice, RequestFailure, ServedCompletion, ServedRequest,
-};
+use crate::device::{AllocationExtent, BlockAction, BlockDevice, RequestFailure, ServedCompletion, ServedRequest};
 use crate::sdhci::settings::CardSettings;
 use erase::EraseSequence;
 use ext_csd::{CardExtCsd, SwitchEffect};

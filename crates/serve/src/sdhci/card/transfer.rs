@@ -115,13 +115,8 @@ impl EmmcCard {
         if self.ext_csd.cache_on() == Some(false) {
             modifiers |= CommandFlags::FORCED;
         }
-        self.transfer = Some(CardTransfer::Write(CardWrite {
-            area,
-            next,
-            left: count.blocks,
-            modifiers,
-            data: Vec::new(),
-        }));
+        self.transfer =
+            Some(CardTransfer::Write(CardWrite { area, next, left: count.blocks, modifiers, data: Vec::new() }));
         self.state = CardState::ReceivingData;
     }
 

@@ -149,11 +149,7 @@ impl SdhciController {
         transfer.pause = TransferPause::None;
         if matches!(transfer.engine, TransferEngine::Port) {
             transfer.pause = TransferPause::Port;
-            self.raise(if transfer.reads {
-                interrupt::BUFFER_READ_READY
-            } else {
-                interrupt::BUFFER_WRITE_READY
-            });
+            self.raise(if transfer.reads { interrupt::BUFFER_READ_READY } else { interrupt::BUFFER_WRITE_READY });
         }
     }
 
@@ -256,11 +252,7 @@ impl SdhciController {
     }
 
     /// Copies between `data` and the guest. False if SDMA stops at a boundary.
-    fn copy(
-        &mut self,
-        transfer: &mut ControllerTransfer,
-        memory: &mut dyn GuestMemory,
-    ) -> Result<bool, TransferFault> {
+    fn copy(&mut self, transfer: &mut ControllerTransfer, memory: &mut dyn GuestMemory) -> Result<bool, TransferFault> {
         while transfer.moved < transfer.data.len() {
             let rest = transfer.data.len() - transfer.moved;
             let (address, bytes) = match &mut transfer.engine {

@@ -107,12 +107,7 @@ impl SdhciController {
                 let (mut value, mut mask) = ([0; 4], [0; 4]);
                 value[skip..skip + count].copy_from_slice(from);
                 mask[skip..skip + count].fill(0xff);
-                self.write_word(
-                    here - skip as u64,
-                    u32::from_le_bytes(value),
-                    u32::from_le_bytes(mask),
-                    memory,
-                );
+                self.write_word(here - skip as u64, u32::from_le_bytes(value), u32::from_le_bytes(mask), memory);
             }
             at += count;
         }
@@ -177,9 +172,7 @@ impl SdhciController {
             word::SYSTEM_ADDRESS => {
                 registers.system_address = merged(registers.system_address);
                 // The upper byte resumes a transfer that stopped at a boundary.
-                if mask >> 24 != 0
-                    && self.transfer.as_ref().is_some_and(|one| one.paused(TransferPause::Boundary))
-                {
+                if mask >> 24 != 0 && self.transfer.as_ref().is_some_and(|one| one.paused(TransferPause::Boundary)) {
                     self.resume();
                 }
             }
@@ -251,8 +244,7 @@ impl SdhciController {
         let command = self.registers.command;
         let (index, kind, has_data) = ((command >> 8) as u8, command & 0b11, command >> 5 & 1 == 1);
         let powered = self.registers.host_control >> 8 & 1 == 1 && self.registers.clock & 0b101 == 0b101;
-        let response =
-            if powered { self.card.command(index, self.registers.argument) } else { CardResponse::None };
+        let response = if powered { self.card.command(index, self.registers.argument) } else { CardResponse::None };
         if index == 12 {
             // The command aborts a transfer that is in progress on the data lines.
             self.transfer = None;

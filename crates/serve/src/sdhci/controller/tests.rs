@@ -38,9 +38,7 @@ impl ControllerTestMachine {
     fn ready() -> Self {
         let mut machine = Self::new();
         machine.power();
-        for (index, argument, flags) in
-            [(0, 0, 0), (1, 0x00ff_8080, 2), (2, 0, 1), (3, 1 << 16, 2), (7, 1 << 16, 3)]
-        {
+        for (index, argument, flags) in [(0, 0, 0), (1, 0x00ff_8080, 2), (2, 0, 1), (3, 1 << 16, 2), (7, 1 << 16, 3)] {
             machine.command(index, argument, flags);
             machine.set(word::STATUS, u32::MAX);
         }

@@ -231,9 +231,7 @@ impl SdhciPciFunction {
                     self.controller.write(access.offset, data, &mut dma);
                     self.unshared |= dma.unshared;
                     self.work();
-                } else if access.region == CONFIGURATION_REGION
-                    && self.configuration.write(access.offset, data)
-                {
+                } else if access.region == CONFIGURATION_REGION && self.configuration.write(access.offset, data) {
                     self.signal();
                 } else {
                     return Err(Errno::INVAL);
@@ -340,8 +338,7 @@ impl SdhciPciFunction {
         let [socket, wake, other, unmask] = {
             let unmask = self.intx.unmask.as_ref().map_or(link.wake().event(), AsFd::as_fd);
             let ready = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
-            let mut files =
-                [ready(link.socket()), ready(link.wake().event()), ready(listener.as_fd()), ready(unmask)];
+            let mut files = [ready(link.socket()), ready(link.wake().event()), ready(listener.as_fd()), ready(unmask)];
             wait(&mut files)?;
             files.map(|file| !file.revents().is_empty())
         };
@@ -422,8 +419,7 @@ fn version(payload: &[u8]) -> Result<Vec<u8>, Errno> {
     if major != 0 || !readable {
         return Err(Errno::INVAL);
     }
-    let capabilities =
-        serde_json::json!({ "capabilities": { "max_msg_fds": 8, "max_data_xfer_size": MOST_DATA } });
+    let capabilities = serde_json::json!({ "capabilities": { "max_msg_fds": 8, "max_data_xfer_size": MOST_DATA } });
     let mut out = vec![0; 4];
     out.extend_from_slice(capabilities.to_string().as_bytes());
     out.push(0);

@@ -107,10 +107,8 @@ impl<'a> VfioLink<'a> {
             if self.wake.stopped() {
                 return Err(ConnectionLoss::Stopped);
             }
-            let mut files = [
-                PollFd::new(&self.socket, flags),
-                PollFd::from_borrowed_fd(self.wake.event(), PollFlags::IN),
-            ];
+            let mut files =
+                [PollFd::new(&self.socket, flags), PollFd::from_borrowed_fd(self.wake.event(), PollFlags::IN)];
             wait(&mut files)?;
             let [socket, wake] = files.map(|file| !file.revents().is_empty());
             if socket {
@@ -127,8 +125,7 @@ impl<'a> VfioLink<'a> {
         while !into.is_empty() {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let outcome =
-                recvmsg(&self.socket, &mut [IoSliceMut::new(into)], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
+            let outcome = recvmsg(&self.socket, &mut [IoSliceMut::new(into)], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
             match outcome {
                 Ok(received) => {
                     for message in ancillary.drain() {

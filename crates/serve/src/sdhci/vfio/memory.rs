@@ -34,13 +34,7 @@ pub(super) struct DmaMappings {
 
 impl DmaMappings {
     /// Adds a mapping. Returns an error if it wraps around, is empty or overlaps another one.
-    pub fn map(
-        &mut self,
-        address: u64,
-        bytes: u64,
-        flags: u32,
-        file: Option<(OwnedFd, u64)>,
-    ) -> Result<(), Errno> {
+    pub fn map(&mut self, address: u64, bytes: u64, flags: u32, file: Option<(OwnedFd, u64)>) -> Result<(), Errno> {
         let end = address.checked_add(bytes).filter(|_| bytes > 0).ok_or(Errno::INVAL)?;
         let before = self.mappings.range(..end).next_back();
         if before.is_some_and(|(start, mapping)| start + mapping.bytes > address) {
@@ -61,13 +55,9 @@ impl DmaMappings {
     /// Removes the mappings in a range. Returns an error if the range contains only a part of a mapping.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> Result<(), Errno> {
         let end = address.checked_add(bytes).ok_or(Errno::INVAL)?;
-        let inside: Vec<_> =
-            self.mappings.range(address..end).map(|(start, one)| (*start, one.bytes)).collect();
-        let cut_before = self
-            .mappings
-            .range(..address)
-            .next_back()
-            .is_some_and(|(start, one)| start + one.bytes > address);
+        let inside: Vec<_> = self.mappings.range(address..end).map(|(start, one)| (*start, one.bytes)).collect();
+        let cut_before =
+            self.mappings.range(..address).next_back().is_some_and(|(start, one)| start + one.bytes > address);
         if inside.is_empty() {
             return Err(if cut_before { Errno::INVAL } else { Errno::NOENT });
         }

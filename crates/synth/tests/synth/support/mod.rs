@@ -54,8 +54,7 @@ pub fn measure(requests: &[Request]) -> Measured {
         let (count, sectors) = of.fold((0, 0), |(count, sum), r| (count + 1, sum + u64::from(r.sectors)));
         (f64::from(count), sectors as f64 / 2.0)
     };
-    let ((_, all_kb), (reads, read_kb), (writes, write_kb)) =
-        (kb(None), kb(Some(Op::Read)), kb(Some(Op::Write)));
+    let ((_, all_kb), (reads, read_kb), (writes, write_kb)) = (kb(None), kb(Some(Op::Read)), kb(Some(Op::Write)));
     let (mut seen, mut spatial, mut temporal, mut no_wait) = (HashSet::new(), 0, 0, 0);
     let (mut service, mut response, mut finished, mut end) = (0_i64, 0_i64, i64::MIN, None);
     for request in requests {
@@ -90,8 +89,7 @@ pub fn measure(requests: &[Request]) -> Measured {
 
 /// Share of the gaps between arrivals for which `rule` holds, percent; `rule` is called with milliseconds.
 pub fn gaps_pct(requests: &[Request], rule: impl Fn(f64) -> bool) -> f64 {
-    let count =
-        requests.windows(2).filter(|pair| rule((pair[1].arrival - pair[0].arrival).as_millis_f64())).count();
+    let count = requests.windows(2).filter(|pair| rule((pair[1].arrival - pair[0].arrival).as_millis_f64())).count();
     100.0 * count as f64 / (requests.len() - 1) as f64
 }
 

@@ -75,26 +75,8 @@ const CGROUP: u64 = 1 << 8;
 const CGROUP_BYTES: usize = 8;
 
 /// Letters of the actions (`__BLK_TA_*`), as blkparse prints them.
-const ACTIONS: [&str; 18] = [
-    "other",
-    "Q",
-    "M",
-    "F",
-    "G",
-    "S",
-    "R",
-    "D",
-    "C",
-    "P",
-    "U",
-    "UT",
-    "I",
-    "X",
-    "B",
-    "A",
-    "abort",
-    "driver data",
-];
+const ACTIONS: [&str; 18] =
+    ["other", "Q", "M", "F", "G", "S", "R", "D", "C", "P", "U", "UT", "I", "X", "B", "A", "abort", "driver data"];
 
 /// I/O was passed on to another device (`__BLK_TA_REMAP`).
 const REMAP: u64 = 15;
@@ -188,22 +170,13 @@ impl BlktraceSource {
         {
             let word = |at: usize| {
                 let word = [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
-                if order == BlktraceByteOrder::Little {
-                    u32::from_le_bytes(word)
-                } else {
-                    u32::from_be_bytes(word)
-                }
+                if order == BlktraceByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) }
             };
             self.wall_clock.get_or_insert((word(0), word(4)));
         }
     }
 
-    fn take(
-        &mut self,
-        record: &BlktraceRecord,
-        order: BlktraceByteOrder,
-        out: &mut Vec<Request>,
-    ) -> Result<()> {
+    fn take(&mut self, record: &BlktraceRecord, order: BlktraceByteOrder, out: &mut Vec<Request>) -> Result<()> {
         let category = record.action >> 16;
         if category & NOTIFY != 0 {
             self.notify(record, order);
@@ -250,12 +223,7 @@ impl BlktraceSource {
     }
 
     /// Counts a record that is not a step of a request.
-    fn not_a_request(
-        &mut self,
-        record: &BlktraceRecord,
-        kind: Option<BlockEventKind>,
-        zone: Option<ZoneCommand>,
-    ) {
+    fn not_a_request(&mut self, record: &BlktraceRecord, kind: Option<BlockEventKind>, zone: Option<ZoneCommand>) {
         let payload = record.payload.get(skipped_bytes(record)..).unwrap_or(&[]);
         match (kind, zone) {
             (Some(kind), Some(command)) => self.pairer.zone(command, kind),

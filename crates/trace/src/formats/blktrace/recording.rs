@@ -71,8 +71,7 @@ impl MissingCpus {
         match numbers.as_slice() {
             [only] => Self { alone: Some(*only), gaps: Vec::new() },
             [.., last] => {
-                let gaps =
-                    (0..(*last).min(MOST)).filter(|number| numbers.binary_search(number).is_err()).collect();
+                let gaps = (0..(*last).min(MOST)).filter(|number| numbers.binary_search(number).is_err()).collect();
                 Self { alone: None, gaps }
             }
             [] => Self::default(),
@@ -93,9 +92,6 @@ impl MissingCpus {
         }
         let named: Vec<_> = self.gaps.iter().take(NAMED).map(u32::to_string).collect();
         let more = if self.gaps.len() > NAMED { ", ..." } else { "" };
-        Some(format!(
-            "the files of processors {}{more} are missing, and with them their events",
-            named.join(", ")
-        ))
+        Some(format!("the files of processors {}{more} are missing, and with them their events", named.join(", ")))
     }
 }

@@ -62,9 +62,7 @@ impl BlktraceFileReader {
     pub fn open(input: DecompressedInput) -> Result<Self> {
         let path = input.path().to_owned();
         let order = byte_order(input.head()).ok_or_else(|| {
-            Error::new(ErrorClass::Syntax, "does not begin with a blktrace record")
-                .in_file(&path)
-                .at_offset(0)
+            Error::new(ErrorClass::Syntax, "does not begin with a blktrace record").in_file(&path).at_offset(0)
         })?;
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
         let mut records = Self {
@@ -108,11 +106,7 @@ impl BlktraceFileReader {
         let order = self.order;
         let short = |at: usize| {
             let word = [raw[at], raw[at + 1]];
-            if order == BlktraceByteOrder::Little {
-                u16::from_le_bytes(word)
-            } else {
-                u16::from_be_bytes(word)
-            }
+            if order == BlktraceByteOrder::Little { u16::from_le_bytes(word) } else { u16::from_be_bytes(word) }
         };
         let word = |at: usize| match order {
             BlktraceByteOrder::Little => u32::from(short(at)) | u32::from(short(at + 2)) << 16,
@@ -124,8 +118,7 @@ impl BlktraceFileReader {
         };
         // In version 8 the action has 64 bits, and the process id is before it.
         let wide = version == WIDE_VERSION;
-        let [pid, device, cpu, error, length] =
-            if wide { [28, 40, 44, 48, 50] } else { [32, 36, 40, 44, 46] };
+        let [pid, device, cpu, error, length] = if wide { [28, 40, 44, 48, 50] } else { [32, 36, 40, 44, 46] };
         let action = if wide { long(32) } else { u64::from(word(28)) };
         let mut payload = vec![0; usize::from(short(length))];
         if self.read_some(&mut payload)? < payload.len() {
@@ -149,11 +142,8 @@ impl BlktraceFileReader {
     /// The version of a record.
     fn version(&self, raw: &[u8; WIDE_RECORD_BYTES]) -> Result<u32> {
         let word = [raw[0], raw[1], raw[2], raw[3]];
-        let magic = if self.order == BlktraceByteOrder::Little {
-            u32::from_le_bytes(word)
-        } else {
-            u32::from_be_bytes(word)
-        };
+        let magic =
+            if self.order == BlktraceByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) };
         if magic & !0xff != MAGIC {
             return Err(Error::new(ErrorClass::Syntax, "a record does not begin with its magic number")
                 .of_field("magic", 0, format!("{magic:#010x}").as_bytes())
@@ -186,6 +176,5 @@ impl BlktraceFileReader {
 }
 
 fn cut(problem: &str) -> Error {
-    Error::new(ErrorClass::Truncated, problem)
-        .hint("give --lenient to read up to there: the recording was cut short")
+    Error::new(ErrorClass::Truncated, problem).hint("give --lenient to read up to there: the recording was cut short")
 }

@@ -34,18 +34,9 @@ const TIMES: [ColumnAliases; 3] = [
 ];
 
 const OTHERS: [ColumnAliases; 8] = [
-    ColumnAliases {
-        column_name: "sector",
-        foreign_names: &["sector", "lba", "lbn", "block", "blkno", "start_sector"],
-    },
-    ColumnAliases {
-        column_name: "offset",
-        foreign_names: &["offset", "off", "address", "addr", "io_offset"],
-    },
-    ColumnAliases {
-        column_name: "sectors",
-        foreign_names: &["sectors", "nblks", "nblocks", "blocks", "nr_sectors"],
-    },
+    ColumnAliases { column_name: "sector", foreign_names: &["sector", "lba", "lbn", "block", "blkno", "start_sector"] },
+    ColumnAliases { column_name: "offset", foreign_names: &["offset", "off", "address", "addr", "io_offset"] },
+    ColumnAliases { column_name: "sectors", foreign_names: &["sectors", "nblks", "nblocks", "blocks", "nr_sectors"] },
     ColumnAliases {
         column_name: "size",
         foreign_names: &["size", "len", "length", "bytes", "io_size", "nbytes", "request_size"],
@@ -67,23 +58,10 @@ const OTHERS: [ColumnAliases; 8] = [
         ],
     },
     ColumnAliases { column_name: "pid", foreign_names: &["pid", "tid"] },
-    ColumnAliases {
-        column_name: "process",
-        foreign_names: &["process", "comm", "command", "proc", "proces"],
-    },
+    ColumnAliases { column_name: "process", foreign_names: &["process", "comm", "command", "proc", "proces"] },
     ColumnAliases {
         column_name: "device",
-        foreign_names: &[
-            "device",
-            "disk",
-            "dev",
-            "lun",
-            "device_id",
-            "volume",
-            "volume_id",
-            "disknumber",
-            "asu",
-        ],
+        foreign_names: &["device", "disk", "dev", "lun", "device_id", "volume", "volume_id", "disknumber", "asu"],
     },
 ];
 
@@ -132,13 +110,10 @@ pub(super) fn hint<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
             "sectors" | "size" | "size_bytes" | "size_kb" => "sectors".to_owned(),
             name => name.split('_').next().unwrap_or(name).to_owned(),
         };
-        let column =
-            own_column_name(name).filter(|column| columns.iter().all(|other| stem(other) != stem(column)));
+        let column = own_column_name(name).filter(|column| columns.iter().all(|other| stem(other) != stem(column)));
         columns.push(column.unwrap_or_else(|| "-".to_owned()));
     }
-    let has = |all: &[&str]| {
-        columns.iter().any(|column| all.iter().any(|name| column.split('_').next() == Some(name)))
-    };
+    let has = |all: &[&str]| columns.iter().any(|column| all.iter().any(|name| column.split('_').next() == Some(name)));
     let enough = has(&["arrival"]) && has(&["sector", "offset"]) && has(&["sectors", "size"]) && has(&["op"]);
     if !enough {
         return None;
@@ -150,8 +125,7 @@ pub(super) fn hint<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
     if columns.iter().any(|column| ["offset", "size"].contains(&column.as_str())) {
         units.push_str(" --size-unit UNIT (sector, byte, kb or page)");
     }
-    let with =
-        if units.is_empty() { String::new() } else { format!(" and{units}, as in the file's documentation") };
+    let with = if units.is_empty() { String::new() } else { format!(" and{units}, as in the file's documentation") };
     Some(format!("its heading suggests --columns {}{with}", columns.join(",")))
 }
 
@@ -165,10 +139,7 @@ mod tests {
         let columns = of("time_s op lba size seq").unwrap();
         assert!(columns.contains("--columns arrival_s,op,sector,size,- and --size-unit UNIT"), "{columns}");
         let columns = of("Timestamp Type LBA Length Latency(us) Latency(us)").unwrap();
-        assert!(
-            columns.contains("--columns arrival,op,sector,size,response_us,- and --time-unit"),
-            "{columns}"
-        );
+        assert!(columns.contains("--columns arrival,op,sector,size,response_us,- and --time-unit"), "{columns}");
         assert_eq!(of("device_id capacity"), None);
         assert_eq!(of("name size op"), None);
     }

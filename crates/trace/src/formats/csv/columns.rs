@@ -246,10 +246,8 @@ fn size_unit(name: &str) -> Result<u64> {
     }
 }
 
-const TIME_UNIT_HINT: &str =
-    "give --time-unit s, ms, us or ns, or name the column with its unit, as arrival_us";
-const SIZE_UNIT_HINT: &str =
-    "give --size-unit sector, byte, kb or page, or name the column with its unit, as size_kb";
+const TIME_UNIT_HINT: &str = "give --time-unit s, ms, us or ns, or name the column with its unit, as arrival_us";
+const SIZE_UNIT_HINT: &str = "give --size-unit sector, byte, kb or page, or name the column with its unit, as size_kb";
 
 /// The meanings of the columns in `list`; units that a name does not state are from the options.
 ///
@@ -271,9 +269,9 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             None => {
                 return Err(place(config("is not a column name".into())).hint(HINT));
             }
-            Some(
-                ColumnNameMeaning::Known(ColumnMeaning::Time(..)) | ColumnNameMeaning::TimeWithoutUnit(_),
-            ) if without_times => {
+            Some(ColumnNameMeaning::Known(ColumnMeaning::Time(..)) | ColumnNameMeaning::TimeWithoutUnit(_))
+                if without_times =>
+            {
                 return Err(place(config("is a time, but --time-unit none is given".into()))
                     .hint("name the unit of the times, or skip the column with `-`"));
             }
@@ -288,9 +286,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             }
         };
         if column != ColumnMeaning::Ignored && columns.iter().any(|other| same(*other, column)) {
-            return Err(
-                place(config("is named twice".into())).hint("name each column once; `-` skips a column")
-            );
+            return Err(place(config("is named twice".into())).hint("name each column once; `-` skips a column"));
         }
         columns.push(column);
     }
@@ -316,10 +312,8 @@ pub(super) fn is_without_times(options: &ReadOptions) -> bool {
 fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_times: bool) -> Result<()> {
     let has = |needed: ColumnMeaning| columns.iter().any(|column| same(*column, needed));
     let time = |moment| has(ColumnMeaning::Time(moment, TimeColumnUnit::Decimal(TimeUnit::Nanos)));
-    let by_completion =
-        time(TimeColumn::Complete) && (time(TimeColumn::Response) || time(TimeColumn::Service));
-    let timed =
-        time(TimeColumn::Arrival) || time(TimeColumn::Start) || time(TimeColumn::Issue) || by_completion;
+    let by_completion = time(TimeColumn::Complete) && (time(TimeColumn::Response) || time(TimeColumn::Service));
+    let timed = time(TimeColumn::Arrival) || time(TimeColumn::Start) || time(TimeColumn::Issue) || by_completion;
     for (name, found) in [
         ("arrival (nor complete with response, from which it is computed)", timed || without_times),
         ("sector or offset", has(ColumnMeaning::Offset(1))),
@@ -337,12 +331,8 @@ fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_t
 /// Whether two columns have the same meaning, maybe in different units.
 fn same(one: ColumnMeaning, other: ColumnMeaning) -> bool {
     let extent = |meaning| match meaning {
-        ColumnMeaning::Offset(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Offset, _) => {
-            Some(OffsetOrSize::Offset)
-        }
-        ColumnMeaning::Size(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Size, _) => {
-            Some(OffsetOrSize::Size)
-        }
+        ColumnMeaning::Offset(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Offset, _) => Some(OffsetOrSize::Offset),
+        ColumnMeaning::Size(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Size, _) => Some(OffsetOrSize::Size),
         _ => None,
     };
     match (one, other) {

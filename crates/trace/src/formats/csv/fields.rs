@@ -46,10 +46,7 @@ pub(super) fn is_blank(byte: u8) -> bool {
 pub(super) fn separator(line: &[u8], least: usize) -> u8 {
     let splits = |separator: &u8| line.split(|byte| byte == separator).count() >= least;
     let words = || line.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty()).count();
-    SEPARATORS
-        .into_iter()
-        .find(splits)
-        .unwrap_or_else(|| if words() >= least { BLANK } else { SEPARATORS[0] })
+    SEPARATORS.into_iter().find(splits).unwrap_or_else(|| if words() >= least { BLANK } else { SEPARATORS[0] })
 }
 
 /// The fields of a line, split at separators outside of quotes.
@@ -82,8 +79,7 @@ impl<'a> CsvFields<'a> {
             return self.quoted(quoted).map(Some);
         }
         // Fields are short, so a search by machine words would be slower.
-        let end =
-            rest.iter().position(|byte| *byte == self.separator || self.separator == BLANK && *byte == b'\t');
+        let end = rest.iter().position(|byte| *byte == self.separator || self.separator == BLANK && *byte == b'\t');
         self.rest = end.map(|end| &rest[end + 1..]);
         Ok(Some(CsvField { raw: &rest[..end.unwrap_or(rest.len())], quoted: false }))
     }

@@ -21,22 +21,18 @@ mod writer;
 use std::borrow::Cow;
 use std::path::Path;
 
-use columns::{
-    ColumnMeaning, LEAST, MOMENTS, OffsetOrSize, TimeColumn, is_heading, is_without_times, meanings,
-};
+use columns::{ColumnMeaning, LEAST, MOMENTS, OffsetOrSize, TimeColumn, is_heading, is_without_times, meanings};
 pub use columns::{ColumnName, NAMES};
 use fields::{CsvField, CsvFields, separator};
 use numbers::{OperationCoding, hexadecimal, number};
 
-use emmclab_base::{
-    Error, ErrorClass, NameId, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector,
-};
+use emmclab_base::{Error, ErrorClass, NameId, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
 use super::capabilities::FormatCapabilities;
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, first_line, is_decimal, pid, sectors, stream_span,
-    text, unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, first_line, is_decimal, pid, sectors, stream_span, text,
+    unsigned,
 };
 use super::rwbs::{self, RwbsOperation};
 use super::time_unit::TimeUnit;
@@ -89,9 +85,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     let (mut fields, mut number) = (CsvFields::of(&heading, separator), None);
     for column in &columns {
         let field = fields.next()?;
-        if matches!(column, ColumnMeaning::Time(..))
-            || without_times && matches!(column, ColumnMeaning::Offset(_))
-        {
+        if matches!(column, ColumnMeaning::Time(..)) || without_times && matches!(column, ColumnMeaning::Offset(_)) {
             number = number.or(field);
         }
     }
@@ -157,8 +151,7 @@ impl CsvRow<'_> {
 
     /// The arrival, or if it is missing, the earliest known time.
     fn arrival(&self, start: Option<i64>) -> Option<i64> {
-        let stated =
-            self.times[TimeColumn::Arrival as usize].or_else(|| self.before_completion(TimeColumn::Response));
+        let stated = self.times[TimeColumn::Arrival as usize].or_else(|| self.before_completion(TimeColumn::Response));
         stated.or(start).or(self.times[TimeColumn::Issue as usize])
     }
 }
@@ -246,8 +239,7 @@ impl CsvFormat {
         let missing = |name: &str| Error::new(ErrorClass::Value, "is missing").of_field(name, 0, b"");
         let start = row.start();
         let mut arrival = row.arrival(start);
-        let (mut operation, offset, mut size) =
-            (row.op, row.offset.ok_or_else(|| missing("sector"))?, row.size);
+        let (mut operation, offset, mut size) = (row.op, row.offset.ok_or_else(|| missing("sector"))?, row.size);
         if let Some(count) = &mut self.untimed {
             arrival = Some(*count * STEP_NS);
             *count += 1;
@@ -393,9 +385,9 @@ fn request_range(
     (length_value, length, length_column, length_unit): ScaledField,
 ) -> Result<Option<CsvRequestRange>> {
     let in_bytes = |value: u64, unit: u64, field: &[u8], column| {
-        value.checked_mul(unit).ok_or_else(|| {
-            Error::new(ErrorClass::Value, "is beyond byte 2^64").of_field("sector", column, field)
-        })
+        value
+            .checked_mul(unit)
+            .ok_or_else(|| Error::new(ErrorClass::Value, "is beyond byte 2^64").of_field("sector", column, field))
     };
     let (first, into) = match unit {
         SECTOR_BYTES => (offset_value, 0),
@@ -407,13 +399,7 @@ fn request_range(
     if length_value == 0 {
         match operation.without_sectors() {
             Some((op @ Op::Flush, flags)) => {
-                return Ok(Some(CsvRequestRange {
-                    op,
-                    flags,
-                    sector: Sector(first),
-                    count: 0,
-                    rounded: false,
-                }));
+                return Ok(Some(CsvRequestRange { op, flags, sector: Sector(first), count: 0, rounded: false }));
             }
             None => return Ok(None),
             Some(_) => {}

@@ -110,8 +110,7 @@ pub(super) fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> 
     let digits = field.strip_prefix(b"0x").unwrap_or(field);
     let text = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
     text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| {
-        Error::new(ErrorClass::Value, "is not an unsigned hexadecimal number below 2^64")
-            .of_field(name, column, field)
+        Error::new(ErrorClass::Value, "is not an unsigned hexadecimal number below 2^64").of_field(name, column, field)
     })
 }
 
@@ -159,22 +158,17 @@ impl OperationCoding {
                 };
                 (op, "neither 0 nor 1")
             }
-            OperationCoding::Scsi => (
-                of(hexadecimal(field, "op", column)?, opcodes::scsi),
-                "no SCSI command with data, flush or unmap",
-            ),
-            OperationCoding::Nvme => (
-                of(hexadecimal(field, "op", column)?, opcodes::nvme),
-                "no NVMe command with data, flush or discard",
-            ),
-            OperationCoding::Mmc => (
-                of(number(field, "op", column)?, opcodes::mmc),
-                "no MMC command that reads, writes or erases",
-            ),
+            OperationCoding::Scsi => {
+                (of(hexadecimal(field, "op", column)?, opcodes::scsi), "no SCSI command with data, flush or unmap")
+            }
+            OperationCoding::Nvme => {
+                (of(hexadecimal(field, "op", column)?, opcodes::nvme), "no NVMe command with data, flush or discard")
+            }
+            OperationCoding::Mmc => {
+                (of(number(field, "op", column)?, opcodes::mmc), "no MMC command that reads, writes or erases")
+            }
         };
-        let op = op.ok_or_else(|| {
-            Error::new(ErrorClass::Value, format!("is {what}")).of_field("op", column, field)
-        })?;
+        let op = op.ok_or_else(|| Error::new(ErrorClass::Value, format!("is {what}")).of_field("op", column, field))?;
         Ok(Some(op))
     }
 }
@@ -216,9 +210,7 @@ mod tests {
         assert_eq!(hexadecimal(b"1f", "sector", 1).unwrap(), 31);
         let error = number(b"1f", "sector", 1).unwrap_err();
         assert!(error.hint_text().unwrap().contains("sector_hex"));
-        assert!(
-            hexadecimal(b"10000000000000000", "sector", 1).is_err() && hexadecimal(b"", "sector", 1).is_err()
-        );
+        assert!(hexadecimal(b"10000000000000000", "sector", 1).is_err() && hexadecimal(b"", "sector", 1).is_err());
     }
 
     #[test]

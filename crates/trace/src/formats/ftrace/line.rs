@@ -115,14 +115,7 @@ impl<'a> FtraceLine<'a> {
                 let payload = word[behind..].strip_suffix(b")").filter(|_| word[behind - 1] == b'(');
                 let payload = payload.unwrap_or(&word[behind..]).trim_ascii_start();
                 let task = rest[..at].trim_ascii();
-                return Some(FtraceLine {
-                    task,
-                    time,
-                    unit: TimeUnit::Millis,
-                    event,
-                    payload,
-                    has_cpu: false,
-                });
+                return Some(FtraceLine { task, time, unit: TimeUnit::Millis, event, payload, has_cpu: false });
             }
             at += length + 1;
             if at >= rest.len() {
@@ -133,9 +126,8 @@ impl<'a> FtraceLine<'a> {
 
     /// Whether this may be the beginning of a broken line: it contains `[cpu]` between blanks, or ends with it.
     pub(super) fn may_begin(line: &[u8]) -> bool {
-        blank_separated(line).any(|word| {
-            word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]")).is_some_and(is_digits)
-        })
+        blank_separated(line)
+            .any(|word| word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]")).is_some_and(is_digits))
     }
 
     pub(super) fn time(&self) -> Result<Nanos> {
@@ -254,11 +246,7 @@ mod tests {
             ("  highpool[1]-7685    [002] ..... 5.000001: block_rq_issue: 8,0 R", "highpool[1]", 7685),
             ("IntentService[C-9374 [005] ..... 5.000001: block_rq_issue: 8,0 R", "IntentService[C", 9374),
             ("a [3] x-12 (   12) [002] d..1 5.000001: block_rq_issue: 8,0 R", "a [3] x", 12),
-            (
-                "binder:10_1[2]-1044 (-----) [001] ..... 5.000001: block_rq_issue: 8,0 R",
-                "binder:10_1[2]",
-                1044,
-            ),
+            ("binder:10_1[2]-1044 (-----) [001] ..... 5.000001: block_rq_issue: 8,0 R", "binder:10_1[2]", 1044),
             ("#worker: 1-7 [001] 5.000001: block_rq_issue: 8,0 R", "#worker: 1", 7),
             ("Chrome IO 4096/4097 [003] 5.000001:   1 block:block_rq_issue: 8,0 R", "Chrome IO", 4097),
             ("> fs-read 4096 [003] 5.000001: block:block_rq_issue: 8,0 R", "fs-read", 4096),
@@ -272,10 +260,8 @@ mod tests {
 
     #[test]
     fn a_line_of_perf_script_may_lack_its_task() {
-        for line in [
-            "    5.000001: block:block_rq_issue: 8,0 R",
-            "[001]     5.000001:   1 block:block_rq_issue: 8,0 R",
-        ] {
+        for line in ["    5.000001: block:block_rq_issue: 8,0 R", "[001]     5.000001:   1 block:block_rq_issue: 8,0 R"]
+        {
             let (name, id, time, event, payload) = parts(line);
             assert_eq!((name.as_str(), id, time), ("", None, 5_000_001), "{line}");
             assert_eq!((event.as_str(), payload.as_str()), ("block_rq_issue", "8,0 R"), "{line}");
@@ -287,10 +273,7 @@ mod tests {
         for flags in ["", "d..2", ".....", "....1..", "dNLh2.1", "dNLh2111"] {
             let (name, id, time, event, _) =
                 parts(&format!("rcuc/1-25 [001] {flags}  1.004210: block_rq_issue: 8,0 R"));
-            assert_eq!(
-                (name.as_str(), id, time, event.as_str()),
-                ("rcuc/1", Some(25), 1_004_210, "block_rq_issue")
-            );
+            assert_eq!((name.as_str(), id, time, event.as_str()), ("rcuc/1", Some(25), 1_004_210, "block_rq_issue"));
         }
     }
 
@@ -310,8 +293,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_tracer_blk_have_no_event() {
-        let (_, _, _, event, payload) =
-            parts("dd-2391 [001] .....  5.104440: 179,0    D   W 1056768 + 8 [dd]");
+        let (_, _, _, event, payload) = parts("dd-2391 [001] .....  5.104440: 179,0    D   W 1056768 + 8 [dd]");
         assert_eq!((event.as_str(), payload.as_str()), ("", "179,0    D   W 1056768 + 8 [dd]"));
     }
 

@@ -22,8 +22,7 @@ use super::blk_action::{ActionMeaning, BlkAction, is_action, rest_after};
 use super::blkparse;
 use super::input::DecompressedInput;
 use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, is_digits, need, text,
-    unsigned,
+    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, is_digits, need, text, unsigned,
 };
 use super::rwbs::{self, RwbsMeaning};
 use super::time_unit::TimeUnit;
@@ -166,8 +165,7 @@ pub(super) fn range<'a>(
 fn payload_of(payload: &[u8]) -> &[u8] {
     let mut rest = payload.trim_ascii_start();
     for _ in 0..2 {
-        rest =
-            rest.iter().position(|byte| *byte == b' ').map_or(&[][..], |end| rest[end..].trim_ascii_start());
+        rest = rest.iter().position(|byte| *byte == b' ').map_or(&[][..], |end| rest[end..].trim_ascii_start());
     }
     rest
 }
@@ -256,8 +254,7 @@ impl FtraceFormat {
         let rest = payload_of(line.payload);
         let range_text = after_command(rest);
         let (sector, sectors, kind) = range(&mut blank_separated(range_text), kind)?;
-        let is_part =
-            !line.payload.trim_ascii_end().ends_with(b"]") || context.joining && cuts_a_length(range_text);
+        let is_part = !line.payload.trim_ascii_end().ends_with(b"]") || context.joining && cuts_a_length(range_text);
         if is_part && context.waits_for_rest() {
             return Ok(false);
         }
@@ -343,8 +340,7 @@ impl FtraceFormat {
             name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
         };
         let error = if kind == BlockEventKind::Complete { error_of(line.payload) } else { 0 };
-        let event =
-            BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
+        let event = BlockLayerEvent { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         if accounted {
             self.matcher.accounted(event, name, &mut context.ledger, out);
         } else {
@@ -383,8 +379,7 @@ impl FtraceFormat {
     /// Counts an event that is not used; false if its name seems to be cut.
     fn other(&mut self, line: &FtraceLine, context: &mut ParseContext) -> Result<bool> {
         if context.joining {
-            return Err(Error::new(ErrorClass::Syntax, "is no event that was broken")
-                .of_field("event", 0, line.event));
+            return Err(Error::new(ErrorClass::Syntax, "is no event that was broken").of_field("event", 0, line.event));
         }
         if let Some(count) = line.event.strip_prefix(b"PERF_RECORD_LOST") {
             let mut numbers = blank_separated(count).filter_map(|word| unsigned(word, "lost", 0).ok());
@@ -477,9 +472,7 @@ impl LineFormat for FtraceFormat {
         self.activity = self.matcher.activity(|_| None).to_json();
         if context.ledger.seen == 0 {
             return Err(Error::new(ErrorClass::Empty, "the file holds no event of the kernel's tracer")
-                .hint(
-                    "record block events: `atrace` has them in the category `disk`, tracefs in events/block",
-                ));
+                .hint("record block events: `atrace` has them in the category `disk`, tracefs in events/block"));
         }
         Ok(())
     }

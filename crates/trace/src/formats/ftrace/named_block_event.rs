@@ -45,11 +45,7 @@ impl<'a> NamedBlockEvent<'a> {
         let missing = |name: &str| Error::new(ErrorClass::Syntax, "the line lacks this field").in_field(name);
         let device = device.ok_or_else(|| missing("dev"))?;
         let device = u32::try_from(device).map_err(|_| {
-            Error::new(ErrorClass::Value, "is no device number").of_field(
-                "dev",
-                0,
-                device.to_string().as_bytes(),
-            )
+            Error::new(ErrorClass::Value, "is no device number").of_field("dev", 0, device.to_string().as_bytes())
         })?;
         let (kind, sectors) = match kind {
             BlockEventKind::Split(_) => (BlockEventKind::Split(new.ok_or_else(|| missing("new_sector"))?), 0),
@@ -81,13 +77,9 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_name() {
-        let text =
-            b"dev: 8388608, sector: 2048, nr_sector: 8, bytes: 4096, rwbs: \"WS\", comm: \"a, b\", cmd: \"\"";
+        let text = b"dev: 8388608, sector: 2048, nr_sector: 8, bytes: 4096, rwbs: \"WS\", comm: \"a, b\", cmd: \"\"";
         let named = NamedBlockEvent::read(BlockEventKind::Issue, text).unwrap().unwrap();
-        assert_eq!(
-            (named.device.as_str(), named.rwbs, named.sector, named.sectors),
-            ("8,0", &b"WS"[..], 2048, 8)
-        );
+        assert_eq!((named.device.as_str(), named.rwbs, named.sector, named.sectors), ("8,0", &b"WS"[..], 2048, 8));
         let text = b"dev: 8388608, sector: 8, new_sector: 12, rwbs: \"R\"";
         assert_eq!(
             NamedBlockEvent::read(BlockEventKind::Split(0), text).unwrap().unwrap().kind,

@@ -36,8 +36,7 @@ impl<'a> FtraceNotice<'a> {
         }
         let is_remark = text.starts_with(b"cpus=")
             || text.starts_with(b"version = ")
-            || text.starts_with(b"CPU")
-                && (text.ends_with(b" is empty") || text.ends_with(b"buffer started"))
+            || text.starts_with(b"CPU") && (text.ends_with(b" is empty") || text.ends_with(b"buffer started"))
             || text.starts_with(b"[ perf record: ");
         match is_remark {
             true => FtraceNotice::Heading,
@@ -54,9 +53,8 @@ fn heading(text: &[u8]) -> FtraceNotice<'_> {
     if let Some(tracer) = words.strip_prefix(b"tracer:") {
         return FtraceNotice::Tracer(tracer.trim_ascii());
     }
-    let numbers = words
-        .strip_prefix(b"entries-in-buffer/entries-written:")
-        .and_then(|rest| blank_separated(rest).next());
+    let numbers =
+        words.strip_prefix(b"entries-in-buffer/entries-written:").and_then(|rest| blank_separated(rest).next());
     let overwritten = numbers.and_then(|numbers| {
         let slash = memchr::memchr(b'/', numbers)?;
         let number = |digits| unsigned(digits, "entries", 0).ok();
@@ -81,11 +79,10 @@ fn is_stack(line: &[u8], text: &[u8]) -> bool {
     let mut words = blank_separated(text);
     let Some(first) = words.next() else { return false };
     let is_address = first.len() >= 4 && first.iter().all(u8::is_ascii_hexdigit);
-    let names_object = text.ends_with(b")")
-        && memchr::memrchr(b'(', text).is_some_and(|open| open > 0 && text[open - 1] == b' ');
+    let names_object =
+        text.ends_with(b")") && memchr::memrchr(b'(', text).is_some_and(|open| open > 0 && text[open - 1] == b' ');
     let count = 1 + words.count();
-    (is_address && (names_object || count == 1 && first.len() >= 8 || count == 2))
-        || names_object && count == 2
+    (is_address && (names_object || count == 1 && first.len() >= 8 || count == 2)) || names_object && count == 2
 }
 
 /// The number of lost events, 1 if it is not stated; `None` for other lines. Forms: `CPU:3 [LOST 17 EVENTS]`, `CPU 3: [LOST
@@ -197,9 +194,6 @@ mod tests {
         ] {
             assert_eq!(FtraceNotice::of(line.as_bytes()), FtraceNotice::Foreign, "{line}");
         }
-        assert_eq!(
-            FtraceNotice::of(b"x [00 1.5 block_rq_issue: 8,0 W 0 () 8 + 8 [x]"),
-            FtraceNotice::Damaged
-        );
+        assert_eq!(FtraceNotice::of(b"x [00 1.5 block_rq_issue: 8,0 W 0 () 8 + 8 [x]"), FtraceNotice::Damaged);
     }
 }

@@ -147,13 +147,9 @@ mod tests {
     fn waits_and_commits_are_read_as_ext4_f2fs_and_jbd2_print_them() {
         let begin = FsStep::SyncBegin;
         let end = |failed| FsStep::SyncEnd { failed };
-        assert_eq!(
-            read("ext4_sync_file_enter", "dev 179,1 ino 13 parent 2 datasync 0 "),
-            file("ext4", 1, begin)
-        );
+        assert_eq!(read("ext4_sync_file_enter", "dev 179,1 ino 13 parent 2 datasync 0 "), file("ext4", 1, begin));
         assert_eq!(read("ext4_sync_file_exit", "dev 179,1 ino 13 ret -5"), file("ext4", 1, end(true)));
-        let enter =
-            "dev = (179,2), ino = 5, pino = 3, i_mode = 0x81a4, i_size = 81920, i_nlink = 1, i_blocks = 160";
+        let enter = "dev = (179,2), ino = 5, pino = 3, i_mode = 0x81a4, i_size = 81920, i_nlink = 1, i_blocks = 160";
         assert_eq!(read("f2fs_sync_file_enter", enter), file("f2fs", 2, begin));
         // The text of kernel 3.10, then 4.19, then 6.12.
         for payload in [
@@ -189,16 +185,9 @@ mod tests {
         let at = 0x30_2010;
         assert_eq!(
             read("mmc_blk_rw_start", "cmd=18,addr=0x00302010,size=0x00000040"),
-            command(
-                "mmc",
-                at,
-                start(CommandKind::Read, 0x40 * 512, CommandTarget::Sectors { first: at, count: 0x40 })
-            )
+            command("mmc", at, start(CommandKind::Read, 0x40 * 512, CommandTarget::Sectors { first: at, count: 0x40 }))
         );
-        assert_eq!(
-            read("mmc_blk_rw_end", "cmd=18,addr=0x00302010,size=0x00000040"),
-            command("mmc", at, DONE)
-        );
+        assert_eq!(read("mmc_blk_rw_end", "cmd=18,addr=0x00302010,size=0x00000040"), command("mmc", at, DONE));
         let erase = EraseKind { secure: false, second_step: false };
         let erased = CommandTarget::Erased { first: at, count: 0x40, erase };
         assert_eq!(
@@ -210,20 +199,12 @@ mod tests {
             (
                 "send: 624000.ufshc: tag: 3, DB: 0x8, size: 4096, IS: 0, LBA: 8, opcode: 0x2a",
                 "624000.ufshc",
-                start(
-                    CommandKind::Write,
-                    4096,
-                    CommandTarget::Blocks { first: 8, count: None, is_recent: false },
-                ),
+                start(CommandKind::Write, 4096, CommandTarget::Blocks { first: 8, count: None, is_recent: false }),
             ),
             (
                 "send_req: 1d84000.ufshc: tag: 3, DB: 0x0, size: 4096, IS: 0, LBA: 8, opcode: 0x28 (READ_10), group_id: 0x0",
                 "1d84000.ufshc",
-                start(
-                    CommandKind::Read,
-                    4096,
-                    CommandTarget::Blocks { first: 8, count: None, is_recent: true },
-                ),
+                start(CommandKind::Read, 4096, CommandTarget::Blocks { first: 8, count: None, is_recent: true }),
             ),
             (
                 "complete_rsp: 1d84000.ufshc: tag: 3, DB: 0x0, size: 4096, IS: 0, LBA: 8, opcode: 0x2a (WRITE_10), group_id: 0x0",
@@ -268,10 +249,7 @@ mod tests {
         ] {
             assert_eq!(read(name, payload), None, "{payload}");
         }
-        let done = read(
-            "mmc_request_done",
-            "mmc1: end struct mmc_request[(____ptrval____)]: cmd_opcode=18 cmd_err=0",
-        );
+        let done = read("mmc_request_done", "mmc1: end struct mmc_request[(____ptrval____)]: cmd_opcode=18 cmd_err=0");
         let Some(DecodedEvent::Command(done)) = done else { panic!("{done:?}") };
         assert_eq!((unfilled(&done.host), done.id), (&b"mmc1"[..], 0));
     }

@@ -67,8 +67,7 @@ const ACCOUNTED: FieldNumbers = &[(1, Device), (2, Sector), (3, Sectors), (6, Le
 const SYNC: FieldNumbers = &[(1, Device)];
 const EXT4_END: FieldNumbers = &[(1, Device), (3, Returned)];
 const F2FS_END: FieldNumbers = &[(1, Device), (5, Returned)];
-const UFS: FieldNumbers =
-    &[(1, Host), (4, Lba), (5, Opcode), (6, Word), (7, Tag), (8, Bytes), (9, Group), (10, Step)];
+const UFS: FieldNumbers = &[(1, Host), (4, Lba), (5, Opcode), (6, Word), (7, Tag), (8, Bytes), (9, Group), (10, Step)];
 const SCSI: FieldNumbers = &[(1, HostNumber), (2, Channel), (3, Target), (4, Unit), (6, Opcode), (12, Tag)];
 
 /// The events with their own message: number of the field in `FtraceEvent`, event, fields.
@@ -328,8 +327,7 @@ impl FtraceDecoder {
             }
             layout.event
         };
-        Ok(decoded_event(&values, event, pid)
-            .map_or(FtraceRecord::Other, |found| FtraceRecord::Event(time, found)))
+        Ok(decoded_event(&values, event, pid).map_or(FtraceRecord::Other, |found| FtraceRecord::Event(time, found)))
     }
 
     /// Reads a `GenericFtraceEvent`, which names its fields; `None` if it is not used.
@@ -343,9 +341,8 @@ impl FtraceDecoder {
             match field? {
                 (1, name) => {
                     let name = name.bytes();
-                    let (place, known) = self
-                        .generic
-                        .name_index(&name[..name.len().min(LONGEST_NAME)], FtraceEventKind::by_name);
+                    let (place, known) =
+                        self.generic.name_index(&name[..name.len().min(LONGEST_NAME)], FtraceEventKind::by_name);
                     self.generic.add(place);
                     event = known;
                     if event.is_none() {

@@ -97,9 +97,7 @@ fn looks_like(head: &[u8]) -> bool {
     let is_known = |number: u32| {
         let events = matches!(number, packet::FTRACE_EVENTS | packet::FTRACE_STATS | packet::COMPRESSED);
         let others = matches!(number, packet::PROCESS_TREE | packet::CLOCK_SNAPSHOT | packet::TRACE_CONFIG);
-        events
-            || others
-            || matches!(number, packet::TIMESTAMP | packet::SEQUENCE | packet::SYNCHRONIZATION_MARKER)
+        events || others || matches!(number, packet::TIMESTAMP | packet::SEQUENCE | packet::SYNCHRONIZATION_MARKER)
     };
     let mut input = head;
     let mut content = Vec::new();
@@ -304,13 +302,16 @@ impl PacketHandler {
             return Ok(time);
         }
         let behind = Nanos((self.latest_passed_on - time) as i64);
-        Err(Error::new(ErrorClass::Order, format!("an event is more than {} events after its place in the order of times", self.window))
-            .of_field("timestamp", 0, format!("{behind} before its predecessor").as_bytes())
-            .hint(format!(
-                "the CPUs' buffers were read far apart: give a larger reorder_window (now {}), or record with a shorter \
+        Err(Error::new(
+            ErrorClass::Order,
+            format!("an event is more than {} events after its place in the order of times", self.window),
+        )
+        .of_field("timestamp", 0, format!("{behind} before its predecessor").as_bytes())
+        .hint(format!(
+            "the CPUs' buffers were read far apart: give a larger reorder_window (now {}), or record with a shorter \
                  drain_period_ms",
-                self.window
-            )))
+            self.window
+        )))
     }
 
     fn end_round(&mut self, out: &mut Vec<Request>) {

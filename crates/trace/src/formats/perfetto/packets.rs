@@ -30,10 +30,8 @@ fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
 /// Reads the next packet into `content`; false at the end. Never allocates more memory than there are bytes.
 pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
     let cut = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            Error::new(ErrorClass::Truncated, "the file ends in the middle of a packet")
-                .hint("give --lenient to read up to there: the recording was cut off")
-        }
+        io::ErrorKind::UnexpectedEof => Error::new(ErrorClass::Truncated, "the file ends in the middle of a packet")
+            .hint("give --lenient to read up to there: the recording was cut off"),
         kind => Error::new(ErrorClass::Io, error.to_string()).hint(match kind {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => "the compressed data are damaged",
             _ => "reading the file failed",
@@ -46,9 +44,7 @@ pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Resul
         } else {
             "this is not a packet".to_owned()
         };
-        return Err(
-            Error::new(ErrorClass::Syntax, problem).hint("the file is damaged, or not a Perfetto trace")
-        );
+        return Err(Error::new(ErrorClass::Syntax, problem).hint("the file is damaged, or not a Perfetto trace"));
     }
     content.clear();
     let read = input.by_ref().take(length).read_to_end(content).map_err(cut)?;

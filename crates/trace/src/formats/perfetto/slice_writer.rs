@@ -129,10 +129,7 @@ fn names_of(flags: RequestFlags) -> String {
 
 impl TraceSink for PerfettoSink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
-        batch
-            .iter()
-            .try_for_each(|request| self.draw(&request, batch))
-            .map_err(|error| Error::io(&self.path, error))
+        batch.iter().try_for_each(|request| self.draw(&request, batch)).map_err(|error| Error::io(&self.path, error))
     }
 
     fn finish(self: Box<Self>, _ledger: &Ledger, _header: &TraceHeader) -> Result<AtomicFile> {

@@ -74,16 +74,12 @@ impl<'a> WireFields<'a> {
         let number = u32::try_from(key >> 3).ok().filter(|number| *number > 0)?;
         let value = match key & 7 {
             0 => WireValue::Number(self.varint()?),
-            1 => {
-                WireValue::Number(self.take(8)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
-            }
+            1 => WireValue::Number(self.take(8)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
             2 => {
                 let length = self.varint()?;
                 WireValue::Bytes(self.take(length)?)
             }
-            5 => {
-                WireValue::Number(self.take(4)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
-            }
+            5 => WireValue::Number(self.take(4)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
             // Groups were deprecated before Perfetto existed.
             _ => return None,
         };

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use super::io::BlockSchemeIo;
 use super::{
-    BlockMapLayout, BlockPlacement, BlockSchemeState, LOG_BLOCKS, Place, SchemeBlock, data_blocks, list,
-    number, read_list, read_table,
+    BlockMapLayout, BlockPlacement, BlockSchemeState, LOG_BLOCKS, Place, SchemeBlock, data_blocks, list, number,
+    read_list, read_table,
 };
 use crate::events::{MergeKind, Observer};
 use crate::ids::BlockId;
@@ -42,11 +42,7 @@ impl BlockScheme {
         Self { data: vec![BlockId::NONE; layout.blocks as usize], open }
     }
 
-    fn complete<L: Observer>(
-        &mut self,
-        io: &mut BlockSchemeIo<'_, L>,
-        replacement: ReplacementBlock,
-    ) -> Option<()> {
+    fn complete<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, replacement: ReplacementBlock) -> Option<()> {
         let ReplacementBlock { logical_block, block, copied } = replacement;
         let kind = io.merge_blocks(logical_block, &mut self.data[logical_block as usize], block)?;
         io.count_merge(if copied { MergeKind::Full } else { kind });
@@ -93,11 +89,7 @@ impl BlockPlacement for BlockScheme {
                 self.complete(io, oldest)?;
             }
             let fresh = io.claim(block)?;
-            self.open[plane].push_back(ReplacementBlock {
-                logical_block: block,
-                block: fresh,
-                copied: false,
-            });
+            self.open[plane].push_back(ReplacementBlock { logical_block: block, block: fresh, copied: false });
         }
     }
 }
@@ -122,8 +114,7 @@ impl BlockSchemeState for BlockScheme {
         let planes = self.open.len();
         for (plane, open) in self.open.iter_mut().enumerate() {
             for logical_block in read_list(words, self.data.len())? {
-                let known =
-                    (logical_block as usize) < self.data.len() && logical_block as usize % planes == plane;
+                let known = (logical_block as usize) < self.data.len() && logical_block as usize % planes == plane;
                 let twice = open.iter().any(|open| open.logical_block == logical_block);
                 (known && !twice).then_some(())?;
                 let (block, copied) = (BlockId(words.next()?), words.next()? == 1);

@@ -7,8 +7,7 @@ use emmclab_base::Nanos;
 use super::BlockMapLayout;
 use super::Place;
 use crate::events::{
-    CollectionPurpose, GcFinished, GcStarted, LogMerged, MergeKind, Observer, OperationCause, PageRead,
-    UnitWritten,
+    CollectionPurpose, GcFinished, GcStarted, LogMerged, MergeKind, Observer, OperationCause, PageRead, UnitWritten,
 };
 use crate::ftl::commit::{MappedUnits, PageUnits, ProgrammedPages};
 use crate::ftl::core::FtlCore;
@@ -112,12 +111,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
     /// Merges all valid data of a logical block into one block: into `log` if its pages are at their own offsets, otherwise into a fresh
     /// block. `data` and `log` may be [`BlockId::NONE`]. Afterwards `data` is the new data block, or [`BlockId::NONE`] if there is no valid
     /// data. Returns the kind of merge; `None` if no block is free.
-    pub fn merge_blocks(
-        &mut self,
-        logical_block: u32,
-        data: &mut BlockId,
-        log: BlockId,
-    ) -> Option<MergeKind> {
+    pub fn merge_blocks(&mut self, logical_block: u32, data: &mut BlockId, log: BlockId) -> Option<MergeKind> {
         let begun = if log == BlockId::NONE { *data } else { log };
         let valid = if begun == BlockId::NONE { 0 } else { self.merge_begins(begun) };
         let in_place = log != BlockId::NONE && self.is_in_place(logical_block, log);
@@ -179,13 +173,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
     }
 
     /// Appends the units of a logical page after a command wrote `span`.
-    pub fn page_units(
-        &self,
-        units: &mut PageUnits,
-        logical: u32,
-        span: RequestSectors,
-        command: Option<u64>,
-    ) {
+    pub fn page_units(&self, units: &mut PageUnits, logical: u32, span: RequestSectors, command: Option<u64>) {
         let unit_sectors = self.core.geometry.unit_sectors;
         for lpn in self.units_of_page(logical).map(Lpn) {
             let (from, covered) = (self.core.lookup(lpn), span.covered(lpn, unit_sectors));
@@ -205,8 +193,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         let bus_bytes = if self.nand.copies_back() { 0 } else { u64::from(kind.page_bytes) };
         let from_page = self.core.page_of(ppn, 0);
         let cause = OperationCause::Gc;
-        let read =
-            PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, cause, begin, end };
+        let read = PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, cause, begin, end };
         self.log.page_read(&read);
         let filled = self.filled(block);
         let pages = 1;

@@ -8,20 +8,16 @@
 
 use super::io::BlockSchemeIo;
 use super::{
-    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, list,
-    number, read_list,
+    BlockMapLayout, BlockPlacement, BlockSchemeState, CACHED_MAPS, LOG_BLOCKS, Place, SchemeBlock, list, number,
+    read_list,
 };
 use crate::events::{MergeKind, Observer};
 use crate::ids::BlockId;
 use crate::lru::LruSet;
 use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
-const BLOCKS: PolicySetting = PolicySetting {
-    key: "superblock_blocks",
-    about: "Logical blocks in a superblock.",
-    default: 4,
-    range: (1, 1024),
-};
+const BLOCKS: PolicySetting =
+    PolicySetting { key: "superblock_blocks", about: "Logical blocks in a superblock.", default: 4, range: (1, 1024) };
 const MOST_LOG_BLOCKS: PolicySetting = PolicySetting {
     key: "superblock_log_blocks",
     about: "Most log blocks of one superblock.",
@@ -123,12 +119,7 @@ impl SuperblockScheme {
     }
 
     /// Moves all valid data out of the block with the fewest valid pages, and erases the block.
-    fn collect<L: Observer>(
-        &mut self,
-        io: &mut BlockSchemeIo<'_, L>,
-        number: u32,
-        merge: MergeKind,
-    ) -> Option<()> {
+    fn collect<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, number: u32, merge: MergeKind) -> Option<()> {
         let group = &self.groups[number as usize];
         // A superblock that gives up its log blocks also gives up the partly written block of the host.
         let useful = |block: BlockId| {
@@ -232,9 +223,7 @@ impl BlockSchemeState for SuperblockScheme {
             out.extend(list(group.blocks.iter().copied().map(number)));
         }
         for (plane, used) in (0..).zip(&self.used) {
-            out.extend(list(
-                used.iter().map(|row| row * self.planes + plane).collect::<Vec<_>>().into_iter(),
-            ));
+            out.extend(list(used.iter().map(|row| row * self.planes + plane).collect::<Vec<_>>().into_iter()));
         }
         out
     }

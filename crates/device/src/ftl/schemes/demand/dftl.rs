@@ -19,17 +19,11 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
         settings: &[CACHED_ENTRIES, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 4,
-    make: |settings, _, layout| {
-        Box::new(DftlCache::new(CACHED_ENTRIES.count(&settings.mapping.options), layout))
-    },
+    make: |settings, _, layout| Box::new(DftlCache::new(CACHED_ENTRIES.count(&settings.mapping.options), layout)),
 };
 
-const CACHED_ENTRIES: PolicySetting = PolicySetting {
-    key: "cached_entries",
-    about: "Map entries in memory.",
-    default: 4096,
-    range: (1, 1 << 28),
-};
+const CACHED_ENTRIES: PolicySetting =
+    PolicySetting { key: "cached_entries", about: "Map entries in memory.", default: 4096, range: (1, 1 << 28) };
 
 /// Bytes of an entry in memory: logical and physical address.
 const CACHED_BYTES: u64 = 8;
@@ -105,10 +99,7 @@ impl MapCache for DftlCache {
     }
 
     fn figures(&self) -> MapCacheSummary {
-        MapCacheSummary {
-            cached_bytes: self.entries.len() as u64 * CACHED_BYTES,
-            ..MapCacheSummary::default()
-        }
+        MapCacheSummary { cached_bytes: self.entries.len() as u64 * CACHED_BYTES, ..MapCacheSummary::default() }
     }
 
     /// The number of entries, then the entries from the least recently used one on, each as unit and whether it is dirty.

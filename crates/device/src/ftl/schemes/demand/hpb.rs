@@ -22,12 +22,7 @@ impl HpbHints {
     /// Hints of a host that caches at most `most` pages; `None` if that is 0.
     pub fn new(most: u32, per_page: u32, pages: usize) -> Option<Self> {
         let most = (most as usize).min(pages);
-        (most > 0).then(|| Self {
-            pages: LruSet::new(pages, most),
-            most,
-            per_page,
-            changed: FxHashMap::default(),
-        })
+        (most > 0).then(|| Self { pages: LruSet::new(pages, most), most, per_page, changed: FxHashMap::default() })
     }
 
     /// Whether the host sends the entry of a unit along and the entry is up to date.
@@ -81,9 +76,7 @@ mod tests {
         let mut hints = HpbHints::new(2, 100, 10).unwrap();
         assert!(!hints.has_current_entry(250));
         hints.cache_page(2);
-        assert!(
-            hints.has_current_entry(250) && hints.has_current_entry(299) && !hints.has_current_entry(300)
-        );
+        assert!(hints.has_current_entry(250) && hints.has_current_entry(299) && !hints.has_current_entry(300));
         hints.change(250);
         assert!(!hints.has_current_entry(250) && hints.has_current_entry(251));
         hints.cache_page(2);
@@ -98,9 +91,7 @@ mod tests {
         hints.cache_page(2);
         assert!(hints.has_current_entry(199));
         hints.cache_page(3);
-        assert!(
-            !hints.has_current_entry(250) && hints.has_current_entry(199) && hints.has_current_entry(350)
-        );
+        assert!(!hints.has_current_entry(250) && hints.has_current_entry(199) && hints.has_current_entry(350));
         hints.cache_page(2);
         assert!(
             !hints.has_current_entry(150) && hints.has_current_entry(250),

@@ -16,9 +16,7 @@ mod tpftl;
 
 use emmclab_base::Nanos;
 
-use crate::events::{
-    MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Observer, OperationCause,
-};
+use crate::events::{MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Observer, OperationCause};
 use crate::ftl::allocation::PageRequest;
 use crate::ftl::commit::{ProgrammedPages, UnitRun};
 use crate::ftl::core::{FtlCore, StopReason};
@@ -322,14 +320,7 @@ impl DemandMapping {
         log.map_mispredicted(&MapMispredicted { lpn: unit });
         let group = nand.group(core.geometry.block_of(ppn));
         let bytes = core.geometry.unit_bytes;
-        let op = FtlCore::read_unplaced(
-            nand,
-            (found.plane, group),
-            request.ready,
-            bytes,
-            OperationCause::Map,
-            log,
-        );
+        let op = FtlCore::read_unplaced(nand, (found.plane, group), request.ready, bytes, OperationCause::Map, log);
         if wrong.last.is_none_or(|last| last.end < op.end) {
             wrong.last = Some(op);
         }
@@ -373,8 +364,7 @@ impl DemandMapping {
         self.cache.mark_page_clean(core, page);
         let bytes = self.units * core.geometry.unit_bytes;
         let next = nand.program_next(block, at, bytes);
-        let programmed =
-            ProgrammedPages::next(block, group, &next, bytes, OperationCause::Map, WriteStream::Map);
+        let programmed = ProgrammedPages::next(block, group, &next, bytes, OperationCause::Map, WriteStream::Map);
         let unit_sectors = core.geometry.unit_sectors;
         let units = UnitRun { first, units: self.units, span: NO_SECTORS, unit_sectors, command: None };
         core.commit_page(programmed, &units, log);

@@ -7,8 +7,8 @@
 //! found in sorted lists, because only the memory of the index decides what fits into the cache; `index_pct` states it.
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss,
-    MapPageLayout, StaleMapPages,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
+    StaleMapPages,
 };
 use super::location_numbering::{LocationNumbering, NOWHERE};
 use crate::ftl::core::FtlCore;
@@ -196,12 +196,7 @@ impl RqftlCache {
             from -= 1;
             self.runs.remove(&mut self.used, list[from].index);
             let changed = run.changed || before.changed;
-            run = MapRun {
-                first: before.first,
-                count: before.count + run.count,
-                number: before.number,
-                changed,
-            };
+            run = MapRun { first: before.first, count: before.count + run.count, number: before.number, changed };
         }
         if let Some(after) = list.get(to).map(|next| self.runs.get(next.index))
             && after.first == run.end()
@@ -313,11 +308,7 @@ impl MapCache for RqftlCache {
         let units = self.runs.places(self.used).map(|place| self.runs.get(place));
         let units = units.filter(|run| run.number != NOWHERE).map(|run| u64::from(run.count)).sum();
         let runs = self.runs.len() as u64;
-        MapCacheSummary {
-            cached_bytes: runs * self.budget / self.most as u64,
-            segments: runs,
-            segment_units: units,
-        }
+        MapCacheSummary { cached_bytes: runs * self.budget / self.most as u64, segments: runs, segment_units: units }
     }
 
     /// The runs, from the least recently used one on.
@@ -352,8 +343,7 @@ impl MapCache for RqftlCache {
 
     fn fault(&self, core: &FtlCore) -> Option<String> {
         let runs = self.runs.places(self.used).map(|place| self.runs.get(place));
-        let mut units =
-            runs.flat_map(|run| (run.first..run.end()).map(move |unit| (unit, run.place_of(unit))));
+        let mut units = runs.flat_map(|run| (run.first..run.end()).map(move |unit| (unit, run.place_of(unit))));
         let (unit, _) = units.find(|(unit, place)| self.number(core, *unit) != *place)?;
         Some(format!("a run in memory maps unit {unit} to another place"))
     }

@@ -8,8 +8,8 @@
 //! entries of one page only. The paper sorts pages by the mean of the last uses of their entries; here the latest use counts.
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss,
-    MapPageLayout, StaleMapPages,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
+    StaleMapPages,
 };
 use crate::bit_set::BitSet;
 use crate::ftl::core::FtlCore;
@@ -26,9 +26,7 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
         settings: &[CACHE_KB, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 4,
-    make: |settings, _, layout| {
-        Box::new(TpftlCache::new(CACHE_KB.of(&settings.mapping.options) * 1024, layout))
-    },
+    make: |settings, _, layout| Box::new(TpftlCache::new(CACHE_KB.of(&settings.mapping.options) * 1024, layout)),
 };
 
 /// Bytes of a cached entry, whose unit is relative to its page, and of a page with cached entries.
@@ -85,15 +83,7 @@ impl TpftlCache {
             entries: LinkedLists::new((budget / ENTRY_BYTES).min(u64::from(layout.units)) as usize),
             places: vec![0; layout.units as usize],
             changed: BitSet::new(layout.units),
-            nodes: vec![
-                TranslationPageNode {
-                    entries: ListEnds::EMPTY,
-                    unchanged: NONE,
-                    count: 0,
-                    changed: 0
-                };
-                pages
-            ],
+            nodes: vec![TranslationPageNode { entries: ListEnds::EMPTY, unchanged: NONE, count: 0, changed: 0 }; pages],
             pages: LruSet::new(pages, 0),
             plan: None,
             balance: 0,
@@ -292,11 +282,8 @@ impl MapCache for TpftlCache {
         self.places[unit as usize] = place + 1;
         if node.unchanged == NONE {
             // Entries that were loaded along are older than the wanted one.
-            node.unchanged = if node.entries.newest == NONE {
-                list.oldest
-            } else {
-                self.entries.newer(node.entries.newest)
-            };
+            node.unchanged =
+                if node.entries.newest == NONE { list.oldest } else { self.entries.newer(node.entries.newest) };
         }
         node.entries = list;
         node.count += loaded + 1;
@@ -385,13 +372,7 @@ mod tests {
     }
 
     /// Simulates a miss of a unit; returns the page that was written back, if any, and the number of entries loaded along.
-    fn miss(
-        cache: &mut TpftlCache,
-        core: &FtlCore,
-        unit: u32,
-        rest: u32,
-        changes: bool,
-    ) -> (Option<u32>, u32) {
+    fn miss(cache: &mut TpftlCache, core: &FtlCore, unit: u32, rest: u32, changes: bool) -> (Option<u32>, u32) {
         let wanted = MapMiss { unit: Lpn(unit), rest };
         assert_eq!(cache.touch(wanted.unit, 1, changes), 0);
         let page = cache.make_room(core, Some(wanted));
@@ -435,8 +416,7 @@ mod tests {
             }
         }
         assert!(cache.follows, "the entries of one page took the place of those of five");
-        let next =
-            (1..1024).find(|unit| !cache.holds(5 * 1024 + unit) && cache.holds(5 * 1024 + unit - 1)).unwrap();
+        let next = (1..1024).find(|unit| !cache.holds(5 * 1024 + unit) && cache.holds(5 * 1024 + unit - 1)).unwrap();
         assert!(miss(&mut cache, &core, 5 * 1024 + next, 1, false).1 > 0);
     }
 }

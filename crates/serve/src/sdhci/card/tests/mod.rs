@@ -87,12 +87,8 @@ fn ext_csd_states_the_settings() {
 
 #[test]
 fn ext_csd_states_what_a_device_lacks_and_the_order_of_its_cache() {
-    let settings = CardSettings {
-        cache_in_order: true,
-        barrier: false,
-        reliable_write: false,
-        ..CardSettings::default()
-    };
+    let settings =
+        CardSettings { cache_in_order: true, barrier: false, reliable_write: false, ..CardSettings::default() };
     let mut host = CardTestHost::with(&settings, SECTORS);
     host.identify();
     let bytes = host.read_one(8, 0);
@@ -103,14 +99,10 @@ fn ext_csd_states_what_a_device_lacks_and_the_order_of_its_cache() {
 #[test]
 fn switch_refuses_what_is_not_for_the_host_to_write() {
     let mut host = CardTestHost::selected(SECTORS);
-    for (index, value) in
-        [(192, 1), (212, 1), (33, 2), (185, 3), (183, 3), (179, 4), (168, 1), (15, 1), (31, 2)]
-    {
+    for (index, value) in [(192, 1), (212, 1), (33, 2), (185, 3), (183, 3), (179, 4), (168, 1), (15, 1), (31, 2)] {
         assert_eq!(host.switch(index, value), CardStatus::SWITCH_ERROR, "{index}");
     }
-    for (index, value) in
-        [(183, 2), (183, 6), (185, 1), (185, 2), (161, 1), (163, 1), (164, 1), (175, 1), (162, 1)]
-    {
+    for (index, value) in [(183, 2), (183, 6), (185, 1), (185, 2), (161, 1), (163, 1), (164, 1), (175, 1), (162, 1)] {
         assert_eq!(host.switch(index, value), CardStatus::empty(), "{index}");
     }
     assert_eq!(host.switch(162, 2), CardStatus::SWITCH_ERROR, "it is written once");
@@ -168,17 +160,11 @@ fn with_its_cache_off_a_card_writes_through() {
 fn flush_barrier_and_power_off_are_flushes() {
     let mut host = CardTestHost::selected(SECTORS);
     assert_eq!(host.switch(32, 1), CardStatus::empty());
-    assert_eq!(
-        (host.last().action.clone(), host.last().modifiers),
-        (BlockAction::Flush, CommandFlags::empty())
-    );
+    assert_eq!((host.last().action.clone(), host.last().modifiers), (BlockAction::Flush, CommandFlags::empty()));
     assert_eq!(host.switch(32, 2), CardStatus::SWITCH_ERROR, "barriers are off");
     assert_eq!(host.switch(31, 1), CardStatus::empty());
     assert_eq!(host.switch(32, 2), CardStatus::empty());
-    assert_eq!(
-        (host.last().action.clone(), host.last().modifiers),
-        (BlockAction::Flush, CommandFlags::BARRIER)
-    );
+    assert_eq!((host.last().action.clone(), host.last().modifiers), (BlockAction::Flush, CommandFlags::BARRIER));
     let before = host.requests.len();
     assert_eq!(host.switch(34, 1), CardStatus::empty());
     assert_eq!(host.requests.len(), before);
@@ -364,10 +350,7 @@ fn boot_partitions_have_memory_of_their_own() {
     }
     host.erase(0, 0, 1);
     assert_eq!(host.read_one(17, 0), [0; SECTOR]);
-    assert!(
-        host.requests.iter().all(|request| request.action == BlockAction::Flush),
-        "the device sees none of it"
-    );
+    assert!(host.requests.iter().all(|request| request.action == BlockAction::Flush), "the device sees none of it");
     assert_eq!(host.switch(173, 1), CardStatus::empty());
     assert_ne!(host.r1(24, 0) & CardStatus::WP_VIOLATION.bits(), 0);
     assert_eq!(host.switch(173, 0), CardStatus::SWITCH_ERROR, "protected until power is lost");

@@ -324,9 +324,7 @@ impl SegmentGroup {
         out.extend(self.segments.iter().flat_map(LearnedSegment::words));
         if let Some(owners) = self.owners.as_ref().filter(|_| self.approximate > 0) {
             out.extend(owners.owned.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]));
-            out.extend(
-                owners.first.chunks(4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]])),
-            );
+            out.extend(owners.first.chunks(4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]])));
         }
     }
 
@@ -367,17 +365,14 @@ impl SegmentGroup {
             let level = from..usize::from(*to);
             from = usize::from(*to);
             let disjoint = |at: usize| self.segments.get(at - 1).end() < self.segments.get(at).start;
-            level.start <= level.end
-                && level.end <= self.segments.len()
-                && (level.start + 1..level.end).all(disjoint)
+            level.start <= level.end && level.end <= self.segments.len() && (level.start + 1..level.end).all(disjoint)
         });
         let named = |unit: u8| {
             let first = self.owner(unit);
             first.is_none_or(|first| self.segments.iter().any(|s| s.is_approximate() && s.start == first))
         };
         let fits = |segment: LearnedSegment| {
-            !segment.is_approximate()
-                || ends(self.owned_by(segment.start)) == Some((segment.start, segment.end()))
+            !segment.is_approximate() || ends(self.owned_by(segment.start)) == Some((segment.start, segment.end()))
         };
         ordered && from == self.segments.len() && (0..=u8::MAX).all(named) && self.segments.iter().all(fits)
     }

@@ -12,8 +12,8 @@ mod segment;
 mod segments;
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss,
-    MapPageLayout, MispredictedPage, StaleMapPages,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
+    MispredictedPage, StaleMapPages,
 };
 use super::location_numbering::{LocationNumbering, NOWHERE};
 use crate::ftl::core::FtlCore;
@@ -31,9 +31,7 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
         settings: &[CACHE_KB, GAMMA, COMPACT_AFTER, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 8,
-    make: |settings, geometry, layout| {
-        Box::new(LeaFtlCache::new(&settings.mapping.options, geometry, layout))
-    },
+    make: |settings, geometry, layout| Box::new(LeaFtlCache::new(&settings.mapping.options, geometry, layout)),
 };
 
 const GAMMA: PolicySetting = PolicySetting {

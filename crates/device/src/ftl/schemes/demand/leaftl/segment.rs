@@ -104,9 +104,7 @@ impl LearnedSegment {
     /// Whether `next` is the same line and begins with the unit after the last of this one.
     pub fn continues(self, next: Self) -> bool {
         let same = self.slope == next.slope && self.intercept == next.intercept;
-        same && !self.is_approximate()
-            && self.stride() == 1
-            && u32::from(self.end()) + 1 == u32::from(next.start)
+        same && !self.is_approximate() && self.stride() == 1 && u32::from(self.end()) + 1 == u32::from(next.start)
     }
 
     fn accurate(start: u8, end: u8, slope: u16, place: u32) -> Self {
@@ -203,8 +201,7 @@ fn accurate(points: &[Point]) -> (LearnedSegment, usize) {
         (_, 1) => STRIDE | u16::from(stride),
         _ => return (LearnedSegment::point(points[0]), 1),
     };
-    let count =
-        run(points, |(a, at), (b, then)| then != NOWHERE && b - a == stride && then.wrapping_sub(at) == step);
+    let count = run(points, |(a, at), (b, then)| then != NOWHERE && b - a == stride && then.wrapping_sub(at) == step);
     (LearnedSegment::accurate(first, points[count - 1].0, slope, place), count)
 }
 

@@ -173,11 +173,7 @@ mod tests {
         let place = prop_oneof![0u32..1000, Just(NOWHERE), any::<u32>()];
         (any::<u8>(), prop_oneof![9 => Just(1u32), 1 => 1u32..20], place).prop_map(|(start, count, place)| {
             let start = start.min(235);
-            if count == 1 {
-                LearnedSegment::point((start, place))
-            } else {
-                LearnedSegment::run(start, count, place)
-            }
+            if count == 1 { LearnedSegment::point((start, place)) } else { LearnedSegment::run(start, count, place) }
         })
     }
 
