@@ -3,8 +3,6 @@
 States of ext4 under `sqlite-wal` and `append-log` on `emmc51-cache`, 256 MB, with and without a check.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

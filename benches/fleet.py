@@ -7,8 +7,6 @@ Makes recordings from the workloads of the IISWC 2015 study, each with 100 to `-
 process the steps of profiling a recording. Prints recordings per minute; the goal is 10,000 on two cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource
@@ -44,18 +42,7 @@ def run(folder: Path, table: Path, jobs: int) -> tuple[float, float, dict[str, i
     """Run the command; return wall and processor time in seconds, and its counts."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
-    command = [
-        sys.executable,
-        "-m",
-        "emmclab",
-        "fleet",
-        str(folder),
-        "-o",
-        str(table),
-        "--jobs",
-        str(jobs),
-        "--json",
-    ]
+    command = [sys.executable, "-m", "emmclab", "fleet", str(folder), "-o", str(table), "--jobs", str(jobs), "--json"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     wall = time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -65,9 +52,7 @@ def run(folder: Path, table: Path, jobs: int) -> tuple[float, float, dict[str, i
 
 def parts(paths: list[Path]) -> dict[str, float]:
     """Return the processor time of each step of a recording, in ms, as the mean over these recordings."""
-    spent = dict.fromkeys(
-        ("open", "read and profile", "report", "histograms", "parse and flatten", "digest"), 0.0
-    )
+    spent = dict.fromkeys(("open", "read and profile", "report", "histograms", "parse and flatten", "digest"), 0.0)
 
     def note(part: str, since: float) -> float:
         now = time.process_time()
@@ -97,9 +82,7 @@ def parts(paths: list[Path]) -> dict[str, float]:
 
 def main() -> int:
     """Print the figures; exit code 1 if the goal is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recordings", nargs="?", type=int, default=2_000)
     parser.add_argument("--requests", type=int, default=5_000, help="of the largest recording")
     parser.add_argument("--jobs", type=int, default=2)

@@ -5,8 +5,6 @@
 Prints requests, processor time and the peak resident memory; exit code 1 if the memory is over 200 MB.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

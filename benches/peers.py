@@ -9,8 +9,6 @@ Each command runs three times; the fastest counts. Processor time is that of all
 disturbs it least.
 """
 
-from __future__ import annotations
-
 import gzip
 import resource
 import shutil

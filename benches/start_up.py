@@ -6,8 +6,6 @@ The trace is the smallest bundled one, so that almost nothing is computed. The c
 load on the machine affects all of them alike. The first row is the start of Python itself.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 

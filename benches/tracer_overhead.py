@@ -10,8 +10,6 @@ for the same number of requests: with its recording elsewhere, and with its reco
 itself. `--write` stores the figures in the file that the claims ledger reads.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

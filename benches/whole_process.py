@@ -14,8 +14,6 @@ each workload, `telegram.parameters` and `random.parameters`. SSDsim then runs i
 table has the ratio of the medians. Without it there is no ratio.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
@@ -136,8 +134,7 @@ def main() -> None:
         rows = list(cases(given.traces, given.ssdsim, Path(name)))
         rounds = [[timed(row) for row in rows] for _ in range(given.rounds)]
     medians = [
-        tuple(statistics.median(run[which] for run in runs) for which in (0, 1))
-        for runs in zip(*rounds, strict=True)
+        tuple(statistics.median(run[which] for run in runs) for which in (0, 1)) for runs in zip(*rounds, strict=True)
     ]
     peers = {row.workload: wall for row, (wall, _) in zip(rows, medians, strict=True) if row.label == SSDSIM}
     print(f"{'input':<34} {'device':<12} {'wall s':>8} {'cpu s':>8}{' SSDsim / ours, wall' if peers else ''}")

@@ -1,7 +1,5 @@
 """The documentation site, which opens from disk: `make docs` writes it to build/docs."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -3,8 +3,6 @@
 `command_outputs.py check` compares instead of writing, and prints the differences.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import io
@@ -29,10 +27,7 @@ OUTPUTS = CASES.with_name("outputs")
 COLUMNS = 80
 
 #: Parts of outputs that differ from machine to machine, with the word that replaces each.
-_OWN = (
-    (re.compile(re.escape(__version__)), "VERSION"),
-    (re.compile(r"build [0-9a-f]{8,}"), "build BUILD"),
-)
+_OWN = ((re.compile(re.escape(__version__)), "VERSION"), (re.compile(r"build [0-9a-f]{8,}"), "build BUILD"))
 
 
 def outputs() -> Iterator[tuple[str, str]]:
@@ -55,9 +50,7 @@ def outputs() -> Iterator[tuple[str, str]]:
             command = next((word for word in words if word in COMMANDS), "emmclab")
             code, out, err = _shell(shown) if shown != line else run(words[1:])
             out = "".join(out.splitlines(keepends=True)[: int(most) if most else None])
-            text = "".join(
-                [f"$ {shown}\n", out, *(f"! {row}\n" for row in err.splitlines()), f"exit status {code}\n"]
-            )
+            text = "".join([f"$ {shown}\n", out, *(f"! {row}\n" for row in err.splitlines()), f"exit status {code}\n"])
             found.setdefault(command, []).append(_trimmed(_plain(text, folder)))
     yield from ((name, "\n".join(texts)) for name, texts in found.items())
 

@@ -6,8 +6,6 @@ failed between the two blocks of the first fast commit. `unlinked.img`: the inod
 program still has open. Needs mke2fs and debugfs.
 """
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys
@@ -66,9 +64,7 @@ def make(path: Path, commits: list[bytes]) -> None:
     seed = f"hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0"
     options = ["-q", "-F", "-b", str(BLOCK), "-J", "size=8", "-O", "fast_commit", "-U", UUID, "-E", seed]
     subprocess.run(["mke2fs", "-t", "ext4", *options, str(path)], check=True)
-    said = subprocess.run(
-        ["debugfs", "-R", "blocks <8>", str(path)], check=True, capture_output=True, text=True
-    )
+    said = subprocess.run(["debugfs", "-R", "blocks <8>", str(path)], check=True, capture_output=True, text=True)
     places = [int(word) for word in said.stdout.split()]
     image = bytearray(path.read_bytes())
     journal = places[0] * BLOCK

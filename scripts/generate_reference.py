@@ -1,7 +1,5 @@
 """Writes the reference pages of the site, docs/reference, only from the code; `make docs` runs it."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect
@@ -54,10 +52,7 @@ MODULES = (
 def table(headings: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table."""
     lines = [headings, ["---"] * len(headings), *rows]
-    return (
-        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-        + "\n"
-    )
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
 def command_line() -> str:
@@ -109,18 +104,11 @@ def _default(parameter: Any) -> str:
 def trace_columns() -> str:
     """Describe the columns of a trace."""
     rows = [
-        [
-            f"`{column['name']}`",
-            column["type"],
-            column["unit"],
-            "yes" if column["optional"] else "",
-            column["about"],
-        ]
+        [f"`{column['name']}`", column["type"], column["unit"], "yes" if column["optional"] else "", column["about"]]
         for column in _core.trace_columns()
     ]
     ledger = [
-        [f"`{field}`", label, LEDGER_MEANINGS.get(field, label)]
-        for field, label in _core.ledger_labels().items()
+        [f"`{field}`", label, LEDGER_MEANINGS.get(field, label)] for field, label in _core.ledger_labels().items()
     ]
     return (
         "# Columns of a trace\n\nIn Parquet, Arrow, CSV and Python alike. Rows are in order of arrival. "
@@ -160,8 +148,7 @@ def formats() -> str:
         + "\n## Columns of CSV\n\nNames in a heading, or in `--columns` in the order of the file; fields are "
         "separated by commas, semicolons, tabs or blanks. A name without a unit takes it from `--time-unit` "
         "or `--size-unit`. A file needs a time, an address, a length and an operation; with "
-        "`--time-unit none` it needs an address.\n\n"
-        + table(["name", "with its unit", "needed", "meaning"], columns)
+        "`--time-unit none` it needs an address.\n\n" + table(["name", "with its unit", "needed", "meaning"], columns)
     )
 
 
@@ -187,8 +174,7 @@ def what_can_be_read() -> str:
         + "\nHow to record, and what each event of the kernel gives: [what others "
         "recorded](../guides/read-what-others-recorded.md). A table of your own: [columns of "
         "CSV](trace-formats.md#columns-of-csv).\n\n"
-        "## Files that are no traces\n\nThese are refused by their name.\n\n"
-        + table(["file", "what to do"], kinds)
+        "## Files that are no traces\n\nThese are refused by their name.\n\n" + table(["file", "what to do"], kinds)
     )
 
 
@@ -213,9 +199,7 @@ def profile_fields() -> str:
         if figure.source:
             continue
         fields = list(next(iter(profile.figure(figure.name)), {}))
-        rows.append(
-            [f"`{figure.name}`", f"{figure.title}. {figure.about}", ", ".join(f"`{f}`" for f in fields)]
-        )
+        rows.append([f"`{figure.name}`", f"{figure.title}. {figure.about}", ", ".join(f"`{f}`" for f in fields)])
     parts.append(table(["figure", "content", "fields of a row"], rows))
     parts.append(
         "\n## Clock jumps\n\n`clock_jumps` lists clock jumps and pauses of the recording "
@@ -259,9 +243,7 @@ def profile_fields() -> str:
     )
     others = [name for name in profile if name not in flat and name not in elsewhere]
     parts.append("\n## Other fields\n\n" + ", ".join(f"`{name}`" for name in others) + ".\n")
-    parts.append(
-        "\n## Findings\n\n`findings` judges the paper's characteristics and implications, each with "
-    )
+    parts.append("\n## Findings\n\n`findings` judges the paper's characteristics and implications, each with ")
     parts.append(", ".join(f"`{name}`" for name in profile.findings[0]) + ".\n\n")
     rules = [[f"`{finding['id']}`", finding["title"], finding["rule"]] for finding in profile.findings]
     parts.append(table(["id", "title", "shown where"], rules))
@@ -314,8 +296,7 @@ def layer_settings() -> str:
     for layer in layers():
         parts.append(f"\n## {layer['name']}\n\n{layer['about'][0].upper()}{layer['about'][1:]}.\n")
         rows = [
-            [f"`{one['name']}`", default_text(one["default"]), one["unit"], one["about"]]
-            for one in layer["settings"]
+            [f"`{one['name']}`", default_text(one["default"]), one["unit"], one["about"]] for one in layer["settings"]
         ]
         parts.append(f"\n{table(['setting', 'default', 'unit', 'meaning'], rows)}" if rows else "")
     return "".join(parts)
@@ -331,12 +312,9 @@ def result_page() -> str:
     ]
     for group in result_groups():
         rows = [
-            [f"`{one.path}`", one.unit, one.about, one.label, one.better, f"`{one.column}`"]
-            for one in group.fields
+            [f"`{one.path}`", one.unit, one.about, one.label, one.better, f"`{one.column}`"] for one in group.fields
         ]
-        title = (
-            f"`{group.name}`" if group.name not in ("", "others") else group.name.capitalize() or "Identity"
-        )
+        title = f"`{group.name}`" if group.name not in ("", "others") else group.name.capitalize() or "Identity"
         parts.append(f"\n## {title}\n\n{group.about}\n\n")
         parts.append(table(["field", "unit", "meaning", "shown as", "better", "SQL column"], rows))
     return "".join(parts)
@@ -347,11 +325,7 @@ def glossary_page() -> str:
     parts = ["# Glossary\n\nEach word has one meaning, here, in messages, in results and in the code. "]
     parts.append("`emmclab explain WORD` prints its definition. 1 KB is 1,024 bytes, as in the papers.\n")
     for topic in dict.fromkeys(term.topic for term in glossary()):
-        rows = [
-            [f"**{term.term}**", ", ".join(term.also), term.text]
-            for term in glossary()
-            if term.topic == topic
-        ]
+        rows = [[f"**{term.term}**", ", ".join(term.also), term.text] for term in glossary() if term.topic == topic]
         parts.append(f"\n## {topic}\n\n{table(['word', 'also', 'meaning'], rows)}")
     return "".join(parts)
 

@@ -3,8 +3,6 @@
 `make generate` runs it; `tests/test_generated.py` fails if the files are not current.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -63,9 +61,7 @@ def python_type(schema: Schema, every: Mapping[str, Schema]) -> str:
     if "oneOf" in schema or "enum" in schema or "const" in schema:
         return "str"
     kinds = schema.get("type", "any")
-    return " | ".join(
-        _of_kind(kind, schema, every) for kind in ([kinds] if isinstance(kinds, str) else kinds)
-    )
+    return " | ".join(_of_kind(kind, schema, every) for kind in ([kinds] if isinstance(kinds, str) else kinds))
 
 
 def _of_kind(kind: str, schema: Schema, every: Mapping[str, Schema]) -> str:
@@ -75,11 +71,7 @@ def _of_kind(kind: str, schema: Schema, every: Mapping[str, Schema]) -> str:
         return f"list[{python_type(schema['items'], every)}]"
     if kind == "object":
         more = schema.get("additionalProperties")
-        return (
-            f"dict[str, {python_type(more, every)}]"
-            if more and "properties" not in schema
-            else "dict[str, Any]"
-        )
+        return f"dict[str, {python_type(more, every)}]" if more and "properties" not in schema else "dict[str, Any]"
     return _PLAIN.get(kind, "Any")
 
 
@@ -104,9 +96,7 @@ def typed_dict(name: str, schema: Schema, every: Mapping[str, Schema]) -> str:
         # Lines break only between fields.
         fields.append(f'"{field}": {said}'.replace(" ", "\0"))
     text = f'{name} = TypedDict("{name}", {{{", ".join(fields)}}})'
-    return (
-        textwrap.fill(text, 108, subsequent_indent="    ", break_long_words=False).replace("\0", " ") + "\n"
-    )
+    return textwrap.fill(text, 108, subsequent_indent="    ", break_long_words=False).replace("\0", " ") + "\n"
 
 
 def types(every: Mapping[str, Schema]) -> str:
@@ -212,11 +202,7 @@ def fields(every: Mapping[str, Schema]) -> str:
         else:
             row = {"path": name, "unit": field.get("unit", unit(name)), "about": meaning(field)}
             (plain if field.get("type") == "string" else others).append(row)
-    every_group = [
-        ("", "identity of the run", plain),
-        *groups,
-        ("others", "groups of counts by name", others),
-    ]
+    every_group = [("", "identity of the run", plain), *groups, ("others", "groups of counts by name", others)]
     text = [
         f'{{"name": "{name}", "about": {json.dumps(_sentence(about))}, "fields": [\n'
         + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
@@ -234,9 +220,7 @@ def options(every: Mapping[str, Schema]) -> str:
         said = [repr(one["default"]), json.dumps(_plain(one["description"]))]
         if words := [choice["const"] for choice in every.get(target(one) or "", {}).get("oneOf", ())]:
             said.append(f"words={tuple(words)!r}")
-        said += [
-            f"{to}={one[key]!r}" for key, to in (("minimum", "least"), ("maximum", "most")) if key in one
-        ]
+        said += [f"{to}={one[key]!r}" for key, to in (("minimum", "least"), ("maximum", "most")) if key in one]
         said += ["bits=32"] if one.get("format") == "uint32" else []
         said += [f"{key}={one[key]!r}" for key in _DECLARED if key in one]
         lines.append(f"    {name}: Annotated[{python_type(one, every)}, Option({', '.join(said)})]\n")

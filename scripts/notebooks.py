@@ -1,7 +1,5 @@
 """Runs the notebooks among the guides and stores their outputs; `make generate` runs it."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

@@ -3,8 +3,6 @@
 The crates are those that cargo links for the machine that it runs on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

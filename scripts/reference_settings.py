@@ -1,7 +1,5 @@
 """Makes the page of a device's settings, from its JSON Schema and from what `emmclab explain` knows."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -36,9 +34,7 @@ def settings_page(table: Callable[[list[str], list[list[str]]], str]) -> str:
     rows = {row["key"]: row for row in _rows()}
     for path in _paths(schema, schema):
         # Lists that are empty by default, but whose items have settings.
-        rows.setdefault(
-            path, {"key": path, "value": "", "unit": "", "doc": _doc(schema, path), "allowed": ""}
-        )
+        rows.setdefault(path, {"key": path, "value": "", "unit": "", "doc": _doc(schema, path), "allowed": ""})
     parts = [_INTRODUCTION]
     sections = dict.fromkeys(key.rpartition(".")[0].partition(".")[0] for key in rows)
     for section in sorted(sections):
@@ -46,12 +42,8 @@ def settings_page(table: Callable[[list[str], list[list[str]]], str]) -> str:
         title = f"`[{section}]`" if section else "At the top"
         about = node.get("description", "") if section else "The device by itself."
         parts.append(f"\n## {title}\n\n{about}\n\n")
-        mine = [
-            row for key, row in sorted(rows.items()) if key.rpartition(".")[0].partition(".")[0] == section
-        ]
-        parts.append(
-            table(["setting", "default", "unit", "allowed", "meaning"], [_cells(schema, row) for row in mine])
-        )
+        mine = [row for key, row in sorted(rows.items()) if key.rpartition(".")[0].partition(".")[0] == section]
+        parts.append(table(["setting", "default", "unit", "allowed", "meaning"], [_cells(schema, row) for row in mine]))
     return "".join(parts)
 
 

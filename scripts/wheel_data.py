@@ -1,7 +1,5 @@
 """Writes the files that a wheel installs besides its Python package: `wheel_data.py DIR`."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -39,18 +37,14 @@ def write_manual(folder: Path) -> None:
             command.help += "\n\n" + re.sub(r"\[/?\w*\]", "", command.epilog)
     # Typer contains its own copy of click, whose options are of another class.
     with mock.patch.object(click_man.core.click, "Option", TyperOption):
-        click_man.core.write_man_pages(
-            "emmclab", group, version=__version__, target_dir=str(pages), date=_released()
-        )
+        click_man.core.write_man_pages("emmclab", group, version=__version__, target_dir=str(pages), date=_released())
 
 
 def _released() -> str:
     """Return the day of the newest version in CHANGELOG.md."""
     found = re.search(r"^## \[\d[^\]]*\] - (\S+)$", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)
     if found is None:
-        raise SystemExit(
-            "error: CHANGELOG.md has no `## [VERSION] - YYYY-MM-DD`\nhint: add the released version"
-        )
+        raise SystemExit("error: CHANGELOG.md has no `## [VERSION] - YYYY-MM-DD`\nhint: add the released version")
     return found[1]
 
 

@@ -5,8 +5,6 @@ a FOLDER, such as the sources, or the home folder of the user who built the whee
 alone; prints a line for each step, and ends with 1 at the first that fails.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -66,15 +64,11 @@ class Installed:
         """Start a command whose output goes to a file."""
         command = [str(self.prefix / "bin" / "emmclab"), *words]
         with output.open("wb") as file:
-            return subprocess.Popen(
-                command, cwd=self.folder, env=self.environment, stdout=file, stderr=subprocess.PIPE
-            )
+            return subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=file, stderr=subprocess.PIPE)
 
     def files(self) -> list[Path]:
         """Return all files that the wheel installed."""
-        ask = (
-            "from importlib.metadata import files; print(*(f.locate() for f in files('emmclab')), sep='\\n')"
-        )
+        ask = "from importlib.metadata import files; print(*(f.locate() for f in files('emmclab')), sep='\\n')"
         return [Path(line).resolve() for line in self.run("-c", ask, program="python").splitlines()]
 
 
@@ -121,10 +115,7 @@ def check_files(installed: Installed, folders: Sequence[Path]) -> None:
         expect(Path(line).resolve().is_relative_to(installed.prefix), f"{line} is imported")
     for folder in folders:
         names = holders(found, folder, installed.prefix)
-        expect(
-            not names,
-            f"{len(names)} files hold the path {folder} of the machine that built them: {names[:3]}",
-        )
+        expect(not names, f"{len(names)} files hold the path {folder} of the machine that built them: {names[:3]}")
 
 
 def check_manual(installed: Installed) -> None:
@@ -158,9 +149,7 @@ def check_traces(installed: Installed) -> None:
     results = installed.json("compare", trace, "--devices", "iiswc15-4ps,iiswc15-hps")
     expect(len(results) == 2, f"{len(results)} devices are compared")
     installed.run("convert", trace, "trace.parquet")
-    asked = json.loads(
-        installed.run("query", "select count(*) as n from trace", "--trace", "trace.parquet", "--json")
-    )
+    asked = json.loads(installed.run("query", "select count(*) as n from trace", "--trace", "trace.parquet", "--json"))
     expect(asked[0]["n"] == REQUESTS, f"the query counts {asked}")
 
 
@@ -244,8 +233,7 @@ def main(arguments: list[str]) -> int:
     """Run all steps in a folder that is removed afterwards."""
     if not arguments or not (Path(arguments[0]) / "bin" / "emmclab").exists():
         print(
-            "error: there is no bin/emmclab below the prefix\nhint: wheel_smoke.py PREFIX [FOLDER]...",
-            file=sys.stderr,
+            "error: there is no bin/emmclab below the prefix\nhint: wheel_smoke.py PREFIX [FOLDER]...", file=sys.stderr
         )
         return 2
     # With and without symbolic links resolved, because the compiler writes paths as they were given.
@@ -254,9 +242,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         installed = Installed(Path(arguments[0]).resolve(), Path(folder).resolve())
         steps = {
-            "version": lambda: expect(
-                installed.run("--version").startswith("emmclab "), "no version is printed"
-            ),
+            "version": lambda: expect(installed.run("--version").startswith("emmclab "), "no version is printed"),
             "files": lambda: check_files(installed, folders),
             "manual": lambda: check_manual(installed),
             "presets": lambda: check_presets(installed),

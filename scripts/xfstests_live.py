@@ -8,8 +8,6 @@ XFSTESTS is a folder where xfstests was built (not part of this project). Withou
 xfstests wants. Ends with status 1 where a test fails on the served device alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -105,9 +103,7 @@ def verdicts(folder: Path, tests: list[str], devices: tuple[str, str], seconds: 
                     sys.exit(f"xfstests gave no report: {(output.stdout + output.stderr).decode()[-800:]}")
                 found |= dict(read(report))
                 report.unlink()
-                print(
-                    f"{devices[0]}: {len(found)} tests in {time.monotonic() - begun:,.0f} s", file=sys.stderr
-                )
+                print(f"{devices[0]}: {len(found)} tests in {time.monotonic() - begun:,.0f} s", file=sys.stderr)
         finally:
             for mounted in (scratch, test):
                 subprocess.run(["umount", "-q", mounted], check=False)
@@ -145,10 +141,7 @@ def main() -> int:
     with served(options) as devices:
         here = verdicts(options.folder, tests, devices, options.seconds)
     # The other side runs the tests that this one had time for.
-    with (
-        tempfile.TemporaryDirectory(prefix="emmclab-plain-") as place,
-        plain(options, Path(place)) as devices,
-    ):
+    with tempfile.TemporaryDirectory(prefix="emmclab-plain-") as place, plain(options, Path(place)) as devices:
         there = verdicts(options.folder, list(here), devices, float("inf"))
     words = ("pass", "fail", "not run")
     for name, side in (("served", here), ("plain", there)):

@@ -1,7 +1,5 @@
 """A trace with block notes, as an ext4 file system in ordered mode writes that many small transactions."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any
@@ -50,32 +48,20 @@ def rows(commits: int = 300, seed: int = 1) -> list[dict[str, Any]]:
     for number in range(commits):
         # Commits come in bursts, so that their rate differs from second to second.
         now += chance.randrange(5_000_000, 40_000_000 if number % 60 < 40 else 900_000_000)
-        request(
-            "write",
-            chance.randrange(1_000) * 8,
-            [("data", 8 * chance.randint(1, 8), None, None, None)],
-            SYNC,
-            800,
-        )
+        request("write", chance.randrange(1_000) * 8, [("data", 8 * chance.randint(1, 8), None, None, None)], SYNC, 800)
         homes = [8_000 + 8 * chance.randrange(200) for _ in range(chance.randint(1, 9))]
-        logged: list[Note] = [
-            ("logged", 8, home, chance.choice([1, 1, 1, 2, None]), number) for home in homes
-        ]
+        logged: list[Note] = [("logged", 8, home, chance.choice([1, 1, 1, 2, None]), number) for home in homes]
         descriptor: Note = ("descriptor", 8, None, 1, number)
         if head + len(logged) + 2 > _LOG_BLOCKS:
             head = 0
         request("write", _LOG_START + 8 * head, [descriptor, *logged], SYNC | META | JOURNAL, 1_200)
         request("flush", 0, [], 0, 1_500)
         head += len(logged) + 1
-        request(
-            "write", _LOG_START + 8 * head, [("commit", 8, None, 1, number)], SYNC | FUA | META | JOURNAL, 900
-        )
+        request("write", _LOG_START + 8 * head, [("commit", 8, None, 1, number)], SYNC | FUA | META | JOURNAL, 900)
         head += 1
         if number % 25 == 24:
             for home in sorted(set(homes)):
-                request(
-                    "write", home, [("inode_table", 8, None, chance.choice([0, 0, 3]), number)], META, 700
-                )
+                request("write", home, [("inode_table", 8, None, chance.choice([0, 0, 3]), number)], META, 700)
     return found
 
 

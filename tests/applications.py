@@ -1,7 +1,5 @@
 """A small application in closed loop."""
 
-from __future__ import annotations
-
 SMALL = """
 name = "small"
 about = "Saves a note ten times"

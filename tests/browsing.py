@@ -1,7 +1,5 @@
 """Pages in the browser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, Route
@@ -102,9 +100,7 @@ def check_fit(browser: Browser, path: Path, axe: str) -> None:
         _settled(visit)
         assert visit.page.evaluate(OVERFLOW) == [], width
     assert _axe(visit, axe) == "", "on a phone, light"
-    visit.page.evaluate(
-        "document.querySelectorAll('details:not(.data)').forEach(fold => { fold.open = true; })"
-    )
+    visit.page.evaluate("document.querySelectorAll('details:not(.data)').forEach(fold => { fold.open = true; })")
     visit.page.set_viewport_size({"width": WIDTHS[0], "height": PHONE_PX})
     visit.page.click("#theme")
     _settled(visit)

@@ -1,7 +1,5 @@
 """Checks the charts of a page against the JSON Schema of Vega-Lite, which altair contains."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

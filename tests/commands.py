@@ -6,8 +6,6 @@ standard streams, folder, environment and exit, and enters at `emmclab.__main__`
 Variables that are read when Python starts cannot be changed for one command; `Commands.can_run` detects that.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools
@@ -109,9 +107,7 @@ class Commands:
             ends, _held = os.pipe()
             passed = (listener.fileno(), ends)
             words = [sys.executable, __file__, *map(str, passed)]
-            subprocess.Popen(
-                words, pass_fds=passed, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-            )
+            subprocess.Popen(words, pass_fds=passed, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             os.close(ends)
         return f"{folder}/socket"
 

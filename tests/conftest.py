@@ -1,7 +1,5 @@
 """Shared by all tests: a small trace, the real traces, and the command line as a user starts it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import functools
@@ -36,10 +34,7 @@ if TYPE_CHECKING:
 #: As in the random tests in Rust: a failure is caused by the change under test, not by chance or a slow
 #: machine.
 hypothesis.settings.register_profile(
-    "same",
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    "same", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("same")
 
@@ -88,9 +83,7 @@ def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     command = [*COMMAND, *map(str, arguments)]
     if forked().can_run(env, options):
         return forked().run(command, env, patience_s, **options)
-    return subprocess.run(
-        command, capture_output=True, text=True, env=env, timeout=patience_s, check=False, **options
-    )
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=patience_s, check=False, **options)
 
 
 def emmclab_json(*arguments: object) -> Any:
@@ -325,11 +318,7 @@ def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:
 def ended_in_the_middle(command: list[object], folder: Path, number: int) -> tuple[int, str]:
     """Send a signal to a command that reads an endless trace, once it writes; return status and output."""
     process = subprocess.Popen(
-        [*COMMAND, *map(str, command)],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
+        [*COMMAND, *map(str, command)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     )
 
     def feed(pipe: IO[str]) -> None:
@@ -403,9 +392,7 @@ def browser(chromium: str) -> Iterator[Browser]:
     """The browser, which is started once."""
     with sync_playwright() as playwright:
         patience_ms = 1000 * PATIENCE_S
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox"], timeout=patience_ms
-        )
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=patience_ms)
         monkeypatch = pytest.MonkeyPatch()
         for kind in ("new_page", "new_context"):
             make = getattr(browser, kind)
@@ -482,7 +469,7 @@ def tracefs(root: None) -> None:
 
 
 @pytest.fixture
-def crash(root: None, tmp_path: Path) -> Runs:
+def crash(root: None, tmp_path: Path) -> "Runs":
     """`emmclab crash` in a folder of its own."""
     from crash_runs import Runs
 

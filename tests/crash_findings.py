@@ -1,7 +1,5 @@
 """What explorations of power cuts found, for their pages."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -39,9 +37,7 @@ SUMMARY: dict[str, Any] = {
                 "cut": 1541,
                 "state": 8,
                 "detail": "transaction 2: the copy of block 38 has a bad checksum",
-                "missing": [
-                    {"command": 85, "at_ns": 300_352_120, "sector": 262_440, "sectors": 8, "garbled": False}
-                ],
+                "missing": [{"command": 85, "at_ns": 300_352_120, "sector": 262_440, "sectors": 8, "garbled": False}],
                 "before": 1,
                 "tries": 43,
             },

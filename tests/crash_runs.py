@@ -1,7 +1,5 @@
 """Runs `emmclab crash` for tests."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

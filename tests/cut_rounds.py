@@ -1,7 +1,5 @@
 """Rounds of writes that end with a power cut; needs only the standard library, so that any Python runs it."""
 
-from __future__ import annotations
-
 import os
 import random
 import threading

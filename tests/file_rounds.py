@@ -1,7 +1,5 @@
 """Random operations on files, compared with a model in memory; needs only the standard library."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import mmap

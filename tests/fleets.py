@@ -1,7 +1,5 @@
 """Fleets of small recordings, and runs on them that can be interrupted at a known place."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

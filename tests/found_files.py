@@ -1,7 +1,5 @@
 """Files as a power cut may leave them."""
 
-from __future__ import annotations
-
 from emmclab.crash.file_tree import Tree
 from emmclab.crash.mounted_files import Node
 
@@ -26,7 +24,5 @@ def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, 
         inode = tree.inodes[named.inode]
         data = inode.versions[-1].data if inode.versions else named.target.encode()
         attributes = {f"user.{name}": value for name, value in named.attributes.items()}
-        found[path] = Node(
-            named.kind, named.inode + 100, named.links, (contents or {}).get(path, data), attributes
-        )
+        found[path] = Node(named.kind, named.inode + 100, named.links, (contents or {}).get(path, data), attributes)
     return found

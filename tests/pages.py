@@ -6,8 +6,6 @@ another language whose first line is a comment with a file name, such as `# stud
 other block is text. Progress lines, which only a slow machine prints, are ignored.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

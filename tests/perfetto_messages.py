@@ -1,7 +1,5 @@
 """A recording of ours as Perfetto would have written it, with Perfetto's own message classes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The generated reference pages, as `make docs` writes them."""
 
-from __future__ import annotations
-
 import functools
 import sys
 

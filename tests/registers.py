@@ -1,7 +1,5 @@
 """Registers of an eMMC and of a UFS."""
 
-from __future__ import annotations
-
 #: Fields of an 8 GB eMMC 5.1 as (lowest byte, bytes, value).
 FIELDS = {
     "EXT_CSD_REV": (192, 1, 8),

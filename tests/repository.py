@@ -1,7 +1,5 @@
 """The files of the repository, and the way in which a test reports faults in them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -12,16 +10,12 @@ from conftest import ROOT
 
 def tracked(*endings: str) -> list[Path]:
     """Return the project's files with one of these endings, from git if there is git, else by a walk."""
-    done = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
-    )
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False)
     names = done.stdout.decode().splitlines()
     if done.returncode != 0:
         skipped = {".git", ".venv", "target", "build"}
         names = [
-            str(path.relative_to(ROOT))
-            for path in ROOT.rglob("*")
-            if path.is_file() and not skipped & {*path.parts}
+            str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file() and not skipped & {*path.parts}
         ]
     return [ROOT / name for name in sorted(names) if name.endswith(endings) and (ROOT / name).is_file()]
 

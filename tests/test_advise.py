@@ -1,7 +1,5 @@
 """Design options for a user's own trace, and the study of the implications."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -147,10 +145,7 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
     life = advised.life
     assert life is not None
     assert life.waf > advised.base["write_amplification.waf"], "a full device collects, a new one does not"
-    written, capacity = (
-        advised.base["requests.bytes_written"],
-        advised.base["configuration.capacity_bytes"],
-    )
+    written, capacity = (advised.base["requests.bytes_written"], advised.base["configuration.capacity_bytes"])
     assert (life.passes - 1) * written < 0.01 * capacity
     assert life.passes * written >= 0.01 * capacity
     # Each block endures 3,000 erases, shared by all writes: those of the host and those of collection.

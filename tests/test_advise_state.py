@@ -1,7 +1,5 @@
 """The device state of an advice: the one that fits the recording, and the messages about it."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

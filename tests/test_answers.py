@@ -1,7 +1,5 @@
 """The first lines about a simulated run: its answer, a comparison, and reasons not to trust it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -86,9 +84,7 @@ def test_without_recorded_times_a_dash_stands_there_and_null_in_json(light: Path
     assert "no response times are recorded" in text and "Recorded and simulated" not in text
     row = next(
         line
-        for line in emmclab(
-            "compare", light, "--devices", "small-1gb", "--wrap-addresses"
-        ).stdout.splitlines()
+        for line in emmclab("compare", light, "--devices", "small-1gb", "--wrap-addresses").stdout.splitlines()
         if line.startswith("small-1gb  ")
     )
     assert "–" in row.split()
@@ -100,10 +96,7 @@ def test_closed_loop_is_the_default_where_completions_are_recorded(trace: Path, 
             found = emmclab_json(command[0], path, *command[1:], *FAST)
             run = (found["device"] if command[0] == "advise" else found)["run"]
             assert run["mode"] == mode and "recorded" in run["mode_reason"]
-    assert (
-        emmclab_json("compare", trace, "--devices", "small-1gb", "--wrap-addresses")[0]["run"]["mode"]
-        == "closed"
-    )
+    assert emmclab_json("compare", trace, "--devices", "small-1gb", "--wrap-addresses")[0]["run"]["mode"] == "closed"
     device = api.Device.preset("small-1gb")
     for wish in ("auto", None):
         run = device.simulate(api.read(trace), mode=wish, wrap_addresses=True)["run"]
@@ -152,9 +145,7 @@ def test_a_light_trace_and_one_with_a_burst_at_its_end_are_not_flagged(light: Pa
         assert not result["run.load"]["overloaded"] and warnings(result) == [], path
 
 
-def test_a_queue_that_grew_for_a_part_of_the_trace_is_an_overload_even_if_it_drained_by_the_end(
-    tmp_path: Path,
-) -> None:
+def test_a_queue_that_grew_for_a_part_of_the_trace_is_an_overload_even_if_it_drained_by_the_end(tmp_path: Path) -> None:
     path = _arrivals(tmp_path / "drained.csv", [5_000] * 100 + [50] * 20_000 + [20_000] * 2_000)
     words = ("simulate", path, *FAST, "--mode", "open")
     load = emmclab_json(*words)["run"]["load"]
@@ -218,9 +209,7 @@ def test_an_early_end_stands_at_the_top_and_is_exit_status_3(
         assert "Exit status 3" in emmclab(command, "--help-all").stdout
 
 
-def test_a_study_with_an_early_end_marks_the_cell_and_exits_with_3(
-    light: Path, tiny: Path, tmp_path: Path
-) -> None:
+def test_a_study_with_an_early_end_marks_the_cell_and_exits_with_3(light: Path, tiny: Path, tmp_path: Path) -> None:
     study = tmp_path / "mine.toml"
     study.write_text(
         f'name = "mine"\ninputs = ["{light}"]\n[[grid]]\nname = "g"\n'
@@ -250,12 +239,7 @@ def test_advise_takes_used_devices_where_nothing_is_recorded_and_nothing_is_aske
 
 @pytest.mark.parametrize(
     ("by", "words"),
-    [
-        ("mean", "mean response"),
-        ("p99", "p99 response"),
-        ("waf", "write amplification"),
-        ("lifetime", "lifetime"),
-    ],
+    [("mean", "mean response"), ("p99", "p99 response"), ("waf", "write amplification"), ("lifetime", "lifetime")],
 )
 def test_the_title_of_advice_names_the_figure_that_it_is_ranked_by(
     trace: Path, tmp_path: Path, browser: Browser, by: str, words: str

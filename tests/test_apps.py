@@ -1,7 +1,5 @@
 """Applications in closed loop through the command line: lists, runs, comparisons, what-ifs, bad programs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -104,13 +102,10 @@ def test_every_command_of_applications_shows_its_results_on_the_terminal(small: 
             assert len(done.stdout) > 80 and not done.stderr, (command, done.stderr)
 
 
-def test_learned_work_takes_as_long_as_recorded_on_a_host_as_fast_as_the_recorded_machine(
-    tmp_path: Path,
-) -> None:
+def test_learned_work_takes_as_long_as_recorded_on_a_host_as_fast_as_the_recorded_machine(tmp_path: Path) -> None:
     calls, program = tmp_path / "calls.strace", tmp_path / "learned.toml"
     calls.write_text(
-        '7 1.000000 openat(AT_FDCWD, "/data/a", O_RDWR) = 3 <0.000000>\n'
-        '7 3.000000 read(3, "", 9) = 9 <0.000000>\n'
+        '7 1.000000 openat(AT_FDCWD, "/data/a", O_RDWR) = 3 <0.000000>\n7 3.000000 read(3, "", 9) = 9 <0.000000>\n'
     )
     run = ("apps", "run", program, *NEW, "--host", "phone-2020")
     for factor, seconds in ((0.25, 2.0), (1, 0.5)):
@@ -137,9 +132,7 @@ def test_a_slower_card_is_the_devices_fault_and_a_faster_network_is_not(small: P
         for network in ("wifi", "usb")
     }
     assert runs["sdcard", "wifi"].storage_s > runs["nexus5", "wifi"].storage_s
-    assert (
-        runs["nexus5", "usb"]["app"]["states"]["network"] < runs["nexus5", "wifi"]["app"]["states"]["network"]
-    )
+    assert runs["nexus5", "usb"]["app"]["states"]["network"] < runs["nexus5", "wifi"]["app"]["states"]["network"]
 
 
 def test_compare_gives_every_combination(small: Path, tmp_path: Path) -> None:
@@ -178,9 +171,7 @@ def test_layers_stand_between_the_application_and_the_device(small: Path) -> Non
     found = emmclab_json("apps", "run", small, "--layer", "pass-through", "--json", *NEW)
     bare = emmclab_json("apps", "run", small, "--json", *NEW)
     assert found["device"]["layers"][0]["name"] == "pass-through"
-    assert (
-        found["app"]["requests"]["all"]["write"]["bytes"] == bare["app"]["requests"]["all"]["write"]["bytes"]
-    )
+    assert found["app"]["requests"]["all"]["write"]["bytes"] == bare["app"]["requests"]["all"]["write"]["bytes"]
 
 
 def test_the_device_of_an_application_passes_every_check(small: Path) -> None:
@@ -206,9 +197,7 @@ def test_a_bad_program_is_an_error_with_a_hint(good: str, bad: str, said: str, s
 
 
 def test_a_deadlock_names_the_threads(small: Path) -> None:
-    small.write_text(
-        SMALL.replace("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } }, { signal = { name = 'x' } },")
-    )
+    small.write_text(SMALL.replace("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } }, { signal = { name = 'x' } },"))
     done = emmclab("apps", "run", small, *NEW)
     assert done.returncode == 2
     assert "deadlock" in done.stderr and "thread `ui` waits for signal `x`" in done.stderr
@@ -255,9 +244,7 @@ def test_the_program_of_the_guide_runs_and_its_options_are_those_of_the_command(
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", guide))
     assert named and named <= options
     steps = {
-        name
-        for row in re.findall(r"^\| (`[^|]*`) \|", guide, re.MULTILINE)
-        for name in re.findall(r"`(\w+)`", row)
+        name for row in re.findall(r"^\| (`[^|]*`) \|", guide, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     }
     known = json.loads(emmclab("apps", "schema").stdout)["$defs"]["ProgramStep"]["oneOf"]
     assert steps == {key for step in known for key in step["properties"]}

@@ -1,7 +1,5 @@
 """Applications as real processes on served devices, and application models learned from recordings."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -88,9 +86,7 @@ def program(tmp_path: Path) -> Path:
 def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> None:
     found = emmclab_json("apps", "live", program, "--device", "nexus5", "--capacity", "4GB")
     live, model = found["live"], found["model"]
-    assert (
-        live["app"]["requests"] is None and live["app"]["file_operations"] == model["app"]["file_operations"]
-    )
+    assert live["app"]["requests"] is None and live["app"]["file_operations"] == model["app"]["file_operations"]
     assert live["app"]["file_syncs"] == model["app"]["file_syncs"]
     assert live["app"]["network_bytes"] == model["app"]["network_bytes"]
     for result in (live, model):
@@ -223,9 +219,7 @@ def test_a_program_learned_from_strace_does_what_was_recorded(strace: str, tmp_p
         pytest.skip("this machine does not let a process be traced")
     assert done.returncode == 0, done.stderr
     file = tmp_path / "app.toml"
-    said = emmclab(
-        "apps", "learn", log, "-o", file, "--partition", "sdcard=/usr", "--partition", f"data={work}"
-    )
+    said = emmclab("apps", "learn", log, "-o", file, "--partition", "sdcard=/usr", "--partition", f"data={work}")
     assert said.returncode == 0, said.stderr
     assert "MB written" in said.stdout and "work on a core" in said.stdout
     learned = tomllib.loads(file.read_text())
@@ -257,9 +251,7 @@ def _traced(strace: str, log: Path, *command: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_program_that_a_shell_starts_takes_as_long_as_without_the_shell(
-    strace: str, tmp_path: Path
-) -> None:
+def test_a_program_that_a_shell_starts_takes_as_long_as_without_the_shell(strace: str, tmp_path: Path) -> None:
     script = tmp_path / "work.py"
     script.write_text(
         "import os, sqlite3, sys\n"
@@ -286,9 +278,7 @@ def test_a_program_that_a_shell_starts_takes_as_long_as_without_the_shell(
         assert said.returncode == 0, said.stderr
         for device in ("emmc51-cache", "kingston-c4"):
             runs = [
-                emmclab_json(
-                    "apps", "run", tmp_path / f"{name}.toml", "--device", device, "--seed", str(seed)
-                )["app"]
+                emmclab_json("apps", "run", tmp_path / f"{name}.toml", "--device", device, "--seed", str(seed))["app"]
                 for seed in range(1, 5)
             ]
             times[name, device] = sum(run["runtime_ns"] for run in runs) / len(runs)
@@ -312,9 +302,7 @@ def test_each_program_of_a_loop_in_a_shell_is_learned(strace: str, tmp_path: Pat
     assert slow["runtime_ns"] > fast["runtime_ns"]
 
 
-def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(
-    strace: str, tmp_path: Path
-) -> None:
+def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(strace: str, tmp_path: Path) -> None:
     need("dd")
     write = f"dd if=/dev/zero of={tmp_path / 'x'} bs=4k count=200 oflag=sync"
     log, file = tmp_path / "a.strace", tmp_path / "a.toml"
@@ -328,9 +316,7 @@ def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(
     known = emmclab_json("apps", "learn", log, "-o", file, "--keep-pauses")
     # Each `sleep` may fall asleep before the shell waits for it. The output is rounded to milliseconds.
     assert 1.9 < float(asleep[1]) < known["known"]["asleep_ns"] / 1e9 + 0.001, kept.stdout
-    assert known["known"]["asleep_ns"] >= 2_000_000_000 and set(known["user"]) == {
-        *LearnedTime.__annotations__
-    }
+    assert known["known"]["asleep_ns"] >= 2_000_000_000 and set(known["user"]) == {*LearnedTime.__annotations__}
     # The time for which writes wait for the device is in the model, and they are synchronous there.
     run = emmclab_json("apps", "run", file, "--device", "nexus5")["app"]
     assert run["file_syncs"] == 200
@@ -366,9 +352,7 @@ def test_a_learned_program_has_its_sources_and_assumptions(tmp_path: Path) -> No
     source = tomllib.loads(found.stdout)["source"]
     assert "0.250 s in calls that wait" in source and "Left to the model" in source
     asked = json.loads(
-        emmclab(
-            "apps", "learn", log, "-o", tmp_path / "a.toml", "--keep-pauses", "--json", cwd=tmp_path
-        ).stdout
+        emmclab("apps", "learn", log, "-o", tmp_path / "a.toml", "--keep-pauses", "--json", cwd=tmp_path).stdout
     )
     assert asked["known"]["pause_ns"] == 250_000_000 and asked["format"] == "strace"
     assert emmclab("apps", "learn", log, "-o", "-", "--user-waits-for", "8").returncode == 2

@@ -1,7 +1,5 @@
 """Results in a bucket of a real S3 server: locks that expire soon after their runs, and a failing server."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -147,9 +145,7 @@ def test_a_bucket_that_goes_ends_the_run_and_the_next_one_goes_on(server: Server
     study = tmp_path / "long.toml"
     study.write_text(STUDY.replace("[1, 2, 3]", str(list(range(1, 2000)))))
     command = [*COMMAND, "run", str(study), "--jobs", "1", "--results", "s3://sweeps/gone"]
-    run = subprocess.Popen(
-        command, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
+    run = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     place = place_of("s3://sweeps/gone", "small")
     deadline = time.monotonic() + PATIENCE_S
     while not place.names("cells") and run.poll() is None and time.monotonic() < deadline:

@@ -1,7 +1,5 @@
 """`emmclab calibrate`: a preset from measured service times."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -57,8 +55,7 @@ def test_words_go_to_stderr_and_the_preset_to_its_file(trace: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
-    [('{"fio version": "fio-3.33"}', "jobs"), ('{"fio version": "fio-3.33", "jobs": [', "not JSON")],
+    ("text", "word"), [('{"fio version": "fio-3.33"}', "jobs"), ('{"fio version": "fio-3.33", "jobs": [', "not JSON")]
 )
 def test_rubbish_is_refused_and_nothing_is_written(tmp_path: Path, text: str, word: str) -> None:
     source, preset = tmp_path / "source", tmp_path / "preset.toml"

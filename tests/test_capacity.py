@@ -1,7 +1,5 @@
 """`--capacity` scales a preset by its number of blocks, and each output shows the resulting device."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -44,17 +42,7 @@ def test_an_impossible_capacity_is_refused(wrong: str, trace: Path) -> None:
 
 @pytest.mark.parametrize("capacity", ["256MB", "2GB", "16GB", "512GB"])
 def test_a_zoned_device_of_any_capacity_runs_the_first_command(capacity: str, trace: Path) -> None:
-    words = (
-        "simulate",
-        trace,
-        "--device",
-        "zufs",
-        "--capacity",
-        capacity,
-        "--layer",
-        "lfs",
-        "--wrap-addresses",
-    )
+    words = ("simulate", trace, "--device", "zufs", "--capacity", capacity, "--layer", "lfs", "--wrap-addresses")
     done = emmclab(*words)
     assert done.returncode == 0, done.stderr
     assert f"zufs-{capacity} under lfs" in done.stdout

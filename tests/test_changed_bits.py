@@ -1,7 +1,5 @@
 """A bit that changed in a stored file since it was written is an error, or changes no figure."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,8 +1,6 @@
 """Every claim of the papers has one verdict, and verdicts follow from measured values and recorded sources
 alone."""
 
-from __future__ import annotations
-
 import csv
 import importlib.resources
 import re
@@ -57,10 +55,7 @@ FIELDS = (
     "id paper source claim published measured tolerance verdict reason evidence".split()  # noqa: SIM905
 )
 #: Figures of other papers, which are compared with those of the paper of the study.
-BESIDE = {
-    *("lsmvbt-wal-truncate", "joj-slowdown", "delta-journaling-gain", "fastcommit-jbd2-share"),
-    "fastcommit-size",
-}
+BESIDE = {*("lsmvbt-wal-truncate", "joj-slowdown", "delta-journaling-gain", "fastcommit-jbd2-share"), "fastcommit-size"}
 #: Claims of the papers that are not in the shared list of published claims.
 ADDED = {
     *("fast12-axes", "iiswc-impl1-queues", "iiswc-8ps-wear"),
@@ -186,10 +181,7 @@ def test_the_table_of_the_readme_counts_the_declared_verdicts_of_each_paper() ->
         name: [int(cell) for cell in cells.split(" | ")]
         for name, cells in re.findall(r"^\| ([^|]+) \| ((?:\d+ \| ){5}\d+) \|$", readme, re.MULTILINE)
     }
-    rows = {
-        f"`{paper.name}`": [rule for rule in rules(paper) if rule.id not in BESIDE]
-        for paper in papers().values()
-    }
+    rows = {f"`{paper.name}`": [rule for rule in rules(paper) if rule.id not in BESIDE] for paper in papers().values()}
     rows |= {"four other papers": [BY_ID[name] for name in BESIDE], "all": RULES}
     assert len(shown) == len(rows)
     for name, declared in rows.items():
@@ -205,9 +197,7 @@ def test_the_page_of_a_paper_gives_the_number_of_simulations_of_a_study(study: s
     assert f"{count:,} simulations" in (ROOT / f"docs/papers/{page}.md").read_text()
 
 
-def test_the_document_of_the_implications_shows_the_figures_of_the_ledger(
-    ledger: list[dict[str, Any]],
-) -> None:
+def test_the_document_of_the_implications_shows_the_figures_of_the_ledger(ledger: list[dict[str, Any]]) -> None:
     number = re.compile(r"\d+(?:\.\d+)?")
     claims = [claim for claim in ledger if claim["evidence"].get("study") == "implications"]
     text = (ROOT / "docs" / "concepts" / "emmc.md").read_text()
@@ -263,9 +253,7 @@ def test_what_a_tolerance_grants_for_the_trend_is_the_same_trend(name: str) -> N
 CHECKS = [(rule, check) for rule in MEASURED for check in rule.checks if check.value != "paper_application"]
 
 
-@pytest.mark.parametrize(
-    ("rule", "check"), CHECKS, ids=[f"{rule.id}-{check.value}" for rule, check in CHECKS]
-)
+@pytest.mark.parametrize(("rule", "check"), CHECKS, ids=[f"{rule.id}-{check.value}" for rule, check in CHECKS])
 def test_less_than_half_of_a_published_effect_is_not_reproduced(rule: Rule, check: Check) -> None:
     """Checks one value at a time: a claim with a failing part is not reproduced, whatever other parts are."""
     assert rule.tolerance
@@ -275,9 +263,7 @@ def test_less_than_half_of_a_published_effect_is_not_reproduced(rule: Rule, chec
 
 def _less_than_half(check: Check) -> list[float]:
     """Return values that reach less than half of the published effect, or are outside of a bound."""
-    bound = next(
-        (one for one in (check.published, check.at_least, check.at_most) if one and abs(one) < 1e300), None
-    )
+    bound = next((one for one in (check.published, check.at_least, check.at_most) if one and abs(one) < 1e300), None)
     if check.neutral is not None and bound is not None and bound != check.neutral:
         return [check.neutral + 0.49 * (bound - check.neutral), check.neutral]
     low = check.least if check.least > -1e300 else check.at_least
@@ -304,9 +290,7 @@ def test_a_measured_effect_that_is_halved_loses_its_verdict(name: str, ledger: l
 
 
 @given(effect=st.floats(0.01, 100), neutral=st.sampled_from([0.0, 1.0]), ratio=st.floats(-3, 5))
-def test_in_direction_is_half_to_twice_the_published_effect(
-    effect: float, neutral: float, ratio: float
-) -> None:
+def test_in_direction_is_half_to_twice_the_published_effect(effect: float, neutral: float, ratio: float) -> None:
     check = Check("x", published=neutral + effect, within=0.0, neutral=neutral)
     if min(abs(ratio - edge) for edge in (0.5, 1.0, 2.0)) < 1e-6:
         return
@@ -402,11 +386,7 @@ def test_claims_of_figures_8_and_9_read_one_8_kb_device_and_the_other_is_their_r
     other = {"ssdsim-8k": "ssdsim-8k-aligned", "ssdsim-8k-aligned": "ssdsim-8k"}
     runs = [{**run, "grid": other.get(run["grid"], run["grid"])} for run in found.runs]
     turned = Results(found.about, found.profiles, runs, "")
-    for name, value in (
-        ("hybrid_against_8ps", "mean"),
-        ("utilisation_best", "points"),
-        ("utilisation_mean", "points"),
-    ):
+    for name, value in (("hybrid_against_8ps", "mean"), ("utilisation_best", "points"), ("utilisation_mean", "points")):
         measure = find_measure("iiswc15", f"hybrid.{name}")
         judged, swapped = measure(found), measure(turned)
         assert judged.values[value] < swapped.values[value]

@@ -1,7 +1,5 @@
 """Bad input results in one clear error with a hint and exit code 2; never a traceback or a partial output."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -60,9 +58,7 @@ def test_a_dash_is_stdin(trace: Path) -> None:
 
 
 def test_a_pipe_is_not_read_twice(trace: Path, tmp_path: Path) -> None:
-    for number, arguments in enumerate(
-        (["compare"], ["profile", trace, "--combine"], ["simulate", "--passes", "2"])
-    ):
+    for number, arguments in enumerate((["compare"], ["profile", trace, "--combine"], ["simulate", "--passes", "2"])):
         pipe = tmp_path / f"pipe{number}"
         os.mkfifo(pipe)
         feeder = subprocess.Popen(["cp", str(trace), str(pipe)])

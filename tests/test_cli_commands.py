@@ -1,7 +1,5 @@
 """Every command works, with text and with JSON output."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -58,9 +56,7 @@ def test_explain_names_format_clock_ledger_and_columns(trace: Path) -> None:
     assert "when the device had finished it" in text
 
 
-def test_explain_tells_the_format_of_the_file_from_the_one_it_was_first_read_from(
-    trace: Path, tmp_path: Path
-) -> None:
+def test_explain_tells_the_format_of_the_file_from_the_one_it_was_first_read_from(trace: Path, tmp_path: Path) -> None:
     converted = tmp_path / "chat.parquet"
     assert emmclab("convert", trace, converted, "--format", "biotracer").returncode == 0
     explained = emmclab_json("explain", converted)
@@ -216,13 +212,7 @@ def test_two_conversions_and_two_reports_give_the_same_bytes(trace: Path, tmp_pa
 
 @pytest.mark.parametrize("columns", [30, 80])
 def test_a_narrow_terminal_cuts_no_figure_and_no_name(trace: Path, columns: int) -> None:
-    for arguments in (
-        ["profile", trace],
-        ["head", trace],
-        ["compare", trace],
-        ["devices"],
-        ["explain", trace],
-    ):
+    for arguments in (["profile", trace], ["head", trace], ["compare", trace], ["devices"], ["explain", trace]):
         done = emmclab(*arguments, env={"COLUMNS": str(columns)})
         assert done.returncode == 0, done.stderr
         assert "…" not in done.stdout, arguments

@@ -1,7 +1,5 @@
 """Closed pipes, full disks and signals: a clear message or none, and no partial file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -28,12 +26,8 @@ def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
     assert process.stderr.read() == b""
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
-def test_signal_in_the_middle_of_a_conversion_leaves_nothing(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signal_in_the_middle_of_a_conversion_leaves_nothing(tmp_path: Path, number: signal.Signals, code: int) -> None:
     status, words = ended_in_the_middle(["convert", "-", tmp_path / "out.parquet"], tmp_path, number)
     assert status == code
     assert "Traceback" not in words

@@ -1,7 +1,5 @@
 """Outputs: stdout as `-`, compression by ending, closed streams, and names with control characters."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma
@@ -100,10 +98,7 @@ def test_convert_writes_to_stdout(to: str, trace: Path, tmp_path: Path) -> None:
     file = tmp_path / f"x.{ending}"
     assert emmclab("convert", trace, file, "--to", to).returncode == 0
     done = subprocess.run(
-        [*COMMAND, "convert", str(trace), "-", "--to", to],
-        capture_output=True,
-        env=environment(),
-        check=False,
+        [*COMMAND, "convert", str(trace), "-", "--to", to], capture_output=True, env=environment(), check=False
     )
     assert done.returncode == 0
     assert done.stdout == file.read_bytes()
@@ -120,17 +115,10 @@ def test_stdout_is_appended_to_where_the_shell_says_so(trace: Path, tmp_path: Pa
 
 def test_a_pipe_goes_through_convert(trace: Path) -> None:
     first = subprocess.run(
-        [*COMMAND, "convert", str(trace), "-", "--to", "csv"],
-        capture_output=True,
-        env=environment(),
-        check=True,
+        [*COMMAND, "convert", str(trace), "-", "--to", "csv"], capture_output=True, env=environment(), check=True
     )
     second = subprocess.run(
-        [*COMMAND, "profile", "-", "--json"],
-        input=first.stdout,
-        capture_output=True,
-        env=environment(),
-        check=True,
+        [*COMMAND, "profile", "-", "--json"], input=first.stdout, capture_output=True, env=environment(), check=True
     )
     assert json.loads(second.stdout)[0]["requests"] == 400
 
@@ -257,9 +245,7 @@ WITH_FILES = {
 
 
 @pytest.mark.parametrize("line", WITH_FILES)
-def test_files_are_written_though_the_reader_of_stdout_has_gone(
-    line: str, trace: Path, tmp_path: Path
-) -> None:
+def test_files_are_written_though_the_reader_of_stdout_has_gone(line: str, trace: Path, tmp_path: Path) -> None:
     """As with `| head`: a requested file is written, whatever happens to the output."""
     read, write = os.pipe()
     os.close(read)
@@ -294,9 +280,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", ["head", "profile", "explain", "simulate", "convert"])
-def test_names_in_a_trace_do_not_reach_the_terminal_as_commands(
-    command: str, hostile: Path, tmp_path: Path
-) -> None:
+def test_names_in_a_trace_do_not_reach_the_terminal_as_commands(command: str, hostile: Path, tmp_path: Path) -> None:
     more = {
         "profile": ["--against", hostile],
         "convert": [tmp_path / "out.parquet"],

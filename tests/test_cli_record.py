@@ -1,7 +1,5 @@
 """Recording this host on the command line, on a separate loop device."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -32,9 +30,7 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     profiled = json.loads(emmclab("profile", path, "--only", "process=dd", "--json").stdout)[0]
     assert profiled["write_requests_pct"] == 100
     assert profiled["data_size_kb"] * 2 == _sectors_written(loop) - before == 32 * 128
-    assert (
-        said["activity"] == {"hosts": [], "syncs": [], "stalls": [], "journals": []} and said["remarks"] == []
-    )
+    assert said["activity"] == {"hosts": [], "syncs": [], "stalls": [], "journals": []} and said["remarks"] == []
     assert instances(loop) == []
 
 
@@ -148,9 +144,7 @@ def test_every_signal_that_ends_a_recording_ends_it_like_its_duration(
 ) -> None:
     path = tmp_path / "x.parquet"
     command = [*COMMAND, "record", "--device", loop, "-o", str(path)]
-    recording = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
+    recording = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     assert recording.stderr and "recording" in recording.stderr.readline()
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
     subprocess.run(read, check=True)
@@ -160,9 +154,7 @@ def test_every_signal_that_ends_a_recording_ends_it_like_its_duration(
     assert emmclab("profile", path).returncode == 0 and instances(loop) == []
 
 
-def test_the_exit_status_is_that_of_the_command_and_an_empty_recording_says_so(
-    loop: str, tmp_path: Path
-) -> None:
+def test_the_exit_status_is_that_of_the_command_and_an_empty_recording_says_so(loop: str, tmp_path: Path) -> None:
     for number, (command, status) in enumerate(
         [(["false"], 1), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], 143), (["true"], 0)]
     ):

@@ -3,8 +3,6 @@
 Programs in a folder of the test replace `ssh` and `adb`, and a thread of the test replaces the adb server.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -93,9 +91,7 @@ def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
         status = process.wait(AT_ONCE_S)
         of_session = ["ps", "--no-headers", "-s", str(process.pid), "-o", "args"]
         end = time.monotonic() + AT_ONCE_S
-        while (left := subprocess.run(of_session, capture_output=True, text=True).stdout) and (
-            time.monotonic() < end
-        ):
+        while (left := subprocess.run(of_session, capture_output=True, text=True).stdout) and (time.monotonic() < end):
             time.sleep(0.05)
         assert not left
         return status

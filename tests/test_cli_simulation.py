@@ -1,7 +1,5 @@
 """Simulated devices on the command line: fields, determinism, aging, rejected options."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
@@ -16,13 +14,7 @@ from emmclab.simulation.result import at
 from emmclab.simulation.result_fields import result_fields
 
 #: Keys that other programs search at any depth of the JSON; each occurs once.
-HEADLINES = [
-    "mean_response_ms",
-    "mean_service_ms",
-    "no_wait_pct",
-    "space_utilisation",
-    "page_operations_per_s",
-]
+HEADLINES = ["mean_response_ms", "mean_service_ms", "no_wait_pct", "space_utilisation", "page_operations_per_s"]
 
 
 #: The generated traces end a little after the end of the smallest device.
@@ -42,14 +34,7 @@ def _keys(value: object) -> list[str]:
 
 
 def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> None:
-    settings = (
-        "--set",
-        "cache.size_kb=512",
-        "--set",
-        "host.merge_max_kb=64",
-        "--set",
-        "controller.queue_depth=1",
-    )
+    settings = ("--set", "cache.size_kb=512", "--set", "host.merge_max_kb=64", "--set", "controller.queue_depth=1")
     result = emmclab_json("simulate", trace, "--device", "iiswc15-hps", *settings)
     not_here = {"space.gain_ratio", "layers", "second_device", "first_writes", "setting_changes"}
     not_here |= {"percentiles", "response_distribution", "over_time"}
@@ -57,9 +42,7 @@ def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> No
     described = {path for path in described if not path.startswith(("ufs.", "durable."))}
     for path in described:
         at(result, path)
-    groups = {
-        name: group for name, group in result.items() if name not in ("ledger", "options", "provenance")
-    }
+    groups = {name: group for name, group in result.items() if name not in ("ledger", "options", "provenance")}
     parts = {
         f"{name}.{part}"
         for name, group in groups.items()
@@ -84,12 +67,7 @@ def test_a_ufs_gives_what_its_link_queues_and_hibernation_cost(trace: Path, tmp_
     assert ufs["tags"] == 32 >= ufs["most_in_flight"] >= 1
     assert ufs["hibernate_exits"] == result["power"]["wake_ups"]
     shown = emmclab("simulate", trace, "--device", "ufs31").stdout
-    for words in (
-        "Link of 2 lanes of HS-G4",
-        "Mean wait for a tag",
-        "Exits from hibernation",
-        "WriteBooster, size",
-    ):
+    for words in ("Link of 2 lanes of HS-G4", "Mean wait for a tag", "Exits from hibernation", "WriteBooster, size"):
         assert words in shown
     assert "Link, queues and hibernation" in page.read_text(encoding="utf-8")
 
@@ -205,9 +183,7 @@ def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> N
         (["--reorder-window", "9" * 30], f"--reorder-window cannot be {'9' * 30}"),
     ],
 )
-def test_a_wrong_option_is_named_with_a_hint_and_exit_2(
-    trace: Path, arguments: list[str], words: str
-) -> None:
+def test_a_wrong_option_is_named_with_a_hint_and_exit_2(trace: Path, arguments: list[str], words: str) -> None:
     done = emmclab("simulate", trace, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr and "Traceback" not in done.stderr
@@ -219,11 +195,7 @@ def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_
     events = tmp_path / "rows.parquet"
     done = emmclab("simulate", path, trace, "--device", "small-1gb", "--mode", "closed", "--events", events)
     assert (done.returncode, done.stdout) == (2, "") and not events.exists()
-    for words in (
-        "5 of 5 requests end after",
-        "4 of 5 requests have no recorded completion",
-        "--wrap-addresses",
-    ):
+    for words in ("5 of 5 requests end after", "4 of 5 requests have no recorded completion", "--wrap-addresses"):
         assert words in done.stderr
     assert emmclab("simulate", path, *SMALL, "--wrap-addresses", "--mode", "closed").returncode == 2
     assert emmclab("simulate", path, *SMALL, "--wrap-addresses").returncode == 0

@@ -1,7 +1,5 @@
 """The live view on the command line, on a separate loop device."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -27,11 +25,7 @@ def _write(loop: str, blocks: int) -> None:
 def _watch(*options: str) -> subprocess.Popen[str]:
     """Start the view and wait until it shows data."""
     watching = subprocess.Popen(
-        [*COMMAND, "top", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
+        [*COMMAND, "top", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     )
     assert watching.stderr and "watching" in watching.stderr.readline()
     return watching
@@ -66,9 +60,7 @@ def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
     for view in views:
         assert view["lost"] == 0 and view["queue_depth"] >= 0
         assert view["requests"] == sum(row["requests"] for row in view["processes"])
-        assert view["requests_per_s"] == pytest.approx(
-            view["requests"] / view["interval_s"], abs=0.05, rel=0.01
-        )
+        assert view["requests_per_s"] == pytest.approx(view["requests"] / view["interval_s"], abs=0.05, rel=0.01)
     busy = [view for view in views if view["requests"] > 1]
     assert all(0 < view["longest_gap_ns"] <= view["idle_ns"] for view in busy)
     assert instances(loop) == []
@@ -99,15 +91,7 @@ def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) ->
         for json_or_not in (["--json"], []):
             watching = _watch("--device", loop, "--interval", "300ms", *json_or_not)
             for number in range(3):
-                to = [
-                    "dd",
-                    "if=/dev/zero",
-                    f"of={folder}/{number}",
-                    "bs=4k",
-                    "count=2",
-                    "conv=fsync",
-                    "status=none",
-                ]
+                to = ["dd", "if=/dev/zero", f"of={folder}/{number}", "bs=4k", "count=2", "conv=fsync", "status=none"]
                 subprocess.run(to, check=True)
             assert watching.stdout
             if json_or_not:

@@ -1,7 +1,5 @@
 """Clock jumps and pauses of the recording on the command line, in Python and on the page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -99,9 +97,7 @@ def test_a_clock_set_back_is_found_and_its_time_is_given_back(backward: Path) ->
 
 
 @pytest.mark.parametrize("given", [["--mend-clock"], ["--mend-clock", "1h"], ["--mend-clock=auto"]])
-def test_a_mended_trace_lasts_as_long_as_its_requests(
-    given: list[str], forward: Path, backward: Path
-) -> None:
+def test_a_mended_trace_lasts_as_long_as_its_requests(given: list[str], forward: Path, backward: Path) -> None:
     for path, duration_s in ((forward, 120), (backward, 360)):
         profile = profiled(*given, path)
         assert profile["duration_s"] == pytest.approx(duration_s, abs=0.5)
@@ -255,9 +251,7 @@ def test_a_file_on_stdin_can_be_read_twice(forward: Path) -> None:
     assert json.loads(done.stdout)[0]["ledger"]["mended_jumps"] == 1
 
 
-def test_profiles_are_compared_without_clock_jumps_and_the_comparison_says_so(
-    forward: Path, whole: Path
-) -> None:
+def test_profiles_are_compared_without_clock_jumps_and_the_comparison_says_so(forward: Path, whole: Path) -> None:
     done = emmclab("profile", whole, "--against", forward)
     assert "warning: forward: 1 clock jump or pause of the recording, 5 d together" in done.stderr
     compared = emmclab_json("profile", whole, "--against", forward)
@@ -270,9 +264,7 @@ def test_profiles_are_compared_without_clock_jumps_and_the_comparison_says_so(
         assert abs(rows[name]["difference_pct"]) < 5
 
 
-def test_a_model_is_not_fitted_to_a_clock_jump_without_a_warning(
-    forward: Path, whole: Path, tmp_path: Path
-) -> None:
+def test_a_model_is_not_fitted_to_a_clock_jump_without_a_warning(forward: Path, whole: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.toml"
     done = emmclab("fit", forward, "-o", model)
     assert done.returncode == 0 and model.exists()

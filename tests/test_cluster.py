@@ -1,7 +1,5 @@
 """A Ray cluster returns the same bytes as one process, even if a node is killed or workers crash."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -79,11 +77,7 @@ def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
     cluster: Any, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nodes have none of the files that the study names, so that they get copies."""
-    files = {
-        "trace": tmp_path / "chat.txt",
-        "model": tmp_path / "model.toml",
-        "device": tmp_path / "mine.toml",
-    }
+    files = {"trace": tmp_path / "chat.txt", "model": tmp_path / "model.toml", "device": tmp_path / "mine.toml"}
     shutil.copy(trace, files["trace"])
     assert emmclab("fit", trace, "--name", "chat", "-o", files["model"]).returncode == 0
     preset = (ROOT / "presets/devices/small-1gb.toml").read_text()
@@ -184,9 +178,7 @@ def test_a_cluster_that_is_not_there_and_a_missing_library_are_named(
     assert "pip install 'emmclab[cluster]'" in capsys.readouterr().err
 
 
-def test_a_run_that_sigterm_ends_on_its_own_cluster_says_nothing_of_ray_and_keeps_its_cells(
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_sigterm_ends_on_its_own_cluster_says_nothing_of_ray_and_keeps_its_cells(tmp_path: Path) -> None:
     need_library("ray")
     study = tmp_path / "long.toml"
     study.write_text(f'name = "long"\ninputs = ["Idle"]\nseeds = {list(range(2_000))}\n')
@@ -204,9 +196,7 @@ def test_a_run_that_sigterm_ends_on_its_own_cluster_says_nothing_of_ray_and_keep
     assert kept_cells(tmp_path) > 0
 
 
-def test_a_cluster_that_is_started_here_has_a_token_unless_one_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_cluster_that_is_started_here_has_a_token_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     monkeypatch.setattr(os, "environ", {"RAY_AUTH_MODE": "disabled"})

@@ -1,7 +1,5 @@
 """The guide to sweeps on many machines: the program accepts its commands and manifests."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any

@@ -1,7 +1,5 @@
 """The outputs of commands are stored in `messages/outputs`; `make generate` accepts a change."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -16,9 +14,7 @@ from repository import complain
 
 def test_commands_print_what_is_kept() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "command_outputs.py"), "check"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment(), timeout=PATIENCE_S, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=PATIENCE_S, check=False)
     assert done.stderr == "", done.stderr
     if done.returncode != 0:
         pytest.fail(done.stdout, pytrace=False)

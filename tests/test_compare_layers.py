@@ -1,7 +1,5 @@
 """Stacks of layers compared in one table: `emmclab compare --layers`, and the same from Python."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

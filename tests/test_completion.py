@@ -1,7 +1,5 @@
 """Completion in bash, by the script that `--show-completion` prints."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages of CONTRIBUTING.md, followed to the letter in a copy of the workspace."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The pages of CONTRIBUTING.md that need no compiler, followed to the letter in a copy of the package."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -19,9 +17,7 @@ from conftest import COMMAND, PATIENCE_S, PYTHONPATH, ROOT, environment
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A copy of the Python package that tests may change."""
-    shutil.copytree(
-        ROOT / "python", tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__", "*.so")
-    )
+    shutil.copytree(ROOT / "python", tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     return tmp_path / "python" / "emmclab"
 
 
@@ -62,11 +58,7 @@ def test_a_command_is_a_file_and_a_name(package: Path, trace: Path) -> None:
 @pytest.mark.slow
 def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: Path, tmp_path: Path) -> None:
     (declaration,) = blocks("Add an option of a run")
-    insert(
-        package / "simulation" / "run_options.py",
-        "    images: Annotated[\n",
-        textwrap.indent(declaration, "    "),
-    )
+    insert(package / "simulation" / "run_options.py", "    images: Annotated[\n", textwrap.indent(declaration, "    "))
     insert(
         package / "simulation" / "device.py",
         '        aging = parse_precondition(given["precondition"])\n',
@@ -129,13 +121,7 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
     title = "Add a figure of a result"
     (path,) = blocks(title, "text")
     # What `make generate` writes of the struct.
-    declared = {
-        "path": "gc.moved_units",
-        "unit": "map unit",
-        "label": "Units moved",
-        "digits": 0,
-        "better": "lower",
-    }
+    declared = {"path": "gc.moved_units", "unit": "map unit", "label": "Units moved", "digits": 0, "better": "lower"}
     declared["about"] = "valid map units in the blocks that were collected for space"
     insert(package / "data" / "result-fields.json", '{"path": "gc.busy_s"', f"{json.dumps(declared)},\n")
     insert(package / "simulation" / "result_tables.py", '        "energy.total_mj",\n', path)
@@ -171,13 +157,6 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
     env = environment() | {"PYTHONPATH": f"{package.parent}:{PYTHONPATH}"}
     line = "import generate_reference; print(generate_reference.result_page())"
     done = subprocess.run(
-        [sys.executable, "-c", line],
-        env=env,
-        cwd=ROOT / "scripts",
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", line], env=env, cwd=ROOT / "scripts", capture_output=True, text=True, check=True
     )
-    assert (
-        f"| `{declared['path']}` | map unit | {about} | {label} | lower | `gc_moved_units` |" in done.stdout
-    )
+    assert f"| `{declared['path']}` | map unit | {about} | {label} | lower | `gc_moved_units` |" in done.stdout

@@ -1,7 +1,5 @@
 """The control socket of a served device answers any input, also after its process was killed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -53,15 +51,7 @@ def send(path: Path, line: bytes) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "line",
-    [
-        b"[" * 4000 + b"\n",
-        b'{"a":' * 800 + b"\n",
-        b"\xff\xfe\n",
-        b"\0\n",
-        b"[]\n",
-        b"null\n",
-        b'{"command": 3}\n',
-    ],
+    [b"[" * 4000 + b"\n", b'{"a":' * 800 + b"\n", b"\xff\xfe\n", b"\0\n", b"[]\n", b"null\n", b'{"command": 3}\n'],
 )
 def test_whatever_line_comes_the_next_client_is_answered(served: Path, line: bytes) -> None:
     assert send(served, line + b"\n")["ok"] is False

@@ -1,7 +1,5 @@
 """Power cuts: controls that must be detected, and states that are no defect."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -53,8 +51,7 @@ def test_a_device_that_ignores_flushes_is_caught_at_its_own_level(crash: Runs) -
 
 
 @pytest.mark.parametrize(
-    ("lie", "layers", "is_noted"),
-    [("fua", [], True), ("barrier", [], True), ("fua", ["pass-through"], False)],
+    ("lie", "layers", "is_noted"), [("fua", [], True), ("barrier", [], True), ("fua", ["pass-through"], False)]
 )
 def test_a_lie_that_no_file_system_can_find_out_is_noted(
     crash: Runs, lie: str, layers: list[str], is_noted: bool
@@ -67,21 +64,15 @@ def test_a_lie_that_no_file_system_can_find_out_is_noted(
 
 
 def test_a_file_system_that_sends_no_flushes_breaks_the_rules_of_its_journal(crash: Runs) -> None:
-    result = crash(
-        *DEVICE, "--mount-options", "nobarrier", "--workload", "files", "--operations", "30", "--cuts", CUTS
-    )
+    result = crash(*DEVICE, "--mount-options", "nobarrier", "--workload", "files", "--operations", "30", "--cuts", CUTS)
     assert "journal" in levels(result)
     finding = result["findings"][0]
     assert finding["promise"] == "commit" and finding["minimal"]["missing"]
-    assert (
-        len(finding["minimal"]["missing"]) < finding["minimal"]["before"] or finding["minimal"]["before"] == 1
-    )
+    assert len(finding["minimal"]["missing"]) < finding["minimal"]["before"] or finding["minimal"]["before"] == 1
 
 
 #: Blocks are allocated by the commit of another file, before the data of this one is written.
-UNSYNCED = (
-    "for i in 1 2 3 4; do head -c 40000 /dev/urandom > data$i; echo $i > other$i; sync other$i; echo $i; done"
-)
+UNSYNCED = "for i in 1 2 3 4; do head -c 40000 /dev/urandom > data$i; echo $i > other$i; sync other$i; echo $i; done"
 
 
 #: Ways to allocate blocks and to lose them again.
@@ -131,9 +122,7 @@ def test_ordered_data_is_durable_before_its_commit_and_writeback_data_is_not(
         ("xfs", None, False),
     ],
 )
-def test_only_a_mount_in_ordered_mode_is_marked(
-    file_system: str, options: str | None, is_ordered: bool
-) -> None:
+def test_only_a_mount_in_ordered_mode_is_marked(file_system: str, options: str | None, is_ordered: bool) -> None:
     assert _is_ordered(file_system, options) == is_ordered
 
 
@@ -210,9 +199,7 @@ def test_what_is_said_to_be_safe_without_a_sync_is_lost(crash: Runs, workload: s
 @pytest.mark.slow
 @pytest.mark.parametrize("workload", ["files", "sqlite-wal-full"])
 @pytest.mark.parametrize("mode", ["legacy", "ordered_fua", "delta", "packed", "aware"])
-def test_a_layer_below_the_journal_loses_nothing_in_its_safe_modes(
-    crash: Runs, mode: str, workload: str
-) -> None:
+def test_a_layer_below_the_journal_loses_nothing_in_its_safe_modes(crash: Runs, mode: str, workload: str) -> None:
     few = ["--operations", "20", "--cuts", CUTS]
     result = crash(*DEVICE, "--layer", f"journal:{mode}", "--workload", workload, *few, status=0)
     assert result["findings"] == [] and result["documented"] == []
@@ -306,11 +293,7 @@ def test_garbage_in_flight_is_caught_named_and_shown_again(crash: Runs) -> None:
 
 @pytest.mark.parametrize(
     ("workload", "options"),
-    [
-        ("sqlite-wal-full", ()),
-        ("sqlite-delete-extra", ()),
-        ("append-log", ("--mount-options", "data=journal")),
-    ],
+    [("sqlite-wal-full", ()), ("sqlite-delete-extra", ()), ("append-log", ("--mount-options", "data=journal"))],
 )
 def test_what_writes_nothing_safe_again_in_place_survives_garbage_in_flight(
     crash: Runs, workload: str, options: tuple[str, ...]
@@ -396,17 +379,11 @@ def test_verdicts_of_a_command_are_reused_only_on_request_and_it_may_write_files
 
 def test_an_included_check_refuses_the_output_of_another_program(crash: Runs) -> None:
     few = ("--cuts", "5", "--states", "boundary")
-    for check, line in (
-        ("append-log", "safe log done"),
-        ("files", "makes a big file"),
-        ("programs", "begin 0 x"),
-    ):
+    for check, line in (("append-log", "safe log done"), ("files", "makes a big file"), ("programs", "begin 0 x")):
         done = crash.run(*DEVICE, *few, "--check", check, "--", "echo", line)
         assert done.returncode == 2 and "understands none of the 1 lines" in done.stderr, done.stderr
         assert line in done.stderr and "hint" in done.stderr
-    some = crash(
-        *DEVICE, *few, "--check", "append-log", "--", "sh", "-c", "echo safe log 0; echo bye", status=5
-    )
+    some = crash(*DEVICE, *few, "--check", "append-log", "--", "sh", "-c", "echo safe log 0; echo bye", status=5)
     assert some["controls"]["understood"] == 1 and "`bye`" in some["doubts"][0]
 
 
@@ -428,16 +405,7 @@ def test_a_structure_that_ext4_reads_before_the_replay_may_be_garbled(crash: Run
 
 
 def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:
-    options = [
-        "--mkfs-option",
-        "-O",
-        "--mkfs-option",
-        "^has_journal",
-        "--mkfs-option",
-        "-J",
-        "--mkfs-option",
-        "size=4",
-    ]
+    options = ["--mkfs-option", "-O", "--mkfs-option", "^has_journal", "--mkfs-option", "-J", "--mkfs-option", "size=4"]
     done = crash.run(*DEVICE, *options, "--workload", "append-log", "--operations", "5", "--cuts", "5")
     assert done.returncode in (0, 2, 4) and "Traceback" not in done.stderr
     nothing_left(crash.folder)

@@ -1,7 +1,5 @@
 """Checks of power cuts judge contents, and parts of an exploration join into one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

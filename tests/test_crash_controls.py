@@ -1,7 +1,5 @@
 """A check that could not have failed gives no verdict, and one that cannot run is an error of its own."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -42,23 +40,8 @@ UNDERSTOOD = {
 #: Output of programs that know nothing of a check, or nearly.
 FOREIGN = [
     *("safe log done", "makes a big file", "begin 0 x", "does nonsense", "did", "failed", "end 0", "mount"),
-    *(
-        "safe",
-        "safe ",
-        "safe log",
-        "safe log -1",
-        "safe log 1 2",
-        "safe log \u0661",
-        "committed 5",
-        "mounted",
-    ),
-    *(
-        "safe test.db " + "9" * 5000,
-        "safe ../../etc/passwd gone",
-        "safe /etc/passwd gone",
-        "safe .. gone",
-        "mounted",
-    ),
+    *("safe", "safe ", "safe log", "safe log -1", "safe log 1 2", "safe log \u0661", "committed 5", "mounted"),
+    *("safe test.db " + "9" * 5000, "safe ../../etc/passwd gone", "safe /etc/passwd gone", "safe .. gone", "mounted"),
     *("makes a 3", "makes a x " + SUM, "grows a gone gone", "", " ", "\0", "\ud800", "x" * 4096),
     *("mount ext4 rw", "begin 0 a", "does write f 0", "does create ../f", "begin -1 a", "end"),
 ]
@@ -222,9 +205,7 @@ def test_a_program_that_cannot_be_executed_is_refused_before_the_workload_runs(t
     assert refused.value.hint == f"make it executable: chmod +x {script}"
 
 
-def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(
-    notes: StoredLog, tmp_path: Path
-) -> None:
+def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(notes: StoredLog, tmp_path: Path) -> None:
     dm, base = tmp_path / "dm.log", tmp_path / "base.img"
     run, _ = open_run(str(notes.log))
     run.write_dm(str(dm))

@@ -1,7 +1,5 @@
 """Guests: a user's kernel with its modules, and power cuts that are explored on it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -119,14 +117,7 @@ def test_without_qemu_the_message_says_how_to_get_it(tmp_path: Path, monkeypatch
     assert refused.value.hint == "apt-get install qemu-system-x86"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--recovery", "e2fsck"],
-        ["--check", "true"],
-        ["--", "true"],
-    ],
-)
+@pytest.mark.parametrize("arguments", [["--recovery", "e2fsck"], ["--check", "true"], ["--", "true"]])
 def test_what_a_guest_cannot_do_is_refused_before_it_starts(arguments: list[str], tmp_path: Path) -> None:
     file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
     workload = [] if arguments[0] == "--" else ["--workload", "ace:1"]
@@ -136,10 +127,7 @@ def test_what_a_guest_cannot_do_is_refused_before_it_starts(arguments: list[str]
 
 
 def test_files_come_from_a_guest_as_they_are() -> None:
-    nodes = {
-        "A": Node("folder", 3, 2, b"", {}),
-        "A/\udcff": Node("file", 4, 1, b"\0\xff", {"user.one": b"\x80"}),
-    }
+    nodes = {"A": Node("folder", 3, 2, b"", {}), "A/\udcff": Node("file", 4, 1, b"\0\xff", {"user.one": b"\x80"})}
     assert wire.nodes_unpacked(wire.nodes_packed(nodes)) == nodes
 
 
@@ -166,11 +154,7 @@ class TalkingGuest:
 
 
 def test_each_line_of_a_guest_is_logged_and_answered(tmp_path: Path) -> None:
-    lines = [
-        "begin 0 a",
-        *(word for number in range(30) for word in (f"does {number}", "failed EIO")),
-        "end 0",
-    ]
+    lines = ["begin 0 a", *(word for number in range(30) for word in (f"does {number}", "failed EIO")), "end 0"]
     log = tmp_path / "run.log"
     with emmclab_package.serve("small-1gb", clock="free", nbd="auto", log=log) as disk:
         recorded = run_in_guest(cast("machine.Guest", TalkingGuest(lines)), disk, Workload("ace:1"))
@@ -187,9 +171,7 @@ def test_the_initial_disk_holds_the_agent_and_its_python(tmp_path: Path) -> None
     file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
     initramfs.write(Kernel.of(str(file)), "f2fs", tmp_path / "initrd")
     with (tmp_path / "initrd").open("rb") as archive:
-        done = subprocess.run(
-            ["cpio", "-t", "--quiet"], stdin=archive, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(["cpio", "-t", "--quiet"], stdin=archive, capture_output=True, text=True, check=True)
     names = done.stdout.split()
     assert {"init", "modules/f2fs.ko", "lib/guest/emmclab/crash/guest/agent.pyc", "dev/console"} <= {*names}
     assert len(names) == len({*names})

@@ -1,7 +1,5 @@
 """The page of power cuts in a browser: the answer first, its evidence, and what was not covered."""
 
-from __future__ import annotations
-
 import copy
 import re
 import subprocess
@@ -61,20 +59,14 @@ def test_the_first_screen_says_who_broke_which_promise_in_how_many_states(
     visit.page.close()
 
 
-def test_without_a_finding_the_answer_is_that_nothing_safe_was_lost(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
+def test_without_a_finding_the_answer_is_that_nothing_safe_was_lost(browser: Browser, pages: dict[str, Path]) -> None:
     visit = Visit(browser, pages["clean"])
-    assert visit.page.locator("h1").inner_text() == (
-        "No acknowledged data was lost in 11,555 states of 300 cuts"
-    )
+    assert visit.page.locator("h1").inner_text() == ("No acknowledged data was lost in 11,555 states of 300 cuts")
     assert visit.page.locator("#findings").count() == visit.page.locator(".badge.broken").count() == 0
     visit.page.close()
 
 
-def test_a_documented_loss_stands_apart_and_is_called_no_defect(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
+def test_a_documented_loss_stands_apart_and_is_called_no_defect(browser: Browser, pages: dict[str, Path]) -> None:
     visit = Visit(browser, pages["documented"])
     assert "No promise was broken" in visit.page.locator("h1").inner_text()
     assert visit.page.locator("#findings").count() == 0
@@ -105,17 +97,13 @@ def test_ten_thousand_cuts_keep_their_number_in_a_picture_of_bounded_size(
 def test_the_command_of_a_finding_is_copied(browser: Browser, pages: dict[str, Path]) -> None:
     visit = Visit(browser, pages["broken"])
     visit.draw_all()
-    visit.page.evaluate(
-        "() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }"
-    )
+    visit.page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }")
     button = visit.page.get_by_role("button", name="Copy the command of finding 1")
     button.focus()
     visit.page.keyboard.press("Enter")
     visit.page.wait_for_function("window.copied !== undefined")
     assert visit.page.evaluate("window.copied") == "emmclab crash --again d2553886:1544:0"
-    visit.page.evaluate(
-        "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }"
-    )
+    visit.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }")
     button.click()
     visit.page.wait_for_function("getSelection().toString() !== ''")
     assert visit.page.evaluate("getSelection().toString()") == "emmclab crash --again d2553886:1544:0"
@@ -215,16 +203,7 @@ def test_the_command_writes_the_page_of_a_device_that_lies(browser: Browser, tmp
     page = tmp_path / "page.html"
     done = subprocess.run(
         [
-            *(
-                sys.executable,
-                "-m",
-                "emmclab",
-                "crash",
-                "--device",
-                "emmc51-cache",
-                "--set",
-                "cache.lies=flush",
-            ),
+            *(sys.executable, "-m", "emmclab", "crash", "--device", "emmc51-cache", "--set", "cache.lies=flush"),
             *("--workload", "files", "--operations", "10", "--cuts", "20", "--jobs", "1"),
             *("--html", str(page), "--results", str(tmp_path / "results")),
         ],

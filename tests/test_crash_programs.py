@@ -1,7 +1,5 @@
 """Programs of file-system operations under power cuts: language, generator, model and check."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -44,9 +42,7 @@ def said(lines: list[str], *, under_way: bool = False, mount: str = MOUNT) -> li
     return told[:-1] if under_way else told
 
 
-def judged(
-    lines: list[str], tree: Tree, contents: dict[str, bytes] | None = None, **how: object
-) -> str | None:
+def judged(lines: list[str], tree: Tree, contents: dict[str, bytes] | None = None, **how: object) -> str | None:
     """Return the promise that this state breaks, if any."""
     lost = CheckPrograms()(Made(nodes_of(tree, contents)), said(lines, **how))  # type: ignore[arg-type]
     return None if lost is None else lost.promise
@@ -90,9 +86,7 @@ def test_a_difference_is_that_from_the_nearest_allowed_state() -> None:
 
 
 @pytest.mark.parametrize("line", ["msync f", "mmapwrite f 0 100"])
-def test_a_map_of_an_empty_file_fails_as_in_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
+def test_a_map_of_an_empty_file_fails_as_in_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.chdir(tmp_path)
     perform(operation("create f"), b"")
     with pytest.raises(OSError) as refused:
@@ -222,9 +216,7 @@ def test_the_whole_space_of_one_operation_and_a_sample_of_more() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_model_leaves_what_the_kernel_leaves(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_leaves_what_the_kernel_leaves(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     dice = random.Random(seed)
     tree = Tree()
@@ -266,9 +258,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
 
 @root
 @pytest.mark.parametrize("lie", ["flush", "early_flush", "reorder", "recent", "late_trim"])
-def test_generated_programs_lose_nothing_on_an_honest_device_and_all_on_a_liar(
-    tmp_path: Path, lie: str
-) -> None:
+def test_generated_programs_lose_nothing_on_an_honest_device_and_all_on_a_liar(tmp_path: Path, lie: str) -> None:
     words = ("crash", "--device", "emmc51-cache", "--workload", "ace:2:25", "--cuts", "150", "--json")
     if lie == "late_trim":
         words += ("--mount-options", "discard")
@@ -322,12 +312,7 @@ def test_a_runner_that_leaves_out_one_sync_is_found_and_an_honest_one_is_not(
     (tmp_path / "mine.prog").write_text(text)
     (tmp_path / "lying.py").write_text(LYING_RUNNER)
     words = ["crash", "--device", "emmc51-cache", "--cuts", "24", "--jobs", "1", "--check", "programs"]
-    runner = [
-        sys.executable,
-        tmp_path / "lying.py",
-        tmp_path / "mine.prog",
-        -1 if left_out is None else left_out,
-    ]
+    runner = [sys.executable, tmp_path / "lying.py", tmp_path / "mine.prog", -1 if left_out is None else left_out]
     done = emmclab(*words, "--", *runner, cwd=tmp_path)
     assert "12 of 12 programs were cut after their last sync." in done.stdout, done.stdout
     if left_out is None:
@@ -356,8 +341,7 @@ for number in range(60):
     assert len(lines) == 60
     for line, next_line in zip(lines, [*lines[1:], 1 << 62], strict=True):
         assert any(
-            one.complete_ns is not None and line <= one.arrival_ns <= one.complete_ns <= next_line
-            for one in flushes
+            one.complete_ns is not None and line <= one.arrival_ns <= one.complete_ns <= next_line for one in flushes
         )
 
 
@@ -382,16 +366,7 @@ def test_a_file_that_the_kernel_cannot_read_is_a_finding_and_no_end_of_the_explo
 @pytest.mark.slow
 @root
 def test_btrfs_without_barriers_loses_what_was_synced(tmp_path: Path) -> None:
-    device = (
-        "--device",
-        "emmc51-cache",
-        "--capacity",
-        "512MB",
-        "--fs",
-        "btrfs",
-        "--mount-options",
-        "nobarrier",
-    )
+    device = ("--device", "emmc51-cache", "--capacity", "512MB", "--fs", "btrfs", "--mount-options", "nobarrier")
     states = ("--workload", "ace:2:6", "--cuts", 8, "--states", "boundary,only1:4", "--recovery", "mount")
     done = emmclab("crash", *device, *states, "--results", tmp_path, "--json")
     assert done.returncode == 4, done.stderr

@@ -1,7 +1,5 @@
 """States whose outcome follows from that of an earlier one are not mounted."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -48,8 +46,7 @@ def both(log: Path, cuts: int, states: str) -> tuple[Exploration, Exploration]:
         pytest.param(("--workload", "ace:2:8", "--fs", "xfs"), marks=pytest.mark.slow),
         pytest.param(("--workload", "ace:2:8", "--fs", "btrfs"), marks=pytest.mark.slow),
         pytest.param(
-            ("--workload", "ace:2:8", "--fs", "btrfs", "--mount-options", "nobarrier"),
-            marks=pytest.mark.slow,
+            ("--workload", "ace:2:8", "--fs", "btrfs", "--mount-options", "nobarrier"), marks=pytest.mark.slow
         ),
     ],
     ids=["ext4", "xfs", "btrfs", "btrfs-nobarrier"],

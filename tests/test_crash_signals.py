@@ -1,7 +1,5 @@
 """`emmclab crash` refuses what it cannot do, and leaves nothing however it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -125,9 +123,7 @@ def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) 
     ],
     ids=["hangs", "fails", "dies", "prints-garbage", "says-nothing", "fills-the-disk"],
 )
-def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(
-    crash: Runs, script: str, said: str, status: int
-) -> None:
+def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(crash: Runs, script: str, said: str, status: int) -> None:
     # Only hanging processes have to be ended.
     patience_s = 2 if "sleep" in script else PATIENCE_S
     few = ("--cuts", "5", "--states", "boundary", "--timeout", str(patience_s))
@@ -138,9 +134,7 @@ def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("words", [("--", "./own.sh"), ("--check", "own.sh", "--", "true")])
-def test_a_program_beside_the_user_is_to_be_named_by_its_whole_path(
-    crash: Runs, words: tuple[str, ...]
-) -> None:
+def test_a_program_beside_the_user_is_to_be_named_by_its_whole_path(crash: Runs, words: tuple[str, ...]) -> None:
     own = crash.folder / "own.sh"
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)

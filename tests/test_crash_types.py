@@ -1,7 +1,5 @@
 """The types of crash logs and of findings match the JSON output."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """CSV of other tools: any of three separators; an unknown heading is an error that names the column."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A file that is refused is read after the cure that its hint proposes."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess
@@ -28,8 +26,7 @@ REFUSED = {
     "a table with decimal commas": "0,000000 0 4220896 8 0\n3,773000 0 49592384 8 1\n",
     "events with decimal commas": "  8,0    3        1     0,000000000   697  Q   W 223490 + 8 [kjournald]\n",
     "a recording that is there twice": (
-        "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n"
-        "1.0 fio 7 sda W 8 4096 0.75\n2.0 fio 7 sda W 8 4096 0.7\n"
+        "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n1.0 fio 7 sda W 8 4096 0.75\n2.0 fio 7 sda W 8 4096 0.7\n"
     )
     * 2,
     "usual names": "time_s op lba size seq\n0.000000 read 2048 8 rand\n0.000112 read 2056 8 seq\n",
@@ -37,12 +34,10 @@ REFUSED = {
     "numbers of operations": "arrival_us,op,sector,sectors\n1,0,8,8\n",
     "nanoseconds of fio": "fio version 3 iolog\n"
     + "".join(f"{1_000_000 * at} /f read {4096 * at} 4096\n" for at in range(300)),
-    "times without a unit": "arrival,op,sector,sectors\n"
-    + "".join(f"{at // 40},R,8,8\n" for at in range(3000)),
+    "times without a unit": "arrival,op,sector,sectors\n" + "".join(f"{at // 40},R,8,8\n" for at in range(3000)),
     "a clock that was set": "arrival_s,complete_s,op,sector,sectors\n"
     + "".join(
-        f"{SET * (at > 149) + at / 100:.3f},{SET * (at > 148) + at / 100 + 0.001:.3f},R,8,8\n"
-        for at in range(300)
+        f"{SET * (at > 149) + at / 100:.3f},{SET * (at > 148) + at / 100 + 0.001:.3f},R,8,8\n" for at in range(300)
     ),
     "bytes": "arrival_us,op,sector,sectors\n"
     + "".join(f"{at}000,W,{40960 * at},{4096 << at % 4}\n" for at in range(200)),

@@ -1,7 +1,5 @@
 """Studies of power cuts: one verdict for each run, in tables and pages; and emmclab's own such study."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -180,9 +178,7 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
     badges = re.findall(r'<td class="text"><span class="badge \w+">([^<]+)</span>', page)
     assert sorted(badges) == sorted(words(results).values())
     assert "synchronous=EXTRA" in page.partition("Documented losses")[2]
-    asked = emmclab(
-        "query", "select verdict, lost_at, cache_lies from cuts", "--json", "--study", "small", cwd=folder
-    )
+    asked = emmclab("query", "select verdict, lost_at, cache_lies from cuts", "--json", "--study", "small", cwd=folder)
     rows: list[dict[str, Any]] = json.loads(asked.stdout)
     assert len(rows) == len(results.cuts) == 5 and len(results.failures) == 3
     assert [row["lost_at"] for row in rows if row["cache_lies"] == "flush"] == ["device"]
@@ -190,16 +186,12 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
 
 def test_a_finding_is_shown_again_from_the_kept_log(folder: Path, results: Results) -> None:
     finding = next(run for run in results.cuts if run["grid"] == "lies")["findings"][0]
-    done = emmclab(
-        *("crash", "--again", finding["again"], "--results", "emmclab-results/small", "--json"), cwd=folder
-    )
+    done = emmclab(*("crash", "--again", finding["again"], "--results", "emmclab-results/small", "--json"), cwd=folder)
     assert done.returncode == 4, done.stderr
     assert finding["promise"] in [one["promise"] for one in json.loads(done.stdout)["findings"]]
 
 
-def test_finished_cells_are_not_run_again_and_more_cuts_are_other_cells(
-    folder: Path, results: Results
-) -> None:
+def test_finished_cells_are_not_run_again_and_more_cuts_are_other_cells(folder: Path, results: Results) -> None:
     done = emmclab("run", "small.toml", "--json", cwd=folder)
     assert json.loads(done.stdout)["digest"] == results.digest
     study = Study.parse(SMALL, "small.toml")
@@ -211,9 +203,7 @@ def test_the_study_of_emmclab_crosses_every_axis() -> None:
     assert study.cuts is not None
     options = [json.loads(cell.options) for cell in study.cells()]
     settings = [json.loads(cell.settings) for cell in study.cells()]
-    sqlite = {
-        f"sqlite-{mode}-{level}" for mode in ("delete", "truncate", "persist", "wal") for level in LEVELS
-    }
+    sqlite = {f"sqlite-{mode}-{level}" for mode in ("delete", "truncate", "persist", "wal") for level in LEVELS}
     assert {cell.input.name for cell in study.cells()} == sqlite
     assert {one["file_system"] for one in options} == set(study.cuts.file_systems)
     assert {name for one in options for name in one.get("layers", ())} == {"advil", "ressd"}

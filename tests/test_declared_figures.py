@@ -1,7 +1,5 @@
 """Name, unit and number of digits of each figure of a result are declared once, for every table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,13 +23,7 @@ from emmclab.pages import simulation
 from emmclab.pages.plots import simulation as simulation_plots
 from emmclab.simulation import result_tables, result_text
 from emmclab.simulation.result import _SECOND, _WAITS, at, second_figures, ufs_figures
-from emmclab.simulation.result_fields import (
-    ResultField,
-    layer_field,
-    result_field,
-    result_fields,
-    shown_fields,
-)
+from emmclab.simulation.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
 from emmclab.studies.summary import METRICS
 
 #: Tables of figures, on the terminal and on pages.
@@ -65,9 +57,7 @@ def recording() -> Path:
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_takes_label_unit_and_digits_from_the_declaration(name: str) -> None:
     declared = {field.path: field for field in result_fields()}
-    assert [
-        field.path for field in TABLES[name] if field is not declared[field.path] or not field.label
-    ] == []
+    assert [field.path for field in TABLES[name] if field is not declared[field.path] or not field.label] == []
 
 
 def test_a_declared_figure_has_a_label_of_its_own_and_a_direction_that_is_one() -> None:
@@ -75,9 +65,7 @@ def test_a_declared_figure_has_a_label_of_its_own_and_a_direction_that_is_one() 
     labels = [field.label for field in shown]
     assert [label for label in labels if labels.count(label) > 1] == []
     assert {field.better for field in result_fields()} == {"", "lower", "higher"}
-    assert [
-        field.path for field in result_fields() if not field.label and (field.short or field.better)
-    ] == []
+    assert [field.path for field in result_fields() if not field.label and (field.short or field.better)] == []
 
 
 def test_settings_are_ranked_in_the_declared_direction() -> None:
@@ -93,9 +81,7 @@ def _said(fields: Sequence[ResultField], result: lab.Result) -> Iterator[tuple[s
         yield field.label, field.text(result.shown(field.path))
 
 
-def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(
-    recording: Path, tmp_path: Path
-) -> None:
+def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(recording: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     command = ("simulate", recording, "--device", "ufs31")
     result = lab.Result(emmclab_json(*command, "--html", page))
@@ -124,9 +110,7 @@ def test_a_comparison_and_advice_have_the_digits_of_a_run(recording: Path) -> No
             assert shown in cells[1]
 
 
-def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(
-    recording: Path, tmp_path: Path
-) -> None:
+def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(recording: Path, tmp_path: Path) -> None:
     # Its result has a group of counts of the host; a table once failed on it.
     second = tmp_path / "second.toml"
     second.write_text(lab.Device.preset("nexus5").set({"host.packed_writes": 8}).to_toml())
@@ -161,9 +145,7 @@ def test_the_live_view_has_the_words_and_digits_of_a_run() -> None:
     ]
 
 
-def test_the_figures_of_durability_are_fields_that_are_explained_and_compared(
-    recording: Path, tmp_path: Path
-) -> None:
+def test_the_figures_of_durability_are_fields_that_are_explained_and_compared(recording: Path, tmp_path: Path) -> None:
     assert "durable.p99_ms" in emmclab("explain", "durable.").stdout
     result = tmp_path / "two.json"
     done = emmclab("compare", recording, "--devices", "ufs31,ufs40", "--json")

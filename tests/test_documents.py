@@ -1,7 +1,5 @@
 """Documents name only what exists: files, headings, crates, types and functions."""
 
-from __future__ import annotations
-
 import operator
 import re
 from functools import cache
@@ -78,10 +76,7 @@ def test_every_path_of_the_repository_that_a_page_names_exists() -> None:
         f"{place(page)}: {name}"
         for page in tracked(".md")
         for name in quoted(page)
-        if SOURCE.fullmatch(name)
-        and not (ROOT / name).exists()
-        and ROOT / name != FOLDER
-        and f"/{name}\n" not in files
+        if SOURCE.fullmatch(name) and not (ROOT / name).exists() and ROOT / name != FOLDER and f"/{name}\n" not in files
     ]
     complain(faults, "name a file or folder that exists, by its path or the end of it")
 

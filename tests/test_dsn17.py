@@ -1,7 +1,5 @@
 """Journaling that knows the flash: annotated traces, the study of modes, its page and measures."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path
@@ -183,13 +181,7 @@ def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None
     def row(op: str, at: int, *roles: str) -> dict[str, Any]:
         return {**dict.fromkeys(times, at), "op": op, "flags": 0, "role": list(roles) or None}
 
-    rows = [
-        row("flush", 1),
-        row("write", 2, "data"),
-        row("flush", 3),
-        row("write", 4, "commit"),
-        row("flush", 5),
-    ]
+    rows = [row("flush", 1), row("write", 2, "data"), row("flush", 3), row("write", 4, "commit"), row("flush", 5)]
     found, joined = _as_asked(rows)
     assert [one["op"] for one in found] == ["flush", "write", "write"] and joined == 2
     assert found[2]["flags"] == 6 and (found[2]["arrival_ns"], found[2]["complete_ns"]) == (3, 5)

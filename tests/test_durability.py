@@ -1,7 +1,5 @@
 """What a device keeps after a power cut: honest ones have no findings, and each visible lie is detected."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -185,24 +183,14 @@ def test_trimmed_blocks_that_return_old_data_are_told_and_are_no_lie(tmp_path: P
 class Power:
     """A served device whose power is cut by another process while the command line writes."""
 
-    def __init__(self, served: lab.Served, control: Path, target: str) -> None:
+    def __init__(self, served: lab.LiveDevice, control: Path, target: str) -> None:
         self.served, self.control, self.target = served, control, target
         self.dice = random.Random(5)
 
     def cut_while_written(self, log: Path, mb: int = 4) -> subprocess.CompletedProcess[str]:
         """Write, cut the power, restore it; return the messages of the command."""
         begun = subprocess.Popen(
-            [
-                *COMMAND,
-                "durability",
-                self.target,
-                "--write",
-                "--yes",
-                "--log",
-                str(log),
-                "--span-mb",
-                str(mb),
-            ],
+            [*COMMAND, "durability", self.target, "--write", "--yes", "--log", str(log), "--span-mb", str(mb)],
             stderr=subprocess.PIPE,
             text=True,
             env=environment(),
@@ -257,10 +245,7 @@ def served(folder: Path, lie: str, *, loop: bool = False, clock: str = "x0.1") -
     device = lab.Device.preset("small-1gb").set(CACHED | {"cache.lies": lie})
     where: dict[str, Any] = {"loop": True} if loop else {"nbd": folder / "disk.sock"}
     control = folder / "control.sock"
-    with (
-        lab.serve(device, clock=clock, **where) as disk,
-        Control(disk, control, lambda: None),
-    ):
+    with lab.serve(device, clock=clock, **where) as disk, Control(disk, control, lambda: None):
         yield Power(disk, control, disk.path)
 
 
@@ -323,9 +308,7 @@ def test_zeros_that_are_a_trim_which_is_not_done_are_a_lie_over_nbd(tmp_path: Pa
         slowly("trim", {"trim"}),
     ],
 )
-def test_each_liar_is_caught_under_a_loop_device(
-    tmp_path: Path, log: Path, lie: str, shown: set[str]
-) -> None:
+def test_each_liar_is_caught_under_a_loop_device(tmp_path: Path, log: Path, lie: str, shown: set[str]) -> None:
     def seen(report: Report) -> set[str]:
         trims = {"trim"} if report.trims_old else set()
         return trims | ({"broken", "torn"} & set(cuts_with(report)))
@@ -535,9 +518,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path, content: str, part: str) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_forged_lines_with_a_right_checksum_do_not_keep_the_check_busy(
-    tmp_path: Path,
-) -> None:
+def test_forged_lines_with_a_right_checksum_do_not_keep_the_check_busy(tmp_path: Path) -> None:
     disk, log = one_cut(tmp_path)
     (run,) = read_log(log).runs
     plan = {"blocks": 16, "writers": 1, "trims": False, "zeroes": False}

@@ -1,7 +1,5 @@
 """Simulating commands show flushes and synchronous writes on the first screen; unknown figures are a dash."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -44,9 +42,7 @@ def test_a_run_shows_its_flushes_and_the_latency_of_synchronous_writes(synced: P
     assert _row(text, "Flushes and discards") == [str(ROWS // 10)]
     assert _row(text, "Flushes and synchronous writes") == [str(durable["requests"])]
     means = [line.split() for line in text.splitlines() if " of flushes and synchronous" in line]
-    assert [words[-2:] for words in means] == [
-        [f"{durable[name]:.3f}", "ms"] for name in ("mean_ms", "p99_ms")
-    ]
+    assert [words[-2:] for words in means] == [[f"{durable[name]:.3f}", "ms"] for name in ("mean_ms", "p99_ms")]
 
 
 def test_figures_that_a_run_does_not_measure_are_a_dash(synced: Path) -> None:
@@ -63,13 +59,9 @@ def test_figures_that_a_run_does_not_measure_are_a_dash(synced: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "said"), [("open", True), ("back_to_back", False)])
-def test_the_total_time_of_an_open_loop_is_said_to_be_that_of_the_trace(
-    synced: Path, mode: str, said: bool
-) -> None:
+def test_the_total_time_of_an_open_loop_is_said_to_be_that_of_the_trace(synced: Path, mode: str, said: bool) -> None:
     done = emmclab("compare", synced, "--devices", "emmc51-cache,ufs31", "--mode", mode)
-    assert ("In open loop the time is that of the trace" in " ".join(done.stdout.split())) is said, (
-        done.stderr
-    )
+    assert ("In open loop the time is that of the trace" in " ".join(done.stdout.split())) is said, done.stderr
 
 
 def test_a_comparison_shows_total_time_throughput_and_flushes(synced: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Tables fit into 80 columns without losing a digit or a part of a name."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex
@@ -71,9 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "fleet").mkdir()
     for name in (TRACE, "fleet/one", f"fleet/{TRACE}"):
         shutil.copy(trace, folder / f"{name}.parquet")
-    shutil.copy(
-        next(path for path in lab.bundled() if path.stem == "browser-cache"), folder / "other.parquet"
-    )
+    shutil.copy(next(path for path in lab.bundled() if path.stem == "browser-cache"), folder / "other.parquet")
     shutil.copy(folder / "other.parquet", folder / "fleet" / "other.parquet")
     settings = Device.preset("ufs40").to_toml()
     text = re.sub(r'^name = ".*"$', f'name = "{DEVICE}"', settings, count=1, flags=re.MULTILINE)

@@ -1,7 +1,5 @@
 """`explain` accepts settings and fields by name, engineers' words, two devices, and stored results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -48,17 +46,13 @@ def test_a_group_and_a_setting_of_a_layer_are_explained_by_name() -> None:
 def test_the_ledger_is_explained_as_a_word_as_a_group_and_by_each_of_its_counts(trace: Path) -> None:
     assert emmclab("explain", "ledger").stdout.startswith("ledger: ")
     counts = emmclab_json("profile", trace)[0]["ledger"]
-    assert {f"ledger.{count}" for count in counts} < {
-        row["key"] for row in emmclab_json("explain", "ledger.")
-    }
+    assert {f"ledger.{count}" for count in counts} < {row["key"] for row in emmclab_json("explain", "ledger.")}
     for count in counts:
         (row,) = emmclab_json("explain", f"ledger.{count}")
         assert row["kind"] == "count of a ledger" and row["meaning"] == LEDGER_MEANINGS[count]
 
 
-@pytest.mark.parametrize(
-    "word", ["lifetime", "wear", "p99", "queue", "EXT_CSD", "fsync", "TBW", "latency", "overload"]
-)
+@pytest.mark.parametrize("word", ["lifetime", "wear", "p99", "queue", "EXT_CSD", "fsync", "TBW", "latency", "overload"])
 def test_words_that_engineers_ask_are_in_the_glossary(word: str) -> None:
     done = emmclab("explain", word)
     assert done.returncode == 0, done.stderr
@@ -68,12 +62,8 @@ def test_words_that_engineers_ask_are_in_the_glossary(word: str) -> None:
 def test_two_devices_show_only_the_settings_in_which_they_differ() -> None:
     found = emmclab_json("explain", "ufs31", "pixel6a")
     rows = {row["key"]: (row["first"], row["second"]) for row in found["differences"]}
-    settings = [
-        {row["key"]: row["value"] for row in Device.preset(name).explain()} for name in ("ufs31", "pixel6a")
-    ]
-    for key in {
-        key for key in {*settings[0], *settings[1]} if not key.startswith(("name", "about", "fitted_to"))
-    }:
+    settings = [{row["key"]: row["value"] for row in Device.preset(name).explain()} for name in ("ufs31", "pixel6a")]
+    for key in {key for key in {*settings[0], *settings[1]} if not key.startswith(("name", "about", "fitted_to"))}:
         pair = (settings[0].get(key), settings[1].get(key))
         assert (key in rows) == (pair[0] != pair[1])
         assert rows.get(key, pair) == pair
@@ -100,9 +90,7 @@ def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: P
     preset = (ROOT / "presets/devices/small-1gb.toml").read_text()
     (tmp_path / "mine.toml").write_text(preset.replace('name = "small-1gb"', 'name = "mine"'))
     every, changed = (emmclab_json("explain", tmp_path / "mine.toml", *more) for more in ((), ("--changed",)))
-    assert changed == [row for row in every if row["value"] != row["default"]] and 0 < len(changed) < len(
-        every
-    )
+    assert changed == [row for row in every if row["value"] != row["default"]] and 0 < len(changed) < len(every)
     # A preset may set a value that is also the default.
     preset = emmclab_json("explain", "pixel6a", "--changed")
     assert not {"gc.policy", "gc.mode"} & {row["key"] for row in preset}
@@ -112,9 +100,7 @@ def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: P
         assert done.returncode == 2 and "--changed" in done.stderr.partition("hint:")[0], done.stderr
 
 
-def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(
-    trace: Path, tmp_path: Path
-) -> None:
+def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(trace: Path, tmp_path: Path) -> None:
     for device, words in (
         ("emmc51-cache", "in the write buffer, durable ones when programmed"),
         ("nexus5", "when programmed"),
@@ -123,9 +109,7 @@ def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(
         done = emmclab("simulate", trace, "--device", device, "--json")
         result.write_text(done.stdout)
         explained = [line.split(maxsplit=1) for line in emmclab("explain", result).stdout.splitlines()]
-        assert ["configuration.write_complete", words] in [
-            [part.strip() for part in row] for row in explained
-        ]
+        assert ["configuration.write_complete", words] in [[part.strip() for part in row] for row in explained]
         # The words are those of the device, also for a trace that does not use the buffer.
         for only in ((), ("--only", "op=read")):
             shown = " ".join(emmclab("simulate", trace, "--device", device, *only).stdout.split())

@@ -1,7 +1,5 @@
 """`emmclab explain A B` shows how two results differ, and which difference affects the figures."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Applications in closed loop as cells of studies, and the study of FAST 2012."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -46,9 +44,7 @@ def test_every_application_runs_on_every_device_and_parts_add_up(results: Result
         for name in APPLICATIONS:
             runs = runs_of(results, name, network)
             assert set(CARDS.values()) < set(runs)
-            assert all(
-                sum(run["app"]["states"].values()) == run["app"]["runtime_ns"] for run in runs.values()
-            )
+            assert all(sum(run["app"]["states"].values()) == run["app"]["runtime_ns"] for run in runs.values())
 
 
 def test_the_spread_is_slowest_over_fastest_less_one(results: Results) -> None:

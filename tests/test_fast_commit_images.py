@@ -1,7 +1,5 @@
 """Images of fast commits that Linux does not mount are rejected with a reason."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -24,11 +22,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [
-        ("full", "fill all of their blocks"),
-        ("torn", "no fast commit is complete"),
-        ("unlinked", "that has no name"),
-    ],
+    [("full", "fill all of their blocks"), ("torn", "no fast commit is complete"), ("unlinked", "that has no name")],
 )
 def test_fast_commits_that_linux_does_not_mount_are_refused(images: Path, name: str, reason: str) -> None:
     with pytest.raises(EmmclabError, match=reason):
@@ -45,9 +39,7 @@ def test_the_kernel_of_this_host_is_as_the_report_says(images: Path, tmp_path: P
     """A kernel that mounts all of them has the faults fixed; then the replay has to do the same."""
     image = tmp_path / "image"
     image.write_bytes((images / f"{name}.img").read_bytes())
-    done = subprocess.run(
-        ["mount", "-o", "loop", str(image), str(tmp_path)], capture_output=True, check=False
-    )
+    done = subprocess.run(["mount", "-o", "loop", str(image), str(tmp_path)], capture_output=True, check=False)
     if done.returncode == 0:
         subprocess.run(["umount", str(tmp_path)], check=True)
     assert (done.returncode == 0) == (name == "mounts"), done.stderr

@@ -1,7 +1,5 @@
 """The page of findings: every question has its answer from results, and its limits."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -22,17 +20,7 @@ def page(reproduced: Reproduced, tmp_path_factory: pytest.TempPathFactory) -> Pa
     path = tmp_path_factory.mktemp("findings") / "findings.html"
     with reproduced.alone():
         done = emmclab(
-            *(
-                "reproduce",
-                "findings",
-                "--jobs",
-                2,
-                "--results",
-                reproduced.results,
-                "--html",
-                path,
-                "--json",
-            ),
+            *("reproduce", "findings", "--jobs", 2, "--results", reproduced.results, "--html", path, "--json"),
             *("--figures", path.parent / "figures"),
         )
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,5 @@
 """Job files of fio as traces, compared with the I/O log that fio itself writes for the same job."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -95,11 +93,7 @@ def test_a_job_has_the_requests_that_fio_issues(fio: str, tmp_path: Path, name: 
     assert theirs.keys() == ours.keys(), (theirs, ours)
     for figure, value in theirs.items():
         near = {"sequential": {"abs": 0.03}, "share of the hottest tenth": {"abs": 0.03}}
-        assert ours[figure] == pytest.approx(value, **near.get(figure, {"rel": 0.1, "abs": 3})), (
-            figure,
-            theirs,
-            ours,
-        )
+        assert ours[figure] == pytest.approx(value, **near.get(figure, {"rel": 0.1, "abs": 3})), (figure, theirs, ours)
 
 
 def _read(path: Path) -> Trace:
@@ -111,9 +105,7 @@ def test_a_job_file_becomes_a_trace_by_the_command(tmp_path: Path) -> None:
     job.write_text("[global]\nbs=4k\nsize=1m\n[a]\nrw=randwrite\n[b]\nrw=read\nstonewall\n")
     made = emmclab_json("synth", "--fio", job, "-o", tmp_path / "a.parquet", "--seed", "7")
     assert (made["requests"], made["seed"]) == (512, 7)
-    again = emmclab_json(
-        "synth", "--fio", job, "-o", tmp_path / "b.parquet", "--seed", "7", "--requests", "300"
-    )
+    again = emmclab_json("synth", "--fio", job, "-o", tmp_path / "b.parquet", "--seed", "7", "--requests", "300")
     assert again["requests"] == 300
     first, cut = (list(_figures(_read(tmp_path / f"{name}.parquet")).values()) for name in "ab")
     assert first[0] == 256 and cut[0] == 256 and cut[1] == 44
@@ -170,9 +162,7 @@ def test_requests_of_one_kind_have_their_figures(tmp_path: Path) -> None:
         (["-o", "a.csv"], "workload is missing"),
     ],
 )
-def test_options_of_several_sources_and_missing_ones_are_refused(
-    tmp_path: Path, words: list[str], field: str
-) -> None:
+def test_options_of_several_sources_and_missing_ones_are_refused(tmp_path: Path, words: list[str], field: str) -> None:
     done = emmclab("synth", *words, cwd=tmp_path)
     assert done.returncode == 2 and field in done.stderr and "hint" in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())

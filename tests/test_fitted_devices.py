@@ -1,7 +1,5 @@
 """Devices that no source measured together have no known order by cost of flushes and durable writes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -102,18 +100,10 @@ def test_applications_on_several_devices_say_so_as_text_and_on_their_page(tmp_pa
 
 
 def test_the_page_of_a_study_over_devices_says_so(synced: Path, tmp_path: Path) -> None:
-    lines = [
-        'name = "two"',
-        f'inputs = ["{synced}"]',
-        "[[grid]]",
-        'name = "g"',
-        'devices = ["ufs31", "ufs40"]',
-    ]
+    lines = ['name = "two"', f'inputs = ["{synced}"]', "[[grid]]", 'name = "g"', 'devices = ["ufs31", "ufs40"]']
     (tmp_path / "two.toml").write_text("\n".join([*lines, ""]))
     assert emmclab("run", "two.toml", cwd=tmp_path).returncode == 0
     done = emmclab("report", "two.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (page,) = tmp_path.rglob("*.html")
-    assert [
-        part for part in (*SAID, "ufs_fua_times", "samsung22_ufs40") if part not in page.read_text()
-    ] == []
+    assert [part for part in (*SAID, "ufs_fua_times", "samsung22_ufs40") if part not in page.read_text()] == []

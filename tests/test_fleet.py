@@ -1,7 +1,5 @@
 """A fleet becomes one complete table, independent of how it was made, and only new files are profiled."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -62,11 +60,7 @@ def test_a_row_holds_every_number_of_the_profile_of_its_recording(folder: Path, 
         elsewhere = {"write_data_kb": by_op.get("write", {"data_kb": None})["data_kb"], "fsyncs": None}
         assert {name: row[name] for name in elsewhere} == elsewhere
         for field in (one for one in FIGURES if one.name not in elsewhere):
-            value = (
-                profile["by_operation"][-1]["response_ms"]["p99"]
-                if "p99" in field.name
-                else profile[field.name]
-            )
+            value = profile["by_operation"][-1]["response_ms"]["p99"] if "p99" in field.name else profile[field.name]
             assert row[field.name] == value, field.name
         assert row["queue_busy_pct"] == profile["queue"]["busy_pct"]
         assert row["write_response_p99_ms"] == next(
@@ -228,11 +222,7 @@ def test_a_file_that_is_no_table_is_not_overwritten(folder: Path, trace: Path, t
     mine = tmp_path / "mine.parquet"
     package.convert(trace, mine)
     before = mine.read_bytes()
-    for words in (
-        (folder, "-o", mine),
-        (mine,),
-        (folder, "--against", mine, "-o", tmp_path / "other.parquet"),
-    ):
+    for words in ((folder, "-o", mine), (mine,), (folder, "--against", mine, "-o", tmp_path / "other.parquet")):
         done = emmclab("fleet", *words)
         assert done.returncode == 2
         assert f"error: {mine}: this is not a table of a fleet" in done.stderr
@@ -326,9 +316,7 @@ class Stop(Exception):  # noqa: N818 - not an error
     """An interruption."""
 
 
-@settings(
-    max_examples=cases(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=cases(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     steps=st.lists(
         st.one_of(

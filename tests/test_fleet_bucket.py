@@ -1,7 +1,5 @@
 """A fleet in a bucket of a real S3 server: the same table as from a folder, and only new files are copied."""
 
-from __future__ import annotations
-
 import json
 import signal
 import tempfile
@@ -65,12 +63,7 @@ def profiled(*words: object) -> int:
 
 @pytest.mark.usefixtures("server")
 def test_a_fleet_in_a_bucket_has_the_table_of_its_folder_for_any_number_of_workers(tmp_path: Path) -> None:
-    files = recorded(12) | {
-        "notes.md": b"# Phones",
-        "empty.txt": b"",
-        ".hidden.txt": b"x",
-        ".cache/a.txt": b"x",
-    }
+    files = recorded(12) | {"notes.md": b"# Phones", "empty.txt": b"", ".hidden.txt": b"x", ".cache/a.txt": b"x"}
     folder = write(tmp_path / "phones", files)
     put(files | {"model=N5": b""})
     made = [emmclab("fleet", folder, "-o", "folder.parquet", cwd=tmp_path)]
@@ -207,9 +200,7 @@ def test_a_recording_that_is_gone_since_it_was_listed_is_refused_and_the_others_
     put(recorded(3))
     found = InBucket.recordings
     monkeypatch.setattr(
-        InBucket,
-        "recordings",
-        lambda self, files: [*found(self, files), found(self, files)[0]._replace(path="z.txt")],
+        InBucket, "recordings", lambda self, files: [*found(self, files), found(self, files)[0]._replace(path="z.txt")]
     )
     table, counts = profile_fleet(FLEET, tmp_path / "t.parquet", Serial())
     assert (counts.recordings, counts.refused) == (4, 1)

@@ -1,7 +1,5 @@
 """The pages of one fleet and of two: the answer first, every chart drawn, no claims without enough data."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -86,9 +84,7 @@ def test_too_few_recordings_are_said_with_p_and_the_number_that_is_needed(pages:
     assert few and {one["needed"] for one in few} == {6}
     # If all recordings have the same value, no number of them would show a difference.
     equal = [one for one in known if one not in few]
-    assert {(one["verdict"], one["p"], one["needed"]) for one in equal} <= {
-        ("no difference shown", 1.0, None)
-    }
+    assert {(one["verdict"], one["p"], one["needed"]) for one in equal} <= {("no difference shown", 1.0, None)}
     assert found["headline"].startswith("Too few recordings to tell few-before from few-after: 3 and 3")
     assert "fewer than 6 of each" in found["headline"]
     tiles = (pages / "few.html").read_text().partition("</dl>")[0]
@@ -127,9 +123,7 @@ def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named
 
 def test_the_same_table_gives_the_same_page(pages: Path, tmp_path: Path) -> None:
     shutil.copy(pages / "before.fleet.parquet", tmp_path / "before.fleet.parquet")
-    done = emmclab(
-        "fleet", "before.fleet.parquet", "--by", "model,build", "--html", "again.html", cwd=tmp_path
-    )
+    done = emmclab("fleet", "before.fleet.parquet", "--by", "model,build", "--html", "again.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.html").read_bytes() == (pages / "one.html").read_bytes()
 

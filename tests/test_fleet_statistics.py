@@ -1,7 +1,5 @@
 """Outliers and differences of fleets: exact if they can be counted, no statement if data is insufficient."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

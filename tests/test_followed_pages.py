@@ -1,7 +1,5 @@
 """Pages whose commands are executed: each runs as printed, and its output is what the page shows."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re
@@ -76,9 +74,7 @@ def test_every_command_of_a_page_prints_what_the_page_shows(
 
 
 def test_every_setting_and_field_that_a_page_names_is_there() -> None:
-    settings = {
-        row["key"] for name in ("ufs40", "ssdsim", "emmc51-cache") for row in Device.preset(name).explain()
-    }
+    settings = {row["key"] for name in ("ufs40", "ssdsim", "emmc51-cache") for row in Device.preset(name).explain()}
     # A setting of a policy is explained at the choice of the policy.
     chosen = {"mapping.scheme": "dftl"}, {"gc.policy": "d_choices"}
     settings |= {row["key"] for one in chosen for row in Device.preset("small-1gb").set(one).explain()}
@@ -94,9 +90,5 @@ def test_every_setting_and_field_that_a_page_names_is_there() -> None:
                 faults.append(f"{place(page)}: {name}")
         # `.read_us` follows a setting of the same group.
         ends = {name.rpartition(".")[2] for name in settings | fields}
-        faults += [
-            f"{place(page)}: .{name}"
-            for name in re.findall(r"`\.([a-z_]+_[a-z_]+)`", text)
-            if name not in ends
-        ]
+        faults += [f"{place(page)}: .{name}" for name in re.findall(r"`\.([a-z_]+_[a-z_]+)`", text) if name not in ends]
     complain(faults, "name a setting of a device or a field of a result")

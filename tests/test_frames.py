@@ -1,7 +1,5 @@
 """Data frames as traces: the columns that `to_*` returns, streaming, and an error that names each fault."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`profile --fsync` divides waits for durability: on the terminal, as JSON, on the page, and from Python."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -106,9 +104,7 @@ def test_parts_of_a_recording_with_lost_events_are_dashes(tmp_path: Path) -> Non
     assert found["unknown"] == [{"cause": "lost", "calls": 1}]
     shown = emmclab("profile", trace, "--fsync").stdout
     assert "–" in shown and "--buffer-kb" in shown
-    left_out = emmclab(
-        "profile", _text(tmp_path / "b.txt", *EVENTS), "--fsync", "--only", "process=sqlite3"
-    ).stdout
+    left_out = emmclab("profile", _text(tmp_path / "b.txt", *EVENTS), "--fsync", "--only", "process=sqlite3").stdout
     assert "--only" in left_out
 
 
@@ -134,9 +130,7 @@ def test_requests_without_their_queueing_are_named(tmp_path: Path) -> None:
 def test_a_wait_without_an_end_is_listed(tmp_path: Path) -> None:
     trace = _text(tmp_path / "trace.txt", *EVENTS, _wait("dd-7", 30_000, 40_000)[:1])
     found = emmclab_json("profile", trace, "--fsync")[0]["fsync"]
-    assert [(one["process"], one["start_s"]) for one in found["unfinished"]] == [
-        ("dd", pytest.approx(0.0195)),
-    ]
+    assert [(one["process"], one["start_s"]) for one in found["unfinished"]] == [("dd", pytest.approx(0.0195))]
     assert found["calls"] == 1 and "had not ended" in emmclab("profile", trace, "--fsync").stdout
 
 

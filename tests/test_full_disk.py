@@ -1,7 +1,5 @@
 """Every command that writes a file, on a disk without any room."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess
@@ -82,10 +80,7 @@ def test_a_full_disk_is_a_named_error_that_leaves_no_part_of_a_file(
         "SOCKET": tmp_path / "n.sock",
     }
     words = [
-        next(
-            (str(place) + word.removeprefix(name) for name, place in places.items() if word.startswith(name)),
-            word,
-        )
+        next((str(place) + word.removeprefix(name) for name, place in places.items() if word.startswith(name)), word)
         for word in shlex.split(line)
     ]
     _refused(words, full_disk)

@@ -1,7 +1,5 @@
 """The types and tables that are written from the core's schemas are current."""
 
-from __future__ import annotations
-
 import sys
 
 from conftest import ROOT

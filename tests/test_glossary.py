@@ -1,7 +1,5 @@
 """The glossary: one meaning for each word, found by every spelling, printed by `emmclab explain`."""
 
-from __future__ import annotations
-
 import pytest
 
 from conftest import emmclab, emmclab_json

@@ -1,7 +1,5 @@
 """The commands of guides, concepts and README: the program accepts each, and those of guides are executed."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json

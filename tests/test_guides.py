@@ -1,7 +1,5 @@
 """The guides match the program: the messages in their tables are those in the code, and vice versa."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,7 @@ NEXT = re.compile(
 )
 NOT_LIVE = ("trace_dat/", "page.rs")
 #: Matches a message in the code: of Rust's `Error::new` and helpers, or of Python's errors.
-MESSAGE = re.compile(
-    r'(?:Error::new\(\s*Kind::\w+,\s*|ConfigError\(\s*)(?:format!\(\s*)?f?"((?:[^"\\\\]|\\\\.)+)"'
-)
+MESSAGE = re.compile(r'(?:Error::new\(\s*Kind::\w+,\s*|ConfigError\(\s*)(?:format!\(\s*)?f?"((?:[^"\\\\]|\\\\.)+)"')
 
 
 def _table(guide: Path) -> list[str]:
@@ -56,11 +52,7 @@ def test_each_message_of_the_guide_is_one_of_the_programs() -> None:
     faults = []
     for row in _table(GUIDE):
         for message in NEXT.split(row):
-            said = (
-                message.removeprefix("note: ")
-                .removeprefix("`top`: ")
-                .removeprefix("the recording ended early: ")
-            )
+            said = message.removeprefix("note: ").removeprefix("`top`: ").removeprefix("the recording ended early: ")
             pieces = [piece for piece in _pieces(said) if len(piece) > 2]
             if not pieces or any(piece not in code for piece in pieces):
                 faults.append(f"{place(GUIDE)}: {message}")

@@ -1,7 +1,5 @@
 """The help: commands by panel, examples that the program accepts, and no text with a missing command."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator
@@ -22,8 +20,7 @@ from repository import complain, place, tracked
 EVERY = dict(walk_commands(application()))
 #: Matches a command in a text: after a backtick, a quote, a prompt, or the words before it.
 NAMED = re.compile(
-    r"(?:[`\"'>]|^ *\$ |^ {4,}|Next: )(?:\.venv/bin/)?emmclab ([a-z][a-z-]*)(?: ([a-z][a-z0-9-]*))?",
-    re.MULTILINE,
+    r"(?:[`\"'>]|^ *\$ |^ {4,}|Next: )(?:\.venv/bin/)?emmclab ([a-z][a-z-]*)(?: ([a-z][a-z0-9-]*))?", re.MULTILINE
 )
 TEXTS = (".py", ".rs", ".md", ".toml", ".j2", ".ipynb", ".sh", ".txt")
 

@@ -1,7 +1,5 @@
 """The implications as experiments: claims and page of a small run of the study."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ctrl-C ends every command at once; the command states what is kept, and nothing finished is lost."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The cost of journaling: the columns of block notes, the command, its page and SQL agree with each other."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -79,9 +77,7 @@ def test_the_report_counts_what_the_notes_say(noted: Path, requests: list[dict[s
     assert found["journal_pct"] == pytest.approx(100 * journal / sum(sectors.values()))
     logged = [note for note in notes if note["role"] == "logged"]
     compared = [note["changed_sectors"] for note in logged if note["changed_sectors"] is not None]
-    assert found["logged"]["unchanged_sectors_pct"] == pytest.approx(
-        100 - 100 * sum(compared) / (8 * len(compared))
-    )
+    assert found["logged"]["unchanged_sectors_pct"] == pytest.approx(100 - 100 * sum(compared) / (8 * len(compared)))
     assert found["commits"]["commits"] == found["commits"]["transactions"] == 300
     assert found["commits"]["logged_blocks"]["mean"] == pytest.approx(len(logged) / 300)
     times = Counter[str]()
@@ -107,9 +103,7 @@ def test_the_profile_has_the_same_section_where_there_are_notes(noted: Path) -> 
 def test_the_first_line_is_the_answer(noted: Path) -> None:
     done = emmclab("journal", noted)
     first = done.stdout.splitlines()[0]
-    assert re.match(
-        r"[\d.]+ % of the bytes written go to the journal, in 300 commits of [\d.]+ blocks", first
-    )
+    assert re.match(r"[\d.]+ % of the bytes written go to the journal, in 300 commits of [\d.]+ blocks", first)
     assert "flushes and FUA take" in first
     assert "by byte (known with the contents only)" in done.stdout
 
@@ -162,9 +156,7 @@ def test_the_questions_of_the_guide_are_answered(noted: Path, requests: list[dic
         rows = list(answer.rows)
     assert answer.names == ["home_sector", "copies", "mean_changed", "transactions"]
     copies = Counter(note["home_sector"] for note in _notes(requests) if note["role"] == "logged")
-    assert [(row[0], row[1]) for row in rows] == sorted(copies.items(), key=lambda one: (-one[1], one[0]))[
-        :10
-    ]
+    assert [(row[0], row[1]) for row in rows] == sorted(copies.items(), key=lambda one: (-one[1], one[0]))[:10]
 
 
 def test_a_question_on_a_trace_reads_that_trace_only(noted: Path) -> None:
@@ -199,9 +191,7 @@ def test_reads_of_a_thread_that_only_discards_are_said_to_be_discards(tmp_path: 
     path.write_text("\n".join([*rows, ""]))
     (thread,) = emmclab_json("journal", path)["kernel_threads"]
     assert (thread["reads"], thread["read_kb"], thread["written_kb"]) == (4, 4096, 0)
-    assert "f2fs_discard-25: this thread sends discards only" in " ".join(
-        emmclab("journal", path).stdout.split()
-    )
+    assert "f2fs_discard-25: this thread sends discards only" in " ".join(emmclab("journal", path).stdout.split())
 
 
 def test_checkpoints_of_f2fs_are_known_by_the_name_of_their_thread(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Whatever happens to the journal of a file system, the layer below it loses no data."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Published programs that exposed bugs in file systems: each runs, and a state with its bug is detected."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,11 +42,7 @@ SHOWN: dict[str, tuple[list[str], dict[str, Callable[[bytes], bytes]]]] = {
 
 
 #: Bugs that left a file in two folders: its name, and the other name.
-TWICE = {
-    "new-2": ("B/bar", "A/bar"),
-    "generic-321": ("B/foo", "A/foo"),
-    "generic-343": ("X/foo2", "Y/foo2"),
-}
+TWICE = {"new-2": ("B/bar", "A/bar"), "generic-321": ("B/foo", "A/foo"), "generic-343": ("X/foo2", "Y/foo2")}
 
 
 def mounts(name: str) -> list[str]:

@@ -1,7 +1,5 @@
 """Layers on the command line and in Python; the benchmarks; the claims of the Advil paper."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

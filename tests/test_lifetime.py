@@ -1,7 +1,5 @@
 """No lifetime is longer than what the blocks endure, regardless of the kind of device."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 
@@ -58,9 +56,7 @@ def _of_wearing_presets() -> list[str]:
     ]
 
 
-def test_a_comparison_has_wear_where_it_is_known_and_keeps_it_with_its_range_over_seeds(
-    tmp_path: Path,
-) -> None:
+def test_a_comparison_has_wear_where_it_is_known_and_keeps_it_with_its_range_over_seeds(tmp_path: Path) -> None:
     made = ("--reads", "0", "--span", "900m", "--requests", "20000", "-o", tmp_path / "w.parquet")
     assert run("synth", *made).returncode == 0
     words = ("compare", tmp_path / "w.parquet", "--devices", "small-1gb,emmc51-cache", "--capacity", "1GB")

@@ -1,7 +1,5 @@
 """A list of alternatives has each value once: repeating a device, a trace or a seed adds no run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -26,9 +24,7 @@ layers = ["pass-through", "pass-through"]
 
 
 def test_a_device_a_trace_or_a_stack_named_twice_is_compared_once(trace: Path) -> None:
-    runs = emmclab_json(
-        *("compare", trace, trace, "--devices", "nexus5,ufs31,nexus5"), *("--layers", "none,none")
-    )
+    runs = emmclab_json(*("compare", trace, trace, "--devices", "nexus5,ufs31,nexus5"), *("--layers", "none,none"))
     assert [(run["trace"], run["device"]) for run in runs] == [("chat", "nexus5"), ("chat", "ufs31")]
 
 

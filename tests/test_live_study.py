@@ -1,7 +1,5 @@
 """Live studies: programs on served devices, with the same results, claims and pages as simulations."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -91,9 +89,7 @@ def test_each_program_is_measured_from_its_own_start_to_its_last_written_byte(li
         assert live.run(grid, input="SequentialWrite")["layers"][0]["logged_bytes"] < 0.1 * size
 
 
-def test_direct_reads_and_writes_of_a_file_have_the_bandwidths_the_device_was_fitted_to(
-    live: Results,
-) -> None:
+def test_direct_reads_and_writes_of_a_file_have_the_bandwidths_the_device_was_fitted_to(live: Results) -> None:
     found, paper = rates(live), published_rates()
     assert set(found) == set(paper)
     # Random writes over little data stay in the log blocks, and are faster than those over 1 GB.
@@ -101,16 +97,9 @@ def test_direct_reads_and_writes_of_a_file_have_the_bandwidths_the_device_was_fi
         assert found[key] == pytest.approx(paper[key], rel=0.2), key
 
 
-def test_the_paper_s_claims_are_judged_on_live_results_by_the_same_rules(
-    live: Results, tmp_path: Path
-) -> None:
+def test_the_paper_s_claims_are_judged_on_live_results_by_the_same_rules(live: Results, tmp_path: Path) -> None:
     judged = {claim.id: claim for claim in judge_study(live)}
-    assert list(judged) == [
-        "advil-fig7-postmark",
-        "advil-fig7-seq",
-        "advil-over-ressd",
-        "advil-ratio-read-write",
-    ]
+    assert list(judged) == ["advil-fig7-postmark", "advil-fig7-seq", "advil-over-ressd", "advil-ratio-read-write"]
     assert all(claim.evidence["study"] == "advil-live" for claim in judged.values())
     assert judged["advil-ratio-read-write"].verdict == "restated", "the device was fitted to it"
     assert "device mapper" in judged["advil-fig7-seq"].reason
@@ -151,9 +140,7 @@ def test_a_program_that_fails_is_named_with_what_it_said_and_is_not_kept(
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_ends_programs_and_leaves_no_mount(
-    tmp_path: Path, jobs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_programs_and_leaves_no_mount(tmp_path: Path, jobs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     need("mkfs.ext4", "setpriv")
     file, mark = tmp_path / "slow.toml", f"emmclab-test-{os.getpid()}-{jobs}"

@@ -1,7 +1,5 @@
 """The maps in DESIGN (crates, rooms) and CONTRIBUTING (folders, targets of `make`) agree with the code."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

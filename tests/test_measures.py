@@ -1,7 +1,5 @@
 """Chosen percentiles, figures over time, and processes, on the command line and in Python."""
 
-from __future__ import annotations
-
 import csv
 import math
 from pathlib import Path
@@ -51,9 +49,7 @@ def test_chosen_percentiles_of_a_run_are_those_of_its_requests(trace: Path, tmp_
     assert {row["op"] for row in result["percentiles"]} == {"all", "read", "write"}
 
 
-@pytest.mark.parametrize(
-    "command", [("profile",), ("simulate", *DEVICE), ("compare", "--devices", "iiswc15-4ps")]
-)
+@pytest.mark.parametrize("command", [("profile",), ("simulate", *DEVICE), ("compare", "--devices", "iiswc15-4ps")])
 def test_chosen_percentiles_stand_in_the_tables(trace: Path, command: tuple[str, ...]) -> None:
     words = emmclab(command[0], trace, *command[1:], "--percentiles", "99.5,42", env={"COLUMNS": "200"})
     assert words.returncode == 0, words.stderr
@@ -97,22 +93,15 @@ def test_bins_of_a_trace_add_up_to_it(trace: Path, tmp_path: Path) -> None:
         assert float(row["iops"]) == pytest.approx(requests / float(row["width_s"]))
         assert float(row["response_mean_ms"]) <= float(row["response_max_ms"])
         assert float(row["response_p99_ms"]) <= float(row["response_max_ms"])
-    mean = sum(
-        float(row["response_mean_ms"]) * (int(row["reads"]) + int(row["writes"])) for row in rows
-    ) / len(_responses_ms(trace))
+    mean = sum(float(row["response_mean_ms"]) * (int(row["reads"]) + int(row["writes"])) for row in rows) / len(
+        _responses_ms(trace)
+    )
     assert mean == pytest.approx(profile["mean_response_ms"])
 
 
 def test_bins_of_a_run_add_up_to_it_with_collections_and_wake_ups(trace: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
-    settings = (
-        "--set",
-        "power.sleep_after_us=1000",
-        "--set",
-        "power.wake_us=5000",
-        "--precondition",
-        "steady:1",
-    )
+    settings = ("--set", "power.sleep_after_us=1000", "--set", "power.wake_us=5000", "--precondition", "steady:1")
     small = ("--device", "small-1gb", "--wrap-addresses", "--set", "geometry.block_groups.0.blocks=32")
     result = emmclab_json("simulate", trace, *small, *settings, "--over-time", path)
     rows = duckdb.sql(f"select * from '{path}'")
@@ -142,10 +131,7 @@ def test_a_comparison_over_time_names_trace_and_device(trace: Path, tmp_path: Pa
     path = tmp_path / "compared.csv"
     done = emmclab("compare", trace, "--devices", "iiswc15-4ps,iiswc15-hps", "--over-time", path)
     assert done.returncode == 0, done.stderr
-    assert {(row["trace"], row["device"]) for row in _rows(path)} == {
-        ("chat", "iiswc15-4ps"),
-        ("chat", "iiswc15-hps"),
-    }
+    assert {(row["trace"], row["device"]) for row in _rows(path)} == {("chat", "iiswc15-4ps"), ("chat", "iiswc15-hps")}
 
 
 def test_bins_become_wider_where_there_would_be_too_many_and_a_note_says_so(tmp_path: Path) -> None:
@@ -167,11 +153,7 @@ def test_what_is_no_width_of_a_bin_is_refused(trace: Path, tmp_path: Path, width
 def test_the_finding_on_a_large_buffer_says_what_it_would_hit(trace: Path) -> None:
     (profile,) = emmclab_json("profile", trace)
     finding = next(one for one in profile["findings"] if one["id"] == "implication-3")
-    hits = [
-        row["hit_pct"]
-        for row in profile["figures"]["reuse_distance"]
-        if (row["high_kb"] or 1 << 60) <= 16_384
-    ]
+    hits = [row["hit_pct"] for row in profile["figures"]["reuse_distance"] if (row["high_kb"] or 1 << 60) <= 16_384]
     assert finding["meaning"].startswith(f"a 16 MB buffer would hit {hits[-1]:.0f} % of page touches (LRU)")
 
 
@@ -182,9 +164,7 @@ def _of_processes(path: Path, names: int, each: int) -> Path:
         process = number % names
         arrival = 10_000 * number
         op = "read" if number % 3 == 0 else "write"
-        lines.append(
-            f"{arrival},{arrival + 1000 * (process + 1)},{op},{8 * number},8,{process + 100},app-{process}"
-        )
+        lines.append(f"{arrival},{arrival + 1000 * (process + 1)},{op},{8 * number},8,{process + 100},app-{process}")
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -1,7 +1,5 @@
 """Names of files and in traces may contain any character: none breaks a row, a message or the terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -50,9 +48,7 @@ def test_pages_hold_no_marks_of_direction_and_no_control_characters(tmp_path: Pa
     named, page = tmp_path / "a\u202eb\x9bc.parquet", tmp_path / "page.html"
     with duckdb.connect() as database:
         name = "'d' || chr(8238) || 'e' || chr(133) || chr(8207) || 'f'"
-        query = (
-            f"copy (select * replace ({name} as process) from '{trace}') to '{tmp_path / 'named.parquet'}'"
-        )
+        query = f"copy (select * replace ({name} as process) from '{trace}') to '{tmp_path / 'named.parquet'}'"
         database.execute(query)
     (tmp_path / "named.parquet").rename(named)
     done = emmclab("profile", named, "--html", page)
@@ -112,9 +108,7 @@ def oddly_named(trace: Path, tmp_path: Path) -> bytes:
 def run(*words: str | bytes, folder: Path) -> subprocess.CompletedProcess[bytes]:
     """Run a command with bytes as arguments."""
     command = [*COMMAND, *words]
-    done = subprocess.run(
-        command, capture_output=True, env=environment(), cwd=folder, timeout=PATIENCE_S, check=False
-    )
+    done = subprocess.run(command, capture_output=True, env=environment(), cwd=folder, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -1,7 +1,5 @@
 """What notebooks show: tables for each kind of object, and a guide whose outputs come from this code."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser
@@ -90,9 +88,7 @@ def test_foreign_names_are_escaped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/guides").glob("*.ipynb")), ids=lambda path: path.name)
-def test_the_outputs_of_a_notebook_are_those_of_this_code(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_outputs_of_a_notebook_are_those_of_this_code(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     from notebooks import executed
 
@@ -103,15 +99,7 @@ def test_the_guide_covers_what_python_offers() -> None:
     notebook = json.loads((ROOT / "docs/guides/python.ipynb").read_text())
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     code = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
-    for call in (
-        "emmclab.read",
-        "to_polars",
-        "from_polars",
-        ".simulate(",
-        "capacity=",
-        "run_study",
-        "Study.parse",
-    ):
+    for call in ("emmclab.read", "to_polars", "from_polars", ".simulate(", "capacity=", "run_study", "Study.parse"):
         assert call in code, call
     assert "/work" not in json.dumps(notebook) and "/home" not in json.dumps(notebook)
 

@@ -1,7 +1,5 @@
 """Every option of a command has an effect, or is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +129,7 @@ NEUTRAL = {
 
 
 @pytest.mark.parametrize("command", ["simulate", "compare", "profile"])
-def test_each_option_alone_changes_the_result_or_is_refused(
-    command: str, trace: Path, tmp_path: Path
-) -> None:
+def test_each_option_alone_changes_the_result_or_is_refused(command: str, trace: Path, tmp_path: Path) -> None:
     device = {"simulate": ("--device", "nexus5"), "compare": ("--devices", "nexus5,emmc51-cache")}
     base = (command, trace, *device.get(command, ()))
 

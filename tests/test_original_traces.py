@@ -1,8 +1,6 @@
 """Original traces of a paper take the place of the workloads made from its figures: each is identified, and
 claims on them are tests."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -62,9 +60,7 @@ def _results(reproduced: Reproduced, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def recorded(
-    reproduced: Reproduced, archive: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
+def recorded(reproduced: Reproduced, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The output of the command for the whole archive, with the folder of its results and page."""
     folder = tmp_path_factory.mktemp("recorded")
     results = _results(reproduced, folder)
@@ -77,9 +73,7 @@ def recorded(
 
 def test_every_file_is_found_by_its_requests_and_size_whatever_its_name_is(archive: Path) -> None:
     found = identified(archive, {})
-    assert {one.workload: one.file for one in found.used} == {
-        name: f"Trace_files/{_file(name)}" for name in WORKLOADS
-    }
+    assert {one.workload: one.file for one in found.used} == {name: f"Trace_files/{_file(name)}" for name in WORKLOADS}
     assert all("Table III" in one.how for one in found.used)
     assert [file for file, _ in found.left_out] == ["readme.txt"]
 
@@ -128,9 +122,7 @@ def test_the_surer_of_two_files_is_taken_and_the_other_is_named(folder: Path) ->
     assert file == shorter.name and "Messaging" in why and "1,000 requests" in why
 
 
-def test_among_many_files_a_trace_that_is_left_out_is_named_before_what_is_none(
-    folder: Path, trace: Path
-) -> None:
+def test_among_many_files_a_trace_that_is_left_out_is_named_before_what_is_none(folder: Path, trace: Path) -> None:
     for number in range(200):
         (folder / f"driver{number}.c").write_text("int x;\n")
     shutil.copy(trace, folder / "mine.txt")
@@ -174,9 +166,7 @@ def test_a_trace_that_is_none_of_the_paper_is_left_out_and_named(folder: Path, t
 
 
 @pytest.mark.parametrize("command", [["reproduce", "iiswc15"], ["claims", "--paper", "iiswc15"]])
-def test_a_folder_without_a_trace_of_the_paper_is_refused(
-    command: list[str], trace: Path, tmp_path: Path
-) -> None:
+def test_a_folder_without_a_trace_of_the_paper_is_refused(command: list[str], trace: Path, tmp_path: Path) -> None:
     for folder, said in ((tmp_path / "none", "folder not found"), (trace.parent, "no trace of the paper")):
         done = emmclab(*command, "--traces", folder, "--results", tmp_path / "results")
         assert done.returncode == 2
@@ -201,9 +191,7 @@ def test_claims_on_recorded_traces_alone_are_tests_by_the_same_rules(recorded: d
     assert claims["iiswc-fig4-small"]["verdict"] == NOT
 
 
-def test_the_page_shows_what_each_file_is_and_both_columns(
-    recorded: dict[str, Any], browser: Browser
-) -> None:
+def test_the_page_shows_what_each_file_is_and_both_columns(recorded: dict[str, Any], browser: Browser) -> None:
     visit = Visit(browser, recorded["folder"] / "page.html", width=390)
     rows = visit.page.locator("#recorded tbody tr")
     assert rows.count() == len(WORKLOADS)
@@ -224,9 +212,7 @@ def test_the_page_names_the_command_with_the_folder_and_can_be_written_again(
 ) -> None:
     page = recorded["folder"] / "page.html"
     assert f"emmclab reproduce iiswc15 --traces {archive}" in page.read_text()
-    done = emmclab(
-        "report", "iiswc15", "--results", recorded["folder"] / "results", "--html", tmp_path / "again.html"
-    )
+    done = emmclab("report", "iiswc15", "--results", recorded["folder"] / "results", "--html", tmp_path / "again.html")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.html").read_bytes() == page.read_bytes()
 

@@ -1,7 +1,5 @@
 """Parts of the packages: metadata, manual pages, notices, container file, format versions of files."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -76,18 +74,14 @@ def test_metadata_agrees_with_itself_and_with_the_workspace() -> None:
     assert least is not None
     assert f"Programming Language :: Python :: 3.{least[1]}" in project["classifiers"]
     assert pyproject()["tool"]["ruff"]["target-version"] == f"py3{least[1]}"
-    features = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["dependencies"]["pyo3"][
-        "features"
-    ]
+    features = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["dependencies"]["pyo3"]["features"]
     assert features == [f"abi3-py3{least[1]}"]
     # Nothing is claimed of a place where the project cannot be found.
     assert "urls" not in project
 
 
 def test_the_changelog_has_the_version_and_room_for_the_next() -> None:
-    headings = re.findall(
-        r"^## \[([^\]]+)\](?: - (\S+))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
-    )
+    headings = re.findall(r"^## \[([^\]]+)\](?: - (\S+))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == ("Unreleased", "")
     assert headings[1][0] == __version__
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", day) for _, day in headings[1:])
@@ -115,11 +109,7 @@ def test_man_finds_the_page_of_a_command_beside_the_bin_folder_of_the_path(data:
         "HOME": "/nonexistent",
     }
     done = subprocess.run(
-        ["man", "-P", "cat", "emmclab", "simulate"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
+        ["man", "-P", "cat", "emmclab", "simulate"], capture_output=True, text=True, env=environment, check=False
     )
     if "has been minimized" in done.stdout:
         pytest.skip("man is a stand-in on this system")
@@ -152,10 +142,7 @@ def test_the_container_file_copies_what_is_there_and_runs_as_a_user() -> None:
             assert source == "build/wheels/*.whl" or (ROOT / source).is_file(), source
     last = max(place for place, (word, _) in enumerate(steps) if word == "FROM")
     final = dict(steps[last:])
-    assert (
-        final["USER"] not in ("root", "0")
-        and f"useradd --create-home --uid 1000 {final['USER']}" in final["RUN"]
-    )
+    assert final["USER"] not in ("root", "0") and f"useradd --create-home --uid 1000 {final['USER']}" in final["RUN"]
     assert json.loads(final["ENTRYPOINT"]) == ["emmclab"]
     assert '"$out"' in (ROOT / "scripts" / "wheel.sh").read_text() and "build/wheels" in sent[-1]
 
@@ -219,12 +206,8 @@ def test_an_image_is_built_by_the_first_builder_that_works(tmp_path: Path) -> No
     (tmp_path / "build" / "wheels").mkdir(parents=True)
     (tmp_path / "build" / "wheels" / "emmclab-0.1.0-cp311-abi3-linux_x86_64.whl").touch()
     environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "docker build --file Containerfile --tag emmclab .\n"), (
-        done.stderr
-    )
+    done = subprocess.run([script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stdout) == (0, "docker build --file Containerfile --tag emmclab .\n"), done.stderr
 
 
 def test_the_build_of_a_wheel_leaves_out_the_paths_of_its_machine_and_keeps_the_core_of_the_demo(
@@ -236,9 +219,7 @@ def test_the_build_of_a_wheel_leaves_out_the_paths_of_its_machine_and_keeps_the_
     script = shutil.copy(ROOT / "scripts" / "wheel.sh", checkout / "scripts")
     noted = tmp_path / "noted"
     note = f'#!/bin/bash\nprintf "%s\\n" "$(basename "$0") $*" "$CARGO_ENCODED_RUSTFLAGS" >> {noted}\n'
-    packed = (
-        'if [ "$1" = build ]; then mkdir -p "$CARGO_TARGET_DIR" build/wheels; touch build/wheels/a.whl; fi\n'
-    )
+    packed = 'if [ "$1" = build ]; then mkdir -p "$CARGO_TARGET_DIR" build/wheels; touch build/wheels/a.whl; fi\n'
     made = 'if [ "$2" = venv ]; then mkdir -p "$3/bin"; ln -s "$0" "$3/bin/python"; fi\n'
     programs = {
         checkout / ".venv" / "bin" / "maturin": note + packed,
@@ -255,9 +236,7 @@ def test_the_build_of_a_wheel_leaves_out_the_paths_of_its_machine_and_keeps_the_
         "RUSTUP_HOME": str(tmp_path / "rust up"),
         "RUSTFLAGS": "-C debuginfo=0",
     }
-    done = subprocess.run(
-        [script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False
-    )
+    done = subprocess.run([script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     lines = noted.read_text().splitlines()
     flags = lines[lines.index(next(line for line in lines if line.startswith("maturin build"))) + 1]

@@ -1,7 +1,5 @@
 """The script of the pages is stored in the user's cache folder, and a damaged copy is never used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every page has one design: it fits, shows its answer first, draws without messages and is accessible."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable
@@ -248,9 +246,7 @@ def test_a_page_begins_with_its_answer_and_ends_with_where_it_comes_from(
 
 
 @pytest.mark.slow
-def test_a_time_line_zooms_all_its_panels_and_comes_back(
-    browser: Browser, made: Callable[[str], Path]
-) -> None:
+def test_a_time_line_zooms_all_its_panels_and_comes_back(browser: Browser, made: Callable[[str], Path]) -> None:
     visit = Visit(browser, made("simulate"))
     chart = visit.page.locator("#time_line-0")
     chart.scroll_into_view_if_needed()
@@ -271,9 +267,7 @@ def test_a_time_line_zooms_all_its_panels_and_comes_back(
 
 
 @pytest.mark.slow
-def test_pictures_and_data_can_be_taken_away(
-    browser: Browser, made: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_pictures_and_data_can_be_taken_away(browser: Browser, made: Callable[[str], Path], tmp_path: Path) -> None:
     visit = Visit(browser, made("simulate"), scheme="dark")
     visit.draw_all()
     for name in ("response_cdf", "time_line"):
@@ -286,9 +280,7 @@ def test_pictures_and_data_can_be_taken_away(
         with visit.page.expect_download() as saved:
             visit.page.locator(f"#{name} .save-svg").click()
         saved.value.save_as(tmp_path / "figure.svg")
-        assert 'fill="#ffffff"' in (tmp_path / "figure.svg").read_text(), (
-            "dark on white, whatever the page is"
-        )
+        assert 'fill="#ffffff"' in (tmp_path / "figure.svg").read_text(), "dark on white, whatever the page is"
     figure = visit.page.locator("#waits")
     figure.locator("summary").click()
     with visit.page.expect_download() as saved:

@@ -1,7 +1,5 @@
 """Compares two explorations: cuts that lose data, and whether the difference may be chance."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -52,11 +50,7 @@ def test_a_lying_device_is_told_from_an_honest_one_under_the_same_workload(tmp_p
 
 @pytest.mark.parametrize(
     ("words", "problem"),
-    [
-        ("--html a.html", "is not an option of a run"),
-        (" ", "no option differs"),
-        ("--set 'a", "cannot be read"),
-    ],
+    [("--html a.html", "is not an option of a run"), (" ", "no option differs"), ("--set 'a", "cannot be read")],
 )
 def test_options_that_make_no_other_run_are_refused(words: str, problem: str) -> None:
     done = emmclab("crash", "--device", "emmc51-cache", "--workload", "files", "--against", words)

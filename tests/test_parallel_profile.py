@@ -1,7 +1,5 @@
 """A trace in parts has the profile of the whole: sums are exact, and estimates are named."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -85,9 +83,7 @@ def test_what_adds_up_is_exact_for_any_number_of_threads(whole: Path, parts: Pat
     for name in EXACT:
         assert merged.figure(name) == exact.figure(name), name
     counted = {"seen", "kept", "skipped", "reordered", "clock_jumps"}
-    assert {name: merged["ledger"][name] for name in counted} == {
-        name: exact["ledger"][name] for name in counted
-    }
+    assert {name: merged["ledger"][name] for name in counted} == {name: exact["ledger"][name] for name in counted}
 
 
 def test_what_begins_anew_in_each_part_is_named_with_its_error(whole: Path, parts: Path) -> None:
@@ -104,9 +100,7 @@ def test_what_begins_anew_in_each_part_is_named_with_its_error(whole: Path, part
     error_pct = 100 * (first_touches(merged) - first_touches(exact)) / touches
     assert named["reuse_distance"]["error_pct"] == pytest.approx(error_pct)
     assert 0 < error_pct < 25
-    for one, other in zip(
-        exact.figure("reuse_distance")[:-1], merged.figure("reuse_distance")[:-1], strict=False
-    ):
+    for one, other in zip(exact.figure("reuse_distance")[:-1], merged.figure("reuse_distance")[:-1], strict=False):
         assert abs(one["hit_pct"] - other["hit_pct"]) <= error_pct + 1e-9
     # Only a request that follows an unfinished one at a cut can be misjudged; there are six cuts.
     assert abs(merged["no_wait_pct"] - exact["no_wait_pct"]) <= 100 * 6 * 20 / exact["requests"]
@@ -163,8 +157,7 @@ def test_slices_of_a_file_give_what_one_pass_does_for_any_number_of_threads(file
 
 
 @pytest.mark.parametrize(
-    "reading",
-    [{"only": "op=write"}, {"only": "from=10s,to=60s"}, {"only": "from=1s,op=read"}, {"drop_reissued": True}],
+    "reading", [{"only": "op=write"}, {"only": "from=10s,to=60s"}, {"only": "from=1s,op=read"}, {"drop_reissued": True}]
 )
 def test_conditions_hold_for_the_whole_whatever_its_parts(
     file: Path, whole: Path, parts: Path, reading: dict[str, Any]
@@ -252,9 +245,7 @@ def test_ctrl_c_ends_the_parts_that_are_under_way(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "first.csv").write_bytes(b"arrival_us,op,sector,sectors\n" + b"0,write,0,8\n" * 12_000_000)
     command = [*COMMAND, "profile", str(folder), "--jobs", "2"]
-    process = subprocess.Popen(
-        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE_S
     while not is_at_work(process) and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
@@ -265,9 +256,7 @@ def test_ctrl_c_ends_the_parts_that_are_under_way(tmp_path: Path) -> None:
     assert "interrupted; no file was written" in said
 
 
-def test_parts_that_say_so_count_as_one_trace_when_they_are_named_together(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_parts_that_say_so_count_as_one_trace_when_they_are_named_together(whole: Path, tmp_path: Path) -> None:
     """A program that splits a file may write the metadata of the whole into each part."""
     stored = pyarrow.parquet.read_metadata(whole).metadata
     table = pyarrow.parquet.read_table(whole).replace_schema_metadata(stored)

@@ -1,7 +1,5 @@
 """Workloads of a phone of 2022, and the findings of the study of them on eMMC and UFS."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zlib
@@ -39,10 +37,7 @@ FINDINGS = [one for one in declared() if one.study == "phones"]
 def test_the_models_are_what_fit_makes_of_the_public_traces(shared_traces: Path) -> None:
     script = ROOT / "presets" / "workloads" / "phones" / "make.py"
     done = subprocess.run(
-        [sys.executable, script, shared_traces / "pixel6a", "check"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, script, shared_traces / "pixel6a", "check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -87,9 +82,7 @@ def test_the_study_has_every_device_with_the_capacity_of_the_phone() -> None:
 
 def test_a_used_ufs_begins_with_an_empty_write_booster() -> None:
     device = Device.preset("ufs31", capacity="32GB")
-    run = device.simulate(
-        Workload.preset("TelegramInstall").trace(), precondition="sequential:60", wrap_addresses=True
-    )
+    run = device.simulate(Workload.preset("TelegramInstall").trace(), precondition="sequential:60", wrap_addresses=True)
     booster = run["ufs"]["write_booster"]
     assert booster["bytes_past_it"] == 0
     # Data that preconditioning left in it would be moved in the first pause.
@@ -99,10 +92,7 @@ def test_a_used_ufs_begins_with_an_empty_write_booster() -> None:
 def _shortened(grid: Grid) -> Grid:
     """Return a grid with few inputs and requests, on a quarter of the capacity."""
     return replace(
-        grid,
-        inputs=_INPUTS,
-        capacity="32GB" if grid.capacity else "",
-        requests=min(grid.requests or 300, 3000),
+        grid, inputs=_INPUTS, capacity="32GB" if grid.capacity else "", requests=min(grid.requests or 300, 3000)
     )
 
 
@@ -139,18 +129,14 @@ def other(results: Results) -> Results:
         for number, run in enumerate(results.runs)
     ]
     profiles = {
-        name: Profile(
-            {**_moved(dict(profile), name), "ledger": profile["ledger"], "header": profile["header"]}
-        )
+        name: Profile({**_moved(dict(profile), name), "ledger": profile["ledger"], "header": profile["header"]})
         for name, profile in results.profiles.items()
     }
     return replace(results, runs=runs, profiles=profiles)
 
 
 @pytest.mark.parametrize("name", [one.id for one in FINDINGS])
-def test_every_answer_and_figure_of_a_finding_follows_the_results(
-    results: Results, other: Results, name: str
-) -> None:
+def test_every_answer_and_figure_of_a_finding_follows_the_results(results: Results, other: Results, name: str) -> None:
     [finding] = [one for one in FINDINGS if one.id == name]
     before, after = (finding.found({"phones": one}, []) for one in (results, other))
     assert before is not None and after is not None
@@ -165,8 +151,7 @@ def test_a_verdict_turns_with_what_was_measured(results: Results) -> None:
     verdicts = set()
     for share in (1.0, 99.0):
         profiles = {
-            name: Profile({**profile, "write_requests_pct": share})
-            for name, profile in results.profiles.items()
+            name: Profile({**profile, "write_requests_pct": share}) for name, profile in results.profiles.items()
         }
         found = finding.found({"phones": replace(results, profiles=profiles)}, [])
         assert found is not None

@@ -1,7 +1,5 @@
 """Traces for ui.perfetto.dev, decoded with Perfetto's published definitions and compared with tables."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import signal
@@ -98,9 +96,7 @@ def picture(path: Path) -> Picture:
         else:
             assert packet.sequence_flags & perfetto.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
             names = interned["debug_annotation_names"]
-            arguments = {
-                names[one.name_iid]: getattr(one, one.WhichOneof("value")) for one in event.debug_annotations
-            }
+            arguments = {names[one.name_iid]: getattr(one, one.WhichOneof("value")) for one in event.debug_annotations}
             (category,) = event.category_iids
             name = interned["event_names"][event.name_iid]
             drawn = Drawn(path_of, name, interned["event_categories"][category], at, at, arguments)
@@ -129,10 +125,7 @@ def test_a_converted_trace_shows_each_request(trace: Path, tmp_path: Path) -> No
     assert emmclab("convert", trace, out).returncode == 0
     shown = picture(out)
     rows = api.read(trace).rows(400)
-    expected = [
-        (row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512)
-        for row in rows
-    ]
+    expected = [(row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512) for row in rows]
     assert as_rows(shown) == sorted(expected)
     assert {one.track for one in shown.slices} == {("requests", "all processes")}
     first = min(shown.slices, key=lambda one: one.begin)
@@ -172,18 +165,13 @@ def test_processes_and_devices_have_tracks_of_their_own_and_requests_without_an_
         ("nexus5", ["--mode", "back_to_back"]),
     ],
 )
-def test_a_run_shows_what_its_tables_count(
-    device: str, options: list[str], trace: Path, tmp_path: Path
-) -> None:
+def test_a_run_shows_what_its_tables_count(device: str, options: list[str], trace: Path, tmp_path: Path) -> None:
     out, rows = tmp_path / "run.pftrace", tmp_path / "rows.parquet"
-    result = emmclab_json(
-        "simulate", trace, "--device", device, *options, "--perfetto", out, "--events", rows
-    )
+    result = emmclab_json("simulate", trace, "--device", device, *options, "--perfetto", out, "--events", rows)
     shown = picture(out)
     table = pyarrow.parquet.read_table(rows).to_pylist()
     expected = [
-        (row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512)
-        for row in table
+        (row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512) for row in table
     ]
     assert as_rows(shown) == sorted(expected)
     flash = result["flash"]
@@ -202,8 +190,7 @@ def test_a_run_shows_what_its_tables_count(
 def test_requests_have_the_row_of_their_process_under_layers_too(tmp_path: Path) -> None:
     source = tmp_path / "t.csv"
     lines = [
-        f"{number * 100_000},{'RW'[number % 3 > 0]},{number % 50 * 8},8,{'ab'[number % 2]}"
-        for number in range(300)
+        f"{number * 100_000},{'RW'[number % 3 > 0]},{number % 50 * 8},8,{'ab'[number % 2]}" for number in range(300)
     ]
     source.write_text("\n".join(["arrival_ns,op,sector,sectors,process", *lines]) + "\n")
     for options in ([], ["--layer", "advil"], ["--set", "controller.scheduling=read_first"]):
@@ -220,9 +207,7 @@ def test_requests_have_the_row_of_their_process_under_layers_too(tmp_path: Path)
 def test_collection_is_drawn_from_its_choice_to_its_erase(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "run.pftrace"
     small = ["--device", "small-1gb", "--set", "geometry.block_groups.0.blocks=32", "--wrap-addresses"]
-    result = emmclab_json(
-        "simulate", trace, *small, "--precondition", "steady:1", "--passes", 4, "--perfetto", out
-    )
+    result = emmclab_json("simulate", trace, *small, "--precondition", "steady:1", "--passes", 4, "--perfetto", out)
     shown = picture(out)
     collections = [one for one in shown.slices if one.name == "garbage collection"]
     erases = {(one.arguments["block"], one.end) for one in shown.slices if one.name == "erase"}
@@ -232,9 +217,7 @@ def test_collection_is_drawn_from_its_choice_to_its_erase(trace: Path, tmp_path:
     assert all(one.track[-1].endswith(": collection") for one in collections)
 
 
-def test_the_write_buffer_fills_within_its_size_and_the_slc_cache_is_folded(
-    trace: Path, tmp_path: Path
-) -> None:
+def test_the_write_buffer_fills_within_its_size_and_the_slc_cache_is_folded(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "run.pftrace"
     result = emmclab_json("simulate", trace, "--device", "emmc51-cache", "--passes", 12, "--perfetto", out)
     shown = picture(out)
@@ -297,9 +280,7 @@ def test_an_application_shows_its_threads_and_the_critical_path(program: str, tm
     ],
     ids=["ending", "folder", "seeds", "application", "comparison"],
 )
-def test_a_picture_that_cannot_be_is_refused(
-    command: list[str], words: list[str], trace: Path, tmp_path: Path
-) -> None:
+def test_a_picture_that_cannot_be_is_refused(command: list[str], words: list[str], trace: Path, tmp_path: Path) -> None:
     assert_refused(emmclab(*(word.format(trace=trace, folder=tmp_path) for word in command)), *words)
     assert not list(tmp_path.iterdir())
 

@@ -1,7 +1,5 @@
 """Error messages state the given value in the words of the option, before any work is done."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,7 @@ from conftest import emmclab
     [
         (("simulate", "chat", "--used", "1"), "`1` is not an age", "90d, 8w, 18mo or 2y"),
         (("simulate", "chat", "--rate", "fast"), "'fast' is not a number", "--help"),
-        (
-            ("simulate", "chat", "--device", "notes.txt"),
-            "notes.txt is not a TOML file",
-            "or give a TOML file",
-        ),
+        (("simulate", "chat", "--device", "notes.txt"), "notes.txt is not a TOML file", "or give a TOML file"),
         (("simulate", "chat", "--device", "shelf"), "shelf is a folder", "or give a TOML file"),
         (("simulate", "chat", "--events", "rows.csv"), "rows.csv", "ends in .parquet"),
         (("simulate", "chat", "--precondition", "steady:0"), "0 capacities is impossible", "more than 0"),
@@ -66,11 +60,6 @@ def test_serve_refuses_its_options_before_the_device_is_made_ready(
 def test_a_name_that_no_file_can_have_is_a_named_error(name: str) -> None:
     device = api.Device.preset("small-1gb")
     trace = api.read(api.bundled()[0])
-    for use in (
-        api.read,
-        api.registers,
-        api.Device.preset,
-        lambda text: device.simulate(trace, precondition=text),
-    ):
+    for use in (api.read, api.registers, api.Device.preset, lambda text: device.simulate(trace, precondition=text)):
         with pytest.raises(api.EmmclabError):
             use(name)

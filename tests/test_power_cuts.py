@@ -1,7 +1,5 @@
 """Power cuts under load: acknowledged data is present, and a device that lies is detected."""
 
-from __future__ import annotations
-
 import json
 import mmap
 import os
@@ -110,17 +108,10 @@ def test_nothing_acknowledged_is_lost_over_nbd_but_by_a_device_that_lies(tmp_pat
     tmp_path.chmod(0o700)
     device = lab.Device.preset("small-1gb").set(CACHED | {"cache.lies": lie})
     control = tmp_path / "control.sock"
-    with (
-        lab.serve(device, nbd=tmp_path / "nbd.sock", clock="x0.1") as served,
-        Control(served, control, lambda: None),
-    ):
+    with lab.serve(device, nbd=tmp_path / "nbd.sock", clock="x0.1") as served, Control(served, control, lambda: None):
         script = OVER_NBD.format(tests=str(Path(__file__).parent), control=str(control), uri=served.path)
         done = subprocess.run(
-            [SYSTEM_PYTHON, "-c", script],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
+            [SYSTEM_PYTHON, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         assert done.returncode == 0, done.stderr
     assert bool(json.loads(done.stdout)) == (lie != "none"), done.stdout

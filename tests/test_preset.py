@@ -1,7 +1,5 @@
 """`emmclab preset` and `emmclab explain` with the registers of a real device."""
 
-from __future__ import annotations
-
 import bz2
 import json
 import subprocess
@@ -77,9 +75,7 @@ def test_each_value_says_where_it_is_from(tmp_path: Path) -> None:
     preset = tmp_path / "my.toml"
     emmclab("preset", "--ext-csd", debugfs(tmp_path / "ext_csd"), "-o", preset)
     text = preset.read_text()
-    values = [
-        line for line in text.splitlines() if " = " in line and not line.startswith(("#", "name", "about"))
-    ]
+    values = [line for line in text.splitlines() if " = " in line and not line.startswith(("#", "name", "about"))]
     assert len(values) > 30
     for line in values:
         assert any(f"# {mark}: " in line for mark in ("read", "sized", "assumed")), line
@@ -97,20 +93,14 @@ def test_each_value_says_where_it_is_from(tmp_path: Path) -> None:
         ({"EXT_CSD_REV": 6, "CACHE_SIZE": 0}, "emmc50-write-through"),
     ],
 )
-def test_the_base_preset_follows_from_revision_and_cache(
-    tmp_path: Path, changes: dict[str, int], like: str
-) -> None:
+def test_the_base_preset_follows_from_revision_and_cache(tmp_path: Path, changes: dict[str, int], like: str) -> None:
     source = debugfs(tmp_path / "ext_csd", **changes)
     made = emmclab_json("preset", "--ext-csd", source, "-o", tmp_path / "my.toml")
     assert (made["like"], made["capacity_bytes"]) == (like, _SECTORS * 512)
-    assert loaded(tmp_path / "my.toml")["cache.size_kb"] == (
-        "0" if changes.get("CACHE_SIZE") == 0 else "8192"
-    )
+    assert loaded(tmp_path / "my.toml")["cache.size_kb"] == ("0" if changes.get("CACHE_SIZE") == 0 else "8192")
 
 
-@pytest.mark.parametrize(
-    "like", ["emmc51-cache", "emmc50-cache", "nexus5", "iiswc15-hps", "emmc50-write-through"]
-)
+@pytest.mark.parametrize("like", ["emmc51-cache", "emmc50-cache", "nexus5", "iiswc15-hps", "emmc50-write-through"])
 @pytest.mark.parametrize("cache", [0, 65_536])
 def test_any_preset_of_the_same_kind_may_be_the_base(tmp_path: Path, like: str, cache: int) -> None:
     source = debugfs(tmp_path / "ext_csd", CACHE_SIZE=cache)
@@ -166,11 +156,7 @@ def test_a_ufs_is_read_as_folder_archive_listing_and_link(trace: Path, tmp_path:
     ("changes", "like", "expected"),
     [
         ({"specification_version": "0x0220"}, "ufs22", {}),
-        (
-            {"specification_version": "0x0400", "queue_depth": "0x40"},
-            "ufs40",
-            {"controller.queue_depth": "64"},
-        ),
+        ({"specification_version": "0x0400", "queue_depth": "0x40"}, "ufs40", {"controller.queue_depth": "64"}),
         ({"queue_depth": "0x40"}, "ufs31", {"controller.queue_depth": "32"}),
         ({"ext_feature_sup": "0x00000000"}, "ufs31", {"slc.mode": '"off"', "slc.blocks": "0"}),
         ({"wb_presv_us_en": "0x00"}, "ufs31", {"slc.preserve_user_space": "false"}),
@@ -189,14 +175,7 @@ def test_a_ufs_has_the_base_and_the_settings_of_its_version(
 def test_explain_says_what_a_device_can_do_and_how_worn_it_is(tmp_path: Path) -> None:
     done = emmclab("explain", debugfs(tmp_path / "dump.txt"), env={"COLUMNS": "200"})
     assert done.returncode == 0, done.stderr
-    for words in (
-        "7,456 MB",
-        "8 MB, on",
-        "16 commands",
-        "up to 63 entries",
-        "0 to 10 % of the life used",
-        "normal",
-    ):
+    for words in ("7,456 MB", "8 MB, on", "16 commands", "up to 63 entries", "0 to 10 % of the life used", "normal"):
         assert words in done.stdout, words
     firmware = next(line for line in done.stdout.splitlines() if line.startswith("firmware "))
     assert "–" in firmware, "what is not known is a dash"
@@ -243,9 +222,7 @@ def test_a_register_comes_from_stdin() -> None:
         ),
     ],
 )
-def test_a_register_that_is_none_is_refused_with_its_place(
-    tmp_path: Path, content: bytes, words: list[str]
-) -> None:
+def test_a_register_that_is_none_is_refused_with_its_place(tmp_path: Path, content: bytes, words: list[str]) -> None:
     source, preset = tmp_path / "dump", tmp_path / "my.toml"
     source.write_bytes(content)
     done = emmclab("preset", "--ext-csd", source, "-o", preset)
@@ -334,11 +311,7 @@ def test_other_commands_name_the_commands_that_read_registers(tmp_path: Path) ->
 
 
 @settings(max_examples=60)
-@given(
-    st.one_of(
-        st.binary(max_size=600), st.binary(min_size=512, max_size=512), st.text(max_size=300).map(str.encode)
-    )
-)
+@given(st.one_of(st.binary(max_size=600), st.binary(min_size=512, max_size=512), st.text(max_size=300).map(str.encode)))
 def test_no_bytes_give_anything_but_an_answer_or_a_named_error(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
@@ -388,12 +361,8 @@ def real_dumps(shared_traces: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "name", ["ext_csd", "ext_csd.bin", "u-boot.txt", "esp-idf-words.txt", "mmc-utils.txt"]
-)
-def test_the_register_of_a_real_device_is_read_in_each_form(
-    name: str, real_dumps: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["ext_csd", "ext_csd.bin", "u-boot.txt", "esp-idf-words.txt", "mmc-utils.txt"])
+def test_the_register_of_a_real_device_is_read_in_each_form(name: str, real_dumps: Path, tmp_path: Path) -> None:
     made: dict[str, Any] = emmclab_json("preset", "--ext-csd", real_dumps / name, "-o", tmp_path / "my.toml")
     assert made["capacity_bytes"] == 7456 << 20
     found = {row["key"]: json.loads(row["value"]) for row in made["settings"]}

@@ -1,7 +1,5 @@
 """The probe finds the values that presets consist of, and writes only where it was told to."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -21,9 +19,7 @@ from emmclab.simulation.device import Device
 MB = 1024
 
 
-@pytest.mark.parametrize(
-    ("preset", "page_kb", "block_kb"), [("galaxys2", 32, 4096), ("microsd-class10", 16, 2048)]
-)
+@pytest.mark.parametrize(("preset", "page_kb", "block_kb"), [("galaxys2", 32, 4096), ("microsd-class10", 16, 2048)])
 def test_the_sizes_of_the_papers_devices_are_found(preset: str, page_kb: int, block_kb: int) -> None:
     found = probe(Simulated(Device.preset(preset)), write=True, span_kb=1024 * MB)
     assert (found.clustered_page_kb, found.clustered_block_kb) == (page_kb, block_kb)
@@ -91,9 +87,7 @@ def loop(root: None, scratch: Path) -> Iterator[Path]:
     """A loop device over the scratch file."""
     del root
     need("losetup")
-    done = subprocess.run(
-        ["losetup", "--find", "--show", str(scratch)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["losetup", "--find", "--show", str(scratch)], capture_output=True, text=True, check=True)
     yield Path(done.stdout.strip())
     subprocess.run(["losetup", "--detach", done.stdout.strip()], check=True)
 

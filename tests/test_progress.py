@@ -1,7 +1,5 @@
 """Long work without progress reports prints signs of life, with what it does and how much it writes."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re
@@ -75,11 +73,7 @@ def test_work_without_preconditioning_has_no_lines(
     [("random:50", None, "512 MB"), ("steady", "kept", "5 GB"), ("used:1y,filled=50", None, "8.5 GB")],
 )
 def test_the_preparation_of_a_device_names_what_it_writes_at_most_how_far_it_is_and_how_to_keep_it(
-    what: str,
-    images: str | None,
-    most: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    what: str, images: str | None, most: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_LINE_S", 0.01)
     written = iter(range(0, 1 << 40, 1 << 20))

@@ -1,7 +1,5 @@
 """Results and pages state how they were made: version, command, digests of inputs, changed settings."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import json
@@ -133,9 +131,7 @@ def test_the_command_on_the_page_of_a_paper_names_traces_by_their_paths_and_how_
     assert shlex.split(command) == ["emmclab", "reproduce", "iiswc15", *traces]
 
 
-def test_the_command_of_a_result_names_only_what_the_result_depends_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_command_of_a_result_names_only_what_the_result_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = "--html p.html --json -o=x --over-time o.csv"
     words = f"simulate a.csv {outputs} --seed 2 --jobs 2 --results r -- run --json"
     monkeypatch.setattr(command_line, "words", words.split())

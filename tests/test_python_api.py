@@ -1,7 +1,5 @@
 """The Python interface: traces, profiles, data frames and exceptions."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re
@@ -95,9 +93,7 @@ def test_bundled_traces_are_small_and_profiled() -> None:
 
 
 def test_errors_survive_a_process_boundary() -> None:
-    error = emmclab.UnitError(
-        "times are absurd", kind="unit", file="a.txt", line=3, hint="try --time-unit ms"
-    )
+    error = emmclab.UnitError("times are absurd", kind="unit", file="a.txt", line=3, hint="try --time-unit ms")
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.kind, again.line, again.hint) == (str(error), "unit", 3, error.hint)
 

@@ -1,7 +1,5 @@
 """Answers of `emmclab query` on the terminal, for programs and in files are complete and exact."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -169,9 +167,7 @@ def test_a_question_on_a_trace_takes_the_options_of_reading(flagged: Path) -> No
     assert found == [{"n": 3}]
 
 
-def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(
-    tmp_path: Path, flagged: Path
-) -> None:
+def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(tmp_path: Path, flagged: Path) -> None:
     rows = tmp_path / "run.parquet"
     done = emmclab("simulate", flagged, "--device", "small-1gb", "--events", rows)
     assert done.returncode == 0, done.stderr
@@ -189,9 +185,7 @@ def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(
     assert done.returncode == 2 and "fsyncs" in done.stderr
 
 
-def test_rows_of_a_run_are_in_order_of_arrival_under_layers_that_complete_in_another_order(
-    tmp_path: Path,
-) -> None:
+def test_rows_of_a_run_are_in_order_of_arrival_under_layers_that_complete_in_another_order(tmp_path: Path) -> None:
     trace, rows = tmp_path / "mixed.csv", tmp_path / "run.parquet"
     lines = ["arrival_ns,op,sector,sectors"]
     for n in range(600):
@@ -228,9 +222,7 @@ def test_names_of_files_and_folders_are_no_sql(results: Path, tmp_path: Path) ->
     pwned = tmp_path / "pwned.csv"
     for name in (f"x as select 1;copy (select 1) to '{pwned.name}';--", "select", 'a"b'):
         (folder / f"{name}.parquet").write_bytes(table)
-    done = emmclab(
-        "query", "select distinct study from profiles", "--results", tmp_path, "--csv", cwd=tmp_path
-    )
+    done = emmclab("query", "select distinct study from profiles", "--results", tmp_path, "--csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert list(csv.reader(io.StringIO(done.stdout))) == [["study"], ["o'one\\"]]
     assert not pwned.exists()

@@ -1,7 +1,5 @@
 """README's commands print what it shows; its Python examples run with what `make demo` installs."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

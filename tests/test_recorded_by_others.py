@@ -1,7 +1,5 @@
 """Traces of other recorders on the command line: one recording in each of their formats."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
@@ -62,9 +60,7 @@ def recorded(request: pytest.FixtureRequest) -> tuple[str, Path]:
     return request.param, request.getfixturevalue(FORMATS[request.param])
 
 
-def test_a_recording_gives_the_figures_of_its_text(
-    recorded: tuple[str, Path], text: str, tmp_path: Path
-) -> None:
+def test_a_recording_gives_the_figures_of_its_text(recorded: tuple[str, Path], text: str, tmp_path: Path) -> None:
     name, path = recorded
     plain = tmp_path / "plain.txt"
     plain.write_text(text)
@@ -106,9 +102,7 @@ def test_a_compressed_perfetto_trace_reads_the_same(perfetto_trace: Path, tmp_pa
     assert api.read(packed).ledger == api.read(perfetto_trace).ledger
 
 
-@pytest.mark.parametrize(
-    ("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)]
-)
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
 def test_a_trace_dat_is_read_through_its_compression(
     ending: str, pack: Callable[[bytes], bytes], trace_dat: Path, tmp_path: Path
 ) -> None:
@@ -216,9 +210,7 @@ def test_rubbish_is_refused_with_a_way_out(
         "middle of a packet": whole[: len(whole) // 2],
         "1 block_io_start, no block_rq_issue": accounting.SerializeToString(),
         "no event": b"<!DOCTYPE html>\n<html></html>\n",
-        "is not `task-pid": systrace.read_bytes().replace(
-            b"# tracer", b"# tracer\nwhat block_rq_issue: 8,0 W", 1
-        ),
+        "is not `task-pid": systrace.read_bytes().replace(b"# tracer", b"# tracer\nwhat block_rq_issue: 8,0 W", 1),
         "ends too early": trace_dat.read_bytes()[:-3000],
         "cut short or damaged": gzip.compress(trace_dat.read_bytes())[:-3000],
     }

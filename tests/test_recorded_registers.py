@@ -1,7 +1,5 @@
 """Device registers in a recording: what reads them, and the messages about damaged ones."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reference pages document what the program accepts: ranges of settings, columns, formats."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report page in a browser: drawn without messages or requests, sortable, also narrow and dark."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterator
@@ -75,8 +73,7 @@ def test_an_unknown_mark_is_not_valid_by_the_schema_of_vega_lite() -> None:
 def test_a_phone_shows_results_of_runs_on_its_first_screen(browser: Browser, simulated: Path) -> None:
     visit = Visit(browser, simulated, width=390)
     boxes = visit.page.locator(".tiles dd:first-of-type").evaluate_all(
-        "all => all.map(dd => [dd.textContent, dd.getBoundingClientRect().bottom,"
-        " dd.getBoundingClientRect().right])"
+        "all => all.map(dd => [dd.textContent, dd.getBoundingClientRect().bottom, dd.getBoundingClientRect().right])"
     )
     assert len(boxes) == 4, "a tile for each trace on each device"
     for text, bottom, right in boxes:
@@ -181,15 +178,12 @@ def test_keyboard_reaches_the_sorting_and_the_regions(visits: Callable[[str], Vi
     assert visit.page.locator("th[aria-sort='descending']").count() == 1
     assert visit.page.locator("html").get_attribute("lang") == "en"
     unnamed = visit.page.evaluate(
-        "[...document.querySelectorAll('[role]')]"
-        ".filter(e => !e.ariaLabel && !e.closest('[aria-hidden]')).length"
+        "[...document.querySelectorAll('[role]')].filter(e => !e.ariaLabel && !e.closest('[aria-hidden]')).length"
     )
     assert unnamed == 0
 
 
-def test_figure_gives_its_data_and_its_drawing(
-    visits: Callable[[str], Visit], trace: Path, tmp_path: Path
-) -> None:
+def test_figure_gives_its_data_and_its_drawing(visits: Callable[[str], Visit], trace: Path, tmp_path: Path) -> None:
     visit = visits("one")
     visit.draw_all()
     figure = visit.page.locator("#size_distribution")
@@ -237,9 +231,7 @@ def test_foreign_names_are_text_not_markup(browser: Browser, trace: Path, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["one", "several"])
-def test_numbers_come_before_provenance_which_is_folded_and_whole(
-    visits: Callable[[str], Visit], name: str
-) -> None:
+def test_numbers_come_before_provenance_which_is_folded_and_whole(visits: Callable[[str], Visit], name: str) -> None:
     visit = visits(name)
     provenance = visit.page.locator(".provenance")
     assert provenance.locator("details:not([open])").count() == 1
@@ -274,9 +266,7 @@ def test_flags_that_a_format_cannot_record_are_a_dash(visits: Callable[[str], Vi
 @pytest.mark.slow
 def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Path) -> None:
     visit = Visit(browser, one, scheme="dark")
-    visit.page.evaluate(
-        "window.print = () => { window.printed = document.querySelectorAll('.chart svg').length; }"
-    )
+    visit.page.evaluate("window.print = () => { window.printed = document.querySelectorAll('.chart svg').length; }")
     visit.page.click("#print")
     visit.page.wait_for_function("window.printed !== undefined")
     assert visit.page.evaluate("window.printed") == visit.page.locator(".chart").count()

@@ -1,7 +1,5 @@
 """One command makes one page with every table, figure and claim; it is small, silent and fits a phone."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -56,9 +54,7 @@ def test_the_page_fits_every_width_and_theme_in_silence_and_is_accessible(
     check_fit(browser, page, axe)
 
 
-def test_on_paper_charts_fill_their_width_folds_are_open_and_nothing_is_cut(
-    page: Path, browser: Browser
-) -> None:
+def test_on_paper_charts_fill_their_width_folds_are_open_and_nothing_is_cut(page: Path, browser: Browser) -> None:
     visit = Visit(browser, page, width=1280)
     visit.draw_all()
     assert visit.cut_on_paper() == []
@@ -93,9 +89,7 @@ def test_data_and_sorting_work(page: Path, browser: Browser) -> None:
     assert data.locator("tbody tr").count() == 18
     table = visit.page.locator("#beyond table.sortable").first
     table.locator("thead button").nth(4).click()
-    firsts = table.locator("tbody").evaluate_all(
-        "bodies => bodies.map(b => b.rows[0].cells[4].dataset.value)"
-    )
+    firsts = table.locator("tbody").evaluate_all("bodies => bodies.map(b => b.rows[0].cells[4].dataset.value)")
     values = [float(value) for value in firsts if value]
     assert values == sorted(values, reverse=True)
 
@@ -107,18 +101,14 @@ def test_figures_are_files_for_a_paper(page: Path) -> None:
         assert all(file.read_bytes().startswith(begins) for file in files)
 
 
-def test_a_report_is_the_same_page_without_running(
-    page: Path, reproduced: Reproduced, tmp_path: Path
-) -> None:
+def test_a_report_is_the_same_page_without_running(page: Path, reproduced: Reproduced, tmp_path: Path) -> None:
     again = tmp_path / "again.html"
     done = emmclab("report", "iiswc15", "--results", reproduced.results, "--html", again)
     assert done.returncode == 0, done.stderr
     assert again.read_bytes() == page.read_bytes()
 
 
-def test_a_trace_of_ones_own_is_the_26th_workload(
-    reproduced: Reproduced, trace: Path, tmp_path: Path
-) -> None:
+def test_a_trace_of_ones_own_is_the_26th_workload(reproduced: Reproduced, trace: Path, tmp_path: Path) -> None:
     reproduced.page("iiswc15")
     results = tmp_path / "results"
     shutil.copytree(reproduced.results / "iiswc15", results / "iiswc15")

@@ -1,7 +1,5 @@
 """The types of results, of runs and of applications match the results of the core."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path
@@ -48,12 +46,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "two devices": (
         "nexus5",
         {},
-        {
-            "layers": ["pair"],
-            "layer_settings": {"pair.routing": "striping"},
-            "second": "ufs31",
-            "drain": True,
-        },
+        {"layers": ["pair"], "layer_settings": {"pair.routing": "striping"}, "second": "ufs31", "drain": True},
     ),
 }
 
@@ -119,9 +112,7 @@ def test_the_package_reads_a_result_by_its_typed_fields() -> None:
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in (ROOT / "python" / "emmclab").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Subscript)
-        and isinstance(node.slice, ast.Constant)
-        and node.slice.value in paths
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in paths
     ]
     assert found == []
 

@@ -1,7 +1,5 @@
 """The subpackages of the Python package: the purpose of each, and what it imports from the package itself."""
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from pathlib import Path
@@ -12,9 +10,7 @@ from conftest import ROOT
 from repository import complain, place
 
 PACKAGE = ROOT / "python" / "emmclab"
-LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0][
-    "layers"
-]
+LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
 ROOMS = [name for name in LAYERS if (PACKAGE / name).is_dir()]
 #: What every subpackage may import from the package itself; everything else must come from subpackages.
 OF_THE_PACKAGE = {"_core", "__version__"}

@@ -1,7 +1,5 @@
 """An option is the same in all commands: name, spelling, default, range and meaning."""
 
-from __future__ import annotations
-
 import json
 import typing
 from pathlib import Path
@@ -28,10 +26,7 @@ from emmclab.studies.tables import rows_of
 #: Options of commands that have the name of a run option but another meaning.
 OTHERS = {
     # Seeds of other things than runs, and of preconditioning alone.
-    *(
-        (command, "seed")
-        for command in ("profile", "synth", "calibrate", "probe", "serve", "crash", "search")
-    ),
+    *((command, "seed") for command in ("profile", "synth", "calibrate", "probe", "serve", "crash", "search")),
     # Applications and advice start from another device state, and are checked in another way.
     *((command, name) for command in ("apps", "advise") for name in ("seed", "precondition", "check")),
     # The flushes of a made trace.
@@ -72,9 +67,7 @@ def test_a_command_has_the_default_the_range_and_the_meaning_of_the_declaration(
 
 
 def test_an_option_that_changes_a_run_is_a_key_of_grids_with_its_default() -> None:
-    study = Study.parse(
-        'name = "one"\ninputs = ["Movie"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]', "one.toml"
-    )
+    study = Study.parse('name = "one"\ninputs = ["Movie"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]', "one.toml")
     (grid,) = study.grids
     for name, one in RUN_OPTIONS.items():
         if one.stored != "never" and name not in ("mode", "seed", "victim", "layers", "layer_settings"):
@@ -165,7 +158,4 @@ def test_chosen_percentiles_have_columns_named_as_the_usual_ones() -> None:
     cell = {"grid": "g", "settings": {}, "options": {"mode": "open"}}
     ((_, row),) = rows_of({"cell": cell, "result": result})
     usual = {"response_p99_ms", "response_read_p99_ms"}
-    assert {name for name in row if "p99" in name} == usual | {
-        "response_p99_99_ms",
-        "response_read_p99_99_ms",
-    }
+    assert {name for name in row if "p99" in name} == usual | {"response_p99_99_ms", "response_read_p99_99_ms"}

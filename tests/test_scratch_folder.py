@@ -1,7 +1,5 @@
 """Temporary folders: no file or link of another user is followed, and no process removes those of another."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import tempfile
@@ -67,9 +65,7 @@ def test_a_scratch_folder_of_another_user_is_refused(temporary: Path) -> None:
         scratch()
 
 
-def test_a_planted_link_to_a_folder_is_no_folder_that_a_killed_process_left(
-    temporary: Path, other: Path
-) -> None:
+def test_a_planted_link_to_a_folder_is_no_folder_that_a_killed_process_left(temporary: Path, other: Path) -> None:
     (temporary / ".emmclab-tmp-planted").symlink_to(other)
     (temporary / ".emmclab-tmp-left").mkdir()
     assert [path.name for path in stale_folders(temporary)] == [".emmclab-tmp-left"]

@@ -1,7 +1,5 @@
 """Re-issues, selected requests and several devices, on the command line, in Python, studies and pages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -170,9 +168,7 @@ def test_one_device_of_several_is_simulated_alone(two: Path, tmp_path: Path) -> 
         lab.Device.preset("small-1gb").simulate(lab.read(two))
 
 
-def test_an_input_of_a_study_with_several_devices_is_refused_and_can_choose_one(
-    two: Path, tmp_path: Path
-) -> None:
+def test_an_input_of_a_study_with_several_devices_is_refused_and_can_choose_one(two: Path, tmp_path: Path) -> None:
     study = tmp_path / "mine.toml"
     grid = '[[grid]]\nname = "g"\ndevices = ["small-1gb"]\n'
     study.write_text(f'name = "mine"\ninputs = ["{two}"]\n{grid}')
@@ -273,23 +269,9 @@ def test_many_wrapped_requests_are_warned_of_before_the_figures(tmp_path: Path) 
 
 def test_the_page_of_a_recording_shows_what_was_recorded_beside_the_requests(tmp_path: Path) -> None:
     profile = lab.profile(lab.bundled()[0]).to_dict()
-    command = {
-        "kind": "write",
-        "count": 4,
-        "bytes": 8192,
-        "packed": 1,
-        "reliable": 0,
-        "retries": 2,
-        "errors": 0,
-    }
+    command = {"kind": "write", "count": 4, "bytes": 8192, "packed": 1, "reliable": 0, "retries": 2, "errors": 0}
     activity = {
-        "hosts": [
-            {
-                "host": "mmc0",
-                "busy_ns": 9e6,
-                "commands": [{**command, "time_ns": 8e6, "longest_ns": 3_250_000}],
-            }
-        ],
+        "hosts": [{"host": "mmc0", "busy_ns": 9e6, "commands": [{**command, "time_ns": 8e6, "longest_ns": 3_250_000}]}],
         "syncs": [
             {
                 "process": "sqlite3",

@@ -1,7 +1,5 @@
 """A search stays in its space and bounds, depends only on seed and batch, and continues after a stop."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -185,12 +183,8 @@ numbers = st.integers(1, 50)
 
 
 @given(st.lists(st.tuples(numbers, numbers, st.booleans()), min_size=1, max_size=4), st.integers(1, 400))
-def test_a_grid_stays_within_its_budget_and_its_space(
-    sizes: list[tuple[int, int, bool]], budget: int
-) -> None:
-    ranges = tuple(
-        Range(f"s{place}", min(a, b), max(a, b), log=log) for place, (a, b, log) in enumerate(sizes)
-    )
+def test_a_grid_stays_within_its_budget_and_its_space(sizes: list[tuple[int, int, bool]], budget: int) -> None:
+    ranges = tuple(Range(f"s{place}", min(a, b), max(a, b), log=log) for place, (a, b, log) in enumerate(sizes))
     points = Space("g", ranges).points(budget)
     assert 1 <= len(points) <= budget
     assert len({json.dumps(point) for point in points}) == len(points)

@@ -1,7 +1,5 @@
 """`emmclab serve`: other software uses a simulated device, and nothing is left over afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -34,11 +32,7 @@ class Served:
         self.uri = f"nbd+unix:///?socket={self.socket}"
         words = ["serve", *TINY, "--nbd", self.socket, "--control", self.control, *options]
         self.process = subprocess.Popen(
-            [*COMMAND, *map(str, words)],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [*COMMAND, *map(str, words)], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         deadline = time.monotonic() + PATIENCE_S
         while not self.control.exists():
@@ -92,9 +86,7 @@ def qemu_io(uri: str, *commands: str, cache: str = "writethrough") -> subprocess
 def test_an_nbd_client_reads_what_it_wrote_and_the_end_sums_the_run_up(serve: Any) -> None:
     need("qemu-io", "nbdinfo")
     served = serve("--clock", "free", "--json", "--set", "cache.size_kb=64")
-    info = json.loads(
-        subprocess.run(["nbdinfo", "--json", served.uri], capture_output=True, check=True).stdout
-    )
+    info = json.loads(subprocess.run(["nbdinfo", "--json", served.uri], capture_output=True, check=True).stdout)
     assert info["exports"][0]["can_fua"] and info["exports"][0]["export-size"] > 1 << 20
     done = qemu_io(served.uri, "write -P 7 4096 64k", "flush", "read -P 7 4096 64k", "read -P 0 0 4096")
     assert done.returncode == 0 and "verification failed" not in done.stdout, done.stdout
@@ -237,9 +229,7 @@ def test_a_command_runs_on_a_mounted_file_system_and_nothing_is_left(folder: Pat
     need("mkfs.ext4", "sqlite3")
     mount = folder / "mnt"
     script = f"sqlite3 {mount}/db 'create table t(a); insert into t values(42); select a from t;' && exit 7"
-    done = emmclab(
-        "serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", mount, "--", "sh", "-c", script
-    )
+    done = emmclab("serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", mount, "--", "sh", "-c", script)
     assert done.returncode == 7, done.stderr
     assert done.stdout.startswith("42\n") and "write amplification" in done.stdout.lower()
     assert "making and mounting the file system came before and is not counted" in done.stderr
@@ -449,29 +439,14 @@ def test_a_device_is_served_from_python() -> None:
 def test_the_recorded_trace_spans_what_the_result_counts(folder: Path) -> None:
     need("mkfs.ext4")
     trace, mount = folder / "served.parquet", folder / "mnt"
-    words = [
-        "serve",
-        *TINY,
-        "--clock",
-        "free",
-        "--mkfs",
-        "ext4",
-        "--mount",
-        mount,
-        "--record",
-        trace,
-        "--json",
-    ]
+    words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", mount, "--record", trace, "--json"]
     done = emmclab(*words, "--", "sh", "-c", f"echo hello > {mount}/file; sync")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     recorded = lab.read(trace)
     assert recorded.ledger["kept"] == result["requests"]["total"] > 0
     written = sum(
-        512 * row["sectors"]
-        for batch in recorded.batches()
-        for row in batch.rows(len(batch))
-        if row["op"] == "write"
+        512 * row["sectors"] for batch in recorded.batches() for row in batch.rows(len(batch)) if row["op"] == "write"
     )
     assert written == result["requests"]["bytes_written"]
     assert sorted(path.name for path in folder.iterdir()) == ["served.parquet"], "nothing else is left"
@@ -532,9 +507,7 @@ def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> Non
     assert len(recorded) >= 150
     # The kernel looked at the new disk before it was recorded, and may look at it afterwards.
     names = [row[:3] for row in served]
-    starts = [
-        at for at in range(len(names)) if names[at : at + len(recorded)] == [row[:3] for row in recorded]
-    ]
+    starts = [at for at in range(len(names)) if names[at : at + len(recorded)] == [row[:3] for row in recorded]]
     assert starts, (names[:5], recorded[:5])
     seen = zip(recorded, served[starts[0] :], strict=False)
     # The kernel measures the time of the device plus the path to it.
@@ -543,9 +516,7 @@ def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> Non
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("check", [[], ["--check"]])
-def test_a_large_device_takes_little_memory_while_all_of_it_is_discarded(
-    folder: Path, check: list[str]
-) -> None:
+def test_a_large_device_takes_little_memory_while_all_of_it_is_discarded(folder: Path, check: list[str]) -> None:
     need("mkfs.ext4")
     mount = folder / "mnt"
     words = ["serve", "emmc51-tlc", "--clock", "free", *check, "--mkfs", "ext4", "--mount", mount]

@@ -1,7 +1,5 @@
 """The documentation site: it builds without a warning, and works as files, on a phone, without a network."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -23,9 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, str(ROOT / "scripts" / "generate_reference.py")], check=True)
     doctrees = ["-d", str(folder / ".doctrees")]
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *doctrees, str(ROOT / "docs")]
-    done = subprocess.run(
-        [*command, str(folder)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -39,8 +35,7 @@ def opened(browser: Browser, width: int) -> Iterator[Page]:
     page.on("console", lambda line: faults.append(line.text) if line.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on(
-        "request",
-        lambda sent: None if sent.url.startswith(("file:", "data:")) else faults.append(f"loads {sent.url}"),
+        "request", lambda sent: None if sent.url.startswith(("file:", "data:")) else faults.append(f"loads {sent.url}")
     )
     page.on("requestfailed", lambda sent: faults.append(f"{sent.url}: not found"))
     yield page
@@ -78,15 +73,7 @@ def test_every_page_fits_a_phone_and_loads_files_only(site: Path, browser: Brows
 def test_the_menu_has_every_part_and_options_keep_their_dashes(site: Path) -> None:
     start = (site / "index.html").read_text()
     menu = re.findall(r'<p class="caption"[^>]*><span class="caption-text">([^<]+)</span>', start)
-    assert menu == [
-        "Tutorials",
-        "How-to guides",
-        "Concepts",
-        "Papers",
-        "Reference",
-        "Coming from",
-        "The project",
-    ]
+    assert menu == ["Tutorials", "How-to guides", "Concepts", "Papers", "Reference", "Coming from", "The project"]
     pages = {str(path.relative_to(site)): path.read_text() for path in site.rglob("*.html")}
     assert [name for name, text in pages.items() if re.search(r"(?<=[\s>])\u2013[a-z]", text)] == []
     assert "records of the input: lines of a text" in pages["reference/trace-columns.html"]
@@ -110,9 +97,7 @@ def test_the_search_finds_columns_settings_names_and_options(
 
 
 def test_no_page_names_a_thing_of_the_network_that_a_browser_would_load(site: Path) -> None:
-    load = re.compile(
-        r"""<(?:script|img|iframe|link rel="(?:stylesheet|preload)")[^>]*(?:src|href)="(?:https?:)?//"""
-    )
+    load = re.compile(r"""<(?:script|img|iframe|link rel="(?:stylesheet|preload)")[^>]*(?:src|href)="(?:https?:)?//""")
     assert [str(path) for path in site.rglob("*.html") if load.search(path.read_text())] == []
     styles = [path.read_text() for path in site.rglob("*.css")]
     assert styles and not re.search(r"""url\(\s*["']?(?:https?:)?//|@import""", "".join(styles))

@@ -1,7 +1,5 @@
 """Files on a served device keep their content; `make soak-live` runs these tests for hours."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

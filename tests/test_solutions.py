@@ -1,7 +1,5 @@
 """Pilot solutions compared with the plain device: which ones run, their risks, and what is rejected."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +141,7 @@ def test_a_loss_says_how_much_and_whether_what_is_left_is_sound() -> None:
     assert "may be inconsistent (integrity)" in risk_of(broken, "x")
 
 
-def test_over_several_devices_the_answer_begins_with_all_and_what_is_not_possible_is_named(
-    tmp_path: Path,
-) -> None:
+def test_over_several_devices_the_answer_begins_with_all_and_what_is_not_possible_is_named(tmp_path: Path) -> None:
     page = tmp_path / "solutions.html"
     # The partitions of the internal flash of 2010 are too small for a log of segments.
     several = ("apps", "solutions", "email", "--devices", "nexusone,kingston-c4", "--solution", "lfs")

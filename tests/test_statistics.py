@@ -1,7 +1,5 @@
 """The statistics of small samples agree with SciPy."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -77,9 +75,7 @@ def test_fishers_exact_test_agrees(first: int, second: int, data: st.DataObject)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=16, unique=True), st.data())
-def test_the_mann_whitney_test_agrees_for_values_without_ties(
-    values: list[float], data: st.DataObject
-) -> None:
+def test_the_mann_whitney_test_agrees_for_values_without_ties(values: list[float], data: st.DataObject) -> None:
     size = data.draw(st.integers(1, len(values) - 1))
     before, after = values[:size], values[size:]
     right = stats.mannwhitneyu(after, before, method="exact")

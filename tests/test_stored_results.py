@@ -1,7 +1,5 @@
 """Damaged results and JSON on disk are detected when read: none leads to a wrong figure or a crash."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

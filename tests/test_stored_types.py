@@ -1,7 +1,5 @@
 """The types of a study's stored data match the files of its results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """The type stub of the compiled core has its names, methods and parameters, and no others."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Iterator

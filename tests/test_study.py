@@ -1,7 +1,5 @@
 """A study is data; its results are the same bytes with any number of processes and after interruptions."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -100,16 +98,12 @@ def test_processes_are_started_with_a_temporary_folder_too_deep_for_a_socket(
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
-    study: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(study: Path, finished: Path, tmp_path: Path) -> None:
     chance = random.Random(7)
     kept = 0
     for attempt in range(8):
         command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
-        run = subprocess.Popen(
-            command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        run = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S
         wanted = kept + chance.randrange(1, 12)
         while run.poll() is None and time.monotonic() < deadline:
@@ -129,9 +123,7 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
 def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_path: Path) -> None:
     """This includes results that were not in a part yet."""
     command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
-    run = subprocess.Popen(
-        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    run = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     while run.poll() is None and kept_cells(tmp_path) < 2:
         time.sleep(0.001)
@@ -196,9 +188,7 @@ def test_what_a_killed_process_left_goes_with_the_next_run_and_what_a_living_one
     folders = {name: tmp_path / name for name in commands}
     for folder in folders.values():
         folder.mkdir()
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, *map(str, folders.values())], stdout=subprocess.PIPE
-    )
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, *map(str, folders.values())], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     holder.stdout.readline()
     try:
@@ -287,9 +277,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
         changed = keys(STUDY.replace(before, after))
         profiles = 0 if "parallelism" in before or "both" in before else 1
         assert not (changed & first) or not profiles
-    slower = STUDY.replace(
-        'devices = ["iiswc15-4ps", "iiswc15-hps"]', 'devices = ["iiswc15-8ps"]\nrate = 2.0'
-    )
+    slower = STUDY.replace('devices = ["iiswc15-4ps", "iiswc15-hps"]', 'devices = ["iiswc15-8ps"]\nrate = 2.0')
     assert len(keys(slower) & first) == 8, "profiles do not depend on the device"
 
 
@@ -504,10 +492,7 @@ def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("key", "hint"),
-    [
-        ("capacity", "a [[grid]] with its own `capacity` for each value"),
-        ("modes", "`modes = [...]` of the grid"),
-    ],
+    [("capacity", "a [[grid]] with its own `capacity` for each value"), ("modes", "`modes = [...]` of the grid")],
 )
 def test_a_key_of_the_grid_among_the_axes_is_refused_with_its_place(key: str, hint: str) -> None:
     text = f"""

@@ -1,7 +1,5 @@
 """Impossible studies are rejected at once, with the number or name at fault, before any work is done."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
@@ -135,10 +133,7 @@ def test_a_value_of_several_lines_is_refused(value: str) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [("simulate x.csv", "`seed` cannot be -1")]
-    + [
-        (command, "-1 is not in the range")
-        for command in ("crash --device nexus5", "probe x", "search x.toml")
-    ],
+    + [(command, "-1 is not in the range") for command in ("crash --device nexus5", "probe x", "search x.toml")],
 )
 def test_a_seed_below_0_is_refused_before_anything_runs(command: str, said: str) -> None:
     done = emmclab(*command.split(), "--seed", -1)

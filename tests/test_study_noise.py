@@ -1,7 +1,5 @@
 """A study names a best setting only if the seeds distinguish it; charts show intervals over the seeds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +39,7 @@ def _run(policy: str, seed: int, mean_ms: float) -> dict[str, Any]:
 
 
 def _results(**means: list[float]) -> Results:
-    runs = [
-        _run(policy, seed, mean)
-        for policy, found in means.items()
-        for seed, mean in enumerate(found, start=1)
-    ]
+    runs = [_run(policy, seed, mean) for policy, found in means.items() for seed, mean in enumerate(found, start=1)]
     return Results({"name": "noise", "cells": len(runs)}, {}, runs, "")
 
 
@@ -126,9 +120,7 @@ def test_a_key_without_effect_is_not_told_apart_and_signs_of_many_pairs_decide_w
     (effect,) = effects_of(mixed)
     assert (effect.pairs, effect.agreeing, effect.is_told) == (3, 1, False)
     for inputs, is_told in ((5, False), (6, True)):
-        found = {
-            (str(name), (("op", op),)): {1: name + op / 1000} for name in range(inputs) for op in (12, 20)
-        }
+        found = {(str(name), (("op", op),)): {1: name + op / 1000} for name in range(inputs) for op in (12, 20)}
         (effect,) = effects_of(found)
         assert (effect.best, effect.agreeing, effect.interval, effect.is_told) == (12, inputs, None, is_told)
 
@@ -164,12 +156,7 @@ def test_several_seeds_decide_by_an_interval_in_a_comparison() -> None:
     assert said.startswith("3 seeds do not tell a, b apart")
     apart = [
         _result(name, seed, mean)
-        for name, seed, mean in (
-            ("a", 1, 1.0),
-            ("a", 2, 1.1),
-            ("b", 1, 2.0),
-            ("b", 2, 2.2001),
-        )
+        for name, seed, mean in (("a", 1, 1.0), ("a", 2, 1.1), ("b", 1, 2.0), ("b", 2, 2.2001))
     ]
     (said,) = comparison_headlines(apart)
     assert said.startswith("a is the fastest") and "one seed" not in said
@@ -255,9 +242,7 @@ def test_vertical_bars_are_confidence_intervals_over_the_seeds() -> None:
 
 @pytest.mark.parametrize(("settings", "joined"), [(["fifo", "greedy"], False), (["5", "7.5"], True)])
 @pytest.mark.parametrize("factor", [2, 1000])
-def test_words_are_not_joined_by_lines_and_numbers_are(
-    settings: list[str], joined: bool, factor: float
-) -> None:
+def test_words_are_not_joined_by_lines_and_numbers_are(settings: list[str], joined: bool, factor: float) -> None:
     rows = [
         {"trace": "chat", "setting": one, "others": "", "value": value, "low": value, "high": value}
         for one, value in zip(settings, (1.0, factor), strict=True)

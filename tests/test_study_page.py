@@ -1,7 +1,5 @@
 """The page of a study shows the best setting on its first screen, and every run behind it."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -79,17 +77,13 @@ def test_the_report_of_a_study_as_json_has_the_answer_and_the_rankings_of_its_pa
 def test_the_headline_names_the_best_and_the_worst_setting_as_the_results_have_them(folder: Path) -> None:
     results = Results.load(folder / "emmclab-results" / "sweep")
     (summary,) = summaries(results)
-    assert summary.swept == {
-        "device": ["iiswc15-4ps", "iiswc15-hps"],
-        "timing.parallelism": ["none", "both"],
-    }
+    assert summary.swept == {"device": ["iiswc15-4ps", "iiswc15-hps"], "timing.parallelism": ["none", "both"]}
     means: dict[tuple[str, str], dict[int, list[float]]] = {}
     for run in results.runs:
         place = means.setdefault((run["device"], run["settings"]["timing.parallelism"]), {})
         place.setdefault(run["seed"], []).append(run["response"]["mean_response_ms"])
     by_hand = {
-        setting: sum(average(values) for values in seeds.values()) / len(seeds)
-        for setting, seeds in means.items()
+        setting: sum(average(values) for values in seeds.values()) / len(seeds) for setting, seeds in means.items()
     }
     first = summary.ranked[0]
     assert first.best_value.mean == pytest.approx(min(by_hand.values()))
@@ -115,9 +109,7 @@ def test_a_recorded_trace_has_one_row_and_one_profile_whatever_the_seeds(folder:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_answer_is_on_the_first_screen_and_nothing_sticks_out(
-    browser: Browser, folder: Path, width: int
-) -> None:
+def test_the_answer_is_on_the_first_screen_and_nothing_sticks_out(browser: Browser, folder: Path, width: int) -> None:
     visit = Visit(browser, folder / "sweep.html", width=width)
     best = visit.page.locator("#answer .tiles dd").first
     assert best.is_visible()
@@ -155,9 +147,7 @@ def test_a_chart_names_each_setting_and_its_legend_has_the_colours_of_its_bars(
     of_legend = visit.page.locator(".chart .role-legend-symbol path").evaluate_all(symbols)
     of_bars = visit.page.locator(".chart .mark-rect.role-mark path").evaluate_all(symbols)
     assert set(of_legend) <= set(of_bars) and of_bars
-    named = visit.page.locator(".chart .role-axis-label").evaluate_all(
-        "all => all.map(one => one.textContent)"
-    )
+    named = visit.page.locator(".chart .role-axis-label").evaluate_all("all => all.map(one => one.textContent)")
     words = ("greedy", "fifo", "cost_benefit", "d_choices")
     assert any(all(word in text for word in words) for text in named)
     visit.page.close()
@@ -175,14 +165,12 @@ def test_figures_are_files_as_svg_pdf_and_data(folder: Path) -> None:
     runs = [
         run["response"]["mean_response_ms"]
         for run in results.runs
-        if (run["input"], run["device"], run["settings"]["timing.parallelism"])
-        == ("Movie", "iiswc15-hps", "both")
+        if (run["input"], run["device"], run["settings"]["timing.parallelism"]) == ("Movie", "iiswc15-hps", "both")
     ]
     (row,) = [
         row
         for row in rows
-        if (row["trace"], row["setting"], row["others"])
-        == ("Movie", "iiswc15-hps", "timing.parallelism = both")
+        if (row["trace"], row["setting"], row["others"]) == ("Movie", "iiswc15-hps", "timing.parallelism = both")
     ]
     assert float(row["value"]) == pytest.approx(sum(runs) / 2)
     interval = positive_interval(runs)
@@ -195,9 +183,7 @@ def test_the_figures_of_a_profile_are_files_as_pdf_too(trace: Path, tmp_path: Pa
     assert (tmp_path / "figures" / "size_distribution.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_cells_that_fail_or_end_early_are_shown_and_left_out_of_the_figures(
-    trace: Path, tmp_path: Path
-) -> None:
+def test_cells_that_fail_or_end_early_are_shown_and_left_out_of_the_figures(trace: Path, tmp_path: Path) -> None:
     text = 'name = "faults"\ninputs = ["Messaging"]\n' + SHORT_LIVED.format(trace=trace)
     (tmp_path / "faults.toml").write_text(text)
     done = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
@@ -218,9 +204,7 @@ def test_cells_that_fail_or_end_early_are_shown_and_left_out_of_the_figures(
     again = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
     assert (again.returncode, again.stdout) == (1, done.stdout), "a failure is kept as a result is"
     (row,) = json.loads(
-        emmclab(
-            "query", "select input, message from failures", "--study", "faults", "--json", cwd=tmp_path
-        ).stdout
+        emmclab("query", "select input, message from failures", "--study", "faults", "--json", cwd=tmp_path).stdout
     )
     assert row["input"] == "chat"
 
@@ -300,8 +284,7 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
     sql = "select device, response_p99_99_ms as p, response_read_p42_ms as r from runs order by device"
     rows = json.loads(emmclab("query", sql, "--json", cwd=tmp_path).stdout)
     assert [(row["device"], row["p"], row["r"]) for row in rows] == [
-        (device, wanted[device, "all", 99.99], wanted[device, "read", 42])
-        for device in ("iiswc15-4ps", "iiswc15-hps")
+        (device, wanted[device, "all", 99.99], wanted[device, "read", 42]) for device in ("iiswc15-4ps", "iiswc15-hps")
     ]
     # The same holds for inputs whose traces have times; the columns of a generated one are None.
     assert results.profiles["Movie"]["by_operation"][-1]["percentiles"][-1]["percentile"] == 99.99

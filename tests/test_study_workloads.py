@@ -1,7 +1,5 @@
 """Named workloads become traces, traces become workloads, and profiles are compared with each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

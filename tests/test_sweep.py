@@ -1,7 +1,5 @@
 """A sweep in shards and on crashing workers: no cell is lost or doubled, and missing cells are reported."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -65,9 +63,7 @@ def collected(study: Path, *results: object) -> bytes:
     return output.read_bytes()
 
 
-def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(
-    study: Path, whole: bytes, tmp_path: Path
-) -> None:
+def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(study: Path, whole: bytes, tmp_path: Path) -> None:
     """Each shard has its own folder, as on machines that share nothing; then all are in one folder."""
     numbers = list(range(1, 17))
     random.Random(5).shuffle(numbers)
@@ -81,9 +77,7 @@ def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(
     assert collected(study, *(tmp_path / str(number) for number in numbers)) == whole
 
 
-def test_a_cell_that_is_in_several_places_is_collected_once(
-    study: Path, whole: bytes, tmp_path: Path
-) -> None:
+def test_a_cell_that_is_in_several_places_is_collected_once(study: Path, whole: bytes, tmp_path: Path) -> None:
     for name in ("one", "other"):
         words = ("run", study, "--jobs", 1, "--results", tmp_path / name)
         assert emmclab(*words, "--shard", "1/2").returncode == 0
@@ -109,9 +103,7 @@ def test_what_is_missing_is_said_on_top_and_nothing_is_judged(study: Path, tmp_p
 
 def test_claims_refuse_an_incomplete_study() -> None:
     study = Study.named("iiswc15")
-    results = Results(
-        {"name": study.name, "cells": 10, "missing": 3, "missing_grids": ["hybrid"]}, {}, [], ""
-    )
+    results = Results({"name": study.name, "cells": 10, "missing": 3, "missing_grids": ["hybrid"]}, {}, [], "")
     with pytest.raises(EmmclabError, match="3 of 10 cells have no result; no claim is judged"):
         judge_study(results)
 
@@ -361,12 +353,7 @@ def test_parts_of_many_cells_stay_until_there_are_too_many(
     assert collected(study, tmp_path) == whole
 
 
-@given(
-    places=st.permutations(range(40)),
-    held=st.integers(1, 400),
-    twice=st.integers(0, 39),
-    each=st.integers(1, 42),
-)
+@given(places=st.permutations(range(40)), held=st.integers(1, 400), twice=st.integers(0, 39), each=st.integers(1, 42))
 def test_rows_come_in_order_whatever_fits_into_memory(
     places: list[int], held: int, twice: int, each: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

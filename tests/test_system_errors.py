@@ -1,7 +1,5 @@
 """Errors of the operating system are reported with the file and a hint by every command."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

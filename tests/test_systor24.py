@@ -1,7 +1,5 @@
 """Maps in small memory: the study of SYSTOR 2024 on the paper's traces, its claims and its page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,15 +7,7 @@ import pytest
 from conftest import PATIENCE_S, Reproduced, emmclab, emmclab_json
 from emmclab.errors import ConfigError
 from emmclab.papers.claims import CANNOT, DIRECTION, NOT, REPRODUCED
-from emmclab.papers.systor24.curves import (
-    APPLICATIONS,
-    DEVICE,
-    GAMMA,
-    PACKED,
-    SCHEMES,
-    miss_pct,
-    points,
-)
+from emmclab.papers.systor24.curves import APPLICATIONS, DEVICE, GAMMA, PACKED, SCHEMES, miss_pct, points
 from emmclab.papers.systor24.maps import SIZES_KB
 from emmclab.studies import Results, Study
 
@@ -78,9 +68,7 @@ def test_memory_helps_and_exact_segments_never_lead_to_a_second_read(run: Path) 
             found = points(results, application, scheme)
             assert miss_pct(found[-1].run) < miss_pct(found[0].run)
         for scheme in ("leaftl", GAMMA):
-            assert all(
-                point.run["map"]["double_reads"] == 0 for point in points(results, application, scheme)
-            )
+            assert all(point.run["map"]["double_reads"] == 0 for point in points(results, application, scheme))
         for scheme in ("dftl", "leaftl", "rqftl"):
             assert {*SIZES_KB} <= {point.kb for point in points(results, application, scheme, PACKED)}
 

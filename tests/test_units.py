@@ -1,7 +1,5 @@
 """Figures have a suitable unit and are in tables on the terminal."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -32,12 +30,7 @@ def test_a_trace_below_a_second_has_a_duration_and_idle_time(short: Path) -> Non
 
 
 def test_durations_and_sizes_are_in_the_unit_that_fits() -> None:
-    assert [duration(value) for value in (0.0000123, 0.5, 61.0, 7200.0)] == [
-        "12.3 us",
-        "500 ms",
-        "61 s",
-        "2 h",
-    ]
+    assert [duration(value) for value in (0.0000123, 0.5, 61.0, 7200.0)] == ["12.3 us", "500 ms", "61 s", "2 h"]
     assert size(63_668 * 1024) == "62.2 MB"
 
 

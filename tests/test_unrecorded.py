@@ -1,7 +1,5 @@
 """What a trace does not record is a dash with its reason, in every command that shows a figure of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -45,11 +43,7 @@ def test_counts_of_what_is_not_recorded_are_null_in_json(writes: Path) -> None:
     assert found["run"]["unrecorded"] == "discard flush secure_erase fua preflush"
     assert found["requests"]["other"] is None and found["cache"]["flushes"] is None
     found = emmclab_json("simulate", writes, "--device", "ufs31", "--flush-every", 6)
-    assert (found["requests"]["other"], found["cache"]["flushes"], found["durable"]["requests"]) == (
-        10,
-        10,
-        10,
-    )
+    assert (found["requests"]["other"], found["cache"]["flushes"], found["durable"]["requests"]) == (10, 10, 10)
     assert found["options"]["flush_every"] == 6
     # What is recorded is 0.
     recorded = lab.Device.preset("ufs31").simulate(lab.read(lab.bundled()[0]))
@@ -76,13 +70,7 @@ def test_a_study_adds_flushes_as_an_axis(writes: Path, tmp_path: Path) -> None:
     )
     done = emmclab("run", study, "--results", tmp_path / "results", "--jobs", 1)
     assert done.returncode == 0, done.stderr
-    query = (
-        "query",
-        "select requests_other from runs order by 1",
-        "--csv",
-        "--results",
-        tmp_path / "results",
-    )
+    query = ("query", "select requests_other from runs order by 1", "--csv", "--results", tmp_path / "results")
     assert emmclab(*query).stdout.split() == ["requests_other", "10", '""']
 
 

@@ -1,7 +1,5 @@
 """A device after use in a phone: where its daily writes come from, and which options are rejected."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -23,8 +21,7 @@ def _used(result: dict[str, Any]) -> dict[str, str]:
 
 def test_a_used_device_is_worn_and_its_result_says_how_it_was_used(trace: Path) -> None:
     new, used = (
-        emmclab_json("simulate", trace, *SMALL, *more)
-        for more in ((), ("--used", "18mo,daily=1GB,filled=60"))
+        emmclab_json("simulate", trace, *SMALL, *more) for more in ((), ("--used", "18mo,daily=1GB,filled=60"))
     )
     assert _used(used) == {"age": "547.5d", "daily": "1GB", "filled": "60", "random": "12", "trim": "yes"}
     assert new["wear"]["erase_counts"]["mean"] == 0
@@ -73,9 +70,7 @@ def test_python_takes_it_as_a_way_to_precondition(trace: Path) -> None:
         (("--used", "100y,daily=1TB", "--set", "geometry.block_groups.0.erase_limit=300"), "worn out"),
     ],
 )
-def test_a_use_that_is_impossible_is_refused_with_its_word(
-    trace: Path, options: tuple[str, ...], named: str
-) -> None:
+def test_a_use_that_is_impossible_is_refused_with_its_word(trace: Path, options: tuple[str, ...], named: str) -> None:
     done = emmclab("simulate", trace, *SMALL, *options)
     assert done.returncode == 2 and named in done.stderr and "hint" in done.stderr and not done.stdout
 

@@ -1,7 +1,5 @@
 """`emmclab validate`: compares simulated with recorded times of the second half of a recording."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -41,9 +39,7 @@ def judged(known: Path) -> dict[str, Any]:
     return {"all": found, **{model["name"]: model for model in found["recordings"][0]["models"]}}
 
 
-def test_a_recording_made_on_a_device_validates_with_small_errors_on_that_very_device(
-    judged: dict[str, Any],
-) -> None:
+def test_a_recording_made_on_a_device_validates_with_small_errors_on_that_very_device(judged: dict[str, Any]) -> None:
     response = judged[KNOWN]["response"]
     assert response["requests"] == 300
     assert response["within_10_pct"] > 95
@@ -124,9 +120,7 @@ def test_the_page_has_a_section_and_a_picture_for_each_recording_and_names_those
     assert "1 of 3 recordings cannot be judged" in text and "gone.csv: file not found" in text
 
 
-def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(
-    known: Path, tmp_path: Path
-) -> None:
+def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(known: Path, tmp_path: Path) -> None:
     short, bad = tmp_path / "short.csv", tmp_path / "bad.csv"
     lines = known.read_text().splitlines(keepends=True)
     short.write_text("".join(lines[:LEAST_REQUESTS]))
@@ -251,7 +245,5 @@ def test_a_recording_of_several_devices_is_refused_under_its_own_name(tmp_path: 
     path = tmp_path / "two.csv"
     rows = [f"{row},sd{'ab'[number % 2]}" for number, row in enumerate(rows_of(400))]
     path.write_text("\n".join([f"{HEADING},device", *rows]) + "\n")
-    assert_refused(
-        emmclab("validate", path), f"{path}: the trace holds requests to 2 devices", "--only device="
-    )
+    assert_refused(emmclab("validate", path), f"{path}: the trace holds requests to 2 devices", "--only device=")
     assert emmclab("validate", path, "--only", "device=sda", "--device", OTHER).returncode == 0

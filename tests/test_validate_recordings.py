@@ -1,7 +1,5 @@
 """Compares simulated with recorded times of real recordings, as a table of device, recording and error."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -87,9 +85,7 @@ def test_parts_of_a_recording_that_stand_for_the_whole_are_judged_once(shared_tr
     assert len(found["recordings"]) == 1
 
 
-def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_the_reason(
-    shared_traces: Path,
-) -> None:
+def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_the_reason(shared_traces: Path) -> None:
     cases = shared_traces.parent / "cases"
     reasons = {
         "15-blkparse-completions-only/blk_data.txt": "none of its requests has a completion",
@@ -122,9 +118,7 @@ def test_the_table_of_the_guide_has_the_errors_of_the_recordings() -> None:
     assert shown == [(count, mean, p99, within) for count, mean, _, _, p99, within in kept]
 
 
-def test_a_fit_with_more_reads_meets_reads_and_the_queue_meets_queued_requests(
-    shared_traces: Path,
-) -> None:
+def test_a_fit_with_more_reads_meets_reads_and_the_queue_meets_queued_requests(shared_traces: Path) -> None:
     """Checks the guide's causes of two errors of calibrated devices, each by removing the cause."""
     messaging = lab.read(shared_traces / "nexus5" / "log106_Messaging.txt")
     whole = Device.from_toml(lab.calibrate(messaging, name="whole")["toml"])

@@ -1,7 +1,5 @@
 """Stored findings are used again only if everything that a verdict depends on is unchanged."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -203,14 +201,10 @@ def test_an_ext4_whose_journal_has_no_magic_number_is_an_ext4(tmp_path: Path) ->
         require_recoverable(run, Options(recovery=recovery))
 
 
-def test_what_changes_while_states_are_judged_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_changes_while_states_are_judged_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("mkfs.ext4")
     dm_log(tmp_path / "marks.log", "safe log 1")
-    kept = Session(tmp_path / "results").take(
-        tmp_path / "marks.log", ext4_with(tmp_path, "disk", {"log": record(1)})
-    )
+    kept = Session(tmp_path / "results").take(tmp_path / "marks.log", ext4_with(tmp_path, "disk", {"log": record(1)}))
     versions = iter("12")
     monkeypatch.setattr("emmclab.crash.verdict_inputs.build", lambda: next(versions))
     with pytest.raises(EmmclabError, match="build changed while states were judged"):
@@ -221,9 +215,7 @@ def test_what_changes_while_states_are_judged_is_named(
 def test_recordings_are_explored_together_and_each_pauses_on_its_own(tmp_path: Path) -> None:
     """A file that is truncated and rewritten is lost if the kernel writes back in between."""
     script = tmp_path / "in-place.sh"
-    script.write_text(
-        'for n in 1 2 3; do : > a; sleep 0.05; echo "$n" > b; mv b a; sync a .; echo "safe $n"; done\n'
-    )
+    script.write_text('for n in 1 2 3; do : > a; sleep 0.05; echo "$n" > b; mv b a; sync a .; echo "safe $n"; done\n')
     words = ("--device", "emmc51-cache", "--cuts", "3", "--states", "device", "--jobs", "1", "--repeat", "2")
     done = emmclab("crash", *words, "--json", "--", "sh", str(script), cwd=tmp_path)
     assert done.returncode in (0, 4), done.stderr
@@ -238,10 +230,7 @@ def test_recordings_are_explored_together_and_each_pauses_on_its_own(tmp_path: P
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize(
-    ("words", "said", "cure"),
-    [
-        (("--fs", "xfs", "--workload", "files"), "supports only ext4", "--recovery mount"),
-    ],
+    ("words", "said", "cure"), [(("--fs", "xfs", "--workload", "files"), "supports only ext4", "--recovery mount")]
 )
 def test_a_recovery_that_cannot_be_is_refused_before_the_workload_runs(
     tmp_path: Path, words: tuple[str, ...], said: str, cure: str

@@ -1,7 +1,5 @@
 """Victim policies written in Python."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -30,9 +28,7 @@ def _device(**more: Any) -> emmclab.Device:
 
 
 def _run(device: emmclab.Device, trace: Path, victim: VictimPolicy | None = None) -> dict[str, Any]:
-    result = device.simulate(
-        emmclab.read(trace), victim=victim, precondition="steady:2", passes=5, wrap_addresses=True
-    )
+    result = device.simulate(emmclab.read(trace), victim=victim, precondition="steady:2", passes=5, wrap_addresses=True)
     fields = result.deterministic()
     assert fields["gc"]["blocks"] > 100
     return {name: group for name, group in fields.items() if name != "options"}
@@ -126,9 +122,7 @@ def test_a_policy_that_finds_nothing_lets_the_device_fill_up(trace: Path) -> Non
         ({"mapping.scheme": "bast", "capacity.over_provisioning_pct": 60}, "maps blocks"),
     ],
 )
-def test_devices_without_victims_refuse_a_policy(
-    trace: Path, settings: dict[str, str | float], reason: str
-) -> None:
+def test_devices_without_victims_refuse_a_policy(trace: Path, settings: dict[str, str | float], reason: str) -> None:
     with pytest.raises(emmclab.ConfigError, match=reason):
         _device().set(settings).simulate(emmclab.read(trace), victim=fewest, wrap_addresses=True)
 

@@ -1,7 +1,5 @@
 """The page of readable formats is complete, and files of each tool have the columns that it names."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,9 +53,7 @@ def test_what_is_written_gives_the_columns_of_its_format(name: str, tmp_path: Pa
         pytest.skip("a picture is not read")
     path = tmp_path / ("trace." + {"mqsim": "mqsim"}.get(name, "txt"))
     api.convert(api.bundled()[0], path, to=name)
-    given = {
-        key for row in api.read(path, format=name).rows(1_000) for key in row if row[key] not in (None, [])
-    }
+    given = {key for row in api.read(path, format=name).rows(1_000) for key in row if row[key] not in (None, [])}
     assert given - ALWAYS <= set(FORMATS[name]["gives"])
 
 
@@ -76,19 +72,7 @@ def test_recordings_of_trace_cmd(root: None, tmp_path: Path) -> None:
     del root
     need("trace-cmd")
     done = run(
-        *(
-            "trace-cmd",
-            "record",
-            "-q",
-            "-C",
-            "mono",
-            "-e",
-            "block",
-            "-o",
-            "trace.dat",
-            *write(tmp_path),
-        ),
-        cwd=tmp_path,
+        *("trace-cmd", "record", "-q", "-C", "mono", "-e", "block", "-o", "trace.dat", *write(tmp_path)), cwd=tmp_path
     )
     if done.returncode != 0:
         pytest.skip(f"trace-cmd cannot record here: {done.stderr.decode(errors='replace')[-200:]}")
@@ -102,10 +86,7 @@ def test_recordings_of_perf(root: None, tmp_path: Path) -> None:
     if shutil.which("perf") is None:
         # The package depends on the kernel's version, and many machines do not have it.
         pytest.skip("perf is missing; apt-get install linux-perf")
-    done = run(
-        *("perf", "record", "-q", "-a", "-e", "block:*", "-o", "perf.data", *write(tmp_path)),
-        cwd=tmp_path,
-    )
+    done = run(*("perf", "record", "-q", "-a", "-e", "block:*", "-o", "perf.data", *write(tmp_path)), cwd=tmp_path)
     if done.returncode != 0:
         pytest.skip(f"perf cannot record here: {done.stderr.decode(errors='replace')[-200:]}")
     (tmp_path / "script.txt").write_bytes(run("perf", "script", "-i", "perf.data", cwd=tmp_path).stdout)

@@ -1,7 +1,5 @@
 """The wheel and source archive are complete and small, and work without the sources."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re
@@ -125,9 +123,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
     }
     top = f"emmclab-{__version__}"
-    others = {
-        name for name in names - kept if not name.startswith((f"{top}.dist-info/", f"{top}.data/data/share/"))
-    }
+    others = {name for name in names - kept if not name.startswith((f"{top}.dist-info/", f"{top}.data/data/share/"))}
     assert kept <= names
     assert others == {"emmclab/_core.abi3.so"}
     assert any(name.endswith("/licenses/LICENSE") for name in names)

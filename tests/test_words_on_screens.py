@@ -1,7 +1,5 @@
 """Screens and pages name their subjects: inputs, networks in use, write buffers, layers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The bundled workload models follow only from the published tables."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Histograms of sizes, lengths and gaps that have given counts and sums exactly."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from statistics import NormalDist
@@ -57,9 +55,7 @@ def histogram(
     return dict(sorted(counts.items()))
 
 
-def _spread(
-    requests: int, kb: int, limit: int, below_limit: bool, favour: Callable[[int], float]
-) -> Histogram:
+def _spread(requests: int, kb: int, limit: int, below_limit: bool, favour: Callable[[int], float]) -> Histogram:
     sizes = classes(limit - 4 if below_limit and limit > 8 else limit)
     widths = [size - before for size, before in zip(sizes, [4, *sizes], strict=False)]
 

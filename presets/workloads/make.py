@@ -6,8 +6,6 @@
 The rules are in README.md. Standard library only; the same tables give the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -79,9 +77,7 @@ def service_points(speeds: Sequence[tuple[int, float]]) -> list[tuple[int, float
         return speeds[-1][1]
 
     largest = speeds[-1][0]
-    return [
-        (kb, round(kb / 1024 / speed(kb) * 1e3, 3)) for kb in (2**i for i in range(2, 15)) if kb <= largest
-    ]
+    return [(kb, round(kb / 1024 / speed(kb) * 1e3, 3)) for kb in (2**i for i in range(2, 15)) if kb <= largest]
 
 
 READ_MS, WRITE_MS = service_points(READ_SPEED), service_points(WRITE_SPEED)
@@ -194,15 +190,9 @@ class Model:
         if row.name == "Movie":
             favour = lambda kb: 9.0 if 16 < kb <= 64 else 1.0 if kb <= 16 else 0.35  # noqa: E731
         largest_read = min(self.largest, LARGEST_READ_KB)
-        self.read_sizes = histogram(
-            self.reads, self.read_kb, small_reads, largest_read, self.read_is_largest, favour
-        )
+        self.read_sizes = histogram(self.reads, self.read_kb, small_reads, largest_read, self.read_is_largest, favour)
         self.write_sizes = histogram(
-            totals.writes,
-            totals.written_kb,
-            round(small) - small_reads,
-            self.largest,
-            not self.read_is_largest,
+            totals.writes, totals.written_kb, round(small) - small_reads, self.largest, not self.read_is_largest
         )
 
     def _times(self) -> None:
@@ -261,13 +251,7 @@ class Model:
 
     def text(self) -> str:
         """Return the model as the text of a file."""
-        sections = (
-            self._head(),
-            self._operation("read"),
-            self._operation("write"),
-            self._bursts(),
-            self._service(),
-        )
+        sections = (self._head(), self._operation("read"), self._operation("write"), self._bursts(), self._service())
         return "\n\n".join("\n".join(section) for section in sections) + "\n"
 
     def _head(self) -> list[str]:
@@ -275,14 +259,11 @@ class Model:
         note = COMBO_NOTE if row.combo else NOTES.get(row.name)
         shared = made_from(combo=row.combo)
         own = {
-            key: sources
-            for key, sources in made_from(row.name, combo=row.combo).items()
-            if shared.get(key) != sources
+            key: sources for key, sources in made_from(row.name, combo=row.combo).items() if shared.get(key) != sources
         }
         rates = f"{row.times['arrival_rate_per_s']} requests/s, {row.times['access_rate_kb_per_s']} KB/s"
         return [
-            f"# {row.name} as the IISWC 2015 paper (Zhou et al.) publishes it; not one value is taken from "
-            "a trace.",
+            f"# {row.name} as the IISWC 2015 paper (Zhou et al.) publishes it; not one value is taken from a trace.",
             "# The rules behind the assumptions are in README.md.",
             f'name = "{row.name}"',
             'source = "IISWC 2015 (Zhou et al.), Tables III and IV, Figure 3, text of section III"',
@@ -342,8 +323,7 @@ class Model:
             f"{why}); "
             "the rest falls by a power law.",
             f"sizes_kb = {pairs(((f'{size}.0', count) for size, count in counts.items()))}",
-            f"# Table IV: spatial locality {row.times['spatial_locality_pct']} %; assumption: reads and "
-            "writes alike.",
+            f"# Table IV: spatial locality {row.times['spatial_locality_pct']} %; assumption: reads and writes alike.",
             f"sequential_pct = {number(row.number('spatial_locality_pct'), 4)}",
             f"# Table IV: temporal locality {row.times['temporal_locality_pct']} %; assumption: a read "
             "returns a "
@@ -391,10 +371,7 @@ class Model:
                 "8 ms "
                 "(Figure 5)"
             )
-            wake = (
-                "a leader that wakes the device responds within 4 to 8 ms, as nearly 70 % of requests do "
-                "(Figure 5)"
-            )
+            wake = "a leader that wakes the device responds within 4 to 8 ms, as nearly 70 % of requests do (Figure 5)"
         else:
             rounds = (
                 f"long enough for the mean response of Table IV (about {self.wait:.1f} requests wait in a "
@@ -438,9 +415,7 @@ def models() -> list[Model]:
 
 def file_name(name: str) -> str:
     """Return the file name: `music_fb.toml` for `Music/FB`, `call_in.toml` for `CallIn`."""
-    spaced = "".join(
-        f"_{c}" if c.isupper() and i and name[i - 1].islower() else c for i, c in enumerate(name)
-    )
+    spaced = "".join(f"_{c}" if c.isupper() and i and name[i - 1].islower() else c for i, c in enumerate(name))
     return spaced.replace("/", "_").replace("You_Tube", "YouTube").lower() + ".toml"
 
 

@@ -1,7 +1,5 @@
 """The published rows of the workloads, and whole numbers that agree with them."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -71,9 +69,7 @@ def small_shares(all_rows: Iterable[Row]) -> dict[str, float]:
 def solve(row: Row) -> Totals:
     """Return the whole numbers that are closest to all printed figures."""
     kb, requests = int(row.number("data_size_kb")), int(row.number("requests"))
-    printed_s, arrivals, accesses = map(
-        row.number, ("duration_s", "arrival_rate_per_s", "access_rate_kb_per_s")
-    )
+    printed_s, arrivals, accesses = map(row.number, ("duration_s", "arrival_rate_per_s", "access_rate_kb_per_s"))
     low = max(printed_s - 0.5, kb / (accesses + 0.005))
     high = min(printed_s + 0.5, kb / (accesses - 0.005))
     if row.combo:

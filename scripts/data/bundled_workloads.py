@@ -3,8 +3,6 @@
 Each function does the I/O of one kind of application at a phone's pace, for about half a minute.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3
@@ -28,9 +26,7 @@ def messages(folder: Path, journal_mode: str, rng: random.Random) -> None:
         body = "".join(rng.choice("abcdefgh ") for _ in range(rng.randint(20, 400)))
         database.execute("begin immediate")
         database.execute("insert into sms values(null, ?, ?, ?, 0)", (thread, number, body))
-        database.execute(
-            "update threads set snippet=?, unread=unread+1, at=? where id=?", (body[:40], number, thread)
-        )
+        database.execute("update threads set snippet=?, unread=unread+1, at=? where id=?", (body[:40], number, thread))
         database.execute("commit")
         if rng.random() < 0.4:
             database.execute("update sms set read=1 where thread=?", (thread,))
@@ -89,9 +85,7 @@ def media(folder: Path, _mode: str, rng: random.Random) -> None:
 def browser_prepare(folder: Path, rng: random.Random) -> None:
     """Fill the cache before the recording starts."""
     for number in range(1500):
-        (folder / f"old-{number:04x}").write_bytes(
-            rng.randbytes(min(int(rng.paretovariate(1.1) * 3_000), 300_000))
-        )
+        (folder / f"old-{number:04x}").write_bytes(rng.randbytes(min(int(rng.paretovariate(1.1) * 3_000), 300_000)))
 
 
 def browser(folder: Path, _mode: str, rng: random.Random) -> None:
@@ -108,9 +102,7 @@ def browser(folder: Path, _mode: str, rng: random.Random) -> None:
                 size = min(int(rng.paretovariate(1.1) * 3_000), 300_000)
                 (folder / f"new-{page}-{number}").write_bytes(rng.randbytes(size))
         for _ in range(rng.randint(1, 4)):
-            cookies.execute(
-                "insert or replace into cookies values(?, ?)", (f"host{rng.randrange(30)}", rng.random())
-            )
+            cookies.execute("insert or replace into cookies values(?, ?)", (f"host{rng.randrange(30)}", rng.random()))
         for _ in range(10):
             old.pop(rng.randrange(len(old))).unlink()
         time.sleep(rng.uniform(1, 3))

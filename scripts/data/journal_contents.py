@@ -4,8 +4,6 @@ The format is that of the kernel's documentation (filesystems/ext4/journal). Thi
 emmclab's own, and reads contents, which traces do not have.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Each does the I/O of one kind of application without a pause, so that an applica
 device. Sizes and choices come from a generator with a fixed seed.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3
@@ -159,9 +157,7 @@ def _camera(folder: Path, rng: random.Random) -> None:
     database.close()
 
 
-def _with(
-    journal_mode: str,
-) -> tuple[Callable[[Path], None], Callable[[Path, random.Random], None]]:
+def _with(journal_mode: str) -> tuple[Callable[[Path], None], Callable[[Path, random.Random], None]]:
     return (
         lambda folder: _sqlite_prepare(folder, journal_mode),
         lambda folder, rng: _sqlite(folder, journal_mode, rng),

@@ -9,8 +9,6 @@ explorer reads ext4, and both are a log with the same order of writes and flushe
 results of the other solutions are kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -27,10 +25,7 @@ _DEVICE, _CAPACITY = "emmc51-cache", "256MB"
 #: A second device under a log of power cuts has no cache.
 _SECOND = {"nvm-buffer": "pcm-16mb", "raid0": "emmc51-tlc"}
 #: A small buffer is read back faster.
-_SETTINGS = {
-    "nvm-buffer": {"nvm-buffer.size": "1MB"},
-    "advil": {"advil.reserved": "16MiB"},
-}
+_SETTINGS = {"nvm-buffer": {"nvm-buffer.size": "1MB"}, "advil": {"advil.reserved": "16MiB"}}
 _SYNCED = ("files", "append-log", "sqlite-delete", "sqlite-wal")
 _WORKLOADS = {
     "selective-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete", "sqlite-wal"),
@@ -99,12 +94,7 @@ def main() -> None:
             measured[name].append(row)
             print(f"{name} {workload}: {row['lost_states']:,} of {row['states']:,} states", file=sys.stderr)
     command = f"scripts/data/pilot_risks.py --cuts {given.cuts} --operations {given.operations}"
-    about = {
-        "command": command,
-        "device": f"{_DEVICE}, {_CAPACITY}",
-        "second": _SECOND,
-        "solutions": measured,
-    }
+    about = {"command": command, "device": f"{_DEVICE}, {_CAPACITY}", "second": _SECOND, "solutions": measured}
     _OUT.write_text(_text(about), encoding="utf-8")
 
 

@@ -5,8 +5,6 @@ use, `NAME_precond` the writes of its installation. Clock jumps are mended and s
 dropped. `check` says whether the models are what `emmclab fit` makes of the traces today.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
