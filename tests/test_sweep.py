@@ -235,7 +235,7 @@ def test_a_task_that_a_worker_cannot_read_is_an_error_and_no_wait_without_end() 
 
 def refuse(number: int) -> int:
     """Work that raises."""
-    raise ConfigError(f"no {number}", kind="config", field="number", hint="take another")
+    raise ConfigError(f"no {number}", field="number", hint="take another")
 
 
 def test_a_pool_raises_what_the_work_raises() -> None:

@@ -89,11 +89,14 @@ class EmmclabError(Exception):
         errno: the error number of the operating system, if it reported the error.
     """
 
+    #: The kind of errors of this class that name no other.
+    usual_kind = "other"
+
     def __init__(
         self,
         message: str,
         *,
-        kind: str = "other",
+        kind: str | None = None,
         file: str | None = None,
         line: int | None = None,
         field: str | None = None,
@@ -101,7 +104,7 @@ class EmmclabError(Exception):
         errno: int | None = None,
     ) -> None:
         super().__init__(_message(message))
-        self.kind = kind
+        self.kind = kind or self.usual_kind
         self.file = file
         self.line = line
         self.field = field
@@ -130,6 +133,7 @@ class EmmclabError(Exception):
 class InputError(EmmclabError, OSError):
     """A file cannot be read or written."""
 
+    usual_kind = "io"
     # OSError would otherwise turn the arguments into errno and strerror.
     __str__ = Exception.__str__
 
@@ -145,7 +149,7 @@ class InputError(EmmclabError, OSError):
         if error.errno == numbers.ENOENT and name:
             said = "file not found" if Path(name).absolute().parent.exists() else "folder not found"
         usual = _HINTS.get(error.errno or 0, "check the path, and the disk or device that it is on")
-        return cls(f"{name}: {said}" if name else said, kind="io", file=name, hint=hint or usual, errno=error.errno)
+        return cls(f"{name}: {said}" if name else said, file=name, hint=hint or usual, errno=error.errno)
 
 
 class FormatError(EmmclabError, ValueError):
@@ -159,6 +163,10 @@ class UnitError(FormatError):
 class ConfigError(EmmclabError, ValueError):
     """An option or a configuration is unknown, missing or contradicts another."""
 
+    usual_kind = "config"
+
 
 class UnsupportedError(EmmclabError):
     """The target cannot represent the input."""
+
+    usual_kind = "unsupported"

@@ -281,9 +281,7 @@ def advise(
     True
     """
     if by not in ORDERS:
-        raise ConfigError(
-            f"options cannot be ranked by `{by}`", kind="config", field="by", hint=f"use {', '.join(ORDERS)}"
-        )
+        raise ConfigError(f"options cannot be ranked by `{by}`", field="by", hint=f"use {', '.join(ORDERS)}")
     lifetime = lifetime or by == "lifetime"
     wanted = options(device)
     found, refused = [], {}

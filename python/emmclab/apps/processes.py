@@ -162,7 +162,6 @@ def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[Place]:
             raise ConfigError(
                 f"partition `{place['partition']}` of the host `{host}` has {place['filesystem']}, which "
                 "this kernel does not mount",
-                kind="config",
                 field="--host",
                 hint=f"take a host whose partitions have ext4, as {LIVE_HOST}",
             )

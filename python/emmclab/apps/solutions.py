@@ -104,7 +104,7 @@ def find_solutions(names: Names) -> list[Solution]:
     for name in wanted:
         if name not in known:
             hint = f"choose one of: {', '.join(known)}"
-            raise ConfigError(f"there is no solution `{name}`", kind="config", field="solution", hint=hint)
+            raise ConfigError(f"there is no solution `{name}`", field="solution", hint=hint)
     return [one for one in SOLUTIONS if not wanted or one.name in wanted or one.name == "plain"]
 
 
@@ -137,7 +137,6 @@ def compare_solutions(
         if beside is None:
             raise ConfigError(
                 "there is no plain run to compare this one with",
-                kind="config",
                 field="solution",
                 hint="run the solution `plain` on the same application, device and network",
             )

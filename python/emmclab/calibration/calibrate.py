@@ -58,7 +58,6 @@ def calibrate(
             if skip_packed:
                 raise ConfigError(
                     f"{path}: results of fio hold no packed commands to skip",
-                    kind="config",
                     field="skip_packed",
                     file=str(path),
                     hint="leave out --skip-packed",
@@ -68,9 +67,7 @@ def calibrate(
         refuse_probe(path)
         source = read(path)
     if source.is_synthetic:
-        raise UnsupportedError(
-            "a synthesised trace has no measured service times", kind="unsupported", hint="give a recorded trace"
-        )
+        raise UnsupportedError("a synthesised trace has no measured service times", hint="give a recorded trace")
     described = source.header["source"] or source.name
     if not source.is_pipe:
         first = source.stored()
@@ -96,7 +93,6 @@ def refuse_probe(path: Path) -> None:
     if path.is_file() and _begins_with(path, _PROBE_MARK):
         raise UnsupportedError(
             f"{path}: the result of a probe has mean bandwidths, not the service times of single requests",
-            kind="unsupported",
             file=str(path),
             hint="record the requests (`emmclab record`), or measure single ones with a job for each size: "
             "`fio --iodepth=1 --direct=1 --output-format=json`",

@@ -110,7 +110,6 @@ def _of_recording(source: Path) -> list[RegisterFile]:
         names = "; ".join(device.name for device in devices)
         raise ConfigError(
             f"{source}: the recording has the registers of several devices ({names})",
-            kind="config",
             file=str(source),
             hint="record one of them, with `emmclab record --device`",
         )
@@ -129,7 +128,6 @@ def _bounded(content: bytes, source: Path) -> bytes:
     if len(content) > _MOST_BYTES:
         raise InputError(
             f"{source}: it is larger than {_MOST_BYTES >> 20} MB, so it is no dump of a register",
-            kind="io",
             file=str(source),
             hint=_HINT,
         )
@@ -185,7 +183,6 @@ class _Content(io.RawIOBase):
             raise InputError(
                 f"{self._source}: it unpacks to more than {_MOST_BYTES_UNPACKED >> 20} MB, which no folder "
                 "of registers has",
-                kind="io",
                 file=str(self._source),
                 hint="unpack it yourself, and name the folder with the registers in it",
             )
@@ -219,6 +216,4 @@ def _damaged(source: Path, error: Exception) -> FormatError:
 
 
 def _too_many(source: Path) -> ConfigError:
-    return ConfigError(
-        f"{source}: it holds more than {_MOST_FILES:,} files", kind="config", file=str(source), hint=_HINT
-    )
+    return ConfigError(f"{source}: it holds more than {_MOST_FILES:,} files", file=str(source), hint=_HINT)

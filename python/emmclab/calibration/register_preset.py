@@ -101,7 +101,6 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
     except ConfigError as error:
         raise ConfigError(
             f"{source}: `{base.name}` cannot have the values of the registers: {error}",
-            kind="config",
             file=source,
             field=error.field,
             hint="name another base preset with --like",
@@ -121,7 +120,6 @@ def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> N
     if kind != report["kind"]:
         raise ConfigError(
             f"`{base.name}` is a device of kind {kind}, and the registers are those of kind {report['kind']}",
-            kind="config",
             field="--like",
             hint=f"use `{report['like']}`, or leave it out",
         )

@@ -206,9 +206,7 @@ def validate(
     (1997, 1997, ['calibrated', 'table of medians'])
     """
     if trace.is_synthetic:
-        raise UnsupportedError(
-            f"{_trace_name(trace)}: a synthesised trace has no measured times", kind="unsupported", hint=_RECORD
-        )
+        raise UnsupportedError(f"{_trace_name(trace)}: a synthesised trace has no measured times", hint=_RECORD)
     with folder_aside(Path(tempfile.gettempdir())) as aside, database(aside) as asked:
         step(f"read {trace.name}")
         trace.write(aside / _WHOLE)
@@ -314,20 +312,16 @@ def _refuse(trace: Trace, recording: Recording) -> None:
     if facts.appends or _ZONES in (trace.header["note"] or ""):
         raise UnsupportedError(
             f"{name}: this is a device with zones, for which no device is calibrated",
-            kind="unsupported",
             hint="give a recording of a device without zones",
         )
     if not facts.completed:
         raise UnsupportedError(
-            f"{name}: none of its requests has a completion after its arrival ({facts.requests:,} in all)",
-            kind="unsupported",
-            hint=_RECORD,
+            f"{name}: none of its requests has a completion after its arrival ({facts.requests:,} in all)", hint=_RECORD
         )
     if facts.completed < LEAST_REQUESTS:
         raise UnsupportedError(
             f"{name}: too few requests have a completion: {facts.completed:,}, and at least {LEAST_REQUESTS} "
             "are needed, because one half is calibrated on and the other judged",
-            kind="unsupported",
             hint="give a longer recording",
         )
 
@@ -338,7 +332,6 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
     if cut is None:
         raise UnsupportedError(
             f"{_trace_name(trace)}: all its requests arrive at the same time, so it has no halves",
-            kind="unsupported",
             hint="give a recording with arrival times",
         )
     row, after_ns, is_idle = cut
@@ -346,7 +339,6 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
         raise UnsupportedError(
             f"{_trace_name(trace)}: too few requests of the second half have a completion and ended without "
             f"an error: {judged:,}, and at least {_LEAST_JUDGED} are needed",
-            kind="unsupported",
             hint="give a recording with completions to its end, or cut it with `--only to=TIME`",
         )
     return Cut(
@@ -368,7 +360,6 @@ def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     return UnsupportedError(
         f"{_trace_name(trace)}: no device could be tried: {reasons}",
-        kind="unsupported",
         hint="if the first half does not determine a device, name one with `--device`",
     )
 

@@ -132,9 +132,7 @@ def _confirm(missing: int, stored: bool) -> None:
     """
     simulations = f"{missing:,} simulation{'s' if missing > 1 else ''} without a stored result"
     if stored:
-        raise ConfigError(
-            f"the claims read {simulations}", kind="config", field="--stored", hint="leave out --stored to run them"
-        )
+        raise ConfigError(f"the claims read {simulations}", field="--stored", hint="leave out --stored to run them")
     if not sys.stdin.isatty():
         print_stderr(f"running {simulations}, which the claims read (--stored runs none)")
     elif not typer.confirm(f"Run {simulations}, which the claims read?", err=True):

@@ -132,10 +132,7 @@ class Command(TyperCommand):
             if isinstance(value, int) and not -_MOST_NUMBER <= value <= _MOST_NUMBER:
                 option = next(one.opts[0] for one in self.params if one.name == name)
                 raise ConfigError(
-                    f"{option} cannot be {value}",
-                    kind="config",
-                    field=option,
-                    hint=f"give a number of at most {_MOST_NUMBER}",
+                    f"{option} cannot be {value}", field=option, hint=f"give a number of at most {_MOST_NUMBER}"
                 )
         return left
 
@@ -174,7 +171,7 @@ class Command(TyperCommand):
             message, hint = f"{name} was given {len(values)} times", f"give one list: `{name} {listed}`"
         elif "--devices" in option.opts:
             name, hint = "--device", COMPARE_DEVICES.format(listed)
-        raise ConfigError(message, kind="config", field=name, hint=hint)
+        raise ConfigError(message, field=name, hint=hint)
 
 
 def _briefly(parameter: Any) -> Any:
@@ -209,4 +206,4 @@ def refuse_ineffective(command: str, options: Collection[str]) -> None:
 
 
 def _ineffective(option: str, problem: str, hint: str) -> ConfigError:
-    return ConfigError(f"{option} {problem}", kind="config", field=option, hint=hint)
+    return ConfigError(f"{option} {problem}", field=option, hint=hint)

@@ -35,13 +35,10 @@ def control(
     from emmclab.live.control import COMMANDS, ask
 
     if command not in COMMANDS:
-        raise ConfigError(
-            f"there is no command `{command}`", kind="config", field="COMMAND", hint=f"use {', '.join(COMMANDS)}"
-        )
+        raise ConfigError(f"there is no command `{command}`", field="COMMAND", hint=f"use {', '.join(COMMANDS)}")
     if (command == "set") != (setting is not None):
         raise ConfigError(
             "`set` needs KEY=VALUE; the other commands have no argument",
-            kind="config",
             field="KEY=VALUE",
             hint="write it as `emmclab control SOCKET set clock=x0.1`",
         )
@@ -51,7 +48,6 @@ def control(
         if not equals:
             raise ConfigError(
                 f"`{setting}` is not KEY=VALUE",
-                kind="config",
                 field="KEY=VALUE",
                 hint="write it as `emmclab control SOCKET set clock=x0.1`",
             )

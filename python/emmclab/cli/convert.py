@@ -75,9 +75,7 @@ def convert(
     for trace in inputs:
         with contextlib.suppress(FileNotFoundError):
             if output.samefile(trace):
-                raise ConfigError(
-                    f"{output} is the input itself", kind="config", file=str(output), hint="name another output file"
-                )
+                raise ConfigError(f"{output} is the input itself", file=str(output), hint="name another output file")
     source = _source([reading.open(trace) for trace in inputs], offset)
     with Meter(f"convert {source.name}") as meter:
         written = source.write(output, to, meter)
@@ -105,7 +103,6 @@ def _places(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
         missing = len(traces) == 1
         raise ConfigError(
             "the output file is missing" if missing else f"which of these {len(traces)} files is the output?",
-            kind="config",
             field="--output",
             hint=f"name it, for example `emmclab convert {traces[0]} out.parquet`"
             if missing
@@ -123,7 +120,6 @@ def _source(traces: list[Trace], offset: str | None) -> Trace:
     if len(traces) == 1:
         raise ConfigError(
             "--offset is for several traces",
-            kind="config",
             field="--offset",
             hint="leave it out, or name the traces that are to become one, and the output by `-o`",
         )

@@ -189,10 +189,7 @@ def _repeat_state(kept: StoredLog, options: Options, save_image: Path | None) ->
         _save_image(kept, options, save_image)
     if found.states == 0:
         raise ConfigError(
-            "there is no such state at this cut",
-            kind="config",
-            field="again",
-            hint="copy the name from a finding of this log",
+            "there is no such state at this cut", field="again", hint="copy the name from a finding of this log"
         )
     return found
 

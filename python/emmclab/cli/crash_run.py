@@ -127,9 +127,7 @@ class CrashOptions:
 
 
 def _against(problem: str) -> ConfigError:
-    return ConfigError(
-        problem, kind="config", field="against", hint="as --against '--device ufs31 --set cache.lies=flush'"
-    )
+    return ConfigError(problem, field="against", hint="as --against '--device ufs31 --set cache.lies=flush'")
 
 
 def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
@@ -155,9 +153,7 @@ def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
     if asked.log is not None:
         return options, [_load_log(session, options, asked.log, asked.base, asked.repeat)]
     if asked.device is None:
-        raise ConfigError(
-            "the device is missing", kind="config", field="device", hint="name one, for example --device emmc51-cache"
-        )
+        raise ConfigError("the device is missing", field="device", hint="name one, for example --device emmc51-cache")
     # Checked first, so that an unknown workload is not reported as an unknown check.
     workload.require()
     options.require()
@@ -178,7 +174,6 @@ def _require_guest(guest: str, asked: CrashOptions) -> None:
     if asked.workload.command:
         raise ConfigError(
             "a command of your own is not available in the guest",
-            kind="config",
             field="guest",
             hint="use a workload that comes with emmclab (--workload), or leave out --guest",
         )
@@ -278,7 +273,6 @@ def _load_log(session: Session, options: Options, log: Path, base: Path | None, 
     if repeat > 1:
         raise ConfigError(
             "a log is one recording, which cannot be repeated",
-            kind="config",
             field="repeat",
             hint="omit --repeat, or record again with --device",
         )

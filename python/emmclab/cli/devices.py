@@ -52,10 +52,7 @@ def devices(
     if check is not None:
         if capacity is not None:
             raise ConfigError(
-                "`--check` measures at the capacity of the published figures",
-                kind="config",
-                field="--capacity",
-                hint="leave it out",
+                "`--check` measures at the capacity of the published figures", field="--capacity", hint="leave it out"
             )
         _check(check, as_json)
         return

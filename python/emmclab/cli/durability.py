@@ -87,7 +87,6 @@ def durability(
     if write == (check is not None):
         raise ConfigError(
             "a run either writes before a cut or checks after it",
-            kind="config",
             field="--write" if write else "--check",
             hint="give `--write --log cuts.log` before a cut, `--check cuts.log` after it",
         )
@@ -95,7 +94,6 @@ def durability(
         if log is not None:
             raise ConfigError(
                 "`--log` is for a run that writes",
-                kind="config",
                 field="--log",
                 hint="leave it out: `--check LOG` adds its verdict to the log that it reads",
             )
@@ -103,12 +101,11 @@ def durability(
     if target is None or log is None:
         raise ConfigError(
             f"`--write` needs {'a target' if target is None else 'a log'}",
-            kind="config",
             field="TARGET" if target is None else "--log",
             hint="write it as `emmclab durability /dev/sdX --write --log cuts.log`",
         )
     if as_json:
-        raise ConfigError("a run that writes has no JSON", kind="config", field="--json", hint="give it with --check")
+        raise ConfigError("a run that writes has no JSON", field="--json", hint="give it with --check")
     _write(target, log, yes, span_mb)
 
 
@@ -158,7 +155,6 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
     if is_stream and as_json:
         raise ConfigError(
             "the line to add to the log and the JSON both go to stdout",
-            kind="config",
             field="--json",
             hint="leave it out, or name the log as a file",
         )

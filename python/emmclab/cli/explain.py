@@ -118,7 +118,6 @@ def explain(
     if what is None:
         raise ConfigError(
             "the trace, device or word to explain is missing",
-            kind="config",
             field=_METAVAR,
             hint="name a trace, a device or a word, or give --glossary",
         )
@@ -128,7 +127,6 @@ def explain(
             if not rows:
                 raise ConfigError(
                     f"no such option: {text}",
-                    kind="config",
                     field=text,
                     hint="`emmclab explain --help` lists its options; those of other commands are explained",
                 )
@@ -138,7 +136,7 @@ def explain(
     if other is not None:
         if changed:
             message = "`--changed` is for one device; of two only what differs is printed anyway"
-            raise ConfigError(message, kind="config", field="--changed", hint="leave out --changed")
+            raise ConfigError(message, field="--changed", hint="leave out --changed")
         explain_pair(str(what), other, capacity, pair, reading, as_json)
         return
     pair.refuse()
@@ -151,7 +149,6 @@ def explain(
         if given:
             raise ConfigError(
                 f"`{name}` {does} devices, and `{what}` is not one",
-                kind="config",
                 field=name,
                 hint="give it with the name of a device",
             )
@@ -259,7 +256,6 @@ def _explain_word(word: str, as_json: bool) -> None:
         more = "`emmclab devices` lists devices, `emmclab explain --glossary` words"
         raise InputError(
             f"`{word}` is neither a file, nor a device, nor a word of the glossary, nor a setting",
-            kind="io",
             field=_METAVAR,
             hint=f"did you mean `{near}`? {more}" if near else more,
         )

@@ -62,7 +62,6 @@ class Pair:
             if given:
                 raise ConfigError(
                     f"`{name}` compares two devices or two results, and one is named",
-                    kind="config",
                     field=name,
                     hint="name two: `emmclab explain A B`",
                 )
@@ -77,7 +76,6 @@ def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, read
         names = (first, second) if devices[0] else (second, first)
         raise ConfigError(
             f"`{names[0]}` is a device, and `{names[1]}` is not",
-            kind="config",
             field="WHAT",
             hint="name two devices (presets or TOML files), or two results",
         )
@@ -86,7 +84,6 @@ def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, read
             if pair.one_at_a_time:
                 raise ConfigError(
                     "`--one-at-a-time` simulates, and there is no trace",
-                    kind="config",
                     field="--one-at-a-time",
                     hint="give one with --trace",
                 )
@@ -103,7 +100,6 @@ def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, read
             name = "--capacity" if pair.trace is None else "--trace"
             raise ConfigError(
                 f"`{name}` is for devices, and `{first}` is a result",
-                kind="config",
                 field=name,
                 hint="a result holds its trace and its device; leave the option out",
             )

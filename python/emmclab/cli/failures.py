@@ -125,7 +125,6 @@ def _refuse_empty(words: list[str]) -> None:
     behind = f" after `{words[place - 1]}`" if place else ""
     raise ConfigError(
         f"argument {place + 1}{behind} is empty",
-        kind="config",
         field="argument",
         hint="check that the variables of the shell are set; write an empty value as `--option=`",
     )

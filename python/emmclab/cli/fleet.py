@@ -126,7 +126,6 @@ def _places(folder: str, output: str | None, against: str | None) -> list[str | 
     if is_table and output is not None:
         raise ConfigError(
             f"{folder} is a table of recordings, which is read and not written",
-            kind="config",
             field="--output",
             hint="leave out -o, or name the folder of the recordings",
         )
@@ -135,7 +134,6 @@ def _places(folder: str, output: str | None, against: str | None) -> list[str | 
     if second is not None and first is not None and Path(first).absolute() == Path(second).absolute():
         raise ConfigError(
             f"{first}: both fleets would have this table",
-            kind="config",
             field="--output",
             hint="name another one for the first with -o",
         )
@@ -199,5 +197,5 @@ def _fail(runs: list[tuple[Table, Counts]]) -> None:
     message = f"{refused:,} of {files:,} files could not be read; the first, {path}: {reason}"
     hint = "leave them out with --files PATTERN, or see the column `refused` of the table"
     if refused == files:
-        raise InputError(message, kind="io", hint=hint)
+        raise InputError(message, hint=hint)
     raise EmmclabError(message, kind="failed", hint=hint)

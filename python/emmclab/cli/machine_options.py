@@ -42,10 +42,7 @@ class Machine:
         """Start recording it."""
         if self.buffer_kb is not None and not 1 <= self.buffer_kb <= 1 << 20:
             raise ConfigError(
-                f"a buffer of {self.buffer_kb} KB is impossible",
-                kind="config",
-                field="--buffer-kb",
-                hint="give 1 to 1048576 KB",
+                f"a buffer of {self.buffer_kb} KB is impossible", field="--buffer-kb", hint="give 1 to 1048576 KB"
             )
         remote = bool(self.ssh or self.adb or self.serial)
 
@@ -77,5 +74,5 @@ def parse_duration(text: str, option: str = "--duration") -> float:
     except (ValueError, KeyError):
         seconds = 0.0
     if not 0 < seconds < 10**9:
-        raise ConfigError(f"`{text}` is not a duration", kind="config", field=option, hint="write it as 60s, 10m or 2h")
+        raise ConfigError(f"`{text}` is not a duration", field=option, hint="write it as 60s, 10m or 2h")
     return seconds

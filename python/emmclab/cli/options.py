@@ -191,10 +191,7 @@ class Reading:
         for field in self.changed_options():
             option = f"--{field.replace('_', '-')}"
             raise ConfigError(
-                f"{option} is for reading a trace, and no trace is read for {name}",
-                kind="config",
-                field=option,
-                hint=hint,
+                f"{option} is for reading a trace, and no trace is read for {name}", field=option, hint=hint
             )
 
     @property

@@ -39,7 +39,7 @@ def in_a_folder(path: Path | None) -> Path | None:
         InputError: the folder is missing.
     """
     if path == STDOUT:
-        raise ConfigError("this output cannot go to stdout (`-`)", kind="config", hint="name a file")
+        raise ConfigError("this output cannot go to stdout (`-`)", hint="name a file")
     return in_a_folder_or_stdout(path)
 
 
@@ -75,13 +75,12 @@ def to_stdout(output: Path, as_json: bool = False) -> None:
     if as_json:
         raise ConfigError(
             "the trace and the report in JSON would both go to stdout",
-            kind="config",
             field="--json",
             hint="name an output file, or leave out --json",
         )
     # The replacement of a closed stdout has no `buffer`.
     if not hasattr(sys.stdout, "buffer"):
-        raise InputError("the standard output is closed", kind="io", file="-", hint="name an output file")
+        raise InputError("the standard output is closed", file="-", hint="name an output file")
 
 
 def note_picture(output: Path, to: str | None = None) -> None:

@@ -130,7 +130,7 @@ def _without_option(word: str) -> ConfigError:
     else:
         field = "--from" if is_recording(Path(word)) else _OPTIONS[found.kind]
         hint = f"it holds {found.standard} registers: write `emmclab preset {field} {word}`"
-    return ConfigError(f"`{word}` has no option", kind="config", field=field, hint=hint)
+    return ConfigError(f"`{word}` has no option", field=field, hint=hint)
 
 
 def _is_device(word: str) -> bool:
@@ -148,7 +148,6 @@ def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Reg
     if len(given) != 1:
         raise ConfigError(
             "give the registers of one device" if given else "the registers of a device are missing",
-            kind="config",
             field="--ext-csd",
             hint=_SOURCES,
         )
@@ -159,7 +158,6 @@ def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Reg
     if found.kind != kind:
         raise ConfigError(
             f"{given[0]}: these are registers of the other kind ({found.standard})",
-            kind="config",
             file=str(given[0]),
             field=_OPTIONS[kind],
             hint=f"give it with {_OPTIONS[found.kind]}",

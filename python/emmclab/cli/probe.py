@@ -83,7 +83,7 @@ def probe(
         found = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
     else:
         if settings:
-            raise ConfigError("a real device has no settings", kind="config", field="--set", hint="leave --set out")
+            raise ConfigError("a real device has no settings", field="--set", hint="leave --set out")
         if write and not yes:
             confirm_overwriting(str(path))
         with Disk(path, write=write) as disk:
@@ -114,10 +114,7 @@ def confirm_overwriting(path: str) -> None:
     """
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"--write destroys the data on {path}",
-            kind="config",
-            field="--write",
-            hint="give --yes, since stdin is not a terminal",
+            f"--write destroys the data on {path}", field="--write", hint="give --yes, since stdin is not a terminal"
         )
     stderr().print(f"This destroys data on {path}.", style="bold red", markup=False)
     if not typer.confirm("Overwrite it?", err=True):

@@ -150,17 +150,13 @@ def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
     """Return the given traces, or with --demo those that come with emmclab."""
     if traces and demo:
         raise ConfigError(
-            "`--demo` names the traces itself",
-            kind="config",
-            field="--demo",
-            hint="leave out --demo to profile traces of your own",
+            "`--demo` names the traces itself", field="--demo", hint="leave out --demo to profile traces of your own"
         )
     if traces:
         return traces
     if not demo:
         raise ConfigError(
             "no trace is given",
-            kind="config",
             field="TRACE",
             hint="name a file, as in `emmclab profile trace.txt`; `--demo` profiles the included traces",
         )
@@ -186,7 +182,6 @@ def _profiles(
     if single and len(sources) + len(in_parts) != 1:
         raise ConfigError(
             "`--against` accepts only one trace",
-            kind="config",
             field="--against",
             hint="name one trace, or use --compare for tables of several",
         )
@@ -297,7 +292,6 @@ def run_parts(place: Path, jobs: int, reading: Reading, *, fsync: bool = False, 
     if fsync:
         raise ConfigError(
             f"{printable(place)}: waits for durability are divided in one pass, not in parts",
-            kind="config",
             field="--fsync",
             hint="name one recording, without --jobs",
         )

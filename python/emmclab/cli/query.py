@@ -132,7 +132,6 @@ def _folder_of(study: str, results: Path) -> Path:
     if about.get("definition") != chosen.definition:
         raise InputError(
             f"{results / chosen.name}: these are results of another version of {study}",
-            kind="io",
             file=study,
             hint=f"run it again: `emmclab run {study}`",
         )

@@ -76,7 +76,7 @@ def record(
     """
     seconds = None if duration is None else parse_duration(duration)
     if (problem := _nearly_full(output)) is not None:
-        raise ConfigError(problem, kind="config", field="--output", hint="free some space or write elsewhere")
+        raise ConfigError(problem, field="--output", hint="free some space or write elsewhere")
     note_picture(output)
     status = 0
     with closing(machine.record()) as recorder:
@@ -159,7 +159,6 @@ def _run(
                 except OSError as error:
                     raise ConfigError(
                         f"`{command[0]}` cannot be run: {error.strerror}",
-                        kind="config",
                         field="COMMAND",
                         hint="check the command after `--`",
                     ) from None

@@ -121,7 +121,6 @@ def _refuse_others(chosen: Study, found: Results, study: str, *, given: bool) ->
         what = f"of another version of {study}" if changed else "of inputs that were read with other options"
         raise InputError(
             f"the results of {chosen.name} are {what}",
-            kind="io",
             file=study,
             hint=f"run it again with the same options: `emmclab run {study}`",
         )

@@ -165,4 +165,4 @@ def _check_study(study: str) -> str:
     if study in studies():
         return study
     said = "has no study yet: its system is not implemented" if study in papers() else "is not a study of a paper"
-    raise ConfigError(f"`{study}` {said}", kind="config", field="PAPER", hint=f"choose one of: {', '.join(studies())}")
+    raise ConfigError(f"`{study}` {said}", field="PAPER", hint=f"choose one of: {', '.join(studies())}")

@@ -132,7 +132,6 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
     if len(cells) != 1:
         raise ConfigError(
             f"{len(cells)} cells of {study.name} have a key that begins with `{begin}`",
-            kind="config",
             field="--cell",
             hint="give more digits of the key, with the options that the run had",
         )
@@ -286,5 +285,5 @@ def _fail(failures: list[FailedRow], cells: int, *, everything: bool) -> None:
     place = f"{first['input']}{device}"
     message = f"{len(failures):,} of {cells:,} cells failed; the first, {place}: {first['message']}"
     if everything:
-        raise ConfigError(message, kind="config", hint=first["hint"])
+        raise ConfigError(message, hint=first["hint"])
     raise EmmclabError(message, kind="failed", hint=first["hint"])

@@ -109,9 +109,7 @@ def serve(
         has = size(configuration.capacity_bytes)
         print_stderr(f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {has}")
     if command and shutil.which(command[0]) is None:
-        raise ConfigError(
-            f"{command[0]}: command not found", kind="config", field="CMD", hint="check its name, or give its path"
-        )
+        raise ConfigError(f"{command[0]}: command not found", field="CMD", hint="check its name, or give its path")
     if recover_only:
         _check_recovery(options, command)
         with TemporaryDirectory() as folder:
@@ -163,7 +161,7 @@ def _check_recovery(options: ServeOptions, command: list[str] | None) -> None:
     elif command or options["mkfs"] or options["mount"]:
         problem, hint = "`--recover-only` does not serve the device", "leave out CMD, --mkfs and --mount"
     if problem is not None:
-        raise ConfigError(problem, kind="config", field="--recover-only", hint=hint)
+        raise ConfigError(problem, field="--recover-only", hint=hint)
 
 
 def _served(
@@ -221,7 +219,7 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
         client = subprocess.Popen(command, env=os.environ | {"EMMCLAB_DEVICE": path})
     except OSError as error:
         raise ConfigError(
-            f"`{command[0]}` cannot be run: {error.strerror}", kind="config", field="CMD", hint="check its name"
+            f"`{command[0]}` cannot be run: {error.strerror}", field="CMD", hint="check its name"
         ) from None
     killed_at = None
     while client.poll() is None:

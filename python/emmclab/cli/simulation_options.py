@@ -177,9 +177,7 @@ def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
     """Reject outputs of a single run, given with their options, if there are several seeds."""
     for name, output in outputs:
         if output is not None:
-            raise ConfigError(
-                f"several runs have no single output for `{name}`", kind="config", field=name, hint="leave out --seeds"
-            )
+            raise ConfigError(f"several runs have no single output for `{name}`", field=name, hint="leave out --seeds")
 
 
 def end(results: Sequence[Result]) -> None:
@@ -222,7 +220,6 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
     if "," in name and not Path(name).exists():
         raise ConfigError(
             f"`{name}` is a list, and this command takes one device",
-            kind="config",
             field="--device",
             hint=COMPARE_DEVICES.format(name),
         )
@@ -231,10 +228,7 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
-                f"`{setting}` is not KEY=VALUE",
-                kind="config",
-                field="--set",
-                hint="write it as `--set timing.parallelism=both`",
+                f"`{setting}` is not KEY=VALUE", field="--set", hint="write it as `--set timing.parallelism=both`"
             )
         values[key.strip()] = value.strip()
     device = Device.named(name)
@@ -243,7 +237,7 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
             device = device.set(values)
         except ConfigError as error:
             if meaning := next(filter(None, map(_not_modelled, values)), None):
-                raise ConfigError(str(error), kind="config", field=error.field, hint=meaning) from error
+                raise ConfigError(str(error), field=error.field, hint=meaning) from error
             raise
     return device if capacity is None else device.with_capacity(capacity)
 

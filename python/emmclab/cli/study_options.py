@@ -102,7 +102,6 @@ def executor(jobs: int, on: str = "local") -> Executor:
     if on not in ("ray", "auto") and not on.startswith("ray://"):
         raise ConfigError(
             f"`{on}` is not an engine",
-            kind="config",
             field="--on",
             hint="use local, ray (starts a cluster on this machine), auto or ray://HOST:PORT (joins one)",
         )
@@ -110,10 +109,7 @@ def executor(jobs: int, on: str = "local") -> Executor:
 
     if jobs and on != "ray":
         raise ConfigError(
-            "a cluster that runs already has its own number of processes",
-            kind="config",
-            field="--jobs",
-            hint="leave out --jobs",
+            "a cluster that runs already has its own number of processes", field="--jobs", hint="leave out --jobs"
         )
     cluster = RayCluster(None if on == "ray" else on, jobs)
     if cluster.dashboard:
@@ -245,7 +241,7 @@ def recorded_traces(paths: list[Path]) -> list[str]:
     """Return recorded traces as inputs."""
     for path in paths:
         if not path.is_file():
-            raise ConfigError(f"{path}: file not found", kind="config", field="--trace", hint="check the path")
+            raise ConfigError(f"{path}: file not found", field="--trace", hint="check the path")
     return [str(path) for path in paths]
 
 
@@ -266,7 +262,6 @@ def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading
         raise ConfigError(
             f"{', '.join(paper.name for paper in papers) or 'findings'}: no original traces can take the "
             "place of workloads",
-            kind="config",
             field="--traces",
             hint=f"--traces is for {' and '.join(takes)}, and in `emmclab reproduce` for "
             f"{' and '.join(of_folder)}; add a trace of your own with --trace FILE",

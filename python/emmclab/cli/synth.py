@@ -121,9 +121,7 @@ def synth(
     """
     given = one_kind.given()
     if out is not None and output is not None:
-        raise ConfigError(
-            f"two outputs are named: {out} and {output}", kind="config", field="--output", hint="leave out one of them"
-        )
+        raise ConfigError(f"two outputs are named: {out} and {output}", field="--output", hint="leave out one of them")
     if fio is None and not given:
         if name is None and output is None:
             _list(as_json)
@@ -137,7 +135,6 @@ def synth(
     if output is None:
         raise ConfigError(
             "`--output` is missing: the file for the trace has no name",
-            kind="config",
             field="--output",
             hint="name it, for example `-o trace.parquet`",
         )
@@ -154,29 +151,22 @@ def _of_model(
     if name is None:
         raise ConfigError(
             "the workload is missing",
-            kind="config",
             field="NAME",
             hint="name one, for example `emmclab synth Messaging trace.parquet`; `emmclab synth` lists them",
         )
     if out is None:
         raise ConfigError(
-            "the output file is missing",
-            kind="config",
-            field="OUT",
-            hint=f"name it, for example `emmclab synth {name} trace.parquet`",
+            "the output file is missing", field="OUT", hint=f"name it, for example `emmclab synth {name} trace.parquet`"
         )
     seed, requests, duration, rate_pct = extent
     if duration is not None and not 0 < duration < 1e9:
-        raise ConfigError(
-            f"a trace of {duration} s is impossible", kind="config", field="--duration", hint="give 0 to 1e9 s"
-        )
+        raise ConfigError(f"a trace of {duration} s is impossible", field="--duration", hint="give 0 to 1e9 s")
     to_stdout(out, as_json)
     if program := canonical_benchmark(name):
         for field, given in (("--duration", duration is not None), ("--rate-pct", rate_pct != 100)):
             if given:
                 raise ConfigError(
                     f"`{field}` is for models, and {program} is a benchmark",
-                    kind="config",
                     field=field,
                     hint="shorten a benchmark with --requests",
                 )
@@ -203,7 +193,6 @@ def _require_alone(fio: Path | None, given: Mapping[str, Any], of_model: tuple[s
             words = str(value) if field == "NAME" else f"{field} {value}"
             raise ConfigError(
                 f"both {source} and `{words}` specify the workload of the trace",
-                kind="config",
                 field=field,
                 hint="leave one of them out; -o names the output",
             )
@@ -213,7 +202,6 @@ def _of_one_kind(given: Mapping[str, Any], seed: int, requests: int | None) -> T
     if requests is None:
         raise ConfigError(
             "`--requests` is missing: nothing else ends the trace",
-            kind="config",
             field="--requests",
             hint="give it, for example `--requests 100000`",
         )
@@ -224,7 +212,6 @@ def _of_one_kind(given: Mapping[str, Any], seed: int, requests: int | None) -> T
             if found is None:
                 raise ConfigError(
                     f"`--{key} {figures[key]}` is not a size",
-                    kind="config",
                     field=f"--{key}",
                     hint="give a number of bytes, with k, m, g or t for 1,024, 1,024^2 and so on: 4k",
                 )

@@ -51,7 +51,7 @@ def top(
     """
     every = parse_duration(interval, "--interval")
     if every < 0.05:
-        raise ConfigError(f"`{interval}` is too short", kind="config", field="--interval", hint="give 50ms or more")
+        raise ConfigError(f"`{interval}` is too short", field="--interval", hint="give 50ms or more")
     seconds = None if duration is None else parse_duration(duration)
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
     with closing(machine.record()) as recorder, stop_on_signals() as ending, live or nullcontext():

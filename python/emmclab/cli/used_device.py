@@ -44,7 +44,7 @@ def preconditioned(precondition: str, used: str | None, traces: Sequence[Trace] 
         parse_precondition(text)
     except ConfigError as error:
         problem = str(error).removeprefix("field `precondition`: ")
-        raise ConfigError(problem, kind="config", field="--used", hint=_AGES) from None
+        raise ConfigError(problem, field="--used", hint=_AGES) from None
     return text
 
 
@@ -93,6 +93,4 @@ def _size(amount: float) -> str:
 
 
 def _unknown(value: str, reason: str) -> ConfigError:
-    return ConfigError(
-        f"`daily={value}`: the daily writes are unknown, because {reason}", kind="config", field="--used", hint=_HINT
-    )
+    return ConfigError(f"`daily={value}`: the daily writes are unknown, because {reason}", field="--used", hint=_HINT)

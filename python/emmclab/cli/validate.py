@@ -86,9 +86,7 @@ def validate(
             reading.note_changed(trace.name, trace.ledger)
     if not found:
         raise UnsupportedError(
-            f"none of {len(traces)} recordings can be judged",
-            kind="unsupported",
-            hint="the reason for each is printed above",
+            f"none of {len(traces)} recordings can be judged", hint="the reason for each is printed above"
         )
     _print_findings(found, sources, given, refusals.printed, html, as_json=as_json)
 

@@ -287,7 +287,7 @@ def _settings(found: Sequence[Difference]) -> Iterator[Change]:
 
         def apply(recipe: Recipe, one: Difference = one, values: Mapping[str, Any] = values) -> Recipe:
             if not values:
-                raise ConfigError(f"`{one.key}` exists only with another setting of the first result", kind="config")
+                raise ConfigError(f"`{one.key}` exists only with another setting of the first result")
             return replace(recipe, device=with_settings(recipe.device, values))
 
         yield Change("setting", one.key, value_text(one.first), value_text(one.second), apply, values)

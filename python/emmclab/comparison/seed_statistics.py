@@ -154,7 +154,6 @@ def check_random(devices: Sequence[Device], precondition: str) -> None:
         raise ConfigError(
             f"nothing is random in a run on {names} with --precondition {precondition}, so that every seed "
             "gives the same run",
-            kind="config",
             field="--seeds",
             hint="precondition at random (random:PCT, steady or used:AGE), or take a device with "
             "power.wake_quantiles, such as nexus5",

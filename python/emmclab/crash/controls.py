@@ -164,7 +164,6 @@ def _has_files(base: _State, begin: int) -> bool:
         return False
     raise ConfigError(
         f"the disk is damaged before the workload begins: {lost.detail}",
-        kind="config",
         field="base",
         hint="give an image whose file system is whole (`e2fsck -fy IMAGE` mends an ext4)"
         if begin == 0

@@ -51,7 +51,7 @@ class CoreOptions(TypedDict):
 def _share(text: str) -> tuple[int, int]:
     number, _, of = text.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise ConfigError(f"`{text}` is not a part", kind="config", field="shard", hint="write it as --shard 3/16")
+        raise ConfigError(f"`{text}` is not a part", field="shard", hint="write it as --shard 3/16")
     return int(number) - 1, int(of)
 
 
@@ -158,7 +158,6 @@ class Options:
         if self.tear not in TEARS:
             raise ConfigError(
                 f"`{self.tear}` is not a way to tear writes at a power cut",
-                kind="config",
                 field="tear",
                 hint=f"use {', '.join(TEARS)}",
             )
@@ -268,7 +267,6 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
     """Return the error for a recovery that supports only ext4."""
     return ConfigError(
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} supports only ext4",
-        kind="config",
         field="recovery",
         hint="have this kernel recover it with --recovery mount, or, if it does not know the file system "
         "(/proc/filesystems; often f2fs), another one with --guest KERNEL",

@@ -70,9 +70,7 @@ def programs(name: str, seed: int) -> list[Program]:
         return published
     found = _NAME.fullmatch(name)
     if found is None:
-        raise ConfigError(
-            f"`{name}` names no generated programs", kind="config", field="workload", hint=", ".join(ABOUT)
-        )
+        raise ConfigError(f"`{name}` names no generated programs", field="workload", hint=", ".join(ABOUT))
     dice = random.Random(f"{name}:{seed}")  # noqa: S311 - the same seed, the same programs.
     if found[4]:
         return [Program(f"random-{seed}", tuple(_at_random(int(found[5]), dice)))]
@@ -102,18 +100,15 @@ def load(name: str, seed: int) -> list[Program]:
     except ProgramError as error:
         raise ConfigError(
             f"{name}:{error.line}: {error.problem}",
-            kind="config",
             file=name,
             line=error.line,
             hint="write one operation on each line; docs/guides/power-cuts.md describes the language",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(
-            f"{name}: cannot be read: {reason}", kind="config", file=name, hint="check the path"
-        ) from None
+        raise ConfigError(f"{name}: cannot be read: {reason}", file=name, hint="check the path") from None
     if not any(one.operations for one in found):
-        raise ConfigError(f"{name}: it contains no operation", kind="config", file=name, hint="write one on each line")
+        raise ConfigError(f"{name}: it contains no operation", file=name, hint="write one on each line")
     return found
 
 

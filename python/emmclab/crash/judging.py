@@ -76,24 +76,18 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
     """
     if recovery not in RECOVERIES:
         raise ConfigError(
-            f"`{recovery}` is not a way of recovery",
-            kind="config",
-            field="recovery",
-            hint=f"use {', '.join(RECOVERIES)}",
+            f"`{recovery}` is not a way of recovery", field="recovery", hint=f"use {', '.join(RECOVERIES)}"
         )
     command = command_of(check)
     if command is not None:
         _require_program(command)
     if recovery == "e2fsck" and shutil.which("e2fsck", path=TOOLS_PATH["PATH"]) is None:
-        raise ConfigError(
-            "e2fsck is not installed", kind="config", field="recovery", hint="install the Debian package e2fsprogs"
-        )
+        raise ConfigError("e2fsck is not installed", field="recovery", hint="install the Debian package e2fsprogs")
     if guest is not None:
         _require_guest(command, recovery, guest)
     elif (recovery == "mount" or command is not None) and os.geteuid() != 0:
         raise ConfigError(
             "only root can mount the disk that a cut left",
-            kind="config",
             field="recovery" if command is None else "check",
             hint="run as root, or recover in emmclab: --recovery process"
             if command is None
@@ -103,7 +97,7 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
 
 def check_error(problem: str, hint: str) -> ConfigError:
     """Return the error for a check that cannot judge this workload or this disk."""
-    return ConfigError(problem, kind="config", field="check", hint=hint)
+    return ConfigError(problem, field="check", hint=hint)
 
 
 def _require_guest(command: str | None, recovery: str, guest: str) -> None:
@@ -115,7 +109,6 @@ def _require_guest(command: str | None, recovery: str, guest: str) -> None:
     if recovery != "mount":
         raise ConfigError(
             f"a guest recovers the disk by its kernel, not by {recovery}",
-            kind="config",
             field="recovery",
             hint="leave out --recovery, or --guest",
         )

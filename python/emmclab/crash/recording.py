@@ -116,7 +116,6 @@ class Workload:
             named = ", ".join(known_bugs.names() if begun else [*workloads.ABOUT, *generated_programs.ABOUT])
             raise ConfigError(
                 f"there is no workload `{self.name}`" if self.name else "no workload is given",
-                kind="config",
                 field="workload",
                 hint=f"these come with emmclab: {named}; or give a command after --",
             )

@@ -58,7 +58,6 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
         os.close(ours)
         raise ConfigError(
             f"`{arguments[0]}` cannot be run: {error.strerror}",
-            kind="config",
             field="command",
             hint=full_path_hint(arguments[0]) or "check the command after `--`",
         ) from None

@@ -142,7 +142,6 @@ def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
     if facts["writer"] != DM_WRITER:
         raise ConfigError(
             "a log of emmclab holds all that was written since the device was new, and has no base image",
-            kind="config",
             field="base",
             hint="leave out --base",
         )
@@ -238,7 +237,6 @@ class Session:
         if about is None:
             raise InputError(
                 f"{found[0]}: this file is damaged, or of an earlier version",
-                kind="io",
                 file=str(found[0]),
                 hint=f"explore the log again: `emmclab crash --log {found[0].with_name(_LOG)}`",
             )
@@ -290,4 +288,4 @@ def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
 
 
 def _no_state(problem: str, hint: str) -> ConfigError:
-    return ConfigError(problem, kind="config", field="again", hint=hint)
+    return ConfigError(problem, field="again", hint=hint)

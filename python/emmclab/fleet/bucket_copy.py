@@ -58,7 +58,7 @@ class Copy:
         """
         with self.alone():
             if not self.is_there():
-                raise InputError(f"{self.name}: file not found", kind="io", file=self.name, hint="check the path")
+                raise InputError(f"{self.name}: file not found", file=self.name, hint="check the path")
             return self.path
 
     def is_there(self) -> bool:
@@ -77,7 +77,6 @@ class Copy:
         if made is None:
             raise ConfigError(
                 f"{self.name}: another process has written this table meanwhile",
-                kind="config",
                 file=self.name,
                 hint="run the same command again, which continues from what is profiled by now",
             )

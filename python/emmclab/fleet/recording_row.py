@@ -117,7 +117,6 @@ def _refuse_keys(path: str, taken: set[str]) -> None:
         if key.lower() in taken:
             raise ConfigError(
                 f"{path}: the key `{key}` of a folder is the name of a column of the table",
-                kind="config",
                 file=path,
                 field=key,
                 hint="give the folder another key",

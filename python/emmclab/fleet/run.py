@@ -89,7 +89,6 @@ def profile_fleet(
     if not found:
         raise InputError(
             f"{source}: there is no recording",
-            kind="io",
             file=str(source),
             hint="name the folder that contains the recordings, or a pattern of their names with --files",
         )

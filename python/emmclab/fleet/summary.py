@@ -165,7 +165,6 @@ def summarise(table: Table, by: Names = ()) -> Summary:
         if key not in table.keys:
             raise ConfigError(
                 f"{table.name}: recordings have no key `{key}`",
-                kind="config",
                 field="--by",
                 hint=f"use one of {', '.join(table.keys)}; recordings in folders `{key}=VALUE` have it",
             )

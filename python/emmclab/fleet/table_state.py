@@ -48,7 +48,6 @@ def busy(table: object) -> ConfigError:
     """Return the error that another process is working on a table."""
     return ConfigError(
         f"{table}: another process is working on this table",
-        kind="config",
         file=str(table),
         hint="wait for it, or name another table with -o",
     )

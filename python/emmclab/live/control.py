@@ -122,9 +122,7 @@ class Control:
         try:
             asked = json.loads(line)
             if not isinstance(asked, dict) or asked.get("command") not in COMMANDS:
-                raise ConfigError(
-                    "this is not a command", kind="config", field="command", hint=f"use {', '.join(COMMANDS)}"
-                )
+                raise ConfigError("this is not a command", field="command", hint=f"use {', '.join(COMMANDS)}")
             match asked["command"]:
                 case "status":
                     return {"ok": True, "status": self._live.stats()}
@@ -150,13 +148,10 @@ def _bound(path: Path) -> socket.socket:
     try:
         found = folder.stat()
     except FileNotFoundError:
-        raise ConfigError(
-            f"{path}: its folder does not exist", kind="config", file=str(path), hint="make it first"
-        ) from None
+        raise ConfigError(f"{path}: its folder does not exist", file=str(path), hint="make it first") from None
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
         raise ConfigError(
             f"{path}: other users can write to the folder of the socket",
-            kind="config",
             file=str(path),
             hint="name a socket in a folder of your own, as one below $XDG_RUNTIME_DIR",
         )
@@ -172,7 +167,6 @@ def _bound(path: Path) -> socket.socket:
         taken = error.errno == errno.EADDRINUSE
         raise ConfigError(
             f"{path}: the socket cannot be made: {error.strerror or error}",
-            kind="config",
             file=str(path),
             hint="another process listens there, or it is no socket: name another one"
             if taken
@@ -249,10 +243,9 @@ def ask(path: Path, command: str, **more: str) -> Reply:
             said = f"no answer arrived within {_ANSWER_S:.0f} s"
         raise InputError(
             f"{path}: nothing answers there: {said or error}",
-            kind="io",
             file=str(path),
             hint="name the socket of `emmclab serve --control`",
         ) from None
     if not answer["ok"]:
-        raise ConfigError(str(answer.get("error")), kind="config", hint=answer.get("hint"))
+        raise ConfigError(str(answer.get("error")), hint=answer.get("hint"))
     return cast("Reply", answer)

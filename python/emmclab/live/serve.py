@@ -180,17 +180,11 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
         loop = not ublk and (needs_disk or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0))
     if loop and ublk:
         raise ConfigError(
-            "a device is either a loop device or a ublk device",
-            kind="config",
-            field="ublk",
-            hint="leave one of them out",
+            "a device is either a loop device or a ublk device", field="ublk", hint="leave one of them out"
         )
     if needs_disk and not (loop or ublk):
         raise ConfigError(
-            "a file system needs a loop or ublk device",
-            kind="config",
-            field="loop",
-            hint="give --loop or --ublk, as root",
+            "a file system needs a loop or ublk device", field="loop", hint="give --loop or --ublk, as root"
         )
     file = file or not (nbd or tcp or sdhci or loop or ublk)
     log = given["log"]
@@ -282,16 +276,11 @@ def require_servable(*, clock: str, tcp: str | None, mkfs: str | None, mount: st
     """
     _core.Live.require(clock=clock, tcp=tcp)
     if mkfs is not None and mkfs not in FILE_SYSTEMS:
-        raise ConfigError(
-            f"there is no file system `{mkfs}`", kind="config", field="mkfs", hint=f"use {', '.join(FILE_SYSTEMS)}"
-        )
+        raise ConfigError(f"there is no file system `{mkfs}`", field="mkfs", hint=f"use {', '.join(FILE_SYSTEMS)}")
     # The folder itself is made if it is missing.
     if mount is not None and not Path(mount).absolute().parent.is_dir():
         raise InputError(
-            f"{fspath(mount)}: the parent folder was not found",
-            kind="io",
-            file=fspath(mount),
-            hint="make it, or check the path",
+            f"{fspath(mount)}: the parent folder was not found", file=fspath(mount), hint="make it, or check the path"
         )
 
 
@@ -317,7 +306,6 @@ def require_loop() -> None:
         missing = ", ".join(devices) if devices else "root"
         raise UnsupportedError(
             f"this mounts file systems on served devices, which needs {missing}",
-            kind="unsupported",
             hint="run it as root on Linux with FUSE and loop devices",
         )
 
@@ -332,7 +320,6 @@ def require_tools(needs: Mapping[str, str]) -> None:
         if _find_tool(tool) is None:
             raise UnsupportedError(
                 f"`{tool}` is not installed",
-                kind="unsupported",
                 hint=f"install the Debian package {package}, or run `scripts/setup.sh dev`",
             )
 

@@ -194,15 +194,12 @@ def parse(text: str, name: str) -> list[Rule]:
             again = tuple(entry.get("again", ()))
             rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": again})
         except TypeError as error:
-            raise ConfigError(
-                f"{name}: claim `{entry.get('id')}`: {error}", kind="config", hint="see `Rule` and `Check`"
-            ) from error
+            raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", hint="see `Rule` and `Check`") from error
         said = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
         if said != 1 or (rule.measure and not (rule.checks and rule.tolerance)):
             raise ConfigError(
                 f"{name}: claim `{rule.id}` needs a measure, checks and a tolerance, or says in `cannot` or "
                 "`not_yet` why it has none",
-                kind="config",
                 field=rule.id,
                 hint="give `measure`, `checks` and `tolerance`, or one of `cannot` and `not_yet`",
             )
@@ -213,7 +210,6 @@ def parse(text: str, name: str) -> list[Rule]:
                     raise ConfigError(
                         f"{name}: claim `{rule.id}`: a tolerance of {check.within:g} is more than half of "
                         f"the effect of {effect:g}",
-                        kind="config",
                         field=check.value,
                         hint="give a smaller `within`",
                     )

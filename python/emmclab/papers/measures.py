@@ -52,16 +52,12 @@ def find_measure(paper: str, name: str) -> Measure:
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"{paper}: there is no measure `{name}`",
-            kind="config",
             field="measure",
             hint="write it as MODULE.FUNCTION of the paper's folder",
         ) from error
     if not getattr(found, "is_measure", False):
         raise ConfigError(
-            f"{paper}: `{name}` is not marked as a measure",
-            kind="config",
-            field="measure",
-            hint="mark the function with `@measure`",
+            f"{paper}: `{name}` is not marked as a measure", field="measure", hint="mark the function with `@measure`"
         )
     return found  # type: ignore[no-any-return]
 

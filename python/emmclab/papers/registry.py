@@ -68,9 +68,7 @@ def paper(name: str, field: str = "--paper") -> Paper:
         ConfigError: there is no such paper.
     """
     if name not in papers():
-        raise ConfigError(
-            f"there is no paper `{name}`", kind="config", field=field, hint=f"choose one of: {', '.join(papers())}"
-        )
+        raise ConfigError(f"there is no paper `{name}`", field=field, hint=f"choose one of: {', '.join(papers())}")
     return papers()[name]
 
 

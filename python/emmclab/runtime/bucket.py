@@ -65,7 +65,7 @@ class Bucket:
         try:
             self._store = self._library.store.from_url(address, retry_config=_RETRIES, **options)
         except Exception as error:
-            raise ConfigError(f"{address}: {_words(error)}", kind="config", field=field, hint=_hint(address)) from error
+            raise ConfigError(f"{address}: {_words(error)}", field=field, hint=_hint(address)) from error
 
     def __str__(self) -> str:
         return self._address
@@ -85,7 +85,6 @@ class Bucket:
             file = f"{self._address}/{name}".rstrip("/")
             raise InputError(
                 f"{file}: {'file not found' if gone else _words(error)}",
-                kind="io",
                 file=file,
                 errno=errno.ENOENT if gone else errno.EACCES if denied else errno.EIO,
                 hint="check the address, the credentials and the network; the same command runs the rest",

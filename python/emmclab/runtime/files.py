@@ -52,7 +52,6 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
 def _too_large(path: str | PathLike[str]) -> InputError:
     return InputError(
         f"{path}: this is no file of settings: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or has no end",
-        kind="io",
         file=str(path),
         hint="check the path",
     )
@@ -74,7 +73,6 @@ def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -
         known = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
         raise ConfigError(
             f"{path}: the format of the file is not known by its name",
-            kind="config",
             file=str(path),
             field=field,
             hint=f"name a file that ends in {known}",
@@ -119,7 +117,6 @@ def refuse_link(path: Path) -> Path:
     if path.is_symlink():
         raise InputError(
             f"{path}: this is a symbolic link, and results are not stored through one",
-            kind="io",
             file=str(path),
             hint="remove the link, or name another folder for the results",
         )
@@ -139,7 +136,7 @@ def open_own(path: Path) -> IO[str]:
         raise error if isinstance(error, InputError) else InputError.of(error, path) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(f"{path}: this is no regular file", kind="io", file=str(path), hint="remove it, and try again")
+        raise InputError(f"{path}: this is no regular file", file=str(path), hint="remove it, and try again")
     return os.fdopen(handle, "r+", encoding="utf-8")
 
 

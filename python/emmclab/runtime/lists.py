@@ -72,7 +72,6 @@ def between_commas(text: str, option: str) -> list[str]:
         place = parts.index("") + 1
         raise ConfigError(
             f"{option}: member {place} of {len(parts)} of the list `{text}` is empty",
-            kind="config",
             field=option,
             hint="take out the comma, or check that the variables of the shell are set",
         )
@@ -91,5 +90,5 @@ def split_names(text: str, what: str, option: str, example: str) -> list[str]:
     names = once(between_commas(text, option))
     if not names:
         hint = f"name some, for example `{option} {example}`"
-        raise ConfigError(f"there is no {what}", kind="config", field=option, hint=hint)
+        raise ConfigError(f"there is no {what}", field=option, hint=hint)
     return names

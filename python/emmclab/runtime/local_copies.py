@@ -42,10 +42,7 @@ def file_digest(path: str) -> str:
     place = Path(local_path(path))
     if place.exists() and not place.is_file():
         raise InputError(
-            f"{path}: this is not a regular file",
-            kind="io",
-            file=path,
-            hint="name a file, because it is read more than once",
+            f"{path}: this is not a regular file", file=path, hint="name a file, because it is read more than once"
         )
     try:
         with place.open("rb") as file:
@@ -81,7 +78,6 @@ def scratch() -> Path:
     if problem is not None:
         raise InputError(
             f"{folder}: temporary data would be stored here, but this path {problem}",
-            kind="io",
             file=str(folder),
             hint="set TMPDIR to a folder of your own, as one below your home",
         )

@@ -42,6 +42,5 @@ def missing(name: str) -> UnsupportedError:
     """
     return UnsupportedError(
         f"this needs the Python library `{name}`",
-        kind="unsupported",
         hint=f"run `{sys.executable} -m pip install 'emmclab[{EXTRAS[name]}]'`",
     )

@@ -165,7 +165,6 @@ def refusing(aside: Path) -> Iterator[None]:
         full = "No space left on device" in str(error)
         raise InputError(
             f"{aside.parent}: {'No space left on device' if full else str(error).splitlines()[0]}",
-            kind="io",
             file=str(aside.parent),
             errno=errno.ENOSPC if full else errno.EIO,
             hint="free some space" if full else "check the disk and the memory of this machine",

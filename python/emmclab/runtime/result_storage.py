@@ -96,7 +96,6 @@ def refused(place: object, by: str) -> ConfigError:
     """Return the error that another run is in progress."""
     return ConfigError(
         f"{place}: another run is writing its results here{by}",
-        kind="config",
         field="--results",
         hint="wait for it, give this one another --results, or share the cells: --shard 1/2 and --shard 2/2",
     )

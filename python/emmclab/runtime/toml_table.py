@@ -101,9 +101,5 @@ class TomlTable:
     def fault(self, key: str, problem: str, hint: str) -> ConfigError:
         """Return the error for a key."""
         return ConfigError(
-            f"{self.file}: `{self.place}{key}`: {problem}",
-            kind="config",
-            file=self.file,
-            field=f"{self.place}{key}",
-            hint=hint,
+            f"{self.file}: `{self.place}{key}`: {problem}", file=self.file, field=f"{self.place}{key}", hint=hint
         )

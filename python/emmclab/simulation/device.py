@@ -104,9 +104,7 @@ class Device:
             if not Path(name).exists():
                 raise
             what = "a folder" if Path(name).is_dir() else "not a TOML file"
-            raise ConfigError(
-                f"{name} is {what}, so it describes no device", kind="config", file=name, hint=error.hint
-            ) from None
+            raise ConfigError(f"{name} is {what}, so it describes no device", file=name, hint=error.hint) from None
 
     def with_capacity(self, capacity: str | int) -> Device:
         """Scale the device to a capacity: change the blocks of each group in a plane, in proportion.
@@ -311,7 +309,7 @@ class Device:
         'fewest'
         """
         if not traces:
-            raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
+            raise ConfigError("there is no trace to simulate", hint="name at least one")
         given = complete_options(options)
         aging = parse_precondition(given["precondition"])
         if not isinstance(aging, Path):

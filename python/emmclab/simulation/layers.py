@@ -60,7 +60,7 @@ def stacks(given: Names) -> list[list[str]]:
         names = [name.strip() for name in text.split("+")]
         if "" in names or (len(names) > 1 and "none" in names):
             hint = "put + between names and commas between stacks, for example `none,journal:delta,pass-through+advil`"
-            raise ConfigError(f"`{text}` is not a stack of layers", kind="config", field="layers", hint=hint)
+            raise ConfigError(f"`{text}` is not a stack of layers", field="layers", hint=hint)
         found.append([] if names == ["none"] else names)
     return once(found)
 
@@ -91,7 +91,6 @@ def refuse_lines(settings: Mapping[str, Setting]) -> None:
             name = key.replace("\r", "\n").partition("\n")[0]
             raise ConfigError(
                 f"the value of `{name}` has several lines",
-                kind="config",
                 field=name,
                 hint="give each setting by itself: `--set KEY=VALUE --set OTHER=VALUE`",
             )
@@ -118,15 +117,14 @@ def stack(names: Names, settings: Mapping[str, Setting]) -> list[tuple[str, list
     for name, kind in zip(names, kinds, strict=True):
         if kind not in known:
             hint = f"choose from: {', '.join(known)}"
-            raise ConfigError(f"there is no layer `{kind}`", kind="config", field="layers", hint=hint)
+            raise ConfigError(f"there is no layer `{kind}`", field="layers", hint=hint)
         if ":" in name and "mode" not in known[kind]:
             hint = f"write `{kind}`; its settings are given as {kind}.NAME=VALUE"
-            raise ConfigError(f"the layer `{kind}` has no modes", kind="config", field="layers", hint=hint)
+            raise ConfigError(f"the layer `{kind}` has no modes", field="layers", hint=hint)
     for key in settings:
         if key.partition(".")[0] not in kinds:
             raise ConfigError(
                 f"no layer of this run has the setting `{key}`",
-                kind="config",
                 field=key,
                 hint=f"the layers are: {', '.join(names) or 'none'}",
             )

@@ -38,7 +38,6 @@ def no_trace(text: str, device: str) -> _core.Precondition:
     if isinstance(found, Path):
         raise ConfigError(
             f"{device} cannot be preconditioned by a trace",
-            kind="config",
             field="precondition",
             hint="use none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE",
         )

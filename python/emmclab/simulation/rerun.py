@@ -49,7 +49,6 @@ def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Tra
     if not isinstance(path, str) or wanted is None:
         raise InputError(
             f"{result.place}: `provenance.inputs`: the trace `{one.get('name')}` was no file that can be read again",
-            kind="io",
             file=result.place,
             field="provenance.inputs",
             hint="write the trace to a file (`emmclab convert`), and simulate that",
@@ -58,7 +57,6 @@ def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Tra
     if not places:
         raise InputError(
             f"{path}: file not found; {result.place} was made of it",
-            kind="io",
             file=path,
             field="provenance.inputs",
             hint="run the command in the folder in which the result was made, or put the trace back",
@@ -70,7 +68,6 @@ def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Tra
     raise InputError(
         f"{places[0]}: it has changed since {result.place} was made: its SHA-256 begins with "
         f"{traces[0].digest}, not {wanted}",
-        kind="io",
         file=str(places[0]),
         field="provenance.inputs",
         hint="put the former file back, or simulate again",
@@ -97,7 +94,6 @@ def recipe_of(result: StoredResult) -> Recipe:
     if reason or device is None or not inputs:
         raise ConfigError(
             f"{result.place}: this result cannot be simulated again: {reason}",
-            kind="config",
             file=result.place,
             field="provenance",
             hint="take results of `emmclab simulate --json` or `emmclab compare --json` of this version",

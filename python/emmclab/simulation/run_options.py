@@ -189,7 +189,7 @@ def check(name: str, value: Any) -> None:
     one = RUN_OPTIONS[name]
     if isinstance(value, int) and value >> one.bits > 0:
         hint = f"give a number of at most {(1 << one.bits) - 1}"
-        raise ConfigError(f"`{name}` cannot be {value}", kind="config", field=name, hint=hint)
+        raise ConfigError(f"`{name}` cannot be {value}", field=name, hint=hint)
     if one.words:
         is_right = value in one.words
     elif value is None or one.least is None:
@@ -199,7 +199,7 @@ def check(name: str, value: Any) -> None:
     if not is_right:
         which = "one of: " if one.words else ""
         message = f"`{name}` cannot be {value!r}"
-        raise ConfigError(message, kind="config", field=name, hint=f"give {which}{one.range}")
+        raise ConfigError(message, field=name, hint=f"give {which}{one.range}")
 
 
 def complete_options(options: RunOptions) -> dict[str, Any]:
@@ -220,7 +220,6 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
     if found["mode"] == "back_to_back" and found["rate"] != DEFAULTS["rate"]:
         raise ConfigError(
             "`rate` has no effect back to back: each request arrives when the one before it is complete",
-            kind="config",
             field="rate",
             hint="leave it out, or replay at the recorded arrivals (--mode open)",
         )

@@ -83,7 +83,6 @@ def read_result(text: str) -> StoredResult:
     listed = "; ".join(f"{one.place}: {one.name}{_seed_of(one, found)}" for one in found[:6])
     raise ConfigError(
         f"{path}: it has {len(found)} result{'s' if len(found) > 1 else ''}" + (f", not {number}" if number else ""),
-        kind="config",
         file=path,
         field="RESULT",
         hint=f"name one of them: {listed}{'; ...' if len(found) > 6 else ''}",

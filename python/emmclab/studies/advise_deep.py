@@ -163,7 +163,6 @@ def require_order(by: str) -> None:
     if by not in METRICS:
         raise ConfigError(
             f"combinations of options cannot be ranked by `{by}`",
-            kind="config",
             field="--by",
             hint=f"{', '.join(METRICS)}; leave out --deep to rank single options by it",
         )
@@ -215,7 +214,7 @@ def advise_deep(
     found = run_search(study, place, executor, objectives, budget=budget, seed=seed, ways=WAYS, progress=progress)
     deep = Deep(found, by)
     if deep.base.reason:
-        raise ConfigError(f"{configured.name} as it is: {deep.base.reason}", kind="config", field="--device")
+        raise ConfigError(f"{configured.name} as it is: {deep.base.reason}", field="--device")
     while points := deep.without_one():
         fewer = replace(study, search=replace(space, fixed=tuple(points)))
         more = run_search(fewer, place, executor, objectives, budget=len(points), ways=("grid",))

@@ -150,7 +150,6 @@ class Cell:
         if ("/" in self.device or self.device.endswith(".toml")) and device.digest != self.device_digest:
             raise InputError(
                 f"{self.device}: this file has changed since the run of the study began",
-                kind="io",
                 file=self.device,
                 hint="run the study again: finished cells are kept, those of this device run anew",
             )

@@ -77,7 +77,6 @@ class RayCluster:
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ConfigError(
                 f"{address or 'ray'}: no Ray cluster can be joined: {first}",
-                kind="config",
                 field="--on",
                 hint="start one with `ray start --head`; RAY_AUTH_MODE and RAY_AUTH_TOKEN have to be those "
                 "of the cluster; `--on ray` starts one on this machine",
@@ -154,7 +153,6 @@ class RayCluster:
             if "No module named" in str(error.cause):
                 raise UnsupportedError(
                     f"a node of the cluster cannot import a required module: {_missing(error)}",
-                    kind="unsupported",
                     hint="install the same emmclab on every node",
                 ) from error
             raise (error.cause if isinstance(error.cause, EmmclabError) else error) from None
@@ -240,7 +238,6 @@ def _run_on_node(build: str, files: Mapping[str, _Sent], work: Callable[[Any], A
     if build != build_digest():
         raise UnsupportedError(
             f"{socket.gethostname()} has another build of emmclab, whose results may differ",
-            kind="unsupported",
             hint="install the same emmclab on every node",
         )
     use_copies({path: _here(path, *sent) for path, sent in files.items()})
@@ -260,7 +257,6 @@ def _here(path: str, digest: str, name: str, content: Any) -> str:
         if content is None:
             raise InputError(
                 f"{path}: not the same file on {socket.gethostname()}, and too large to be sent",
-                kind="io",
                 file=path,
                 hint="put it on a disk that all nodes share, at the same path on each",
             )

@@ -56,7 +56,6 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
             if not found:
                 raise InputError(
                     f"{place}: there are no results",
-                    kind="io",
                     file=str(place),
                     hint="name the --results folder of `emmclab run`, which holds a folder for each study",
                 )
@@ -82,11 +81,10 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
         InputError: it is not such a file, or it is damaged.
     """
     if not path.is_file():
-        raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")
+        raise InputError(f"{path}: file not found", file=str(path), hint="check the path")
     if not is_intact(path):
         raise InputError(
             f"{path}: this is not a file of collected results, or it is damaged, or of an earlier version",
-            kind="io",
             file=str(path),
             hint=_HINT,
         )
@@ -96,7 +94,7 @@ def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Resu
             f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
         ).fetchone()
         if found is None:
-            raise InputError(f"{path}: this is not a file of collected results", kind="io", file=str(path), hint=_HINT)
+            raise InputError(f"{path}: this is not a file of collected results", file=str(path), hint=_HINT)
         keys = asked.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
         texts = (text for _, text in ask([path], aside, [key for (key,) in keys], ["result"]))
         return Results.of_entries(json.loads(found[0]), texts, of_run=of_run)

@@ -75,10 +75,7 @@ class Study:
             return Study.parse(read_text(name), name)
         if name not in bundled():
             raise ConfigError(
-                f"there is no study `{name}`",
-                kind="config",
-                field="STUDY",
-                hint=f"choose one of: {', '.join(bundled())}",
+                f"there is no study `{name}`", field="STUDY", hint=f"choose one of: {', '.join(bundled())}"
             )
         return Study.parse(bundled_text(name), f"{name}.toml")
 
@@ -95,7 +92,6 @@ class Study:
             deep = isinstance(error, RecursionError)
             raise ConfigError(
                 f"{file}: {'lists in it are nested too deeply' if deep else error}",
-                kind="config",
                 file=file,
                 hint="correct the TOML; docs/guides/studies.md describes a study",
             ) from error
@@ -123,7 +119,6 @@ class Study:
         if not _NAME.fullmatch(study.name) or study.name in _TAKEN:
             raise ConfigError(
                 f"{file}: `{study.name}` is not a valid name of a study",
-                kind="config",
                 file=file,
                 field="name",
                 hint="use letters, digits, - and _, first a letter or digit"
@@ -135,7 +130,6 @@ class Study:
         if PROFILE in names:
             raise ConfigError(
                 f"{file}: `{PROFILE}` is not a valid name of a grid",
-                kind="config",
                 file=file,
                 field="grid",
                 hint="choose another one: this is the name of the inputs' profiles",
@@ -143,11 +137,7 @@ class Study:
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(
-                    f"{file}: there are two grids `{name}`",
-                    kind="config",
-                    file=file,
-                    field="grid",
-                    hint="give each grid its own name",
+                    f"{file}: there are two grids `{name}`", file=file, field="grid", hint="give each grid its own name"
                 )
         return study
 
@@ -178,7 +168,6 @@ class Study:
         if self.traces is None:
             raise ConfigError(
                 f"{self.name} accepts no folder of traces",
-                kind="config",
                 field="--traces",
                 hint="add a trace of your own with --trace FILE",
             )
@@ -219,7 +208,6 @@ class Study:
         if self.cuts is None:
             raise ConfigError(
                 f"{self.name} cuts no power",
-                kind="config",
                 field="scale",
                 hint="use it with a study of power cuts, for example `emmclab run power-cuts`",
             )
@@ -261,7 +249,6 @@ def _refuse_large_numbers(value: object, file: str, place: str) -> None:
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ConfigError(
             f"{file}: `{place}`: a number of {value.bit_length()} bits is too large",
-            kind="config",
             file=file,
             field=place,
             hint=f"give one up to {2**63 - 1}",
@@ -278,7 +265,6 @@ def _refuse_negative_seeds(study: Study) -> None:
         if seeds and min(seeds) < 0:
             raise ConfigError(
                 f"{study.file}: `{place}seeds`: {min(seeds)} is below 0",
-                kind="config",
                 file=study.file,
                 field=f"{place}seeds",
                 hint="give numbers of 0 or more",

@@ -94,7 +94,6 @@ def _refuse_too_many(study: Study) -> None:
         largest = max(counts, key=lambda name: counts[name])
         raise ConfigError(
             f"{study.file or study.name}: this study has {total:,} cells, more than {MOST_CELLS:,}",
-            kind="config",
             file=study.file or None,
             field="grid",
             hint=f"take out axes, values or seeds: `{largest}` alone has {counts[largest]:,} cells",

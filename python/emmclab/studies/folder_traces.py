@@ -32,7 +32,6 @@ class FolderTraces:
         if not self.folder:
             raise ConfigError(
                 f"{study} needs recorded traces that do not come with emmclab: {', '.join(self.files)}",
-                kind="config",
                 field="--traces",
                 hint=f"get them ({self.source}) and name their folder: `emmclab reproduce {study} --traces DIR`",
             )
@@ -51,11 +50,7 @@ class FolderTraces:
         else:
             return
         raise ConfigError(
-            said,
-            kind="config",
-            file=printable(folder),
-            field="--traces",
-            hint=f"name the folder of these traces: {self.source}",
+            said, file=printable(folder), field="--traces", hint=f"name the folder of these traces: {self.source}"
         )
 
 

@@ -57,16 +57,12 @@ class Input:
                 made = replace(made, name=f"{made.name} ({requests:,} requests)")
             if only:
                 raise ConfigError(
-                    f"{source} is generated, not recorded",
-                    kind="config",
-                    field="--only",
-                    hint="use it with a recorded trace",
+                    f"{source} is generated, not recorded", field="--only", hint="use it with a recorded trace"
                 )
             return made
         if requests:
             raise ConfigError(
                 f"`requests = {requests}` for {source}, which is a recording",
-                kind="config",
                 field="requests",
                 hint="give the grid inputs of its own: only a workload can be made longer or shorter",
             )
@@ -105,7 +101,6 @@ def _number(source: str, text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise ConfigError(
             f"{source}: `{text}` is not a number of requests",
-            kind="config",
             field="--requests",
             hint="give 1 or more, for example `--requests 4000`",
         )

@@ -49,9 +49,7 @@ class Cuts:
             ConfigError: the scale is not above 0.
         """
         if not scale > 0:
-            raise ConfigError(
-                f"a scale of {scale:g} is impossible", kind="config", field="scale", hint="give a number above 0"
-            )
+            raise ConfigError(f"a scale of {scale:g} is impossible", field="scale", hint="give a number above 0")
         return replace(self, scale=self.scale * scale)
 
     def options(self, file_system: str, share: float = 1.0) -> CutOptions:

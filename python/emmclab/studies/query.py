@@ -76,7 +76,7 @@ def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
             piece = f"select '{quoted(folder.name)}' as study, * from '{quoted(path)}'"  # noqa: S608
             views.setdefault(name, []).append(piece)
     if not views:
-        raise InputError("there are no results to query", kind="io", hint="run a study first: `emmclab run STUDY`")
+        raise InputError("there are no results to query", hint="run a study first: `emmclab run STUDY`")
     with duckdb.connect() as database:
         for name, parts in views.items():
             database.execute(f"create view {name} as {' union all by name '.join(parts)}")
@@ -93,7 +93,6 @@ def _require_intact(table: Path) -> None:
     if not is_intact(table):
         raise InputError(
             f"{table}: this table of the results is damaged, or of an earlier version",
-            kind="io",
             file=str(table),
             hint="run the study again (`emmclab run STUDY`), which rebuilds it from the stored cells",
         )
@@ -181,10 +180,7 @@ def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) ->
     with _refusing(tables):
         if not database.extract_statements(sql):
             raise ConfigError(
-                "the query is empty",
-                kind="config",
-                field="SQL",
-                hint="give one, for example `select * from runs limit 5`",
+                "the query is empty", field="SQL", hint="give one, for example `select * from runs limit 5`"
             )
     return Answer(_interruptible(database, ask, tables), rows())
 
@@ -225,4 +221,4 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
         if names:
             hint = f"did you mean {', '.join(names)}? {columns}"
     message = f"{first}\n{place[0]}" if place else first
-    return ConfigError(message, kind="config", field="SQL", hint=hint)
+    return ConfigError(message, field="SQL", hint=hint)

@@ -62,7 +62,6 @@ class Shard:
         if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
             raise ConfigError(
                 f"`{text}` is not a shard",
-                kind="config",
                 field="--shard",
                 hint="write its number, counted from 1, and the number of shards, for example 3/16",
             )
@@ -215,7 +214,6 @@ def require_all(cells: Sequence[Cell], executor: Executor) -> None:
     if any(kind.is_of_machine for kind in inputs) and not executor.is_local:
         raise UnsupportedError(
             "a study of served devices depends on the kernel and tools of the machine that runs it",
-            kind="unsupported",
             hint="run it with --on local, or in shards on machines that are alike",
         )
     for kind, named in inputs.items():

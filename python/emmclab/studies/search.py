@@ -153,7 +153,6 @@ def run_search(
     if space is None:
         raise ConfigError(
             f"{study.file or study.name}: there is no section `[search]`",
-            kind="config",
             field="search",
             hint="declare what may vary: `[search]` with `[[search.setting]]`, see docs/guides/cluster.md",
         )
@@ -361,7 +360,6 @@ def _figure(name: str, rows: list[Row]) -> float:
     near = _core.closest(name, known)
     raise ConfigError(
         f"`{name}` is not a figure of the results",
-        kind="config",
         field="--minimize",
         hint=f"did you mean `{near}`?" if near else "name a column of `runs`, as mean_response_ms or waf",
     )
@@ -378,7 +376,6 @@ def require_objectives(minimize: Names, maximize: Names) -> tuple[Objective, ...
     if not names or len(set(names)) < len(names):
         raise ConfigError(
             "nothing to search for" if not names else "a figure is minimised and maximised",
-            kind="config",
             field="--minimize",
             hint="name a column of `runs`, for example `--minimize mean_response_ms --minimize waf`",
         )

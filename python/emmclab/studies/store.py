@@ -172,7 +172,6 @@ class Store:
                 file = f"{self.place}/{name}"
                 raise InputError(
                     f"{file}: this part of the results is damaged, or of an earlier version",
-                    kind="io",
                     file=file,
                     hint="run the study again (`emmclab run STUDY`), which repeats only what is damaged",
                 )
@@ -317,12 +316,11 @@ class Store:
         try:
             text = self.place.read("index.json")
         except OSError as error:
-            raise InputError(f"{path}: there are no finished results", kind="io", file=path, hint=hint) from error
+            raise InputError(f"{path}: there are no finished results", file=path, hint=hint) from error
         index = from_checked_json(text)
         if index is None:
             raise InputError(
                 f"{path}: this index of the results is damaged, or of an earlier version",
-                kind="io",
                 file=path,
                 hint="run the study again (`emmclab run STUDY`), which rebuilds it from the stored cells",
             )
@@ -340,7 +338,6 @@ class Store:
                 if text is None:
                     raise InputError(
                         f"{self.place}: the result {key} no longer exists",
-                        kind="io",
                         file=str(self.place),
                         hint="run the study again",
                     )

@@ -54,7 +54,7 @@ def require_waits(name: str, activity: Activity) -> None:
             "phone.parquet --adb --duration 60s`; other recorders need the events ext4_sync_file_enter and "
             "_exit or those of f2fs"
         )
-    raise UnsupportedError(f"{name}: {problem}", kind="unsupported", field="--fsync", hint=hint)
+    raise UnsupportedError(f"{name}: {problem}", field="--fsync", hint=hint)
 
 
 def activity_tables(activity: Activity) -> list[TextTable]:

@@ -38,7 +38,6 @@ def _frame(table: Any, name: str) -> _core.Frame:
         lazy = hasattr(table, "collect")
         raise ConfigError(
             f"a {type(table).__name__} is not a table of Arrow columns",
-            kind="config",
             field="table",
             hint="call its `collect()` first" if lazy else "give a frame of polars or pandas, or a table of pyarrow",
         )
@@ -54,7 +53,6 @@ def _frame(table: Any, name: str) -> _core.Frame:
             raise
         raise ConfigError(
             f"this table cannot be handed over as Arrow columns: {error}",
-            kind="config",
             field="table",
             hint="give columns of whole numbers and text",
         ) from error

@@ -112,7 +112,6 @@ def profile_parts(
     if options.get("mend_clock"):
         raise ConfigError(
             f"{place}: jumps of the clock are mended in one pass, not in parts",
-            kind="config",
             field="--mend-clock",
             hint="leave out --jobs, or convert each part with --mend-clock before",
         )
@@ -157,7 +156,7 @@ def profile_parts(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     if not traces:
-        raise InputError(f"{place}: no part holds a request", kind="io", file=str(place), hint="check the path")
+        raise InputError(f"{place}: no part holds a request", file=str(place), hint="check the path")
     header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
     _refuse_nothing(place, ledger)
     # Clock jumps are recognised by comparing all gaps of the whole trace.
@@ -181,7 +180,7 @@ def _paths(place: Path) -> list[Path]:
     paths = [place / one.path for one in recordings(place) if not Path(one.path).name.startswith("_")]
     if not paths:
         message = f"{place}: there is no part of a trace"
-        raise InputError(message, kind="io", file=str(place), hint="name the folder that contains the parts")
+        raise InputError(message, file=str(place), hint="name the folder that contains the parts")
     return paths
 
 
@@ -272,7 +271,6 @@ def _refuse_nothing(place: Path, ledger: Ledger) -> None:
     if not ledger["kept"]:
         raise ConfigError(
             f"{place}: no request meets all conditions together",
-            kind="config",
             file=str(place),
             field="--only",
             hint="give fewer conditions, or a longer time",

@@ -55,7 +55,6 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
         if not 0 < percent <= 100:
             raise ConfigError(
                 f"`{part}` is not a percentile",
-                kind="config",
                 field="percentiles",
                 hint="give numbers above 0 and up to 100, for example `50,90,99,99.9`",
             )
@@ -96,7 +95,6 @@ def bin_ns(width: str | float | None) -> int:
     if not _NS["us"] <= ns <= 1000 * _NS["h"] or (isinstance(width, str) and not found):
         raise ConfigError(
             f"`{width}` is not the width of a bin",
-            kind="config",
             field="bin",
             hint="give 1us to 1000h, a number with us, ms, s, m or h, for example `100ms`",
         )

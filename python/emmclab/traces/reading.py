@@ -153,14 +153,11 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
     9819
     """
     if len(traces) < 2:
-        raise ConfigError(
-            "there is one trace to combine", kind="config", hint="name two or more traces, or leave out `--combine`"
-        )
+        raise ConfigError("there is one trace to combine", hint="name two or more traces, or leave out `--combine`")
 
     if offsets_s and len(offsets_s) != len(traces):
         raise ConfigError(
             f"there are {len(offsets_s)} start times for {len(traces)} traces",
-            kind="config",
             field="--offset",
             hint="give one for each trace in their order, for example `0s,10s`",
         )

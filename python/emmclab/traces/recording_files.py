@@ -50,7 +50,7 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
 
     if not folder.is_dir():
         if not folder.exists():
-            raise InputError(f"{folder}: folder not found", kind="io", file=str(folder), hint="check the path")
+            raise InputError(f"{folder}: folder not found", file=str(folder), hint="check the path")
         raise InputError.of(NotADirectoryError(20, "Not a directory", str(folder)))
     for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -162,7 +162,6 @@ def metadata_keys(found: list[Recording]) -> list[str]:
             if key != known:
                 raise ConfigError(
                     f"{recording.path}: the key `{key}` is `{known}` in {path}",
-                    kind="config",
                     file=recording.path,
                     field=key,
                     hint="spell the key the same in the names of all folders",

@@ -488,7 +488,6 @@ def refuse_pipes(traces: Sequence[Trace], what: str) -> None:
         if trace.is_pipe:
             raise UnsupportedError(
                 f"{trace.name} is a pipe or another stream and cannot be {what}",
-                kind="unsupported",
                 hint="write it to a file first, or make a table of it",
             )
 
@@ -504,6 +503,5 @@ def refuse_coarse_clock(name: str, header: Header, what: str) -> None:
     if step := header["coarse_clock"]:
         raise UnsupportedError(
             f"{name}: the clock has steps of {step}, longer than a usual response: {what} are unknown",
-            kind="unsupported",
             hint="give a trace with finer stamps, as `emmclab record` writes it",
         )

@@ -74,7 +74,6 @@ def learn(
     if output is None:
         raise ConfigError(
             "`learn` needs an output file",
-            kind="config",
             field="--output",
             hint="name it, for example `-o my-app.toml`, or `-o -` for stdout",
         )
@@ -106,8 +105,6 @@ def _folders(partitions: list[str]) -> dict[str, str]:
     for word in partitions:
         name, _, folder = word.partition("=")
         if not (name and folder.startswith("/")):
-            raise ConfigError(
-                f"`{word}` is not NAME=FOLDER", kind="config", field="--partition", hint="write it as data=/data"
-            )
+            raise ConfigError(f"`{word}` is not NAME=FOLDER", field="--partition", hint="write it as data=/data")
         folders[name] = folder
     return folders

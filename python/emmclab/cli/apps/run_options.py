@@ -153,7 +153,6 @@ def require_single(command: str, device: str, network: str) -> None:
     if "," in device or "," in network:
         raise ConfigError(
             f"`{command}` runs one application on one device with one network",
-            kind="config",
             field="--device" if "," in device else "--network",
             hint="use `emmclab apps compare` for several",
         )

@@ -58,7 +58,6 @@ def _python() -> tuple[tuple[str, bytes, int], ...]:
     if done.returncode != 0:
         raise UnsupportedError(
             f"the Python of this machine ({interpreter}) cannot run in a guest: {_last(done.stderr)}",
-            kind="unsupported",
             hint="use a Python with its standard library, as Debian's python3",
         )
     files = [Path(line) for line in done.stdout.splitlines()]

@@ -149,4 +149,4 @@ def _version(file: Path) -> str:
 
 
 def _wrong(problem: str, hint: str) -> ConfigError:
-    return ConfigError(problem, kind="config", field="guest", hint=hint)
+    return ConfigError(problem, field="guest", hint=hint)

@@ -52,14 +52,10 @@ def require(kernel: str, file_system: str | None = None) -> None:
         UnsupportedError: there is no QEMU, or this machine is not an x86-64.
     """
     if platform.machine() != "x86_64":
-        raise UnsupportedError(
-            f"guests run only on x86-64, and this machine is {platform.machine()}", kind="unsupported"
-        )
+        raise UnsupportedError(f"guests run only on x86-64, and this machine is {platform.machine()}")
     for tool, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("ldd", "libc-bin")):
         if shutil.which(tool, path=TOOLS_PATH["PATH"]) is None:
-            raise UnsupportedError(
-                f"a guest needs {tool}, which is not installed", kind="unsupported", hint=f"apt-get install {package}"
-            )
+            raise UnsupportedError(f"a guest needs {tool}, which is not installed", hint=f"apt-get install {package}")
     found = Kernel.of(kernel)
     if file_system is not None:
         found.files_of(file_system)

@@ -69,7 +69,6 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
     if not folder.is_dir():
         raise ConfigError(
             f"{printable(folder)}: folder not found",
-            kind="config",
             file=printable(folder),
             field="--traces",
             hint=f"unpack {ARCHIVE} and name the folder {INSIDE} in it",
@@ -94,7 +93,6 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
         raise ConfigError(
             f"{printable(folder)}: no trace of the paper is in this folder "
             f"({len(left_out) + len(no_traces):,} other files)",
-            kind="config",
             file=printable(folder),
             field="--traces",
             hint=f"name the folder {INSIDE} of the unpacked archive; `emmclab papers tables` prints the "
@@ -211,7 +209,6 @@ def _one_for_each(found: Iterable[_Found], left_out: list[tuple[str, str]]) -> l
             if _unsure(other) == _unsure(first):
                 raise ConfigError(
                     f"{first.file} and {other.file} are both {first.workload} ({first.how}; {other.how})",
-                    kind="config",
                     field="--traces",
                     hint="leave one of them in the folder",
                 )

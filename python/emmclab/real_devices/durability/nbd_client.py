@@ -56,7 +56,6 @@ class Nbd:
         except (OSError, ValueError, struct.error) as error:
             raise InputError(
                 f"{address}: no NBD server answers there: {getattr(error, 'strerror', None) or error}",
-                kind="io",
                 file=address,
                 errno=getattr(error, "errno", None),
                 hint="name one as nbd+unix:///?socket=PATH or nbd://HOST:PORT; TLS is not supported",
@@ -64,7 +63,6 @@ class Nbd:
         if not self._flags & _CAN_FLUSH or self._flags & _READ_ONLY:
             raise ConfigError(
                 f"{address}: this disk cannot be {'written' if self._flags & _READ_ONLY else 'flushed'}",
-                kind="config",
                 field="TARGET",
                 hint="serve it writable, with a cache that can be flushed",
             )

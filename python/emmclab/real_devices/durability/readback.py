@@ -133,7 +133,6 @@ def _another(target: Target, said: str, *, vouch: bool = True) -> ConfigError:
     more = "; if it is the same device and has lost everything, add --same-device" if vouch else ""
     return ConfigError(
         f"{target.name}: this is not the device of the log's last run: {said}",
-        kind="config",
         file=target.name,
         field="TARGET",
         hint=f"name that device and that log; a run can be judged until the next one begins{more}",

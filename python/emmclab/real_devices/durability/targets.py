@@ -70,7 +70,6 @@ def open_target(target: str, *, write: bool) -> Target:
     if "/" not in target and not Path(target).exists():
         raise ConfigError(
             f"there is no file or block device {target}",
-            kind="config",
             field="TARGET",
             hint="name one, as /dev/sdX; `emmclab crash` cuts the power of simulated devices",
         )
@@ -185,7 +184,6 @@ def refuse_same_disk(target: Target, log: int) -> None:
     if disk is not None and stat.S_ISREG(about.st_mode) and about.st_dev in _parts_of(disk):
         raise ConfigError(
             f"the log is on the device that is tested, {target.name}",
-            kind="config",
             field="--log",
             hint="name a file on another disk, or give `--log -` and store the output on another machine",
         )
@@ -209,7 +207,6 @@ def lost_io(name: str, error: OSError) -> InputError:
     """Return the error for a target that cannot be read."""
     return InputError(
         f"{name}: it cannot be read: {error.strerror or error}",
-        kind="io",
         file=name,
         errno=error.errno,
         hint="turn its power on again, and read `dmesg`; a device that stays unreadable did not survive the cut",

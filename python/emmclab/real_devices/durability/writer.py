@@ -128,7 +128,6 @@ def _planned(target: Target, span: int) -> Plan:
     if not LEAST_BYTES <= span <= target.size:
         raise ConfigError(
             f"a span of {span >> 20} MB is impossible on {target.name} of {target.size >> 20} MB",
-            kind="config",
             field="--span-mb",
             hint=f"give {LEAST_BYTES >> 20} to {target.size >> 20} MB",
         )

@@ -62,7 +62,6 @@ def open_direct(path: Path, *, write: bool, flags: int = 0) -> int:
     except OSError as error:
         raise InputError(
             f"{path}: cannot be opened for direct I/O: {error.strerror}",
-            kind="io",
             file=str(path),
             errno=error.errno,
             hint="run as root for a block device, which must not be mounted for writing, and use a file "
@@ -112,7 +111,6 @@ class Disk:
                 except OSError as error:
                     raise InputError(
                         f"{self.name}: direct I/O fails at {offset} KB: {error.strerror}",
-                        kind="io",
                         file=self.name,
                         errno=error.errno,
                         hint="check the device (`dmesg`), or use a smaller part of it (--span-mb)",
@@ -121,7 +119,6 @@ class Disk:
                 if moved != length_kb * 1024:
                     raise InputError(
                         f"{self.name}: direct I/O moves {moved} of {length_kb * 1024} bytes",
-                        kind="io",
                         file=self.name,
                         hint="use a smaller part of the target (--span-mb)",
                     )
@@ -138,7 +135,6 @@ def check_size(target: Target, span_kb: int) -> None:
     if not least_kb <= span_kb <= target.size_kb:
         raise ConfigError(
             f"a span of {span_kb // 1024} MB is impossible on {target.name} of {target.size_kb // 1024} MB",
-            kind="config",
             field="--span-mb",
             hint=f"give {least_kb // 1024} to {target.size_kb // 1024} MB",
         )

@@ -139,7 +139,7 @@ def run_cuts(
         # Error messages of the tools contain the folder and the disk, on which the result of a cell must not
         # depend.
         said = _OF_THIS_RUN.sub("the disk", str(error))
-        raise ConfigError(said, kind="config", field=error.field, hint=error.hint) from error
+        raise ConfigError(said, field=error.field, hint=error.hint) from error
     if kept.made["status"] != 0:
         raise EmmclabError(
             f"{workload}: {'; '.join(kept.made['notes'])}",
