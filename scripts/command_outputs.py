@@ -1,5 +1,8 @@
-"""Runs the command lines of `tests/messages/cases.txt` and writes their outputs to `tests/messages/outputs`.
+"""Runs the command lines in `tests/messages` again, and writes what they print below them.
 
+A case is a line that begins with `$ ` and the output below it: stdout, stderr behind `! `, and the exit status, but for
+0, and 2 after an error. To add a case, write its line into the file of its command. A line with `<`, `>` or a pipe runs
+in a shell; `| head -N` is none, but keeps N lines of stdout, as those of a list show the form of all others.
 `command_outputs.py check` compares instead of writing, and prints the differences.
 """
 
@@ -18,41 +21,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from emmclab import __version__
-from emmclab.cli import COMMANDS, failures, main, progress
+from emmclab.cli import failures, main, progress
 from emmclab.runtime import files
 
 ROOT = Path(__file__).parents[1]
-CASES = ROOT / "tests" / "messages" / "cases.txt"
-OUTPUTS = CASES.with_name("outputs")
+OUTPUTS = ROOT / "tests" / "messages"
 COLUMNS = 80
 
 #: Parts of outputs that differ from machine to machine, with the word that replaces each.
 _OWN = ((re.compile(re.escape(__version__)), "VERSION"), (re.compile(r"build [0-9a-f]{8,}"), "build BUILD"))
 
 
-def outputs() -> Iterator[tuple[str, str]]:
-    """Yield each command's name with its cases: the command line, stdout, stderr and exit code of each.
-
-    The cases run in this process, in a folder of their own with the files of `inputs`; a line that begins
-    with `sh:` runs in a shell, for closed and full streams. Of a line that ends with `| head -N`, N lines of
-    stdout are kept: those of a list show the form of all others.
-    """
-    found: dict[str, list[str]] = {}
+def outputs(kept: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the present text of each file. The cases run in this process, in a folder with `inputs`."""
     terminal = _environment(COLUMNS=str(COLUMNS))
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), terminal:
         inputs(Path(folder))
-        for line in CASES.read_text().splitlines():
-            if not line or line.startswith("#"):
-                continue
-            shown = line.removeprefix("sh: ")
-            alone, _, most = shown.partition(" | head -")
-            words = shlex.split(alone)
-            command = next((word for word in words if word in COMMANDS), "emmclab")
-            code, out, err = _shell(shown) if shown != line else run(words[1:])
-            out = "".join(out.splitlines(keepends=True)[: int(most) if most else None])
-            text = "".join([f"$ {shown}\n", out, *(f"! {row}\n" for row in err.splitlines()), f"exit status {code}\n"])
-            found.setdefault(command, []).append(_trimmed(_plain(text, folder)))
-    yield from ((name, "\n".join(texts)) for name, texts in found.items())
+        for name, old in kept.items():
+            texts = []
+            for line in re.findall(r"^\$ (.*)$", old, re.MULTILINE):
+                alone, _, most = line.partition(" | head -")
+                code, out, err = _shell(line) if re.search("[<>|]", alone) else run(shlex.split(alone)[1:])
+                out = "".join(out.splitlines(keepends=True)[: int(most) if most else None])
+                status = [] if code == (2 if "error: " in err else 0) else [f"exit status {code}\n"]
+                text = "".join([f"$ {line}\n", out, *(f"! {row}\n" for row in err.splitlines()), *status])
+                texts.append(_trimmed(_plain(text, folder)))
+            yield name, "\n".join(texts)
 
 
 def run(words: list[str]) -> tuple[int, str, str]:
@@ -195,25 +189,20 @@ def _environment(**given: str) -> Iterator[None]:
         os.environ.update(before)
 
 
-def check(texts: dict[str, str], kept: dict[str, str]) -> int:
-    """Print the differences between the outputs and the stored ones; return the exit code."""
-    for name in sorted({*texts, *kept}):
-        old, new = (found.get(name, "").splitlines(keepends=True) for found in (kept, texts))
-        sys.stdout.writelines(difflib.unified_diff(old, new, f"{name} (kept)", f"{name} (now)"))
-    if texts != kept:
+def update(check: bool) -> int:
+    """Write each output to its file, or print its differences from the stored one; return the exit status."""
+    kept = {path.name: path.read_text() for path in sorted(OUTPUTS.glob("*.txt"))}
+    now = dict(outputs(kept))
+    for name, text in now.items():
+        if check:
+            old, new = (found[name].splitlines(keepends=True) for found in (kept, now))
+            sys.stdout.writelines(difflib.unified_diff(old, new, f"{name} (kept)", f"{name} (now)"))
+        else:
+            (OUTPUTS / name).write_text(text)
+    if check and now != kept:
         print("the outputs of commands have changed; if they are right, run `make generate`")
-    return int(texts != kept)
-
-
-def write(texts: dict[str, str], kept: dict[str, str]) -> int:
-    """Write each output to its file and remove files of commands without cases; return the exit code."""
-    for name in {*kept} - {*texts}:
-        (OUTPUTS / f"{name}.txt").unlink()
-    for name, text in texts.items():
-        (OUTPUTS / f"{name}.txt").write_text(text)
-    return 0
+    return int(check and now != kept)
 
 
 if __name__ == "__main__":
-    action = check if sys.argv[1:] == ["check"] else write
-    sys.exit(action(dict(outputs()), {path.stem: path.read_text() for path in OUTPUTS.glob("*.txt")}))
+    sys.exit(update(sys.argv[1:] == ["check"]))

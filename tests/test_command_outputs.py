@@ -1,4 +1,4 @@
-"""The outputs of commands are stored in `messages/outputs`; `make generate` accepts a change."""
+"""The outputs of commands are stored in `messages`; `make generate` accepts a change."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def test_commands_print_what_is_kept() -> None:
 
 def test_bad_input_gives_an_error_with_a_hint_and_never_a_traceback() -> None:
     faults = []
-    for path in sorted((ROOT / "tests" / "messages" / "outputs").glob("*.txt")):
+    for path in sorted((ROOT / "tests" / "messages").glob("*.txt")):
         for case in path.read_text().split("\n\n"):
             if "bug in emmclab" in case or "Traceback" in case:
                 faults.append(case)

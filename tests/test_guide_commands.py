@@ -139,7 +139,7 @@ def test_the_program_takes_every_command_that_a_page_names() -> None:
 
 def test_hints_name_commands_and_options_of_the_program() -> None:
     faults, seen = [], 0
-    for path in sorted((ROOT / "tests/messages/outputs").glob("*.txt")):
+    for path in sorted((ROOT / "tests/messages").glob("*.txt")):
         hints = re.findall(r"^! hint: (.*(?:\n! +.*)*)", path.read_text(), re.MULTILINE)
         for command in {command for hint in hints for command in re.findall(r"`emmclab ([^`]*)`", hint)}:
             seen += 1
