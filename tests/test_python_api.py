@@ -120,10 +120,15 @@ def _of_names() -> dict[str, tuple[str, str]]:
             for function in [one, *(getattr(member, "__func__", member) for member in members)]:
                 if inspect.isfunction(function) and function.__module__.startswith("emmclab."):
                     kinds = inspect.get_annotations(function)
-                    for group in re.findall(r"Unpack\[(\w+)\]", " ".join(map(str, kinds.values()))):
+                    for group in re.findall(
+                        r"(?:Unpack\[|\*<class '[\w.]+\.)(\w+)", " ".join(map(str, kinds.values()))
+                    ):
                         kinds |= inspect.get_annotations(function.__globals__[group])
                     for key, annotation in kinds.items():
-                        kind = re.sub(r"^(?:ForwardRef\(['\"])?Annotated\[", "", str(annotation))
+                        kind = re.sub(r"\b(?:collections\.abc|typing)\.", "", str(annotation))
+                        kind = re.sub(r"^(?:ForwardRef\(['\"])?Annotated\[", "", kind).replace(
+                            "str | Iterable[str]", "Names"
+                        )
                         is_list = re.match(r"(Sequence|Iterable|Collection|list)\[str\b|Names\b", str(kind))
                         if is_list and key != "return":
                             found[f"{function.__qualname__}({key})"] = function.__module__, str(kind)

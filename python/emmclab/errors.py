@@ -1,7 +1,5 @@
 """The exceptions of emmclab: one tree, each with file, line or field, and a hint."""
 
-from __future__ import annotations
-
 import errno as numbers
 import re
 from os import fspath
@@ -138,7 +136,7 @@ class InputError(EmmclabError, OSError):
     __str__ = Exception.__str__
 
     @classmethod
-    def of(cls, error: OSError, file: str | PathLike[str] | None = None, hint: str | None = None) -> Self:
+    def of(cls, error: OSError, file: "str | PathLike[str] | None" = None, hint: str | None = None) -> Self:
         """Create the exception from an `OSError`; `file` and `hint` override those derived from it.
 
         >>> InputError.of(FileNotFoundError(2, "No such file or directory", "gone.txt")).hint

@@ -1,7 +1,5 @@
 """Simulates design options of a device under a trace, and returns the gain and the cost of each."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import tempfile

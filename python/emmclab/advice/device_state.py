@@ -1,7 +1,5 @@
 """Chooses the data on devices before the runs of an advice: as given, or as a recording suggests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Simulates the modes of the layer `journal` under a trace with block notes: gain and cost of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any

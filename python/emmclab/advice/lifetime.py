@@ -1,7 +1,5 @@
 """Estimates the lifetime of a device under a trace."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The tables of an advice: options, lifetimes, and modes of the layer `journal`."""
 
-from __future__ import annotations
-
 from emmclab.advice.advise import FIGURES, ORDERS, Advised
 from emmclab.advice.journal_modes import MODE_FIGURES
 from emmclab.advice.lifetime import LIFETIME, Life, lifetime_text

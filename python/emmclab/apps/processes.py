@@ -1,7 +1,5 @@
 """Applications as real processes: the threads of a program do real file operations on a served device."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress

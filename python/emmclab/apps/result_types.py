@@ -1,7 +1,5 @@
 """Types of the result of an application that the package makes of those of the core."""
 
-from __future__ import annotations
-
 from typing import NotRequired, TypedDict
 
 from emmclab.core_types import AppResult, SimulationResult

@@ -1,7 +1,5 @@
 """Pilot solutions of FAST 2012: their gain over the plain device, and their risk of data loss."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

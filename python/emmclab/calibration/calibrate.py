@@ -1,7 +1,5 @@
 """Fits device presets to measured service times."""
 
-from __future__ import annotations
-
 import json
 from os import PathLike
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sources to which devices were fitted, and whether devices may be ranked by durable writes."""
 
-from __future__ import annotations
-
 import itertools
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -23,13 +21,13 @@ class Fitted(NamedTuple):
     costs_us: Sequence[float]
 
     @staticmethod
-    def of(settings: Mapping[str, Any]) -> Fitted:
+    def of(settings: Mapping[str, Any]) -> "Fitted":
         """Read it from the settings of a device, given as nested tables."""
         costs = [(settings.get(group) or {}).get(key) or 0.0 for group, key in _COSTS]
         return Fitted(list(settings.get("fitted_to") or ()), costs)
 
     @staticmethod
-    def device(device: Device) -> Fitted:
+    def device(device: Device) -> "Fitted":
         """Read it from a device.
 
         >>> Fitted.device(Device.preset("ufs31"))

@@ -1,7 +1,5 @@
 """Finds files that contain registers: a single file, a folder of sysfs, or an archive of it."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys
@@ -176,7 +174,7 @@ class _Content(io.RawIOBase):
         self._unpacked = _core.Unpacked(source)
         self._left = _MOST_BYTES_UNPACKED
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer)
         self._left -= len(view)
         if self._left < 0:

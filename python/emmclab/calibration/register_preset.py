@@ -1,7 +1,5 @@
 """Makes a device preset of the registers of a device, and of a base preset for everything else."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The registers of a real device, and a device preset made of them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from os import PathLike

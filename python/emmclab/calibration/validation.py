@@ -4,8 +4,6 @@ A recording is cut in two: a device is calibrated on the first half, and the sec
 calibration does not use the second half, so that the comparison tests the model.
 """
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

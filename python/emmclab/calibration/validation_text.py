@@ -1,7 +1,5 @@
 """Findings of a validation in words and tables, for the terminal and for pages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from emmclab.calibration.validation import Model, Validation

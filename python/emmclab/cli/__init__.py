@@ -4,8 +4,6 @@ Only the command that runs is imported, and of slow imports (tables, charts, SQL
 it needs; so commands import rooms inside their functions, which no other room does.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection
 from typing import Annotated, Any

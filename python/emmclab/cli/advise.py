@@ -1,7 +1,5 @@
 """`emmclab advise TRACE`."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -254,7 +252,7 @@ def _print_plan(counter: Counter, device: Device, devices: int, most_bytes: floa
     )
 
 
-def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> Deep:
+def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> "Deep":
     """Search combinations under a progress meter; options are those of `advise_deep`."""
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies.advise_deep import advise_deep
@@ -265,7 +263,7 @@ def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options
         return advise_deep(device, [str(path) for path in traces], place, engine, progress=meter, **options)
 
 
-def _show_together(console: Console, together: Deep) -> None:
+def _show_together(console: Console, together: "Deep") -> None:
     from emmclab.studies.advise_deep import CAPACITY, RAM, trial_options
 
     console.print()

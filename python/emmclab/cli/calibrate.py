@@ -1,7 +1,5 @@
 """`emmclab calibrate TRACE|FIO -o preset.toml`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

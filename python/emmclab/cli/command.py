@@ -1,7 +1,5 @@
 """The class of all commands: it refuses options that would have no effect."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Registers the commands of modules in groups, and reads summaries for lists without importing modules."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module

@@ -1,7 +1,5 @@
 """`emmclab compare TRACE... --devices A,B,C --layers none,X,Y+Z`."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from pathlib import Path

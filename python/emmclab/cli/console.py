@@ -1,7 +1,5 @@
 """Results to stdout, messages to stderr."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -33,7 +31,7 @@ def one_line(text: str) -> str:
     return harmless(text).translate(_BREAKS)
 
 
-def stdout() -> Console:
+def stdout() -> "Console":
     """Return the console for data; colours only on a terminal and without NO_COLOR."""
     from emmclab.cli.data_console import DataConsole
 
@@ -41,7 +39,7 @@ def stdout() -> Console:
     return DataConsole(file=sys.stdout, highlight=False, width=wide, soft_wrap=False, emoji=False)
 
 
-def stderr() -> Console:
+def stderr() -> "Console":
     """Return the console for messages."""
     from emmclab.cli.data_console import HarmlessConsole
 

@@ -1,7 +1,5 @@
 """`emmclab convert IN OUT`, and several traces as one: `emmclab convert IN IN -o OUT`."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Annotated

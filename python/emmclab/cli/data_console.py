@@ -1,7 +1,5 @@
 """The consoles that results and messages go to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

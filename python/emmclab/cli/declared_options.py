@@ -1,7 +1,5 @@
 """Options of the command line, made from the declarations of runs and of groups of options."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """`emmclab devices`."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from typing import Annotated, TypedDict

@@ -1,7 +1,5 @@
 """`emmclab durability [TARGET]`."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path
@@ -119,7 +117,7 @@ def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
         _write_until_cut(disk, log, span_mb)
 
 
-def _write_until_cut(disk: Target, log: Path, span_mb: int | None) -> None:
+def _write_until_cut(disk: "Target", log: Path, span_mb: int | None) -> None:
     from emmclab.real_devices.durability import Log, refuse_same_disk, write
 
     with Log(log) as kept:
@@ -135,7 +133,7 @@ def _write_until_cut(disk: Target, log: Path, span_mb: int | None) -> None:
     _print_end(disk.name, log, ended)
 
 
-def _print_end(target: str, log: Path, ended: RunEnd) -> None:
+def _print_end(target: str, log: Path, ended: "RunEnd") -> None:
     syncs = f"{ended.syncs:,} syncs were acknowledged"
     if ended.reason == "stopped":
         print_stderr(f"ended without a cut: {syncs}; this run is not counted")
@@ -172,7 +170,7 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
     raise typer.Exit(FOUND if broken else 0)
 
 
-def _judge_last_run(session: Session, target: str, log: Path, same_device: bool) -> Verdict:
+def _judge_last_run(session: "Session", target: str, log: Path, same_device: bool) -> "Verdict":
     """Judge the last run, and add the verdict to the log."""
     from emmclab.real_devices.durability import Closing, Log, judge, line, open_target
 

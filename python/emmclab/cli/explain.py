@@ -1,7 +1,5 @@
 """`emmclab explain TRACE|DEVICE|SETTING|RESULT|WORD`, and `emmclab explain --glossary`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

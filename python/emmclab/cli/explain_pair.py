@@ -1,7 +1,5 @@
 """`emmclab explain A B`: what differs between two results or two devices, and which of it matters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The texts of `emmclab explain` about settings, about two devices side by side, and about a result."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Turns exceptions into messages on stderr and exit codes; users never see a traceback."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """`emmclab fit TRACE -o profile.toml`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`emmclab fleet FOLDER`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -157,7 +155,7 @@ def _usual(place: str) -> str:
 
 def _table(
     place: str, target: str | None, files: str, jobs: int, options: dict[str, Any]
-) -> tuple[Table, Counts | None]:
+) -> "tuple[Table, Counts | None]":
     from emmclab.fleet import Table, profile_fleet
 
     if target is None:
@@ -183,7 +181,7 @@ def _table(
     return table, run
 
 
-def _fail(runs: list[tuple[Table, Counts]]) -> None:
+def _fail(runs: "list[tuple[Table, Counts]]") -> None:
     """Fail if a file could not be read.
 
     Raises:

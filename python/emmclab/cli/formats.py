@@ -1,7 +1,5 @@
 """`emmclab formats`."""
 
-from __future__ import annotations
-
 import typer
 
 from emmclab import _core

@@ -1,7 +1,5 @@
 """The words of emmclab, each with one meaning."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from pathlib import Path

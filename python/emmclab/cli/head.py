@@ -1,7 +1,5 @@
 """`emmclab head TRACE`."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Annotated

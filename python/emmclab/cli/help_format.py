@@ -1,7 +1,5 @@
 """Formats help texts: paragraphs that fill the terminal, and one line for each example."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """`emmclab journal TRACE`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`emmclab layers`."""
 
-from __future__ import annotations
-
 import json
 
 import typer

@@ -1,7 +1,5 @@
 """The options that name the machine to record, and for how long."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Shell completion of the values of options to names that come with emmclab."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 #: Returns the possible words for the beginning of a value.

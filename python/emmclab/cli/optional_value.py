@@ -1,7 +1,5 @@
 """Options with an optional value, which the command-line parser does not support."""
 
-from __future__ import annotations
-
 import re
 
 #: A word after `--mend-clock` that is taken as its value (valid or not), and not as a file.

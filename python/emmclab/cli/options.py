@@ -1,7 +1,5 @@
 """The options that commands share."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -214,7 +212,7 @@ class Reading:
             print_stderr(f"note: {name}: {ledger['filtered']:,} requests left out (--only)")
 
 
-def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:
+def note_over_time(found: "Sequence[Profile | Result]", path: Path, width: str | None) -> None:
     """Write figures over time, and print the number of bins and whether they are wider than requested."""
     from emmclab.simulation.over_time import over_time_rows, write_over_time
 

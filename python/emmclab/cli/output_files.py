@@ -1,7 +1,5 @@
 """Outputs of commands: a file, whose ending selects format and compression, or `-` for stdout."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """`emmclab preset --ext-csd FILE | --ufs PATH | --from RECORDING`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`emmclab probe DEVICE|/dev/X|FILE`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

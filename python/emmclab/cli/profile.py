@@ -1,7 +1,5 @@
 """`emmclab profile TRACE...`."""
 
-from __future__ import annotations
-
 import collections
 import os
 import re

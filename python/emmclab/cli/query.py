@@ -1,7 +1,5 @@
 """`emmclab query SQL`."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import decimal

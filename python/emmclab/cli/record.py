@@ -1,7 +1,5 @@
 """`emmclab record [-- COMMAND ...]`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

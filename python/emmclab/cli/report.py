@@ -1,7 +1,5 @@
 """`emmclab report STUDY`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,7 +107,7 @@ def report(
         print_json({"report": str(page.resolve()), "missing": found.missing, **told})
 
 
-def _refuse_others(chosen: Study, found: Results, study: str, *, given: bool) -> None:
+def _refuse_others(chosen: "Study", found: "Results", study: str, *, given: bool) -> None:
     """Reject results of another version of the study, or of inputs that were read with other options.
 
     Raises:

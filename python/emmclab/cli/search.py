@@ -1,7 +1,5 @@
 """`emmclab search STUDY`."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import asdict
 from pathlib import Path
@@ -109,7 +107,7 @@ def search(
             print_stdout(f"report: {html}")
 
 
-def _inputs(found: SearchResult) -> list[InputRecord]:
+def _inputs(found: "SearchResult") -> list[InputRecord]:
     """Return records of the file of the study and of its recorded traces, for the provenance of results."""
     from emmclab.studies.bundled import bundled
 
@@ -123,7 +121,7 @@ def _inputs(found: SearchResult) -> list[InputRecord]:
     return [*whence, *inputs_of(recorded)]
 
 
-def _json(found: SearchResult) -> dict[str, object]:
+def _json(found: "SearchResult") -> dict[str, object]:
     from emmclab.pages.search import compared
 
     return {
@@ -139,7 +137,7 @@ def _json(found: SearchResult) -> dict[str, object]:
     }
 
 
-def _show(found: SearchResult) -> None:
+def _show(found: "SearchResult") -> None:
     from rich.text import Text
 
     from emmclab.cli.show_profile import framed

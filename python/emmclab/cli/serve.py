@@ -1,7 +1,5 @@
 """`emmclab serve DEVICE`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

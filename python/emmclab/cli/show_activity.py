@@ -1,7 +1,5 @@
 """Prints what a trace recorded besides its requests, such as journal commits."""
 
-from __future__ import annotations
-
 from rich.console import Console
 
 from emmclab.cli.show_profile import show_table

@@ -1,7 +1,5 @@
 """Prints the results of an exploration of power cuts."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prints the verdict on a power cut of a real device, and the summary of all cuts."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.text import Text
 

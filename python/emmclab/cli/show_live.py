@@ -1,7 +1,5 @@
 """Prints the live view of a served device, and the summary of its run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.console import Group, RenderableType

@@ -1,7 +1,5 @@
 """Prints the verdicts of a power-cut study."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.text import Text
 

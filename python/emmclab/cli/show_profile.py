@@ -1,7 +1,5 @@
 """Profiles on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two profiles compared field by field on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """Prints the registers of a device on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """Simulated runs on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """Runs that differ by their seed, on the terminal."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

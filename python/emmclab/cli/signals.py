@@ -1,7 +1,5 @@
 """Treats Ctrl-C, SIGTERM and SIGHUP as a request to end normally."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """`emmclab simulate TRACE --device DEVICE`."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated, Any

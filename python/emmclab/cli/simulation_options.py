@@ -1,7 +1,5 @@
 """The options that simulating commands share."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Output of user commands that run inside a command of emmclab."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

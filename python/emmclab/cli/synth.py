@@ -1,7 +1,5 @@
 """`emmclab synth`: a trace from a model, from a job file of fio, or of requests of one kind."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fits tables into the terminal without losing a digit or a part of a name."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """`emmclab top`."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Types of the counts of a recorder (`crates/record/src/statistics.rs`), and of the view of `emmclab top`."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from emmclab.traces.activity_types import SyncCounts

@@ -1,7 +1,5 @@
 """Small bars of Unicode blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

@@ -1,7 +1,5 @@
 """`--used`: a device as used by a phone; its daily writes may be derived from the traces or a fleet."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Names the fastest device of each trace, as far as the runs distinguish devices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from emmclab.calibration.fit_sources import runs_note

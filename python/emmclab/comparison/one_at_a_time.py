@@ -1,7 +1,5 @@
 """Finds the differences that changed a result: simulates each one alone, from the first configuration on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

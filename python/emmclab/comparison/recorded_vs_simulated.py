@@ -1,7 +1,5 @@
 """Rows that compare recorded with simulated figures, of one run or of runs that differ only by their seed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypedDict

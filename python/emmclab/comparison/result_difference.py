@@ -1,7 +1,5 @@
 """Compares two stored results: how they were made, and their figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple

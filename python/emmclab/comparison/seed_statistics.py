@@ -1,7 +1,5 @@
 """The share of chance in a result, by runs with several seeds."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Records which blocks are read from a block device, by the kernel's tracing."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -40,7 +38,7 @@ class BlockReads:
         self._events: int | None = None
         self._end = ExitStack()
 
-    def __enter__(self) -> BlockReads:
+    def __enter__(self) -> "BlockReads":
         with contextlib.suppress(OSError):
             self._start()
         return self

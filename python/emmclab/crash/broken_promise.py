@@ -1,7 +1,5 @@
 """A promise that a state breaks, and counts per cut."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -60,7 +58,7 @@ class CutTally:
     broken: int = 0
     documented: int = 0
 
-    def add(self, other: CutTally) -> None:
+    def add(self, other: "CutTally") -> None:
         """Add the counts of another share."""
         self.states += other.states
         self.broken += other.broken

@@ -1,7 +1,5 @@
 """Checks that compare acknowledged data with the files after a cut."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

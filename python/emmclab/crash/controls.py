@@ -4,8 +4,6 @@ A check that fails on the disk with everything written, or passes on the disk fr
 all acknowledgements, tells nothing about power cuts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

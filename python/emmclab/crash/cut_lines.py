@@ -1,7 +1,5 @@
 """Finds the lines of generated programs that determine where power is cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypedDict
 

@@ -1,7 +1,5 @@
 """Chooses the capacity of a device whose power is cut: as small as possible."""
 
-from __future__ import annotations
-
 from emmclab.crash.promises import least_mb
 from emmclab.errors import ConfigError
 from emmclab.simulation.device import Device

@@ -5,8 +5,6 @@ present; each part of the rest may be old or new. Each byte must be that of a ve
 beyond the end of the last durable version, so that data of other files is detected.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,7 +53,7 @@ class History:
     named: dict[int, int] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
 
-    def copy(self) -> History:
+    def copy(self) -> "History":
         """Return an independent copy."""
         return replace(
             self,

@@ -1,7 +1,5 @@
 """A model of files and folders: the state after a sequence of operations, and the versions of each file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -300,7 +298,7 @@ class Tree:
             at, by = (end, -length) if mode == "collapse_range" else (offset, length)
             self._file(path).shifts.append(Shift(index, at, by, [Version(index, old)]))
 
-    def copy(self) -> Tree:
+    def copy(self) -> "Tree":
         """Return an independent copy."""
         other = Tree()
         other._next = self._next

@@ -1,7 +1,5 @@
 """Types of the facts about a crash log, and of the JSON of `emmclab crash --json`."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired, TypedDict
 
 

@@ -1,7 +1,5 @@
 """Recovers a state and judges it bottom-up: device, layers, journal, file system, application."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -172,7 +170,7 @@ class Judge:
         self._mounts = ByMount(explorer, prune=prune and recovery == "mount", guest=guest)
         self._end = ExitStack()
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> "Judge":
         self._end.enter_context(self._mounts)
         return self
 

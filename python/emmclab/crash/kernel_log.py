@@ -1,7 +1,5 @@
 """Messages of the kernel log about a device."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

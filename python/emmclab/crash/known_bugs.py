@@ -1,7 +1,5 @@
 """Programs that found bugs in file systems, with their publications (`data/known-bugs.toml`)."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from importlib import resources

@@ -1,7 +1,5 @@
 """Minimises a finding: searches the earliest cut, the fewest missing writes, and the fewest operations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ that was read while the earlier one was mounted and examined, its outcome is the
 other blocks. Such a state is counted as pruned and is not mounted.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -43,7 +41,7 @@ class ByMount:
         self.pruned = 0
         self._end = ExitStack()
 
-    def __enter__(self) -> ByMount:
+    def __enter__(self) -> "ByMount":
         self._folder = self._end.enter_context(scratch(in_memory(self._explorer.host_bytes())))
         self._mount = self._folder / "mount"
         self._mount.mkdir()

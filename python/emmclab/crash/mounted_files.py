@@ -1,7 +1,5 @@
 """Reads files of a mounted file system. Uses only the standard library, as it also runs in guests."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Mounts an image by the kernel, and reports the kernel's message if that fails."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

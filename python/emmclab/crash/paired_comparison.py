@@ -1,7 +1,5 @@
 """Compares two explorations: which loses data at more of its cuts, and whether that may be chance."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ of each program; for each operation, `does TEXT` before it and `did` or `failed 
 line it waits for a byte on the standard input, or for its end.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import hashlib

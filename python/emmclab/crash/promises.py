@@ -1,7 +1,5 @@
 """Promises of a file system after a power cut, by its type and mount options."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """Runs a workload on a served device and writes the log for exploration."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Several recordings of one workload, explored together; each has different think times."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

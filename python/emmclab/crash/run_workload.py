@@ -1,7 +1,5 @@
 """Runs a workload, here or in a guest, and forwards its lines to the log."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select
@@ -42,7 +40,7 @@ class Recorded:
     is_written_back: bool = True
 
 
-def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
+def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: "Workload") -> Recorded:
     """Run the workload; every line of its output is an acknowledgement."""
     # Programs write line by line to a terminal, but in blocks to a pipe.
     ours, theirs = pty.openpty()
@@ -77,7 +75,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
     return _recorded_end(None if late else status, lines, failed, thinking.pauses, workload)
 
 
-def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded:
+def run_in_guest(guest: Guest, disk: LiveDevice, workload: "Workload") -> Recorded:
     """Run a workload that comes with emmclab in a guest, which has mounted the disk."""
     given = [workload.operations, workload.seed]
     text = None
@@ -106,7 +104,7 @@ def failure_text(status: int) -> str:
     return f"exit status {status}" if status > 0 else f"signal {-status}"
 
 
-def _recorded_end(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
+def _recorded_end(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: "Workload") -> Recorded:
     """Return how a workload ended; the status is `None` if it was ended by the time limit."""
     notes = []
     if status is None:

@@ -1,7 +1,5 @@
 """Private folders for mounts and images, which are removed even if this process is killed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

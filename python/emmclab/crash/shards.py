@@ -1,7 +1,5 @@
 """Distributes an exploration over processes, stores finished parts, and merges them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Stored logs: each in a folder with its identity, its provenance and its findings."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Formats the outcome of an exploration as text and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 

@@ -5,8 +5,6 @@ written after 30 s). Then nothing reaches the device between two calls of a prog
 of a program that waits there: for its user, for another program, or for a processor.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import math
@@ -43,7 +41,7 @@ class Thinking:
         self._thread = threading.Thread(target=self._run, daemon=True) if seed else None
         self.pauses = 0
 
-    def __enter__(self) -> Thinking:
+    def __enter__(self) -> "Thinking":
         if self._thread is not None:
             self._thread.start()
         return self

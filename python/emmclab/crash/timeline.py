@@ -1,7 +1,5 @@
 """Times in a log: when lines were printed, and the commands before a cut."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """System programs that judge a disk: their search path, and how they are run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -4,8 +4,6 @@ Findings are stored under a digest of these grounds, so that they are reused onl
 What the command of a check reads and runs is not known: its verdicts are reused only on request.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import hashlib

@@ -9,8 +9,6 @@ the old one or the new one). For a file, `WHAT` is its size and SHA-256, or `gon
 the number of the last record.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import itertools

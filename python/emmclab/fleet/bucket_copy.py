@@ -1,7 +1,5 @@
 """Local copy of a table in a bucket: it is changed locally, and then replaces the table in the bucket."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Compares two fleets: which main figures differ, by how much, and whether that may be chance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TypedDict

@@ -1,7 +1,5 @@
 """The distribution of a figure over recordings: percentiles and outliers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import NormalDist, median

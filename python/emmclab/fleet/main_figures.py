@@ -1,7 +1,5 @@
 """The main figures of a recording, by which a fleet is summarised and compared."""
 
-from __future__ import annotations
-
 from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, Field
 
 #: The extent of a recording: shown, but not a property of the workload, so not compared between fleets.

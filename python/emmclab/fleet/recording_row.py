@@ -1,7 +1,5 @@
 """Converts a recording to a row: every number of its profile, its histograms, and its metadata."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sources of recordings of a fleet: a local folder, or a bucket of an object store."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import shutil
@@ -86,7 +84,7 @@ class InBucket:
     def __str__(self) -> str:
         return self._address
 
-    def __reduce__(self) -> tuple[type[InBucket], tuple[str]]:
+    def __reduce__(self) -> "tuple[type[InBucket], tuple[str]]":
         """Pickle without the connection, so that a worker opens its own."""
         return InBucket, (self._address,)
 

@@ -1,7 +1,5 @@
 """Profiles a fleet: new or changed recordings, in batches; each row is stored as soon as it is made."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

@@ -1,7 +1,5 @@
 """Summarises a fleet: each main figure over the recordings, by group, and the outliers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median

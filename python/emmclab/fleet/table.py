@@ -1,7 +1,5 @@
 """The table of a fleet: a Parquet file with a row for each recording, and a description of its histograms."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Types of the description in a fleet's table."""
 
-from __future__ import annotations
-
 from typing import Any, TypedDict
 
 

@@ -1,7 +1,5 @@
 """Formats a fleet as tables of text, for terminal and pages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from emmclab.fleet.comparison import ALPHA, Comparison

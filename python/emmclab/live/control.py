@@ -1,7 +1,5 @@
 """The control socket of a served device: a line of JSON in, a line of JSON out."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -55,7 +53,7 @@ class Control:
         self._over = False
         self._thread = threading.Thread(target=self._serve, name="emmclab-control", daemon=True)
 
-    def __enter__(self) -> Control:
+    def __enter__(self) -> "Control":
         self._thread.start()
         return self
 

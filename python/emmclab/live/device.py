@@ -1,7 +1,5 @@
 """A served device: its figures, and operations on it while other software uses it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
@@ -408,7 +406,7 @@ class LiveDevice:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def __enter__(self) -> LiveDevice:
+    def __enter__(self) -> "LiveDevice":
         return self
 
     def __exit__(

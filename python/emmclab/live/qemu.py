@@ -1,7 +1,5 @@
 """A served device as the eMMC card of a virtual machine."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from os import PathLike, fspath

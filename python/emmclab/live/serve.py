@@ -6,8 +6,6 @@
 (True, 0)
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

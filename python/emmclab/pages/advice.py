@@ -1,7 +1,5 @@
 """The page of `emmclab advise`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of application runs: how the time of their users was spent, over time and in comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Code shared by all pages: filling of templates, charts with their rows, and the libraries."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

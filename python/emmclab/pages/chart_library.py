@@ -4,8 +4,6 @@ vl-convert takes seconds to bundle it, and it is the same for every page of one 
 cached in the user's cache folder, with its digest; a missing or damaged copy is made again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

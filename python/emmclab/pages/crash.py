@@ -1,7 +1,5 @@
 """The page of `emmclab crash`: first who broke which promise, then the evidence."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Texts of the page of power cuts: who broke which promise, and what was covered."""
 
-from __future__ import annotations
-
 from math import floor
 
 from emmclab.crash import generated_programs

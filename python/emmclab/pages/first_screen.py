@@ -1,7 +1,5 @@
 """The first screen of each page: headline, main figures, and picture."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict

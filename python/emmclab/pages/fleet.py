@@ -1,7 +1,5 @@
 """The page of a fleet, or of two compared fleets: first the result, then figures over the recordings."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Sequence

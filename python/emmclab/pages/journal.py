@@ -1,7 +1,5 @@
 """The page of `emmclab journal`."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.assemble import assemble

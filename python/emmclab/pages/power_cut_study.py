@@ -1,7 +1,5 @@
 """The page of a study of power cuts: the table of losses, then each finding with its command."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

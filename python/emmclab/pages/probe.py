@@ -1,7 +1,5 @@
 """The page for a probed device."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Converts profiles to the report page. The layout is in `page.css`, the behaviour in `page.js`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

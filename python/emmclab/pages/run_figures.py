@@ -1,7 +1,5 @@
 """Figures of simulated runs: the rows of each figure, and how it is drawn."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

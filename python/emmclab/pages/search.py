@@ -1,7 +1,5 @@
 """The page of a search: its Pareto-optimal trials, and the results of each way of choosing trials."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from pathlib import Path

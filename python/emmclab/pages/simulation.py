@@ -1,7 +1,5 @@
 """The page of simulated runs: one run compared with the recording, or several devices compared."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The page that compares solutions with the plain device: gains, costs and risks of each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import median
 

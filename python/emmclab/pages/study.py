@@ -1,7 +1,5 @@
 """The page of a study: first the result, then tables by input and setting, and charts over swept keys."""
 
-from __future__ import annotations
-
 import functools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

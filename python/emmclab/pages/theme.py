@@ -1,7 +1,5 @@
 """Colours of charts and page, for light and dark."""
 
-from __future__ import annotations
-
 from typing import Any
 
 #: Colour of symbols that stand for marks of several colours; it is visible on light and dark backgrounds.

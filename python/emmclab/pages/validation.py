@@ -1,7 +1,5 @@
 """The page of `emmclab validate`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

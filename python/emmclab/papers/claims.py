@@ -1,7 +1,5 @@
 """The claims ledger: every statement of the papers with its measure, its result and one verdict."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

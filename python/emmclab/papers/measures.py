@@ -1,7 +1,5 @@
 """Measures of claims: functions of a study's results, with a record of what each of them reads."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Drawings of pages: a chart with its rows, which can also be written as files for a paper."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

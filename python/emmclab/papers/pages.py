@@ -1,7 +1,5 @@
 """Writes the page of a paper's study: the parts that all such pages share, and the lookup of a page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path

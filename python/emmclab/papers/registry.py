@@ -1,7 +1,5 @@
 """The list of papers, read from the folders of this package."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ profile fields of synthetic inputs whose recorded sources include the claim's ow
 hosts made from them or on devices fitted to them, or from layers that did nothing.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import tomllib

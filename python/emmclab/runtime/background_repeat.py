@@ -1,7 +1,5 @@
 """Repeats a function in a background thread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

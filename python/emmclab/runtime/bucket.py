@@ -1,7 +1,5 @@
 """Stores results in a bucket of an object store: S3, Google Cloud Storage or Azure, by the address."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """Identifies this build: results of other builds are not reused."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from pathlib import Path

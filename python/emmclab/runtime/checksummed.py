@@ -3,8 +3,6 @@
 JSON has its checksum as an entry; a Parquet file is sealed: it has its checksum in its metadata.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

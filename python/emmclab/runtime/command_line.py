@@ -1,7 +1,5 @@
 """The command line of this process, as results state it."""
 
-from __future__ import annotations
-
 import shlex
 
 from emmclab.runtime.files import printable

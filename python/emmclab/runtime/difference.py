@@ -1,7 +1,5 @@
 """The difference of two values of a figure: of shares in percentage points, of other figures in percent."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from emmclab.runtime.number_format import signed

@@ -1,7 +1,5 @@
 """Runs tasks: the executor protocol, and executors for this computer (`cluster` has one for a cluster)."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import multiprocessing

@@ -1,7 +1,5 @@
 """Results of the core, parsed from JSON: ordered fields by name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

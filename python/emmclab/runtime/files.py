@@ -1,7 +1,5 @@
 """Writes files atomically, and identifies them by digests of their content."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import errno

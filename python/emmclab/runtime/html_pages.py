@@ -1,7 +1,5 @@
 """The writers of HTML pages, by kind of result: results below the room `pages` write their pages by them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Lists of alternative values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 

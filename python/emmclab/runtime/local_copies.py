@@ -1,7 +1,5 @@
 """Paths of the files that cells read on this machine: as a study names them, or copies on a cluster node."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

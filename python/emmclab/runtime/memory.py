@@ -1,7 +1,5 @@
 """Configures how this process allocates memory."""
 
-from __future__ import annotations
-
 import ctypes
 
 #: Parameters of `mallopt` in glibc's malloc.h.

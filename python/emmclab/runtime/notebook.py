@@ -3,8 +3,6 @@
 All text is escaped; there are no scripts and no files, and the colours are those of the notebook.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

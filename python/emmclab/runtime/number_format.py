@@ -1,7 +1,5 @@
 """Formats numbers for people: durations and sizes with three significant digits, and changes with a sign."""
 
-from __future__ import annotations
-
 from math import floor, log10
 
 #: Units of time with their length in seconds, and the minimum value for which each is used.

@@ -5,8 +5,6 @@ Functions accept the group, commands make their options of it (`cli.declared_opt
 describe it from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_type_hints

@@ -1,7 +1,5 @@
 """Imports libraries of the package's extras only when they are needed."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from typing import Any

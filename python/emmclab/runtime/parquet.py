@@ -1,7 +1,5 @@
 """Writes Parquet files whose bytes depend only on the rows, and opens databases in memory to read them."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

@@ -1,7 +1,5 @@
 """The storage of the results of a study: a folder, or a bucket of an object store."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -4,8 +4,6 @@ Python's standard library has no such tests, and SciPy, against which the tests 
 double the size of an installation.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The type of a row in tables of results, charts and Parquet files, whose columns depend on the results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 #: Values by column: texts, numbers, booleans and None.

@@ -1,7 +1,5 @@
 """Thread pools for simulations: the core releases the interpreter's lock while it works."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

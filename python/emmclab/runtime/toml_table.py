@@ -1,7 +1,5 @@
 """Reads a TOML table strictly: types are checked, and unknown keys are rejected."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from emmclab import _core
@@ -78,7 +76,7 @@ class TomlTable:
                 raise self.fault(f"{key}.{name}", f"`{value}` is of the wrong type", hint)
         return table
 
-    def tables(self, key: str) -> list[TomlTable]:
+    def tables(self, key: str) -> "list[TomlTable]":
         """Read a list of tables; empty if the key is missing."""
         parts = self.value(key, (list, tuple), ())
         for part in parts:
@@ -86,7 +84,7 @@ class TomlTable:
                 raise self.fault(key, "this is not a table", f"write `[[{key}]]`")
         return [TomlTable(part, self.file, f"{self.place}{key}[{number}].") for number, part in enumerate(parts, 1)]
 
-    def inner(self, key: str) -> TomlTable:
+    def inner(self, key: str) -> "TomlTable":
         """Return a required table inside this one; its keys are read and checked in the same way."""
         return TomlTable(self.value(key, dict), self.file, f"{self.place}{key}.")
 

@@ -1,7 +1,5 @@
 """Layers: host software between the workload and the device."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import TypedDict

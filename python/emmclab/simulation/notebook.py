@@ -1,7 +1,5 @@
 """Tables of results for notebooks, for light and dark backgrounds."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from emmclab.runtime.document import TextTable
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
     from emmclab.simulation.result import Result
 
 
-def result_html(result: Result) -> str:
+def result_html(result: "Result") -> str:
     """Return an HTML table of response times by operation, and of the flash operations of the run."""
     rows = []
     for op, title in (("", "all"), ("read.", "reads"), ("write.", "writes")):

@@ -1,7 +1,5 @@
 """Writes the time bins of runs and traces to files, for other tools."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

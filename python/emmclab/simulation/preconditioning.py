@@ -1,7 +1,5 @@
 """Data on a device before a run: none, synthetic data, the data of a used phone, or the writes of a trace."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

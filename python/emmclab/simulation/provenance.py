@@ -1,7 +1,5 @@
 """The provenance of a result: version, command, inputs and settings."""
 
-from __future__ import annotations
-
 import threading
 import tomllib
 from collections.abc import Sequence
@@ -22,7 +20,9 @@ RECORD = "made"
 class Provenance:
     """The provenance of a result; the files of the traces are hashed in a thread during the run."""
 
-    def __init__(self, devices: Sequence[Device], traces: Sequence[Trace] = (), aged_by: Sequence[Trace] = ()) -> None:
+    def __init__(
+        self, devices: "Sequence[Device]", traces: "Sequence[Trace]" = (), aged_by: "Sequence[Trace]" = ()
+    ) -> None:
         """Start to hash the files of the traces; `aged_by` are those that were replayed before the run."""
         self._devices, self._traces, self._aged_by = devices, traces, aged_by
         every = [*traces, *aged_by]

@@ -1,7 +1,5 @@
 """Simulates a stored run again, with its traces, device and options."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike

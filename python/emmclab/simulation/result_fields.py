@@ -1,7 +1,5 @@
 """The fields of a result: path, unit, meaning, SQL column, and how figures are displayed."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """The tables of a run: its figures, the link of a UFS, layers, and a second device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The result of simulated runs in one sentence, and the reasons not to trust it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

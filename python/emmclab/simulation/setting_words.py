@@ -1,7 +1,5 @@
 """The allowed words for settings of a device, with their meanings."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reads stored results: JSON of a command, the Parquet of `--events`, and pages, each with its provenance."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

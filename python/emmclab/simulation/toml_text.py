@@ -1,7 +1,5 @@
 """Formats values as TOML."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Searches combinations of design options, and compares them with each option alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict

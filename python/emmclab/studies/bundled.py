@@ -3,8 +3,6 @@
 They are read as data from the files `NAME.study.toml` in the folders of `papers`; no code there is imported.
 """
 
-from __future__ import annotations
-
 import functools
 from importlib.resources import files
 from importlib.resources.abc import Traversable

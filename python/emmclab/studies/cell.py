@@ -1,7 +1,5 @@
 """The cell of a study, the unit that is run once and stored: one input profiled, or run on one device."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

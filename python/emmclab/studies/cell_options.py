@@ -1,7 +1,5 @@
 """Types of the options of a cell, in grids and in stored results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypedDict
 

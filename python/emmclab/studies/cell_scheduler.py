@@ -1,7 +1,5 @@
 """Schedules cells: in tasks of about a second; cells that crash their process are set aside."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

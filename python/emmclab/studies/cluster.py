@@ -1,7 +1,5 @@
 """Executor for a Ray cluster: runs tasks on its nodes, and sends them the files that they read."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

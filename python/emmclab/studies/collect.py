@@ -1,7 +1,5 @@
 """Writes one file with all results of a study from all its parts, independent of how the cells were run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

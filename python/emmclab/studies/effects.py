@@ -1,7 +1,5 @@
 """The effect of each swept key of a grid, paired over the other keys, the inputs and the seeds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

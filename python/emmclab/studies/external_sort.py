@@ -3,8 +3,6 @@
 DuckDB can sort long texts only if all of them fit into its memory.
 """
 
-from __future__ import annotations
-
 import pickle
 import zlib
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Flattens results into rows: groups become columns, and settings get their own columns."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterable, Mapping
@@ -78,11 +76,11 @@ class _Group(dict[str, "_Field"]):
 
     @staticmethod
     @functools.cache
-    def top(*, is_run: bool) -> _Group:
+    def top(*, is_run: bool) -> "_Group":
         """Return the group of a whole row."""
         return _Group("", run_columns() if is_run else {})
 
-    def __missing__(self, name: str) -> _Field:
+    def __missing__(self, name: str) -> "_Field":
         path = self._prefix + name
         column = path.replace(".", "_")
         field = _Field(

@@ -1,7 +1,5 @@
 """Recorded traces that a study needs but that are not bundled: files in a folder that the user names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Grids of a study: inputs on devices, for all combinations of the values of all axes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -61,7 +59,7 @@ class Grid:
     networks: tuple[str, ...] = ()
     host: str = ""
 
-    def by_options(self) -> Iterator[Grid]:
+    def by_options(self) -> "Iterator[Grid]":
         """Yield a grid for each combination of the options among the axes; only settings remain axes."""
         options = {key: values for key, values in self.axes.items() if key in AXES}
         settings = {key: values for key, values in self.axes.items() if key not in AXES}

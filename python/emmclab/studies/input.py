@@ -1,7 +1,5 @@
 """Inputs of a study: traces, workloads, programs of live grids, and applications."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +35,7 @@ class Input:
     program: str = ""
 
     @staticmethod
-    def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> Input:
+    def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> "Input":
         """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
 
         `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only
@@ -75,7 +73,7 @@ class Input:
         return Input(name, path, False, file_digest(source), seed, reading=options)
 
     @staticmethod
-    def _made(source: str, seed: int, requests: int) -> Input | None:
+    def _made(source: str, seed: int, requests: int) -> "Input | None":
         """Find a benchmark or a workload; None if there is none."""
         name = canonical_benchmark(source)
         if name is not None and not Path(source).exists():

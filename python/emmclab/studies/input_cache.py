@@ -1,7 +1,5 @@
 """Keeps inputs in memory from cell to cell."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """HTML views of studies for notebooks, for light and dark backgrounds."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from emmclab.runtime.document import TextTable
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
     from emmclab.studies.definition import Study
 
 
-def study_html(study: Study) -> str:
+def study_html(study: "Study") -> str:
     """Return a table of a study's grids with inputs, devices, swept settings and seeds."""
     rows = []
     for grid in study.grids:

@@ -1,7 +1,5 @@
 """Options and results of cells that cut the power."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -81,6 +79,6 @@ class CutRun(NamedTuple):
     result: CutResult
 
     @staticmethod
-    def of(kept: Mapping[str, object]) -> CutRun:
+    def of(kept: Mapping[str, object]) -> "CutRun":
         """Convert a stored result, which has the fields of its cell in the same mapping."""
         return CutRun(msgspec.convert(kept, CutCell), msgspec.convert(kept, CutResult))

@@ -1,7 +1,5 @@
 """Settings shared by all cells of a study of power cuts: file systems, and the number of cuts."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import platform
@@ -42,7 +40,7 @@ class Cuts:
     scale: float = 1.0
     file_systems: Mapping[str, FileSystem] = field(default_factory=dict)
 
-    def scaled(self, scale: float) -> Cuts:
+    def scaled(self, scale: float) -> "Cuts":
         """Return a copy with the number of cuts multiplied by `scale`.
 
         Raises:

@@ -1,7 +1,5 @@
 """The table of a study of power cuts: workloads in rows; file system, device and layer in columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

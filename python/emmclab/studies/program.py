@@ -1,7 +1,5 @@
 """Programs of a live study: shell scripts on a file system of a served device, timed by its clock."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools
@@ -65,7 +63,7 @@ class Program:
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
-    def of(text: str) -> Program:
+    def of(text: str) -> "Program":
         """Make a program from the text of `to_json`."""
         fields = json.loads(text)
         return Program(**{**fields, "file_system": FileSystem(**fields["file_system"])})

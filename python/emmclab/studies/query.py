@@ -1,7 +1,5 @@
 """SQL queries on the tables of studies and on traces."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

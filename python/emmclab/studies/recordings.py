@@ -1,7 +1,5 @@
 """Recorded traces that replace workloads of a study."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

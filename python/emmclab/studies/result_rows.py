@@ -1,7 +1,5 @@
 """Stores results as rows of Parquet parts, written as cells finish, and reads them in any order of cells."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import hashlib
@@ -35,7 +33,7 @@ class StoredCell(NamedTuple):
     rows: str
 
     @staticmethod
-    def of(key: str, result: str, lines: str) -> StoredCell:
+    def of(key: str, result: str, lines: str) -> "StoredCell":
         """Make it from a result and its rows."""
         return StoredCell(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
 

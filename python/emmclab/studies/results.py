@@ -1,7 +1,5 @@
 """The results of a study in memory, for claims and pages."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -38,7 +36,7 @@ class Results:
     """Cells that cut power, in the form that `CutRun.of` reads; they are not among the runs."""
 
     @staticmethod
-    def load(place: Place | Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
+    def load(place: Place | Path, *, of_run: Callable[[Run], Run] | None = None) -> "Results":
         """Read the results of the last finished run of a study from their folder or bucket.
 
         `of_run` selects the part of each run that is kept in memory; profiles of further seeds are then left
@@ -51,7 +49,7 @@ class Results:
         return Results.of_entries(store.index()["study"], store.results(), of_run=of_run)
 
     @staticmethod
-    def of_entries(about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None) -> Results:
+    def of_entries(about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None) -> "Results":
         """Make results from stored ones, in the order of the study."""
         digest = Digest()
         found = Results(about, {}, [], "")

@@ -1,7 +1,5 @@
 """Runs a study: finished cells are never run again, so that an interrupted study continues."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -49,7 +47,7 @@ class Shard:
         return f"{self.number}-of-{self.of}"
 
     @staticmethod
-    def parse(text: str) -> Shard:
+    def parse(text: str) -> "Shard":
         """Parse text such as `3/16`.
 
         Raises:

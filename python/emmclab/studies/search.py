@@ -1,7 +1,5 @@
 """Searches settings: trials, whose cells are ordinary cells of the study, and the best of them."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

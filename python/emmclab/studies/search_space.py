@@ -1,7 +1,5 @@
 """The space of a search: ranges of settings, and bounds on figures; the section `[search]` of a study."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping

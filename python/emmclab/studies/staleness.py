@@ -1,7 +1,5 @@
 """Detects results that are out of date: a file of the study, or the build, has changed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

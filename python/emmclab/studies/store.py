@@ -1,7 +1,5 @@
 """Stores the results of one study: parts with finished cells, which are joined at the end, and tables."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -60,7 +58,7 @@ class Missing:
     reason: str = ""
 
     @staticmethod
-    def of(cell: Cell, reason: str = "") -> Missing:
+    def of(cell: Cell, reason: str = "") -> "Missing":
         """Make it from the fields of the cell."""
         return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
 

@@ -1,7 +1,5 @@
 """Types of the stored data of a study: cells, their results, and the index of a finished run."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired, TypedDict
 
 from emmclab.apps.result_types import KeptAppRun

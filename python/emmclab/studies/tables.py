@@ -1,7 +1,5 @@
 """Converts the results of a study to flat rows of tables."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

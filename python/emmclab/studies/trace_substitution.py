@@ -1,7 +1,5 @@
 """Selects results with recorded traces in place of workloads, or without them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

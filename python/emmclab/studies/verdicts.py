@@ -1,7 +1,5 @@
 """The verdicts of a study as JSON, for programs; pages and the terminal show the same."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from emmclab.simulation.layers import Setting

@@ -1,7 +1,5 @@
 """Tables of the activity in a recording besides its requests: commands, waits for durability, journals."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from emmclab.errors import UnsupportedError

@@ -1,7 +1,5 @@
 """Types of the activity in a recording besides its requests (`crates/trace/src/events/activity.rs`)."""
 
-from __future__ import annotations
-
 from typing import NotRequired, TypedDict
 
 

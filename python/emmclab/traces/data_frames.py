@@ -1,7 +1,5 @@
 """Converts tables of other libraries to streams of requests, through the Arrow C interfaces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 

@@ -1,7 +1,5 @@
 """Describes where the time of waits for durability goes, in words; the numbers are those of the core."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Generated traces: the requests that fio would issue for a job file, and requests of one kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from os import PathLike, fspath
 from pathlib import Path

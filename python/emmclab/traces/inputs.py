@@ -1,7 +1,5 @@
 """The traces from which a result was made: their paths, digests, and options of reading."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from emmclab._core import __version__

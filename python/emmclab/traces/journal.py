@@ -1,7 +1,5 @@
 """Describes the cost of journaling in words; the numbers are those of the core."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

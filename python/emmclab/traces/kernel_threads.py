@@ -1,7 +1,5 @@
 """Recognises kernel threads that write for a file system by their names, if a trace has process names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple, TypedDict
 

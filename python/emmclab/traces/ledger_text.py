@@ -1,7 +1,5 @@
 """Describes the ledger of a reader: the number of records of a file by their treatment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from emmclab import _core

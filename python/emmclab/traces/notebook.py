@@ -1,7 +1,5 @@
 """HTML views of traces and profiles for notebooks, for light and dark backgrounds."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Literal
 
 from emmclab.runtime.document import TextTable
@@ -18,7 +16,7 @@ _ROWS = 5
 _Column = Literal["arrival_ns", "op", "sector", "sectors", "complete_ns", "process"]
 
 
-def trace_html(trace: Trace) -> str:
+def trace_html(trace: "Trace") -> str:
     """Return the source of a trace and its first requests; also counts if it has been read to its end.
 
     A stream that can be read only once is not read.
@@ -44,7 +42,7 @@ def trace_html(trace: Trace) -> str:
     return "".join(parts)
 
 
-def profile_html(profile: Profile) -> str:
+def profile_html(profile: "Profile") -> str:
     """Return Tables III and IV, and the verdicts of the trace on the paper's findings."""
     parts = [heading_html("Profile", profile.name), f"<div>{escaped(ledger_line(profile['ledger']))}</div>"]
     for title, fields in TABLES:

@@ -1,7 +1,5 @@
 """Profiles the parts of a trace, as Spark and DuckDB write them, in parallel, and merges them by time."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

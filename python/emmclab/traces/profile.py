@@ -1,7 +1,5 @@
 """The profile of a trace: tables, figures and findings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from emmclab.core_types import ClockJumpRow, Finding, ReissueSummary

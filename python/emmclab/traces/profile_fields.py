@@ -1,7 +1,5 @@
 """The columns of Tables III and IV: names, labels, units and meaning, declared once for every output."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

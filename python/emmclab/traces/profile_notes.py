@@ -1,7 +1,5 @@
 """Describes statistics that the tables of the paper lack."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from emmclab.core_types import ReissueSummary

@@ -1,7 +1,5 @@
 """Converts percentiles and widths of bins from text or numbers to the core's form."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The tables of profiles that have rows for some traces only: clock jumps, re-issues, devices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Types of parts of a profile that the package makes."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 

@@ -1,7 +1,5 @@
 """Types of the group `provenance` of a result."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired, TypedDict
 
 

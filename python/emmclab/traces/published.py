@@ -1,7 +1,5 @@
 """The published figures with which traces are compared."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """Opens traces: by path with options, several as one, and the bundled ones."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath

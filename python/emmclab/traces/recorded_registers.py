@@ -1,7 +1,5 @@
 """Registers of the devices of a recording, read when the recording started."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

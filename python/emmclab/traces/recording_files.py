@@ -1,7 +1,5 @@
 """The recordings of a fleet: files below a folder, with metadata from the names of their folders."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

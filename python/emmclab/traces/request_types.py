@@ -1,7 +1,5 @@
 """The type of a request, as `Trace.rows` returns it."""
 
-from __future__ import annotations
-
 from typing import NotRequired, TypedDict
 
 

@@ -1,7 +1,5 @@
 """Workloads: models of the storage accesses of applications, generated into traces and fitted to traces."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
@@ -32,7 +30,7 @@ class Workload:
         self._model = model
 
     @staticmethod
-    def preset(name: str) -> Workload:
+    def preset(name: str) -> "Workload":
         """Return a bundled workload: of IISWC 2015 or of a phone of 2022 (`workload_groups`).
 
         >>> Workload.preset("twitter").name
@@ -41,7 +39,7 @@ class Workload:
         return Workload(_core.WorkloadModel.preset(name))
 
     @staticmethod
-    def file(path: str | PathLike[str]) -> Workload:
+    def file(path: str | PathLike[str]) -> "Workload":
         """Read a model from a TOML file, as `emmclab fit` writes it.
 
         >>> import pathlib, tempfile
@@ -54,7 +52,7 @@ class Workload:
         return Workload(_core.WorkloadModel.file(path))
 
     @staticmethod
-    def named(name: str) -> Workload:
+    def named(name: str) -> "Workload":
         """Return a preset by its name, or read a file by its path (ending in `.toml`).
 
         >>> Workload.named("Movie").name

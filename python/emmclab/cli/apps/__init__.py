@@ -3,8 +3,6 @@
 `run_options` has the options and the output of commands that run applications.
 """
 
-from __future__ import annotations
-
 import typer
 
 from emmclab.cli.command_groups import add_group

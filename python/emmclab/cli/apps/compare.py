@@ -1,7 +1,5 @@
 """`emmclab apps compare NAME...`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

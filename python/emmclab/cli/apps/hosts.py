@@ -1,7 +1,5 @@
 """`emmclab apps hosts`."""
 
-from __future__ import annotations
-
 import typer
 
 from emmclab.apps.closed_loop import hosts as all_hosts

@@ -1,7 +1,5 @@
 """`emmclab apps learn RECORDING -o FILE`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

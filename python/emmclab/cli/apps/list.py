@@ -1,7 +1,5 @@
 """`emmclab apps list`."""
 
-from __future__ import annotations
-
 import typer
 
 from emmclab.apps.closed_loop import applications

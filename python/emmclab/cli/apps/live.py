@@ -1,7 +1,5 @@
 """`emmclab apps live NAME`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`emmclab apps run NAME`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

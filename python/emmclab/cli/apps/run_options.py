@@ -1,7 +1,5 @@
 """Options and output of the commands that run applications."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +103,7 @@ class Running:
         return preconditioned(self.precondition, self.used)
 
     def run(
-        self, name: str, device: Device, network: str, *, solution: Solution | None = None, **more: Any
+        self, name: str, device: "Device", network: str, *, solution: "Solution | None" = None, **more: Any
     ) -> AppResult:
         """Run an application with progress lines; `more` are options of `run_application`."""
         run = run_application if solution is None else solution.run
@@ -126,7 +124,7 @@ class Running:
 
 
 def software(
-    host: str | None, devices: Sequence[Device], layer_settings: Mapping[str, Setting], asked: SoftwareOptions
+    host: str | None, devices: "Sequence[Device]", layer_settings: Mapping[str, Setting], asked: SoftwareOptions
 ) -> SoftwareOptions:
     """Convert options of the command line to the options of a run for its host, layers and applications."""
     second = asked["second"]
@@ -138,7 +136,7 @@ def software(
     }
 
 
-def devices_of(text: str, settings: Sequence[str], capacity: str | None) -> list[Device]:
+def devices_of(text: str, settings: Sequence[str], capacity: str | None) -> "list[Device]":
     """Return the devices that --device names."""
     return [configured(one, settings, capacity) for one in split_names(text, "device", "--device", "nexus5,sdcard")]
 

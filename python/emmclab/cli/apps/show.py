@@ -1,7 +1,5 @@
 """`emmclab apps show NAME`."""
 
-from __future__ import annotations
-
 import typer
 
 from emmclab.apps.closed_loop import application_text

@@ -1,7 +1,5 @@
 """Applications and their runs on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Prints solutions next to the plain device."""
 
-from __future__ import annotations
-
 from statistics import median
 
 from rich.console import Console

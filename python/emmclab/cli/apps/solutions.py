@@ -1,7 +1,5 @@
 """`emmclab apps solutions [NAME...]`."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 The results of their studies are judged by `emmclab reproduce` and `emmclab claims`.
 """
 
-from __future__ import annotations
-
 import typer
 
 from emmclab.cli.command_groups import add_group

@@ -1,7 +1,5 @@
 """`emmclab papers list`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -47,6 +45,6 @@ def list_papers(as_json: AsJson = False) -> None:
     console.print("Next: emmclab reproduce iiswc15", markup=False)
 
 
-def _describe_paper(paper: Paper) -> dict[str, object]:
+def _describe_paper(paper: "Paper") -> dict[str, object]:
     """Return the description of a paper, without its studies."""
     return {name: value for name, value in asdict(paper).items() if name != "takes_traces"}

@@ -1,7 +1,5 @@
 """`emmclab papers tables`."""
 
-from __future__ import annotations
-
 import typer
 from rich.table import Table
 from rich.text import Text

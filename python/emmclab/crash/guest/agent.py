@@ -5,8 +5,6 @@ library. Each request is a line of JSON with one key, the kind of request; each 
 guest ends when the host does.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

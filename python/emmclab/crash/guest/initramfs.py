@@ -1,7 +1,5 @@
 """Builds the initial RAM disk of a guest: this machine's Python with the agent's imports, and modules."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

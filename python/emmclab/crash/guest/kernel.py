@@ -1,7 +1,5 @@
 """A kernel of a Linux distribution: its version, and its modules with their dependencies."""
 
-from __future__ import annotations
-
 import lzma
 import shutil
 import subprocess
@@ -35,7 +33,7 @@ class Kernel:
     modules: Path
 
     @classmethod
-    def of(cls, path: str) -> Kernel:
+    def of(cls, path: str) -> "Kernel":
         """Find the modules of a kernel file: in the folder of its package, else at their installed place.
 
         Raises:

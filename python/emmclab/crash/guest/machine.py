@@ -1,7 +1,5 @@
 """Starts a guest in QEMU, and sends requests to its agent."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -96,7 +94,7 @@ class Guest:
         self._end = ExitStack()
         self._pending = b""
 
-    def __enter__(self) -> Guest:
+    def __enter__(self) -> "Guest":
         # On a busy machine a boot may fail for no other reason.
         for _ in range(_BOOTS):
             with ExitStack() as begun:
@@ -218,7 +216,7 @@ class Guest:
             raise NotMountedError(answer["refused"])
 
     @contextmanager
-    def mounted(self, read: set[int]) -> Iterator[GuestFiles]:
+    def mounted(self, read: set[int]) -> "Iterator[GuestFiles]":
         """Mount the disk for this context; add the blocks of 4 KiB that the guest read from it to `read`.
 
         Raises:

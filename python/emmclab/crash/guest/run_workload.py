@@ -1,7 +1,5 @@
 """Runs a workload in a guest, on a device that is served to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mounts states in a guest: one boot serves many states; after a kernel crash, a new guest is booted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,7 +11,7 @@ from emmclab.crash.scratch_folders import in_memory, scratch
 
 
 @contextmanager
-def guest_of(kernel: str | None, size: int) -> Iterator[GuestMounts | None]:
+def guest_of(kernel: str | None, size: int) -> "Iterator[GuestMounts | None]":
     """Provide a guest for images of `size` bytes, which boots on first use; `None` without a kernel."""
     if kernel is None:
         yield None
@@ -31,7 +29,7 @@ class GuestMounts:
         self._guest: Guest | None = None
         self._end = ExitStack()
 
-    def __enter__(self) -> GuestMounts:
+    def __enter__(self) -> "GuestMounts":
         return self
 
     def __exit__(self, *_ended: object) -> None:

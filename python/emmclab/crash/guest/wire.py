@@ -1,7 +1,5 @@
 """Protocol between host and guest: JSON lines. Uses only the standard library, as it also runs in guests."""
 
-from __future__ import annotations
-
 import binascii
 import json
 import os

@@ -1,7 +1,5 @@
 """Charts about addresses: pages, buffers, alignment and space."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.plots.chart_parts import chart_of, op_colour, over_ranges, tooltip, trace_colour, traces_of

@@ -1,7 +1,5 @@
 """Figures of applications: what their users waited for over time, and what each thread did."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.plots.chart_parts import chart_of, in_order, tooltip

@@ -1,7 +1,5 @@
 """Common parts of charts: size, colours, order, and distributions over ranges."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import altair as alt

@@ -1,7 +1,5 @@
 """Charts of distributions: the paper's figures 3 to 6 and their like."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.plots.chart_parts import chart_of, in_order, op_colour, over_ranges, tooltip, trace_colour, traces_of

@@ -1,7 +1,5 @@
 """A figure: a chart of a profile, with the rows that it shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

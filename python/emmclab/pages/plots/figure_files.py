@@ -1,7 +1,5 @@
 """Writes figures as files: SVG and PDF, and their rows as CSV."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path

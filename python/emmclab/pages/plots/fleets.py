@@ -1,7 +1,5 @@
 """Charts of fleets: figures over recordings, all requests together, and comparisons of two fleets."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.plots.chart_parts import chart_of, in_order, tooltip, trace_colour

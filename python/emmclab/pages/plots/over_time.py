@@ -1,7 +1,5 @@
 """Charts over the time of the trace."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.plots.chart_parts import chart_of, op_colour, symlog, tooltip, trace_colour, traces_of

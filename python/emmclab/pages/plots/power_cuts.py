@@ -1,7 +1,5 @@
 """Figures of power cuts: the cuts on the time line, and the commands before a cut."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

@@ -1,7 +1,5 @@
 """All figures of a profile, in the order of the page."""
 
-from __future__ import annotations
-
 from emmclab.pages.plots import addresses, distributions, over_time, requesters
 from emmclab.pages.plots.figure import Figure
 

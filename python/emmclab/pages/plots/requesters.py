@@ -1,7 +1,5 @@
 """Charts about the processes that send requests, and about request flags."""
 
-from __future__ import annotations
-
 import json
 
 import altair as alt

@@ -1,7 +1,5 @@
 """Charts of a search: its trials by two objectives, and the best value so far."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.plots.chart_parts import chart_of, in_order, tooltip

@@ -1,7 +1,5 @@
 """Figures of simulated runs: one function each, from rows with `trace` and `device` to a chart."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

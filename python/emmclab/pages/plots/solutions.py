@@ -1,7 +1,5 @@
 """The figure of solutions: the gain of each compared with the plain device."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.plots.chart_parts import chart_of, in_order, tooltip

@@ -1,7 +1,5 @@
 """Charts over a swept key: a value for each input and setting, with the interval over the seeds."""
 
-from __future__ import annotations
-
 import altair as alt
 
 from emmclab.pages.plots.chart_parts import chart_of, in_order, tooltip

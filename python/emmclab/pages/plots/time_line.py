@@ -1,7 +1,5 @@
 """The time line of simulated runs: panels with a common time axis, which zooms them together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

@@ -3,8 +3,6 @@
 vl-convert holds the interpreter's lock while it works, at first for seconds, so that Ctrl-C would be delayed.
 """
 
-from __future__ import annotations
-
 import atexit
 import pickle
 import subprocess

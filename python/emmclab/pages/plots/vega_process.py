@@ -3,8 +3,6 @@
 Run as a script, so that it imports nothing of emmclab.
 """
 
-from __future__ import annotations
-
 import pickle
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The page of `advil12`: claims, Figures 7 to 9, and the work of each layer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

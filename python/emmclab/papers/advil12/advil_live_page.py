@@ -1,7 +1,5 @@
 """The page of `advil-live`: claims, and Figure 7 and Table II with real programs instead of traces."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

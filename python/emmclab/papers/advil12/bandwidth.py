@@ -1,7 +1,5 @@
 """Compares Advil with ReSSD and the bare device: the measures of Kim & Kim's claims on `advil12`."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

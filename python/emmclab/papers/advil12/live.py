@@ -1,7 +1,5 @@
 """Advil above a served device: the measures that test Kim & Kim's claims on the results of `advil-live`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from emmclab.papers.advil12.bandwidth import SEQUENTIAL, gains

@@ -1,7 +1,5 @@
 """Power cuts under the journal layer: the measure that tests the paper's claim on `dsn17-crash`."""
 
-from __future__ import annotations
-
 from emmclab.papers.measures import Measurement, measure
 from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, CutRun
 from emmclab.studies.results import Results

@@ -1,7 +1,5 @@
 """The page of `dsn17-crash`: the claim, and each run with power cuts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from emmclab.papers.claims import Claim

@@ -1,7 +1,5 @@
 """The page of `dsn17`: claims, applications under each mode, and the gain of each feature."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

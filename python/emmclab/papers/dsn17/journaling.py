@@ -1,7 +1,5 @@
 """Compares modes of the journal layer: the measures that test the claims on the results of `dsn17`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from functools import cache

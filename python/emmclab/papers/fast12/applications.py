@@ -1,7 +1,5 @@
 """Applications on storage devices: the measures that test the claims on the results of `fast12`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from statistics import median

@@ -1,7 +1,5 @@
 """The page of `fast12`: claims, what users wait for on each device, and whether it still holds today."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypedDict
 

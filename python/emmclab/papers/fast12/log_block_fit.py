@@ -7,8 +7,6 @@ time is held out: the number is chosen on the other applications, and the choice
 figures for the held-out one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import log2

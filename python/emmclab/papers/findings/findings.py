@@ -1,7 +1,5 @@
 """The declared findings, and their answers from results."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from collections.abc import Mapping, Sequence

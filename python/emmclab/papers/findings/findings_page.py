@@ -1,7 +1,5 @@
 """The page of the findings: question, answer, chart, method, limits and command of each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict

@@ -1,7 +1,5 @@
 """Computes the findings from results of studies, from profiles, and from data that comes with emmclab."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import fmean, median
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Findings on applications of 2022: what holds of IISWC 2015, and what UFS devices do (study `phones`)."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Section III: the measures of characteristics, figures and combos."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 

@@ -1,7 +1,5 @@
 """Findings beyond the paper, in words, computed from the results."""
 
-from __future__ import annotations
-
 import statistics
 
 from emmclab.papers.iiswc15.page_size_readings import (

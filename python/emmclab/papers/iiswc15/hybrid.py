@@ -1,7 +1,5 @@
 """Section V: the measures of hybrid page sizes (Figures 8 and 9)."""
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of a reproduction: the answer first, then every table and figure with the published values."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypedDict
 

@@ -1,7 +1,5 @@
 """Measures of the implications of IISWC 2015 and of Characteristic 4 on the results of `implications`."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import tomllib

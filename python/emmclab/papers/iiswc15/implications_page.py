@@ -1,7 +1,5 @@
 """The page of the implications: question, answer, chart and verdict of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

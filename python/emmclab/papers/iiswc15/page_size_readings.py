@@ -1,7 +1,5 @@
 """The hybrid page size under every reading of the open points of the paper (IISWC 2015, section V)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """The charts of a reproduction: turns results into rows, and rows into charts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

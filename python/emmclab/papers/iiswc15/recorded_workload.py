@@ -1,7 +1,5 @@
 """Identifies the paper's workload in a recorded trace: by Table III, else by the file name."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Mapping

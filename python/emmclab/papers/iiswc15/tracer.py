@@ -1,7 +1,5 @@
 """Section II-C: the requests that a tracer's own log adds, as measured on our machine."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 

@@ -1,7 +1,5 @@
 """Compares synthetic workloads with the recordings that replace them, to show how accurate they are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypedDict
 

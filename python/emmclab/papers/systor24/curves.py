@@ -1,7 +1,5 @@
 """Figures of maps in small memory as functions of the memory size, from the results of `systor24`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

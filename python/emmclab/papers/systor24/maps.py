@@ -1,7 +1,5 @@
 """The measures that test the claims on the results of `systor24`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import fmean, median

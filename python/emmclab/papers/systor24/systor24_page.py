@@ -1,7 +1,5 @@
 """The page of `systor24`: claims, and the results of each scheme for each memory size and trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

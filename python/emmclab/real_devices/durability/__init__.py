@@ -1,7 +1,5 @@
 """Tests whether a real device keeps acknowledged data when its power is cut: records, a log, a verdict."""
 
-from __future__ import annotations
-
 from emmclab.real_devices.durability.log import Log, Run, Session, line, read_log
 from emmclab.real_devices.durability.readback import judge
 from emmclab.real_devices.durability.summary import Report, clean_cuts_needed, report_of

@@ -9,8 +9,6 @@ the others remain valid.
     checked, run, {..}      the verdict
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """A disk over NBD (github.com/NetworkBlockDevice/nbd, doc/proto.md), as QEMU and `emmclab serve` offer it."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import struct

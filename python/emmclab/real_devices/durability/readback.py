@@ -1,7 +1,5 @@
 """Reads a target after a cut, and compares its content with the acknowledged writes."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field

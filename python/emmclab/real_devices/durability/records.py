@@ -1,7 +1,5 @@
 """Records of 4 KB. Each sector contains the run and the write that wrote it, and a checksum."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """Summarises all cuts of a log."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

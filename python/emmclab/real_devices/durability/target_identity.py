@@ -1,7 +1,5 @@
 """Properties of a target by which it is recognised after a cut."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 

@@ -1,7 +1,5 @@
 """Targets of the durability test: a block device, a file, or a disk over NBD."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Verdict on a target after one cut."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 
 #: Forbidden behaviour of a device, in the order of the output, with its meaning.

@@ -5,8 +5,6 @@ may lose in a different way: writes with a flush after them, writes through the 
 without any promise, and blocks that are trimmed or zeroed.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from enum import StrEnum

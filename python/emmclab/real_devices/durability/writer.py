@@ -1,7 +1,5 @@
 """Writes records until the power is cut, and logs what was acknowledged."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import secrets

@@ -1,7 +1,5 @@
 """Measures from outside how a flash device is built: clustered page and clustered block, from bandwidths."""
 
-from __future__ import annotations
-
 from emmclab.real_devices.probe.page_and_block import Place, Point, Probe, ProbeProgress, block_size, page_size, probe
 from emmclab.real_devices.probe.targets import Disk, Simulated, Target
 

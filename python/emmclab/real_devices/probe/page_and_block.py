@@ -7,8 +7,6 @@ writes become as fast as sequential ones at the size at which they replace whole
 data has to be copied.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +113,7 @@ def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress:
     return found
 
 
-def _write_curves(run: _Run) -> list[Point]:
+def _write_curves(run: "_Run") -> list[Point]:
     """Measure writes; sequential and large ones first, because fragments of a size slow the next one."""
     whole = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
     speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(whole)}

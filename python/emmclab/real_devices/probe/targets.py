@@ -1,7 +1,5 @@
 """Targets of a probe (simulated device, block device or file); each measures the time of a transfer."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import time

@@ -3,8 +3,6 @@
 A grid is of one kind, by its modes. Profiles of inputs are cells without a grid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from emmclab.runtime.toml_table import TomlTable

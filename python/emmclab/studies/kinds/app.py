@@ -1,7 +1,5 @@
 """Cells that run an application in closed loop."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from typing import cast

@@ -1,7 +1,5 @@
 """Interface of a kind of cell: how its grids are read and expanded, how a cell is run, and its tables."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Cells that run a program on a served device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, cast
 

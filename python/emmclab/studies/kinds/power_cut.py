@@ -1,7 +1,5 @@
 """Cells that cut power: a run is recorded and explored, and the result is one verdict."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

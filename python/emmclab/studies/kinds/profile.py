@@ -1,7 +1,5 @@
 """Cells that profile an input; they belong to no grid and have no device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from emmclab.runtime.table_row import Row

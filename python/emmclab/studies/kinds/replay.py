@@ -1,7 +1,5 @@
 """Cells that replay a trace on a simulated device."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from emmclab.runtime.toml_table import TomlTable
