@@ -29,13 +29,8 @@ WRITE_SPEED = [(4, 5.18), (256, 19.0), (16384, 56.15)]
 #: Published tables, as sources of parameters.
 TABLE_3, TABLE_4 = "iiswc15_table3_size", "iiswc15_table4_timing"
 SIZE_COLUMNS = (
-    "requests",
-    "data_size_kb",
-    "write_requests_pct",
-    "written_bytes_pct",
-    "mean_read_kb",
-    "mean_write_kb",
-    "max_size_kb",
+    *("requests", "data_size_kb", "write_requests_pct", "written_bytes_pct"),
+    *("mean_read_kb", "mean_write_kb", "max_size_kb"),
 )
 TIME_COLUMNS = ("duration_s", "arrival_rate_per_s", "access_rate_kb_per_s")
 #: Applications whose sizes follow the text on Figure 4, and whose bursts follow the text on Figure 5.
@@ -44,25 +39,16 @@ FIGURE_5 = {"Movie", "Idle", "YouTube"}
 FETCH_US = 30.0
 THINK_US = [60 * (1000 / 60) ** ((i + 0.5) / 16) for i in range(16)]
 NOTES = {
-    "GoogleMaps": (
-        "Tables III and IV contradict each other: data size / duration is 115.0 KB/s, 2.4 % below the "
-        "printed "
-        "117.76; the duration is 0.5 % short so that every figure is within 2 %. The printed maximum, 8174 "
-        "KB, is "
-        "no multiple of 4 KB"
-    ),
-    "Amazon": (
-        "Tables III and IV contradict each other: requests / duration is 4.00 per s, 2.4 % above the "
-        "printed 3.90, "
-        "and data size / duration is 82.31 KB/s, 2.4 % below the printed 84.29; counts, sizes and duration "
-        "are as "
-        "printed"
-    ),
+    "GoogleMaps": "Tables III and IV contradict each other: data size / duration is 115.0 KB/s, 2.4 % below the "
+    "printed 117.76; the duration is 0.5 % short so that every figure is within 2 %. The printed maximum, 8174 KB, is "
+    "no multiple of 4 KB",
+    "Amazon": "Tables III and IV contradict each other: requests / duration is 4.00 per s, 2.4 % above the printed "
+    "3.90, and data size / duration is 82.31 KB/s, 2.4 % below the printed 84.29; counts, sizes and duration are as "
+    "printed",
 }
 COMBO_NOTE = (
-    "the combos' request counts in Table III repeat other rows (GoogleMaps to YouTube) and contradict "
-    "sizes and "
-    "rates; the count here is arrival rate x duration, which agrees with data size / mean size"
+    "the combos' request counts in Table III repeat other rows (GoogleMaps to YouTube) and contradict sizes and rates; "
+    "the count here is arrival rate x duration, which agrees with data size / mean size"
 )
 
 
@@ -100,6 +86,12 @@ def number(value: float, digits: int) -> str:
 def pairs(items: Iterable[tuple[str, object]]) -> str:
     """Format a list of pairs as TOML, on one line."""
     return f"[{', '.join(f'[{value}, {weight}]' for value, weight in items)}]"
+
+
+def setting(key: str, value: object, why: str) -> str:
+    """Return a line of a model, with its source behind it, or above a long list."""
+    line = f"{key} = {value}"
+    return f"{line}  # {why}" if len(line) <= 140 else f"# {why}\n{line}"
 
 
 def points_us(points: Sequence[tuple[int, float]]) -> str:
@@ -243,10 +235,9 @@ class Model:
             why += ", and half, so that most wake-ups are below 16 ms (Figure 5)"
         if name == "Movie":
             why += (
-                "; nearly every round after a pause of at least 250 ms, so that nearly 70 % respond within "
-                "4 to 8 ms "
-                "(Figure 5)"
+                "; nearly every round after a pause of at least 250 ms, so that nearly 70 % respond within 4 to 8 ms "
             )
+            why += "(Figure 5)"
         return OPENS.get(name, share), why
 
     def text(self) -> str:
@@ -263,16 +254,14 @@ class Model:
         }
         rates = f"{row.times['arrival_rate_per_s']} requests/s, {row.times['access_rate_kb_per_s']} KB/s"
         return [
-            f"# {row.name} as the IISWC 2015 paper (Zhou et al.) publishes it; not one value is taken from a trace.",
-            "# The rules behind the assumptions are in README.md.",
+            f"# {row.name} as the IISWC 2015 paper (Zhou et al.) publishes it; not one value is taken from a trace. "
+            "The rules behind the assumptions are in README.md.",
             f'name = "{row.name}"',
             'source = "IISWC 2015 (Zhou et al.), Tables III and IV, Figure 3, text of section III"',
             *([f'note = "{note}"'] if note else []),
-            f"# Table IV: {row.times['duration_s']} s, {rates}.",
-            f"duration_s = {number(self.totals.duration_s, 2)}",
-            "# Section II: Nexus 5; Table V: 32 GB.",
-            "address_space_gb = 32",
-            *(["[made_from]", "# Its own sources.", sources_text(own).rstrip()] if own else []),
+            setting("duration_s", number(self.totals.duration_s, 2), f"Table IV: {row.times['duration_s']} s, {rates}"),
+            setting("address_space_gb", 32, "section II: Nexus 5; Table V: 32 GB"),
+            *(["[made_from]  # its own sources", sources_text(own).rstrip()] if own else []),
         ]
 
     def _operation(self, kind: str) -> list[str]:
@@ -290,8 +279,7 @@ class Model:
         else:
             source = (
                 f"{sizes['requests']} requests, {sizes['write_requests_pct']} % of them writes; "
-                f"{sizes['data_size_kb']} KB, {sizes['written_bytes_pct']} % of them written; mean {kind} "
-                f"{mean} KB"
+                f"{sizes['data_size_kb']} KB, {sizes['written_bytes_pct']} % of them written; mean {kind} {mean} KB"
             )
         lines = [f"[{kind}s]", f"# Table III: {source}: {requests} requests, {kb} KB."]
         if reads == self.read_is_largest:
@@ -317,92 +305,99 @@ class Model:
         returns = read_returns if reads else write_returns
         own_small = 100 * counts.get(4, 0) / requests
         back = returning(counts, returns)
+        spatial = row.times["spatial_locality_pct"]
+        returns_as = "assumption: a read returns a quarter as often as a write (page cache)"
+        small_data = "file-system metadata and database pages are small"
         return [
             *lines,
-            f"# assumption: {own_small:.1f} % of these are of 4 KB ({all_small:.1f} % of all requests; "
-            f"{why}); "
-            "the rest falls by a power law.",
+            f"# assumption: {own_small:.1f} % of these are of 4 KB ({all_small:.1f} % of all requests; {why}); "
+            "the rest falls by a power law",
             f"sizes_kb = {pairs(((f'{size}.0', count) for size, count in counts.items()))}",
-            f"# Table IV: spatial locality {row.times['spatial_locality_pct']} %; assumption: reads and writes alike.",
-            f"sequential_pct = {number(row.number('spatial_locality_pct'), 4)}",
-            f"# Table IV: temporal locality {row.times['temporal_locality_pct']} %; assumption: a read "
-            "returns a "
-            "quarter as often as a write (page cache).",
-            f"reaccess_pct = {number(returns, 4)}",
-            "# assumption: pairs, such as a commit block behind its journal blocks.",
-            "run_requests = 2.0",
-            "# assumption: sequential requests go to new places (appended files, the journal).",
-            "sequential_reaccess_pct = 0.0",
-            "# assumption: the share of a size that returns falls with the square root of the size "
-            "(file-system "
-            "metadata and database pages are small).",
-            f"reaccess_kb = {pairs(((f'{size}.0', n) for size, n in back.items()))}",
-            "# assumption: one new place in five is ever returned to.",
-            "reused_starts_pct = 20.0",
-            "# assumption: octaves of distance are equally likely.",
-            f"reuse_requests = {pairs((str(2**i), 1) for i in range(11))}",
+            setting(
+                "sequential_pct",
+                number(row.number("spatial_locality_pct"), 4),
+                f"Table IV: spatial locality {spatial} %; assumption: reads and writes alike",
+            ),
+            setting(
+                "reaccess_pct",
+                number(returns, 4),
+                f"Table IV: temporal locality {row.times['temporal_locality_pct']} %; {returns_as}",
+            ),
+            setting("run_requests", 2.0, "assumption: pairs, such as a commit block behind its journal blocks"),
+            setting(
+                "sequential_reaccess_pct",
+                0.0,
+                "assumption: sequential requests go to new places (appended files, the journal)",
+            ),
+            setting(
+                "reaccess_kb",
+                pairs(((f"{size}.0", n) for size, n in back.items())),
+                f"assumption: the share of a size that returns falls with the square root of the size ({small_data})",
+            ),
+            setting("reused_starts_pct", 20.0, "assumption: one new place in five is ever returned to"),
+            setting(
+                "reuse_requests",
+                pairs((str(2**i), 1) for i in range(11)),
+                "assumption: octaves of distance are equally likely",
+            ),
         ]
 
     def _bursts(self) -> list[str]:
         above = f" above {self.floor:.0f} ms" if min(self.idle_ms) >= 18 else ""
+        together = "several requests within a millisecond, as a file system issues a transaction"
         return [
             "[bursts]",
-            f"# assumption ({self.why_opens}).",
-            f"opens_pct = {number(self.opens, 2)}",
-            "# assumption: geometric.",
-            f"rounds = {pairs(((str(length), n) for length, n in self.rounds.items()))}",
-            "# assumption: several requests within a millisecond, as a file system issues a transaction; "
-            "log-uniform, "
-            "60 us to 1 ms.",
-            f"think_us = {pairs((number(gap, 1), 1) for gap in THINK_US)}",
-            f"# assumption: log-normal (sigma 1.5){above}; its mean is what Table IV's duration leaves.",
-            f"idle_ms = {pairs((number(gap, 3), 1) for gap in self.idle_ms)}",
-            "# assumption: reads and writes apart.",
-            "op_mixing_pct = 0.0",
-            "# assumption: half of the longer bursts of writes end like a journal transaction.",
-            "commit_pct = 50.0",
+            setting("opens_pct", number(self.opens, 2), f"assumption ({self.why_opens})"),
+            setting("rounds", pairs(((str(length), n) for length, n in self.rounds.items())), "assumption: geometric"),
+            setting(
+                "think_us",
+                pairs((number(gap, 1), 1) for gap in THINK_US),
+                f"assumption: {together}; log-uniform, 60 us to 1 ms",
+            ),
+            setting(
+                "idle_ms",
+                pairs((number(gap, 3), 1) for gap in self.idle_ms),
+                f"assumption: log-normal (sigma 1.5){above}; its mean is what Table IV's duration leaves",
+            ),
+            setting("op_mixing_pct", 0.0, "assumption: reads and writes apart"),
+            setting(
+                "commit_pct", 50.0, "assumption: half of the longer bursts of writes end like a journal transaction"
+            ),
         ]
 
     def _service(self) -> list[str]:
         row = self.row
         if row.name == "Movie":
-            rounds = (
-                "readahead keeps four or five requests in flight, so that nearly 70 % respond within 4 to "
-                "8 ms "
-                "(Figure 5)"
-            )
+            many = "nearly 70 % respond within 4 to 8 ms (Figure 5)"
+            rounds = f"readahead keeps four or five requests in flight, so that {many}"
             wake = "a leader that wakes the device responds within 4 to 8 ms, as nearly 70 % of requests do (Figure 5)"
         else:
-            rounds = (
-                f"long enough for the mean response of Table IV (about {self.wait:.1f} requests wait in a "
-                "round where "
-                "any do); geometric"
-            )
+            waiting = f"about {self.wait:.1f} requests wait in a round where any do"
+            rounds = f"long enough for the mean response of Table IV ({waiting}); geometric"
             wake = "what the mean service time of Table IV leaves above Figure 3"
             if self.left_ms <= 1:
                 wake = "at least 1 ms; Figure 3 leaves no more of the mean service time"
             elif self.left_ms >= 25:
                 wake = "at most 25 ms"
+        times = ("no_wait_pct", "mean_service_ms", "mean_response_ms")
         return [
             "[service]",
-            "# Table IV.",
-            f"no_wait_pct = {number(row.number('no_wait_pct'), 2)}",
-            f"mean_service_ms = {number(row.number('mean_service_ms'), 2)}",
-            f"mean_response_ms = {number(row.number('mean_response_ms'), 2)}",
-            f"# assumption: {rounds}.",
-            f"round_requests = {pairs(((str(length), n) for length, n in self.round_requests.items()))}",
-            "# assumption: a driver fetches a request within tens of microseconds.",
-            f"fetch_us = {number(FETCH_US, 1)}",
-            "# Figure 3: 13.94 MB/s at 4 KB, 99.65 at 256 KB; power law between.",
-            f"read_us = {points_us(READ_MS)}",
-            "# Figure 3: 5.18 MB/s at 4 KB, 19 at 256 KB, 56.15 at 16 MB; power law between.",
-            f"write_us = {points_us(WRITE_MS)}",
-            "# assumption.",
-            "jitter_pct = [[85.0, 1], [100.0, 1], [115.0, 1]]",
-            "# assumption: the paper gives no threshold (Characteristic 4).",
-            "wake_after_ms = 200.0",
-            f"# assumption: {wake}.",
-            f"wake_up_ms = {number(self.wake_ms, 1)}",
+            *(setting(key, number(row.number(key), 2), "Table IV") for key in times),
+            setting(
+                "round_requests",
+                pairs(((str(length), n) for length, n in self.round_requests.items())),
+                f"assumption: {rounds}",
+            ),
+            setting("fetch_us", FETCH_US, "assumption: a driver fetches a request within tens of microseconds"),
+            setting("read_us", points_us(READ_MS), "Figure 3: 13.94 MB/s at 4 KB, 99.65 at 256 KB; power law between"),
+            setting(
+                "write_us",
+                points_us(WRITE_MS),
+                "Figure 3: 5.18 MB/s at 4 KB, 19 at 256 KB, 56.15 at 16 MB; power law between",
+            ),
+            setting("jitter_pct", "[[85.0, 1], [100.0, 1], [115.0, 1]]", "assumption"),
+            setting("wake_after_ms", 200.0, "assumption: the paper gives no threshold (Characteristic 4)"),
+            setting("wake_up_ms", number(self.wake_ms, 1), f"assumption: {wake}"),
         ]
 
 

@@ -276,18 +276,11 @@ fn models_of_a_group_share_its_sources_unless_they_name_their_own() {
 #[test]
 fn every_preset_value_says_where_it_comes_from() {
     for name in published() {
-        let mut commented = false;
-        for line in presets::text(name).unwrap().lines() {
-            let sibling = commented && line.starts_with("mean_");
-            if line.starts_with('#') {
-                commented = true;
-            } else if line.contains('=') && !line.starts_with("name") && !line.starts_with("source") {
-                let note = line.starts_with("note");
-                assert!(commented || sibling || note, "{name}: no source for `{line}`");
-            }
-            if line.is_empty() || line.starts_with('[') && !line.contains('=') {
-                commented = false;
-            }
+        let lines: Vec<_> = presets::text(name).unwrap().lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair[1].contains(" = ") && !pair[1].starts_with('"')) {
+            let says_itself = ["name", "source", "note"].iter().any(|key| pair[1].starts_with(key));
+            let commented = pair[1].contains("  # ") || pair[0].starts_with('#');
+            assert!(commented || says_itself, "{name}: no source for `{}`", pair[1]);
         }
     }
 }
