@@ -235,7 +235,7 @@ def _readahead_kb() -> int:
 def modelled(lines: list[str], *options: str) -> dict[str, tuple[int, int]]:
     """Return requests and sectors by role that the model sends."""
     command = ["cargo", "run", "--release", "-q", "-p", "emmclab-host", "--example", "host_files", "--"]
-    command += ["play", "linux-6", "ext4", str(_SIZE_GB << 21), *options]
+    command += [str(_SIZE_GB << 21), *options]
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -278,7 +278,7 @@ def compared(name: str) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int
     # Data written before is on the device, and not in memory.
     lines += [f"preload {line.split()[1]} {line.split()[3]}" for line in before]
     lines += ["mark", *(["create 0"] if before else []), *after, "sync"]
-    return live(name), modelled(lines, f"readahead_kb={_readahead_kb()}")
+    return live(name), modelled(lines, str(_readahead_kb()))
 
 
 def main() -> None:

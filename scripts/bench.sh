@@ -11,9 +11,6 @@ printf '\n== Formats: reading on one core\n'
 run emmclab-trace trace_speed --make "$folder/all-columns.parquet" 10000000
 run emmclab-trace trace_speed "$folder/all-columns.parquet" "$@" ||
     printf 'reading failed\n'
-printf '\n== Traces of other recorders: reading on one core\n'
-run emmclab-record others_speed "$folder" ||
-    printf 'reading failed\n'
 printf '\n== Profile of everything, one core\n'
 run emmclab-profile profile_speed python/emmclab/data/messages-rollback.parquet "$@"
 printf '\n== Memory: a profile of 100 million requests over 32 GB, as a whole process\n'
@@ -29,13 +26,9 @@ for case in new trace random full; do
 done
 printf '\n== Layers: decisions, memory, recovery\n'
 run emmclab-layers layer_speed
-printf '\n== The host above the device: operations on files, one core\n'
-run emmclab-host host_files speed
 printf '\n== Requests of the model of the host, beside those of Linux\n'
 .venv/bin/python benches/host_against_linux.py ||
     printf 'needs root, FUSE and loop devices\n'
-printf '\n== Crash states of ext4: replay and lookup in memory, beside e2fsck\n'
-run emmclab-ext4 ext4_speed
 printf '\n== Power cuts: a log of 1 GB, then states judged in process, by e2fsck and by a mount\n'
 run emmclab-crash crash_speed
 .venv/bin/python benches/crash_recoveries.py ||

