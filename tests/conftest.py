@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -86,11 +87,31 @@ def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=patience_s, check=False, **options)
 
 
-def emmclab_json(*arguments: object) -> Any:
-    """Run a command that has to succeed, and return its JSON."""
-    done = emmclab(*arguments, "--json")
+def emmclab_ok(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command that has to succeed."""
+    done = emmclab(*arguments, **options)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done
+
+
+def emmclab_json(*arguments: object, **options: Any) -> Any:
+    """Run a command that has to succeed, and return its JSON."""
+    return json.loads(emmclab_ok(*arguments, "--json", **options).stdout)
+
+
+def begin(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """Start the command line; its output and messages go to pipes unless the options say otherwise."""
+    usual: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
+    return subprocess.Popen([*COMMAND, *map(str, arguments)], **usual | options)
+
+
+def wait_until(holds: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
+    """Wait until a condition holds; fail if that takes too long, or if the process ends before."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.01)
 
 
 @dataclass(frozen=True)
@@ -539,13 +560,19 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     started.stop()
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
-    """Check that there is one `error:` line with these words, then a `hint:`, and nothing on stdout."""
+def assert_fails(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
+    """Check that there are an `error:` and a `hint:`, of possibly several lines, and these words."""
     assert done.returncode == code, done.stderr
-    assert done.stdout == ""
     assert "Traceback" not in done.stderr
+    assert re.search(r"^error: (.|\n)*^hint: ", done.stderr, re.MULTILINE), done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
+    """Check that there is one `error:` line, then a `hint:`, these words, and nothing on stdout."""
+    assert_fails(done, *words, code=code)
+    assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert lines[0].startswith("error: "), done.stderr
     assert lines[1].startswith("hint: "), done.stderr
-    for word in words:
-        assert word in done.stderr, done.stderr

@@ -4,17 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
 
 import annotated
 import emmclab
-from browsing import Visit
+from conftest import assert_refused, emmclab_json, emmclab_ok, need_library
 from conftest import emmclab as run_emmclab
-from conftest import emmclab_json, need_library
 from emmclab.advice.advise import ORDERS, advise, options
 from emmclab.advice.lifetime import measurement_text
 from emmclab.errors import ConfigError
-from emmclab.pages.advice import write_advice
 from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.device import Device
 from emmclab.studies import Serial, Study
@@ -104,26 +101,7 @@ def test_deep_advice_is_in_every_form_and_refused_before_the_work(tmp_path: Path
     assert "mean_response_ms" in page.with_name("advice-deep.html").read_text()
     done = run_emmclab(*words)
     assert "Together: " in done.stdout and "the best one alone" in done.stdout
-    done = run_emmclab(*words, "--by", "lifetime")
-    assert (done.returncode, "leave out --deep" in done.stderr) == (2, True)
-
-
-@pytest.mark.slow
-def test_on_a_phone_every_figure_of_an_option_is_in_sight(
-    trace: emmclab.Trace, browser: Browser, tmp_path: Path
-) -> None:
-    device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 3000})
-    write_advice(advise(device, [trace], lifetime=True, wrap_addresses=True), tmp_path / "advice.html")
-    visit = Visit(browser, tmp_path / "advice.html", width=390)
-    cells = visit.page.locator("#options td:not(:empty)").evaluate_all(
-        "cells => cells.map(c => [c.getBoundingClientRect().right, c.dataset.label || ''])"
-    )
-    assert len(cells) > 50
-    assert max(right for right, _ in cells) <= 390
-    assert all(label for _, label in cells), "each says what it is, where the heading is out of sight"
-    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert visit.words == []
-    visit.page.close()
+    assert_refused(run_emmclab(*words, "--by", "lifetime"), "leave out --deep")
 
 
 def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: emmclab.Trace) -> None:
@@ -261,7 +239,6 @@ def test_the_modes_stand_in_text_page_and_json(tmp_path: Path) -> None:
     arguments = ("advise", noted, "--device", "emmc51-cache", "--new")
     found = emmclab_json(*arguments, "--html", page)["journal"]
     assert len(found["modes"]) == 4 and found["reason"] == ""
-    shown = run_emmclab(*arguments)
-    assert shown.returncode == 0, shown.stderr
+    shown = emmclab_ok(*arguments)
     for text in (shown.stdout, page.read_text()):
         assert "Layer below the journal: journal:" in text and "ordered_fua" in text

@@ -12,7 +12,7 @@ import pytest
 
 import emmclab as lab
 from applications import NEW, SMALL
-from conftest import ROOT, emmclab, emmclab_json
+from conftest import ROOT, assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import STATES, applications, dominating, hosts, parts_of, run_application
 from emmclab.cli import application
 from emmclab.cli.apps import COMMANDS
@@ -67,8 +67,7 @@ def test_a_run_says_where_the_time_went_to_the_nanosecond(small: Path) -> None:
 
 
 def test_a_run_on_the_terminal_answers_first(small: Path) -> None:
-    done = emmclab("apps", "run", small, *NEW)
-    assert done.returncode == 0
+    done = emmclab_ok("apps", "run", small, *NEW)
     first = done.stdout.splitlines()[0]
     result = run_application(str(small), "nexus5", precondition="none")
     words, _ = dominating(result)
@@ -97,8 +96,7 @@ def test_every_command_of_applications_shows_its_results_on_the_terminal(small: 
     assert {*words} == {*COMMANDS} - {"live"}
     for command, every in words.items():
         for given in every:
-            done = emmclab("apps", command, *given)
-            assert done.returncode == 0, (command, done.stderr)
+            done = emmclab_ok("apps", command, *given)
             assert len(done.stdout) > 80 and not done.stderr, (command, done.stderr)
 
 
@@ -112,8 +110,7 @@ def test_learned_work_takes_as_long_as_recorded_on_a_host_as_fast_as_the_recorde
         learned = emmclab("apps", "learn", calls, "-o", program, "--cpu-factor", factor)
         assert learned.returncode == 0 and f"a core of CPU factor {factor:g}" in learned.stdout
         assert emmclab_json(*run)["app"]["runtime_ns"] / 1e9 == pytest.approx(seconds, rel=0.01)
-    refused = emmclab("apps", "learn", calls, "-o", program, "--cpu-factor", 0)
-    assert refused.returncode == 2 and "cpu_factor" in refused.stderr and "hint: " in refused.stderr
+    assert_refused(emmclab("apps", "learn", calls, "-o", program, "--cpu-factor", 0), "cpu_factor")
 
 
 def test_the_same_seed_gives_the_same_bytes(small: Path, tmp_path: Path) -> None:
@@ -179,30 +176,6 @@ def test_the_device_of_an_application_passes_every_check(small: Path) -> None:
     assert found["app"] == emmclab_json("apps", "run", small, "--json", *NEW)["app"]
 
 
-BAD: list[tuple[str, str, str]] = [
-    ("{ cpu = { ms = 2 } }", "{ cup = { ms = 2 } }", "16: unknown name `cup`"),
-    ('"notes.db", pages', '"other.db", pages', "`other.db`: is not defined in this program"),
-    ('partition = "data"', 'partition = "elsewhere"', "`elsewhere`"),
-    ("times = 10, steps", "steps", "repeats steps for ever"),
-    ("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } },", "no thread sends this signal"),
-]
-
-
-@pytest.mark.parametrize(("good", "bad", "said"), BAD)
-def test_a_bad_program_is_an_error_with_a_hint(good: str, bad: str, said: str, small: Path) -> None:
-    small.write_text(SMALL.replace(good, bad))
-    done = emmclab("apps", "run", small, *NEW)
-    assert done.returncode == 2 and done.stdout == ""
-    assert said in done.stderr and "hint:" in done.stderr
-
-
-def test_a_deadlock_names_the_threads(small: Path) -> None:
-    small.write_text(SMALL.replace("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } }, { signal = { name = 'x' } },"))
-    done = emmclab("apps", "run", small, *NEW)
-    assert done.returncode == 2
-    assert "deadlock" in done.stderr and "thread `ui` waits for signal `x`" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -215,9 +188,7 @@ def test_a_deadlock_names_the_threads(small: Path) -> None:
     ],
 )
 def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], said: str) -> None:
-    done = emmclab("apps", *words, *(() if "--precondition" in words else NEW))
-    assert done.returncode == 2 and done.stdout == ""
-    assert said in done.stderr and "hint:" in done.stderr
+    assert_refused(emmclab("apps", *words, *(() if "--precondition" in words else NEW)), said)
 
 
 def test_python_gives_what_the_command_line_prints(small: Path) -> None:

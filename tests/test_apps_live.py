@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, need
+from conftest import PATIENCE_S, assert_refused, begin, emmclab, emmclab_json, emmclab_ok, environment, need
 from emmclab.apps.closed_loop import application_text, applications, learn_application
 from emmclab.apps.result_types import LearnedTime
 
@@ -100,8 +100,7 @@ def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> No
 
 def _printed(name: object, page: Path, *more: str) -> str:
     """Run a program live with a page, as a user does, and return what the terminal shows."""
-    done = emmclab("apps", "live", name, "--clock", "x0.01", "--html", page, *more)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("apps", "live", name, "--clock", "x0.01", "--html", page, *more)
     assert "Live and in the model" in done.stdout and "syncs of files" in done.stdout
     assert "Time that the user waited for" in done.stdout and page.stat().st_size > 10_000
     return done.stdout
@@ -126,11 +125,13 @@ def test_every_application_that_comes_with_emmclab_is_shown_live(name: str, tmp_
 
 @pytest.mark.usefixtures("root")
 def test_nothing_of_a_live_run_stays_on_the_machine(program: Path, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "apps", "live", str(program), "--device", "kingston-c4"],
-        stdout=subprocess.PIPE,
+    process = begin(
+        "apps",
+        "live",
+        program,
+        "--device",
+        "kingston-c4",
         stderr=subprocess.STDOUT,
-        text=True,
         env=environment(TMPDIR=str(tmp_path)),
     )
     deadline = time.monotonic() + PATIENCE_S
@@ -219,8 +220,7 @@ def test_a_program_learned_from_strace_does_what_was_recorded(strace: str, tmp_p
         pytest.skip("this machine does not let a process be traced")
     assert done.returncode == 0, done.stderr
     file = tmp_path / "app.toml"
-    said = emmclab("apps", "learn", log, "-o", file, "--partition", "sdcard=/usr", "--partition", f"data={work}")
-    assert said.returncode == 0, said.stderr
+    said = emmclab_ok("apps", "learn", log, "-o", file, "--partition", "sdcard=/usr", "--partition", f"data={work}")
     assert "MB written" in said.stdout and "work on a core" in said.stdout
     learned = tomllib.loads(file.read_text())
     of = {Path(entry["name"]).name: entry for entry in learned["file"] if entry["partition"] == "data"}
@@ -274,8 +274,7 @@ def test_a_program_that_a_shell_starts_takes_as_long_as_without_the_shell(strace
     (tmp_path / "alone.strace").write_text("".join(own[begin:]))
     times = {}
     for name in ("shell", "alone"):
-        said = emmclab("apps", "learn", tmp_path / f"{name}.strace", "-o", tmp_path / f"{name}.toml")
-        assert said.returncode == 0, said.stderr
+        emmclab_ok("apps", "learn", tmp_path / f"{name}.strace", "-o", tmp_path / f"{name}.toml")
         for device in ("emmc51-cache", "kingston-c4"):
             runs = [
                 emmclab_json("apps", "run", tmp_path / f"{name}.toml", "--device", device, "--seed", str(seed))["app"]
@@ -292,8 +291,7 @@ def test_each_program_of_a_loop_in_a_shell_is_learned(strace: str, tmp_path: Pat
     need("dd")
     loop = 'for n in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of="$1/f$n" bs=4k count=4 conv=fsync; done'
     _traced(strace, tmp_path / "loop.strace", "sh", "-c", loop, "sh", str(tmp_path))
-    said = emmclab("apps", "learn", tmp_path / "loop.strace", "-o", tmp_path / "loop.toml")
-    assert said.returncode == 0, said.stderr
+    emmclab_ok("apps", "learn", tmp_path / "loop.strace", "-o", tmp_path / "loop.toml")
     fast, slow = (
         emmclab_json("apps", "run", tmp_path / "loop.toml", "--device", device)["app"]
         for device in ("emmc51-cache", "kingston-c4")
@@ -321,8 +319,7 @@ def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(st
     run = emmclab_json("apps", "run", file, "--device", "nexus5")["app"]
     assert run["file_syncs"] == 200
     _traced(strace, log, "sh", "-c", f"{write} & exit 0")
-    left = emmclab("apps", "learn", log, "-o", tmp_path / "b.toml")
-    assert left.returncode == 2 and "--user-waits-for" in left.stderr, left.stderr
+    assert_refused(emmclab("apps", "learn", log, "-o", tmp_path / "b.toml"), "--user-waits-for")
 
 
 def test_what_is_no_recording_is_refused_and_writes_nothing(tmp_path: Path) -> None:
@@ -345,10 +342,8 @@ def test_a_learned_program_has_its_sources_and_assumptions(tmp_path: Path) -> No
         '7 1.000100 pread64(3, "x"..., 4096, 8192) = 4096 <0.000800>\n'
         "7 1.002000 futex(0x1, FUTEX_WAIT, 0, NULL) = 0 <0.250000>\n"
     )
-    refused = emmclab("apps", "learn", log, "-o", "-")
-    assert refused.returncode == 2 and "futex 0.250 s" in refused.stderr, refused.stderr
-    found = emmclab("apps", "learn", log, "-o", "-", "--keep-pauses")
-    assert found.returncode == 0, found.stderr
+    assert_refused(emmclab("apps", "learn", log, "-o", "-"), "futex 0.250 s")
+    found = emmclab_ok("apps", "learn", log, "-o", "-", "--keep-pauses")
     source = tomllib.loads(found.stdout)["source"]
     assert "0.250 s in calls that wait" in source and "Left to the model" in source
     asked = json.loads(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import emmclab as api
-from conftest import assert_refused, emmclab, emmclab_json
+from conftest import emmclab, emmclab_json
 
 
 def _fio(path: Path, read_us: float = 100.0, write_us: float = 400.0) -> Path:
@@ -33,55 +33,12 @@ def test_a_preset_from_fio_runs_and_answers_as_measured(trace: Path, tmp_path: P
     assert api.calibrate(source, name="card", capacity_gb=4)["toml"] == found["toml"]
 
 
-def test_an_error_in_results_of_fio_names_their_file(tmp_path: Path) -> None:
-    source = _fio(tmp_path / "deep.json")
-    for old, new, field in (
-        ('"bs": "4k"', '"bs": "4k", "iodepth": "8"', "iodepth"),
-        ('"bs": "8k"', '"bs": "8k", "direct": "0"', "direct"),
-    ):
-        changed = tmp_path / f"{field}.json"
-        changed.write_text(source.read_text().replace(old, new))
-        done = emmclab("calibrate", changed, "-o", tmp_path / "preset.toml")
-        assert done.returncode == 2 and done.stderr.startswith(f"error: {changed}: field `{field}`")
-        assert not (tmp_path / "preset.toml").exists()
-
-
 def test_words_go_to_stderr_and_the_preset_to_its_file(trace: Path, tmp_path: Path) -> None:
     preset = tmp_path / "phone.toml"
     done = emmclab("calibrate", trace, "-o", preset)
     assert (done.returncode, done.stdout) == (0, "")
     assert "held-out half" in done.stderr and preset.read_text().startswith("# Written by")
     assert emmclab("explain", preset).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "word"), [('{"fio version": "fio-3.33"}', "jobs"), ('{"fio version": "fio-3.33", "jobs": [', "not JSON")]
-)
-def test_rubbish_is_refused_and_nothing_is_written(tmp_path: Path, text: str, word: str) -> None:
-    source, preset = tmp_path / "source", tmp_path / "preset.toml"
-    source.write_text(text)
-    assert_refused(emmclab("calibrate", source, "-o", preset), word)
-    assert not preset.exists()
-
-
-def test_a_figure_that_the_recording_does_not_show_is_a_dash_and_null(tmp_path: Path) -> None:
-    rows, now = ["arrival_ns,start_ns,issue_ns,complete_ns,sector,sectors,op"], 0
-    for number in range(240):
-        now += 5_000_000
-        kb = (4, 8, 16, 32)[number % 4]
-        done = now + 30_000 + 200_000 + 100_000 * kb
-        rows.append(f"{now},{now + 30_000},{now + 30_000},{done},{number * 512},{2 * kb},write")
-        now = done
-    source, preset = tmp_path / "writes.csv", tmp_path / "writes.toml"
-    source.write_text("\n".join(rows) + "\n")
-    done = emmclab("calibrate", source, "-o", preset)
-    assert done.returncode == 0, done.stderr
-    row = next(line for line in done.stderr.splitlines() if line.startswith("read_overhead_us"))
-    assert row.split() == ["read_overhead_us", "–", "not", "measured", "us"]
-    figures = {one["name"]: one["value"] for one in emmclab_json("calibrate", source)["figures"]}
-    assert figures["read_overhead_us"] is None and figures["wake_us"] is None
-    assert figures["fetch_us"] == pytest.approx(30) and figures["write_overhead_us"] is not None
-    assert "read_us =" not in preset.read_text() and emmclab("explain", preset).returncode == 0
 
 
 def test_the_curves_of_a_probe_are_no_service_times_and_refused_with_a_cure(tmp_path: Path) -> None:

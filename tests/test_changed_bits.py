@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import emmclab
+from conftest import assert_refused
 from conftest import emmclab as run
 from emmclab import _core
 from emmclab.crash import Workload, record_run
@@ -89,9 +90,7 @@ def test_damage_is_named_by_file_and_place_and_ends_with_exit_code_2(tmp_path: P
     changed[20_000] ^= 1
     path.write_bytes(changed)
     for command in ("profile", "explain", "head"):
-        done = run(command, path)
-        assert done.returncode == 2 and not done.stdout, done.stdout
-        assert f"{path}: byte 16384: the file is damaged since it was written" in done.stderr, done.stderr
+        assert_refused(run(command, path), f"{path}: byte 16384: the file is damaged since it was written")
 
 
 @pytest.mark.parametrize("writer", ["duckdb", "pyarrow", "pandas"])

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT, Reproduced, emmclab, emmclab_json, need
+from conftest import ROOT, Reproduced, assert_refused, emmclab, emmclab_json, need
 from emmclab.errors import ConfigError
 from emmclab.papers import sources
 from emmclab.papers.claims import (
@@ -151,8 +151,7 @@ def test_grids_without_claims_are_declared(ledger: list[dict[str, Any]]) -> None
 
 def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
     words = ("claims", "--paper", "dsn17", "--jobs", 1, "--results", tmp_path)
-    refused = emmclab(*words, "--stored")
-    assert refused.returncode == 2 and "simulations without a stored result" in refused.stderr
+    assert_refused(emmclab(*words, "--stored"), "simulations without a stored result")
     assert not any(tmp_path.iterdir()), "nothing was run"
     judged = emmclab_json(*words)
     assert emmclab_json(*words, "--stored") == judged

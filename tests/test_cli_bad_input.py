@@ -5,35 +5,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, ROOT, assert_refused, biotracer, emmclab, emmclab_json, environment
-
-
-def profiled(trace: Path) -> dict[str, Any]:
-    """Return the profile without the fields that describe the file and its bytes."""
-    (profile,) = emmclab_json("profile", trace)
-    return {name: value for name, value in profile.items() if name not in ("trace_digest", "provenance")}
+from conftest import PATIENCE_S, ROOT, assert_refused, biotracer, emmclab, environment
 
 
 @pytest.mark.parametrize("command", ["profile", "head", "explain"])
 def test_an_assertion_of_the_parquet_decoder_is_one_error(command: str) -> None:
     damaged = ROOT / "fuzz/corpus/parquet/damaged-schema.parquet"
     assert_refused(emmclab(command, damaged, env={"RUST_BACKTRACE": "1"}), damaged.name)
-
-
-def test_carriage_returns_change_nothing(trace: Path, tmp_path: Path) -> None:
-    other = tmp_path / "chat.txt"
-    other.write_bytes(trace.read_bytes().replace(b"\n", b"\r\n"))
-    assert profiled(other) == profiled(trace)
-
-
-def test_missing_last_newline_changes_nothing(trace: Path, tmp_path: Path) -> None:
-    other = tmp_path / "chat.txt"
-    other.write_bytes(trace.read_bytes().rstrip(b"\n"))
-    assert profiled(other) == profiled(trace)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +47,6 @@ def test_a_pipe_is_not_read_twice(trace: Path, tmp_path: Path) -> None:
         feeder.wait(PATIENCE_S)
 
 
-def test_a_trace_out_of_order_names_the_option_that_helps(tmp_path: Path) -> None:
-    late = tmp_path / "late.csv"
-    rows = [f"{number * 1_000_000},write,{number * 8},8" for number in range(70_000, 0, -1)]
-    late.write_text("arrival_ns,op,sector,sectors\n" + "\n".join([*rows, *rows]) + "\n")
-    assert_refused(emmclab("profile", late), "--reorder-window")
-    assert emmclab("profile", late, "--reorder-window", "200000").returncode == 0
-
-
 def test_a_parquet_trace_in_another_unit_is_refused(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -88,12 +61,6 @@ def test_a_parquet_trace_in_another_unit_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.parquet"
     parquet.write_table(arrow.table(columns), wrong)
     assert_refused(emmclab("profile", wrong), "wrong.parquet", "absurd", "multiply")
-
-
-def test_output_is_not_the_input(trace: Path) -> None:
-    before = trace.read_bytes()
-    assert_refused(emmclab("convert", trace, trace, "--to", "csv"), "input itself")
-    assert trace.read_bytes() == before
 
 
 def test_an_empty_word_is_not_the_current_folder(trace: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rich.text import Text
 
 import emmclab as package
-from conftest import emmclab, emmclab_json
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.cli import application
 from emmclab.cli.command_groups import walk_commands
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
@@ -103,8 +103,7 @@ def test_convert_merges_traces_from_their_start_times(trace: Path, other_trace: 
     for offset, seconds in ((None, 0), ("0s,10s", 10), ("0,1.5m", 90)):
         out = tmp_path / "both.parquet"
         more = [] if offset is None else ["--offset", offset]
-        done = emmclab("convert", trace, other_trace, "-o", out, *more)
-        assert done.returncode == 0, done.stderr
+        emmclab_ok("convert", trace, other_trace, "-o", out, *more)
         expected = sorted(
             arrival - own[0] + begin
             for own, begin in zip(arrivals, (0, seconds * 10**9), strict=True)
@@ -126,8 +125,7 @@ def test_convert_refuses_words_that_do_not_tell_inputs_and_output(
         ((trace, other_trace, "-o", out, "--offset", "0s,soon"), "`soon` is not a duration"),
         ((trace, other_trace, "-o", other_trace), "is the input itself"),
     ):
-        done = emmclab("convert", *words)
-        assert done.returncode == 2 and field in done.stderr, done.stderr
+        assert_refused(emmclab("convert", *words), field)
     assert not out.exists() and other_trace.read_bytes() == before
 
 
@@ -141,8 +139,7 @@ def test_profile_json_is_a_list_with_the_name_first(trace: Path, other_trace: Pa
 
 
 def test_profiles_side_by_side(trace: Path, other_trace: Path) -> None:
-    done = emmclab("profile", trace, other_trace, "--compare")
-    assert done.returncode == 0
+    done = emmclab_ok("profile", trace, other_trace, "--compare")
     for row in ("chat", "camera"):
         assert any(line.strip().startswith(row) for line in done.stdout.split("Table IV")[1].splitlines())
     assert "Findings" in done.stdout
@@ -155,8 +152,7 @@ def test_two_files_of_the_same_name_get_two_names(trace: Path, tmp_path: Path) -
 
 def test_figures_are_written_with_their_data(trace: Path, tmp_path: Path) -> None:
     folder = tmp_path / "figures"
-    done = emmclab("profile", trace, "--figures", folder)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("profile", trace, "--figures", folder)
     assert "<svg" in (folder / "size_distribution.svg").read_text()
     rows = (folder / "size_distribution.csv").read_text().splitlines()
     assert rows[0].startswith("trace,op,bin,low_kb,high_kb")
@@ -171,16 +167,14 @@ def test_published_tables_name_their_contradictions() -> None:
 
 
 def test_the_included_traces_are_profiled_as_any_others(tmp_path: Path) -> None:
-    done = emmclab("profile", "--demo", "--html", "report.html", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("profile", "--demo", "--html", "report.html", "--json", cwd=tmp_path)
     assert [one["name"] for one in json.loads(done.stdout)] == [path.stem for path in package.bundled()]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_a_profile_needs_traces_or_the_included_ones_and_not_both(trace: Path) -> None:
     for words, field in (((), "no trace is given"), ((trace, "--demo"), "--demo")):
-        done = emmclab("profile", *words)
-        assert (done.returncode, field in done.stderr, "hint: " in done.stderr) == (2, True, True)
+        assert_refused(emmclab("profile", *words), field)
 
 
 def test_one_trace_is_compared_with_another_a_workload_or_a_folder_of_parts(
@@ -213,8 +207,7 @@ def test_two_conversions_and_two_reports_give_the_same_bytes(trace: Path, tmp_pa
 @pytest.mark.parametrize("columns", [30, 80])
 def test_a_narrow_terminal_cuts_no_figure_and_no_name(trace: Path, columns: int) -> None:
     for arguments in (["profile", trace], ["head", trace], ["compare", trace], ["devices"], ["explain", trace]):
-        done = emmclab(*arguments, env={"COLUMNS": str(columns)})
-        assert done.returncode == 0, done.stderr
+        done = emmclab_ok(*arguments, env={"COLUMNS": str(columns)})
         assert "…" not in done.stdout, arguments
 
 

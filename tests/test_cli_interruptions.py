@@ -11,19 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, ended_in_the_middle, environment, kept_cells
+from conftest import PATIENCE_S, begin, emmclab, emmclab_ok, ended_in_the_middle, kept_cells
 from emmclab.traces.workload import Workload
 
 
 def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
-    command = [*COMMAND, "head", str(long_trace), "-n", "20000", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    process = begin("head", long_trace, "-n", "20000", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.read(10)
     process.stdout.close()
     assert process.wait(PATIENCE_S) == 141
-    assert process.stderr.read() == b""
+    assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -40,7 +39,7 @@ def test_a_wait_for_a_silent_pipe_ends_at_once_with_a_signal(tmp_path: Path, com
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     words = [str(pipe) if word == "PIPE" else word for word in command.split()]
-    process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, env=environment())
+    process = begin(*words)
     silent = None
     deadline = time.monotonic() + PATIENCE_S
     while silent is None and time.monotonic() < deadline:
@@ -57,10 +56,8 @@ def test_a_pipe_with_the_name_of_a_temporary_file_is_not_opened(trace: Path, tmp
     """Any user can make one in a shared folder; opening it would wait for its writer for ever."""
     planted = tmp_path / ".emmclab-tmp-pipe"
     os.mkfifo(planted)
-    done = emmclab("convert", trace, tmp_path / "out.csv")
-    assert done.returncode == 0, done.stderr
-    done = emmclab("query", "--trace", trace, "select 1", env={"TMPDIR": str(tmp_path)})
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("convert", trace, tmp_path / "out.csv")
+    emmclab_ok("query", "--trace", trace, "select 1", env={"TMPDIR": str(tmp_path)})
     assert planted.exists()
 
 
@@ -90,8 +87,7 @@ def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: 
     kept = state.read_text().count('"row": {')
     assert kept > 20
     subprocess.run(["mount", "-o", "remount,size=8m", str(tiny_disk)], check=True)
-    done = emmclab(*words)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok(*words)
     (profiled,) = re.findall(r"\(96 files, (\d+) of them profiled now\)", done.stderr)
     assert 96 - kept <= int(profiled) <= 96 - kept + 1
 

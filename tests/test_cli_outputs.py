@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import emmclab as package
-from conftest import COMMAND, PATIENCE_S, biotracer, emmclab, environment
+from conftest import COMMAND, PATIENCE_S, assert_refused, biotracer, emmclab, emmclab_ok, environment
 
 MODEL = "Messaging"
 
@@ -52,8 +52,7 @@ def test_every_text_format_can_be_compressed(trace: Path, tmp_path: Path) -> Non
     for name in sorted(writable):
         plain, packed = tmp_path / f"x.{name}", tmp_path / f"y.{name}.gz"
         for out in (plain, packed):
-            done = emmclab("convert", trace, out, "--to", name)
-            assert done.returncode == 0, done.stderr
+            emmclab_ok("convert", trace, out, "--to", name)
         assert gzip.decompress(packed.read_bytes()) == plain.read_bytes(), name
 
 
@@ -76,12 +75,10 @@ def test_outputs_have_the_permissions_that_the_umask_leaves_and_keep_those_of_a_
     for name, words in runs.items():
         for umask, mode in ((0o077, 0o600), (0o027, 0o640)):
             output = tmp_path / f"{umask:o}-{name}"
-            done = emmclab(*words, output, umask=umask)
-            assert done.returncode == 0, done.stderr
+            emmclab_ok(*words, output, umask=umask)
             assert (name, output.stat().st_mode & 0o777) == (name, mode)
             output.chmod(0o604)
-            done = emmclab(*words, output, umask=umask)
-            assert done.returncode == 0, done.stderr
+            emmclab_ok(*words, output, umask=umask)
             assert (name, output.stat().st_mode & 0o777) == (name, 0o604)
 
 
@@ -124,15 +121,12 @@ def test_a_pipe_goes_through_convert(trace: Path) -> None:
 
 
 def test_stdout_needs_a_format_and_no_second_use(trace: Path) -> None:
-    nameless = emmclab("convert", trace, "-")
-    assert nameless.returncode == 2 and "--to" in nameless.stderr
-    both = emmclab("convert", trace, "-", "--to", "csv", "--json")
-    assert both.returncode == 2 and "would both go to stdout" in both.stderr
+    assert_refused(emmclab("convert", trace, "-"), "--to")
+    assert_refused(emmclab("convert", trace, "-", "--to", "csv", "--json"), "would both go to stdout")
 
 
 def test_synth_and_fit_write_to_stdout(trace: Path) -> None:
-    made = emmclab("synth", MODEL, "-", "--to", "csv", "--requests", 20)
-    assert made.returncode == 0, made.stderr
+    made = emmclab_ok("synth", MODEL, "-", "--to", "csv", "--requests", 20)
     assert len(made.stdout.splitlines()) == 21
     fitted, plain = emmclab("fit", trace, "-o", "-"), emmclab("fit", trace)
     assert fitted.returncode == 0 and fitted.stdout == plain.stdout != ""
@@ -286,8 +280,7 @@ def test_names_in_a_trace_do_not_reach_the_terminal_as_commands(command: str, ho
         "convert": [tmp_path / "out.parquet"],
         "simulate": ["--device", "iiswc15-hps"],
     }
-    done = emmclab(command, hostile, *more.get(command, []))
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok(command, hostile, *more.get(command, []))
     for text in (done.stdout, done.stderr):
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text), command
     assert done.returncode == 0

@@ -11,7 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, instances
+from conftest import (
+    COMMAND,
+    PATIENCE_S,
+    assert_fails,
+    assert_refused,
+    begin,
+    emmclab,
+    emmclab_json,
+    emmclab_ok,
+    environment,
+    instances,
+    wait_until,
+)
 
 
 def _sectors_written(loop: str) -> int:
@@ -22,8 +34,7 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     before = _sectors_written(loop)
     path = tmp_path / "x.parquet"
     write = ["dd", "if=/dev/zero", f"of={loop}", "bs=64k", "count=32", "oflag=direct", "status=none"]
-    done = emmclab("record", "--device", loop, "-o", path, "--json", "--", *write)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("record", "--device", loop, "-o", path, "--json", "--", *write)
     said = json.loads(done.stdout)
     assert said["ledger"]["lost"] == said["ledger"]["unpaired"] == 0 and said["ended_early"] is None
     # Other programs of the machine may read the disk, too.
@@ -41,12 +52,11 @@ def test_what_a_recorded_command_prints_does_not_mix_with_json(loop: str, tmp_pa
 
 
 def test_a_quiet_recording_and_a_wrong_option_say_so(loop: str, tmp_path: Path) -> None:
-    unknown = emmclab("record", "--device", "/dev/no-such-disk", "-o", tmp_path / "y.parquet")
-    assert unknown.returncode == 2 and "no-such-disk" in unknown.stderr
-    senseless = emmclab("record", "--device", loop, "--duration", "soon")
-    assert senseless.returncode == 2 and "soon" in senseless.stderr
-    absent = emmclab("record", "--device", loop, "-o", tmp_path / "z.parquet", "--", "no-such-command")
-    assert absent.returncode == 2 and "no-such-command" in absent.stderr
+    assert_fails(emmclab("record", "--device", "/dev/no-such-disk", "-o", tmp_path / "y.parquet"), "no-such-disk")
+    assert_fails(emmclab("record", "--device", loop, "--duration", "soon"), "soon")
+    assert_fails(
+        emmclab("record", "--device", loop, "-o", tmp_path / "z.parquet", "--", "no-such-command"), "no-such-command"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -92,10 +102,7 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "none", small], check=True)
     try:
-        command = [*COMMAND, "record", "--device", loop, "-o", str(small / "x.parquet"), "--json"]
-        recording = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-        )
+        recording = begin("record", "--device", loop, "-o", small / "x.parquet", "--json")
         assert recording.stderr and "recording" in recording.stderr.readline()
         read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct", "status=none"]
         subprocess.run(read, check=True)
@@ -106,8 +113,9 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
         assert json.loads(said)["ledger"]["kept"] > 0
         assert emmclab("profile", small / "x.parquet").returncode == 0
         # Now it does not even start there.
-        again = emmclab("record", "--device", loop, "-o", small / "y.parquet", "--duration", "1s")
-        assert again.returncode == 2 and "MB are free" in again.stderr
+        assert_refused(
+            emmclab("record", "--device", loop, "-o", small / "y.parquet", "--duration", "1s"), "MB are free"
+        )
         assert {entry.name for entry in small.iterdir()} == {"fills", "x.parquet"}
     finally:
         subprocess.run(["umount", small], check=True)
@@ -120,9 +128,8 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
     fake.write_text('#!/bin/sh\nfor last; do :; done\nsh -c "$last" | dd bs=1 count=200000 status=none\n')
     fake.chmod(0o755)
     path = tmp_path / "x.parquet"
-    command = [*COMMAND, "record", "--ssh", "board", "--device", loop, "-o", str(path), "--json"]
     env = environment(PATH=f"{tmp_path}:{os.environ['PATH']}")
-    recording = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    recording = begin("record", "--ssh", "board", "--device", loop, "-o", path, "--json", env=env)
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=4k", "count=50", "iflag=direct", "status=none"]
     deadline = time.monotonic() + PATIENCE_S
     while recording.poll() is None and time.monotonic() < deadline:
@@ -133,9 +140,7 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
     assert "link to the recorded machine was lost" in words
     assert "link" in json.loads(said)["ended_early"] and json.loads(said)["ledger"]["kept"] > 0
     assert json.loads(emmclab("profile", path, "--json").stdout)[0]["write_requests_pct"] == 0
-    while instances(loop) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert instances(loop) == []
+    wait_until(lambda: not instances(loop))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -143,8 +148,7 @@ def test_every_signal_that_ends_a_recording_ends_it_like_its_duration(
     number: signal.Signals, loop: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.parquet"
-    command = [*COMMAND, "record", "--device", loop, "-o", str(path)]
-    recording = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    recording = begin("record", "--device", loop, "-o", path)
     assert recording.stderr and "recording" in recording.stderr.readline()
     read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
     subprocess.run(read, check=True)
@@ -202,12 +206,15 @@ def test_a_recording_whose_terminal_is_closed_is_whole(loop: str, tmp_path: Path
     """The kernel sends SIGHUP, and printing is impossible from then on."""
     path = tmp_path / "x.parquet"
     terminal, its_end = os.openpty()
-    recording = subprocess.Popen(
-        [*COMMAND, "record", "--device", loop, "-o", str(path)],
+    recording = begin(
+        "record",
+        "--device",
+        loop,
+        "-o",
+        path,
         stdin=its_end,
         stdout=its_end,
         stderr=its_end,
-        env=environment(),
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )

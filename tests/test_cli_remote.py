@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab_json, environment, instances
+from conftest import PATIENCE_S, begin, emmclab_json, environment, instances, wait_until
 
 #: Maximum time from a signal to the end of a wait: at once, but the machine may be busy.
 AT_ONCE_S = 20
@@ -79,9 +79,7 @@ def begun(folder: Path, *words: str, port: int = 1) -> subprocess.Popen[str]:
     env = environment(PATH=f"{folder}:{os.environ['PATH']}", ANDROID_ADB_SERVER_PORT=str(port))
     # The programs that it starts have these open, too, so pipes would not end with the command.
     with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
-        return subprocess.Popen(
-            [*COMMAND, *words], cwd=folder, stdout=out, stderr=err, text=True, env=env, start_new_session=True
-        )
+        return begin(*words, cwd=folder, stdout=out, stderr=err, env=env, start_new_session=True)
 
 
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
@@ -117,15 +115,10 @@ def test_a_signal_ends_a_wait_for_a_machine_at_once_and_leaves_no_program(
             process = begun(folder, *words, "--ssh", "board")
         else:
             process = begun(folder, *words, "--adb", port=silent if wait == "adb-server" else closed_port())
-        deadline = time.monotonic() + PATIENCE_S
         if wait == "adb-server":
-            while not _connected(process.pid, silent):
-                assert process.poll() is None and time.monotonic() < deadline
-                time.sleep(0.02)
+            wait_until(lambda: _connected(process.pid, silent), process)
         else:
-            while not waiting.exists():
-                assert process.poll() is None and time.monotonic() < deadline
-                time.sleep(0.02)
+            wait_until(waiting.exists, process)
         assert ended(process, number) == status
     assert "Traceback" not in (folder / "stderr").read_text()
     assert not (folder / "x.parquet").exists()
@@ -149,16 +142,10 @@ def test_a_signal_ends_a_recording_of_another_machine_with_all_its_requests(
     reach = ("--ssh", "board") if way == "ssh" else ("--adb",)
     with adb_server(answers=True) as port:
         process = begun(folder, "record", *reach, "--device", loop, "-o", "x.parquet", port=port)
-        deadline = time.monotonic() + PATIENCE_S
-        while "recording" not in (folder / "stderr").read_text():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: "recording" in (folder / "stderr").read_text(), process)
         read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
         subprocess.run(read, check=True)
         assert ended(process, number) == 0
     profiled = emmclab_json("profile", folder / "x.parquet", "--only", "process=dd")[0]
     assert profiled["requests"] == 20
-    deadline = time.monotonic() + PATIENCE_S
-    while instances(loop) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert instances(loop) == []
+    wait_until(lambda: not instances(loop))

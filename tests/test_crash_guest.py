@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 import emmclab as emmclab_package
-from conftest import COMMAND, emmclab, emmclab_json, environment
+from conftest import assert_refused, begin, emmclab, emmclab_json, wait_until
 from emmclab.crash import Workload
 from emmclab.crash.explore import open_run
 from emmclab.crash.guest import initramfs, machine, wire
@@ -121,9 +121,7 @@ def test_without_qemu_the_message_says_how_to_get_it(tmp_path: Path, monkeypatch
 def test_what_a_guest_cannot_do_is_refused_before_it_starts(arguments: list[str], tmp_path: Path) -> None:
     file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
     workload = [] if arguments[0] == "--" else ["--workload", "ace:1"]
-    done = emmclab("crash", "--device", "emmc51-cache", "--guest", file, *workload, *arguments)
-    assert done.returncode == 2
-    assert "guest" in done.stderr
+    assert_refused(emmclab("crash", "--device", "emmc51-cache", "--guest", file, *workload, *arguments), "guest")
 
 
 def test_files_come_from_a_guest_as_they_are() -> None:
@@ -204,17 +202,14 @@ def test_a_killed_command_leaves_no_guest(kernel: str, tmp_path: Path) -> None:
     (tmp_path / "some.prog").write_text(PROGRAMS)
     run = ["crash", "--device", "emmc51-cache", "--fs", "f2fs", "--guest", kernel]
     run += ["--workload", str(tmp_path / "some.prog"), "--results", str(tmp_path / "results")]
-    with subprocess.Popen([*COMMAND, *run], env=environment(), stderr=subprocess.DEVNULL) as process:
+    with begin(*run) as process:
         guest = None
         while guest is None and process.poll() is None:
             time.sleep(0.1)
             guest = next(iter(guests_of(process.pid)), None)
         assert guest is not None
         process.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while Path("/proc", str(guest)).exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path("/proc", str(guest)).exists()
+    wait_until(lambda: not Path("/proc", str(guest)).exists())
 
 
 def guests_of(parent: int) -> list[int]:

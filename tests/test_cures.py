@@ -1,13 +1,12 @@
 """A file that is refused is read after the cure that its hint proposes."""
 
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from conftest import emmclab
+from conftest import emmclab, emmclab_ok
 
 #: The time to which a clock is set that begins at 0, in seconds.
 SET = 1_270_000_000
@@ -85,5 +84,4 @@ def test_a_file_is_read_after_the_cure_that_its_refusal_proposes(name: str, tmp_
             options = [option + ",-" if "," in option else option for option in options]
         if name == "bytes":
             read.write_text(REFUSED[name].split("\n", 1)[1])
-        done = emmclab("profile", read, *options)
-        assert done.returncode == 0, f"{hint}\n{shlex.join(map(str, options))}\n{done.stderr}"
+        emmclab_ok("profile", read, *options)

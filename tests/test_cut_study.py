@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from conftest import emmclab
+from conftest import assert_refused, emmclab, emmclab_ok
 from emmclab.errors import ConfigError
 from emmclab.studies import Results, Study
 from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, CutCell, CutResult, CutRun, FirstLoss
@@ -167,8 +167,7 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
     assert "2 of 5 runs lost acknowledged data" in printed
     for words_ in ("kept", "documented", "lost: device", "lost: application", "not judged"):
         assert words_ in printed, words_
-    done = emmclab("report", "small.toml", "--html", "page.html", "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("report", "small.toml", "--html", "page.html", "--json", cwd=folder)
     told = json.loads(done.stdout)
     assert told["answer"] in printed and sum(told["verdicts"].values()) == len(told["runs"]) == 8
     assert sorted(f"{one['verdict']}: {one['level']}".removesuffix(": ") for one in told["runs"]) == sorted(
@@ -234,7 +233,5 @@ def test_a_fault_of_a_definition_is_named(old: str, new: str, named: str) -> Non
 
 
 def test_a_study_that_cuts_no_power_has_no_scale() -> None:
-    done = emmclab("run", "iiswc15", "--scale", "2")
-    assert done.returncode == 2 and "cuts no power" in done.stderr
-    done = emmclab("run", "power-cuts", "--scale", "0")
-    assert done.returncode == 2 and "scale" in done.stderr
+    assert_refused(emmclab("run", "iiswc15", "--scale", "2"), "cuts no power")
+    assert_refused(emmclab("run", "power-cuts", "--scale", "0"), "scale")

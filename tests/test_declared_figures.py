@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import emmclab as lab
-from conftest import emmclab, emmclab_json
+from conftest import emmclab, emmclab_json, emmclab_ok
 from emmclab.advice.advise import FIGURES, ORDERS
 from emmclab.advice.journal_modes import MODE_FIGURES
 from emmclab.advice.lifetime import LIFETIME
@@ -152,7 +152,6 @@ def test_the_figures_of_durability_are_fields_that_are_explained_and_compared(re
     result.write_text(done.stdout)
     different = emmclab_json("explain", f"{result}#1", f"{result}#2")["figures"]
     assert {"durable.mean_ms", "durable.p99_ms"} <= {one["path"] for one in different}
-    done = emmclab("explain", f"{result}#1", f"{result}#2", "--one-at-a-time", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("explain", f"{result}#1", f"{result}#2", "--one-at-a-time", cwd=tmp_path)
     heads = done.stdout[done.stdout.index("From A to B") :]
     assert all(word in heads for word in ("Mean response", "p99 response", "synchronous"))

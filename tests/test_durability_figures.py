@@ -90,21 +90,6 @@ def test_an_application_shows_its_syncs_and_what_each_took() -> None:
     assert f"durability: {said}" in text
 
 
-def test_a_comparison_over_seeds_shows_the_mean_cost_of_flushes(synced: Path) -> None:
-    devices = ("--devices", "emmc51-cache,nexus5", "--precondition", "random:5", "--seeds", "2")
-    command = ("compare", synced, *devices, "--mode", "back_to_back")
-    results = emmclab_json(*command)
-    text = emmclab(*command).stdout
-    table = text[text.index("Total time") :].splitlines()
-    for name in ("emmc51-cache", "nexus5"):
-        runs = [result for result in results if result["device"] == name]
-        assert len(runs) == 2
-        (line,) = [line for line in table if line.startswith(name)]
-        words = line.split()
-        assert words[1] == f"{sum(run['run']['simulated_s'] for run in runs) / 2:,.3f}"
-        assert words[4] == str(ROWS // 10)
-
-
 def test_a_comparison_of_one_device_calls_it_neither_fastest_nor_slowest(synced: Path) -> None:
     first = emmclab("compare", synced, "--devices", "nexus5").stdout.splitlines()[0]
     assert first.startswith("nexus5: mean response ") and "fast" not in first

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 import emmclab as lab
-from conftest import emmclab
+from conftest import emmclab, emmclab_ok
 from emmclab.cli.data_console import DataConsole
 from emmclab.cli.show_profile import framed, show_explained
 from emmclab.simulation.device import Device
@@ -82,8 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_table_of_a_command_is_wider_than_the_terminal_or_cut(command: str, folder: Path) -> None:
     words = command.format(trace=TRACE, device=DEVICE)
-    done = emmclab(*shlex.split(words), cwd=folder, env={"COLUMNS": str(COLUMNS)})
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok(*shlex.split(words), cwd=folder, env={"COLUMNS": str(COLUMNS)})
     wide = [line for line in done.stdout.splitlines() if len(line.rstrip()) > COLUMNS and _of_a_table(line)]
     assert wide == []
     assert "…" not in done.stdout

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, emmclab, emmclab_json
+from conftest import ROOT, assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_fields
 from emmclab.simulation.setting_words import choices
@@ -54,8 +54,7 @@ def test_the_ledger_is_explained_as_a_word_as_a_group_and_by_each_of_its_counts(
 
 @pytest.mark.parametrize("word", ["lifetime", "wear", "p99", "queue", "EXT_CSD", "fsync", "TBW", "latency", "overload"])
 def test_words_that_engineers_ask_are_in_the_glossary(word: str) -> None:
-    done = emmclab("explain", word)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("explain", word)
     assert ": " in done.stdout
 
 
@@ -82,8 +81,7 @@ def test_a_result_shows_the_settings_that_are_stored_in_it(trace: Path, tmp_path
 
 
 def test_a_misspelt_setting_is_refused_with_the_one_that_it_may_mean() -> None:
-    done = emmclab("explain", "gc.polcy")
-    assert done.returncode == 2 and "`gc.policy`" in done.stderr
+    assert_refused(emmclab("explain", "gc.polcy"), "`gc.policy`")
 
 
 def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: Path) -> None:
@@ -122,6 +120,5 @@ def test_an_option_of_any_command_is_explained() -> None:
     found = emmclab_json("explain", "--used")
     assert [row["option"] for row in found] == ["--used"]
     assert {"simulate", "serve"} <= {*found[0]["commands"]}
-    refused = emmclab("explain", "--usde")
-    assert refused.returncode == 2 and "no such option: --usde" in refused.stderr
+    assert_refused(emmclab("explain", "--usde"), "no such option: --usde")
     assert "option of a run" in emmclab("explain", "--rate").stdout

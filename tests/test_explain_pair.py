@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from conftest import emmclab, emmclab_json
+from conftest import assert_fails, assert_refused, emmclab, emmclab_json
 from emmclab.cli.explain_pair import _show_figures
 from emmclab.comparison.result_difference import figure, figure_differences
 from emmclab.simulation.device import Device
@@ -129,15 +129,11 @@ def test_a_file_of_several_results_is_named_with_a_number(trace: Path, tmp_path:
     found = emmclab_json("explain", f"{path}#1", f"{path}#2")
     assert (found["first"]["name"], found["second"]["name"]) == ("chat on nexus5", "chat on small-1gb")
     for wrong in (path, f"{path}#3"):
-        done = emmclab("explain", wrong, f"{path}#2")
-        assert done.returncode == 2 and "2 results" in done.stderr and f"{path}#1" in done.stderr
+        assert_refused(emmclab("explain", wrong, f"{path}#2"), "2 results", f"{path}#1")
 
 
 def _refused(arguments: Sequence[object], *said: str) -> None:
-    done = emmclab("explain", *arguments)
-    assert done.returncode == 2 and "Traceback" not in done.stderr and not done.stdout
-    for text in said:
-        assert text in done.stderr, done.stderr
+    assert_refused(emmclab("explain", *arguments), *said)
 
 
 def test_what_is_no_result_is_refused_with_its_place(simulated: Any, trace: Path, tmp_path: Path) -> None:
@@ -169,7 +165,7 @@ def test_a_result_without_provenance_is_compared_by_its_options_and_not_repeated
     done = emmclab("explain", first, second, "--json")
     assert done.returncode == 0 and "first.json does not say how it was made" in done.stderr
     assert ("option", "rate") in _keys(json.loads(done.stdout))
-    _refused([first, second, "--one-at-a-time"], "first.json", "provenance")
+    assert_fails(emmclab("explain", first, second, "--one-at-a-time"), "first.json", "provenance")
 
 
 def test_a_trace_that_is_gone_or_has_changed_is_named(simulated: Any, trace: Path, tmp_path: Path) -> None:

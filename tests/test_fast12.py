@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Reproduced, emmclab, emmclab_json
+from conftest import Reproduced, emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import application_text
 from emmclab.papers.claims import REPRODUCED, TESTED, judge_study
 from emmclab.papers.fast12.applications import APPLICATIONS, CARDS, OTHERS, runs_of, seconds, spread
@@ -101,8 +101,7 @@ def test_runtimes_are_columns_of_the_results_and_a_metric(
     )
     assert len(rows) == 144 and all(row["app_runtime_s"] > 0 for row in rows)
     page = tmp_path / "study.html"
-    report = emmclab("report", "fast12", "--results", reproduced.results, "--html", page, cwd=tmp_path)
-    assert report.returncode == 0, report.stderr
+    emmclab_ok("report", "fast12", "--results", reproduced.results, "--html", page, cwd=tmp_path)
     assert "Runtime" in page.read_text()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Reproduced, emmclab
+from conftest import Reproduced, assert_refused, emmclab
 from emmclab.papers.findings.findings import declared
 
 WITH_TRACES = {one.id for one in declared() if one.traces}
@@ -67,8 +67,7 @@ def test_the_page_has_each_question_with_method_limits_and_command(page: Path) -
 
 
 def test_traces_of_papers_are_refused_for_findings(tmp_path: Path) -> None:
-    done = emmclab("reproduce", "findings", "--traces", tmp_path, cwd=tmp_path)
-    assert done.returncode == 2 and "--trace" in done.stderr
+    assert_refused(emmclab("reproduce", "findings", "--traces", tmp_path, cwd=tmp_path), "--trace")
     assert list(tmp_path.iterdir()) == []
 
 

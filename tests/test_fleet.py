@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import emmclab as package
-from conftest import PATIENCE_S, biotracer, cases, emmclab, environment
+from conftest import PATIENCE_S, assert_fails, assert_refused, biotracer, cases, emmclab, emmclab_ok, environment
 from emmclab.fleet import Table, profile_fleet
 from emmclab.fleet.main_figures import FIGURES
 from emmclab.fleet.recording_row import bins, row_of
@@ -210,9 +210,9 @@ def test_a_second_run_on_the_same_table_is_refused(folder: Path, tmp_path: Path)
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        done = emmclab("fleet", folder, "-o", table)
-        assert done.returncode == 2
-        assert f"error: {table}: another process is working on this table" in done.stderr
+        assert_refused(
+            emmclab("fleet", folder, "-o", table), f"error: {table}: another process is working on this table"
+        )
         assert not table.exists()
         process.communicate()
     assert emmclab("fleet", folder, "-o", table).returncode == 1
@@ -223,9 +223,7 @@ def test_a_file_that_is_no_table_is_not_overwritten(folder: Path, trace: Path, t
     package.convert(trace, mine)
     before = mine.read_bytes()
     for words in ((folder, "-o", mine), (mine,), (folder, "--against", mine, "-o", tmp_path / "other.parquet")):
-        done = emmclab("fleet", *words)
-        assert done.returncode == 2
-        assert f"error: {mine}: this is not a table of a fleet" in done.stderr
+        assert_refused(emmclab("fleet", *words), f"error: {mine}: this is not a table of a fleet")
     assert mine.read_bytes() == before
 
 
@@ -240,10 +238,7 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
         ((folder, "-o", "fleet.csv"), "the format of the file is not known by its name"),
         ((folder, "-o", "gone/fleet.parquet"), "folder not found"),
     ):
-        done = emmclab("fleet", *words, cwd=tmp_path)
-        assert done.returncode == 2, words
-        assert said in done.stderr
-        assert "hint: " in done.stderr
+        assert_refused(emmclab("fleet", *words, cwd=tmp_path), said)
     shutil.copytree(folder, tmp_path / "twice")
     (tmp_path / "twice/Model=x").mkdir()
     (tmp_path / "twice/Model=x/a.txt").write_text(biotracer(40))
@@ -252,17 +247,15 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
     assert "the key `model` is `Model` in" in done.stderr or "the key `Model` is `model` in" in done.stderr
     (tmp_path / "named/requests=5").mkdir(parents=True)
     (tmp_path / "named/requests=5/a.txt").write_text(biotracer(40))
-    done = emmclab("fleet", tmp_path / "named", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "the key `requests` of a folder is the name of a column" in done.stderr
+    assert_refused(
+        emmclab("fleet", tmp_path / "named", cwd=tmp_path), "the key `requests` of a folder is the name of a column"
+    )
 
 
 def test_a_folder_without_one_readable_file_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad/a.txt").write_text("nothing\n")
-    done = emmclab("fleet", "bad", "--html", "bad.html", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "1 of 1 files could not be read" in done.stderr
+    assert_fails(emmclab("fleet", "bad", "--html", "bad.html", cwd=tmp_path), "1 of 1 files could not be read")
     assert "none with a read or write" in (tmp_path / "bad.html").read_text()
 
 
@@ -280,8 +273,7 @@ def test_groups_stand_side_by_side_and_a_table_is_summed_up_without_its_recordin
     assert groups["all recordings"]["figures"]["requests"]["p50"] == (by_hand[5] + by_hand[6]) / 2
     assert [one["path"] for one in found["refused"]] == ["empty.txt", "notes.md"]
     shutil.rmtree(folder)
-    again = emmclab("fleet", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = emmclab_ok("fleet", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["groups"] == found["groups"]
     text = emmclab("fleet", "fleet.parquet", "--by", "build", cwd=tmp_path).stdout
     assert "B1" in text and "Median" in text and "Refused" in text
@@ -422,10 +414,10 @@ def test_a_table_without_units_has_a_row_with_the_reason_and_the_others_are_prof
     assert {path for path, why in refused.items() if why} == {"bare.csv"}
     assert "has no unit in its name; give --time-unit" in refused["bare.csv"]
     # The unit is given to the file that needs it.
-    done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "us", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("fleet", folder, "-o", "fleet.parquet", "--time-unit", "us", cwd=tmp_path)
     by_path = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
     assert by_path["bare.csv"]["duration_s"] == by_path["stated.csv"]["duration_s"]
     # An unknown unit is an error of the command.
-    done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "fortnight", cwd=tmp_path)
-    assert done.returncode == 2 and "fortnight" in done.stderr
+    assert_refused(
+        emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "fortnight", cwd=tmp_path), "fortnight"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, Server, biotracer, emmclab
+from conftest import PATIENCE_S, Server, assert_refused, biotracer, emmclab, emmclab_ok
 from emmclab.errors import ConfigError, InputError
 from emmclab.fleet import Table, profile_fleet
 from emmclab.fleet.bucket_copy import Copy
@@ -129,8 +129,7 @@ def test_a_table_in_a_bucket_is_that_of_a_folder_and_is_brought_up_to_date_by_an
     assert profiled(FLEET, "-o", table) == 1
     monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
     assert profiled(FLEET, "-o", table) == 0
-    done = emmclab("fleet", table, "--by", "model", "--html", tmp_path / "page.html", "--json")
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("fleet", table, "--by", "model", "--html", tmp_path / "page.html", "--json")
     found = json.loads(done.stdout)
     assert found["tables"] == [{"table": table, "run": None}]
     assert found["groups"][0]["recordings"] == 9
@@ -142,8 +141,7 @@ def test_a_fleet_here_and_one_in_a_bucket_are_compared(tmp_path: Path) -> None:
     folder = write(tmp_path / "before", recorded(8))
     put(recorded(8, first=30))
     words = ("--against", FLEET, "--json")
-    done = emmclab("fleet", folder, *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("fleet", folder, *words, cwd=tmp_path)
     found = json.loads(done.stdout)
     assert [one["table"] for one in found["tables"]] == ["before.fleet.parquet", "phones.fleet.parquet"]
     assert found["after"]["name"] == FLEET
@@ -186,9 +184,10 @@ def test_what_is_not_in_a_bucket_is_named(tmp_path: Path) -> None:
         assert said in done.stderr and "hint: " in done.stderr
         assert "Traceback" not in done.stderr
     put({"mine.parquet": b"PAR1 none PAR1"})
-    done = emmclab("fleet", f"{FLEET}/mine.parquet", cwd=tmp_path)
-    assert done.returncode == 2
-    assert f"error: {FLEET}/mine.parquet: this is not a table of a fleet" in done.stderr
+    assert_refused(
+        emmclab("fleet", f"{FLEET}/mine.parquet", cwd=tmp_path),
+        f"error: {FLEET}/mine.parquet: this is not a table of a fleet",
+    )
     with pytest.raises(InputError, match=r"gone\.parquet: file not found"):
         Copy(f"{FLEET}/gone.parquet").fetch()
 

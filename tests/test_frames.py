@@ -171,9 +171,3 @@ def test_a_stream_can_be_read_once() -> None:
     assert "Trace" in stream._repr_html_()
     with pytest.raises(UnsupportedError, match="cannot be read twice"):
         stream.profile()
-
-
-def test_a_frame_is_written_and_read_back(tmp_path: Path) -> None:
-    made = Trace.from_polars(polars.DataFrame(frame()))
-    made.write(tmp_path / "made.parquet")
-    assert emmclab.read(tmp_path / "made.parquet").rows() == made.rows()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import emmclab, emmclab_json
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.cli.glossary import NOT_MODELLED, define, glossary, words
 from reference import reference
 
@@ -35,8 +35,7 @@ def test_no_spelling_stands_for_two_terms() -> None:
     ],
 )
 def test_explain_prints_the_definition_of_a_word(word: str, term: str) -> None:
-    done = emmclab("explain", word)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("explain", word)
     found = define(word)
     assert found is not None and found.term == term
     assert done.stdout.startswith(term) and found.means[:30] in " ".join(done.stdout.split())
@@ -66,8 +65,5 @@ def test_no_word_is_proposed_that_was_not_meant() -> None:
 
 def test_what_is_no_word_no_device_and_no_file_is_refused_with_what_it_may_mean() -> None:
     for word, near in (("watermrk", "`watermark`"), ("nexus55", "`nexus5`"), ("zzzz", "`emmclab devices`")):
-        done = emmclab("explain", word)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "neither a file, nor a device, nor a word" in done.stderr and near in done.stderr
-    done = emmclab("explain")
-    assert done.returncode == 2 and "--glossary" in done.stderr
+        assert_refused(emmclab("explain", word), "neither a file, nor a device, nor a word", near)
+    assert_refused(emmclab("explain"), "--glossary")

@@ -4,37 +4,12 @@ from pathlib import Path
 
 import pytest
 
-import emmclab as lab
-from conftest import emmclab, emmclab_json
-
-MEASURED = {
-    "requests": 5_702,
-    "data_size_kb": 63_668,
-    "max_size_kb": 128,
-    "write_requests_pct": 97.30,
-    "written_bytes_pct": 94.38,
-    "duration_s": 589,
-    "arrival_rate_per_s": 9.68,
-    "no_wait_pct": 86.39,
-    "mean_service_ms": 1.68,
-    "mean_response_ms": 1.88,
-    "spatial_locality_pct": 28.87,
-    "temporal_locality_pct": 50.81,
-}
+from conftest import emmclab, emmclab_json, emmclab_ok
 
 
 @pytest.fixture(scope="module")
 def messaging(shared_traces: Path) -> Path:
     return shared_traces / "nexus5" / "log106_Messaging.txt"
-
-
-def test_messaging_in_json(messaging: Path) -> None:
-    (profile,) = emmclab_json("profile", messaging)
-    for field, value in MEASURED.items():
-        digits = 0 if isinstance(value, int) else 2
-        assert round(profile[field], digits) == value, field
-    assert profile["ledger"]["headers_stripped"] == 1_155
-    assert profile["ledger"]["reordered"] == 44
 
 
 def test_messaging_in_words_stands_above_the_published_row(messaging: Path) -> None:
@@ -47,19 +22,11 @@ def test_messaging_in_words_stands_above_the_published_row(messaging: Path) -> N
     assert lines[timing + 1].split()[4:] == ["86", "1.68", "1.88", "28.85", "50.82"]
 
 
-def test_messaging_shows_the_power_saving_threshold(messaging: Path) -> None:
-    power = lab.profile(messaging)["power_saving"]
-    assert power["found"]
-    assert (power["threshold_low_ms"], power["threshold_high_ms"]) == (128, 256)
-    assert 2.5 < power["wake_up_ms"] < 3.5
-
-
 def test_eight_phone_traces_on_one_page(shared_traces: Path, tmp_path: Path) -> None:
     traces = sorted((shared_traces / "pixel6a").glob("*.csv.gz"))
     assert len(traces) == 8
     page = tmp_path / "pixel.html"
-    done = emmclab("profile", *traces, "--compare", "--html", page)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("profile", *traces, "--compare", "--html", page)
     text = page.read_text()
     assert all(path.name.removesuffix(".csv.gz") in text for path in traces)
     assert len(text) < 3_000_000

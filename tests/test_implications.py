@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab
+from conftest import emmclab_ok
 from emmclab.papers.claims import CANNOT, judge_study
 from emmclab.papers.iiswc15.implications_page import drawings, render
 from emmclab.runtime.executors import Serial
@@ -81,6 +81,5 @@ def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None
 
 def test_report_draws_the_same_page_of_a_finished_study(folder: Path, results: Results) -> None:
     page = folder / "page.html"
-    run = emmclab("report", "implications", "--results", folder, "--html", page)
-    assert run.returncode == 0, run.stderr
+    emmclab_ok("report", "implications", "--results", folder, "--html", page)
     assert page.read_text() == render(results, judge_study(results), drawings(results))

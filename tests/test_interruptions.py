@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells
+from conftest import PATIENCE_S, begin, emmclab, environment, kept_cells, wait_until
 from emmclab.runtime import files
 
 #: Work that takes far longer than the timeout below on any machine, within one call of the core or of a
@@ -22,14 +22,7 @@ UNWORN = [f"--set=geometry.block_groups.{group}.erase_limit=0" for group in (0, 
 
 
 def started(command: list[str], folder: Path, **env: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, *command],
-        cwd=folder,
-        env=environment(**env),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return begin(*command, cwd=folder, env=environment(**env))
 
 
 def busy_s(process: subprocess.Popen[str]) -> float:
@@ -120,17 +113,13 @@ def test_drawing_ends_with_its_process(trace: Path, tmp_path: Path) -> None:
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
     assert said.strip().endswith("interrupted; no file was written")
-    while any(Path("/proc", str(number)).exists() for number in drawing) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(Path("/proc", str(number)).exists() for number in drawing)
+    wait_until(lambda: not any(Path("/proc", str(number)).exists() for number in drawing))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_what_was_written_before_the_interruption_is_named(trace: Path, tmp_path: Path) -> None:
     process = started(["profile", str(trace), "--html", "page.html", "--figures", "figures"], tmp_path)
-    deadline = time.monotonic() + PATIENCE_S
-    while not (tmp_path / "page.html").exists() and time.monotonic() < deadline:
-        time.sleep(0.001)
+    wait_until((tmp_path / "page.html").exists)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=PATIENCE_S)
     if process.returncode == 0:
@@ -160,9 +149,7 @@ def test_a_study_that_preconditions_ends_at_once_and_goes_on_later(trace: Path, 
     (tmp_path / "aged.toml").write_text(study.format(trace, "emmc51-tlc", "steady:1000"))
     for jobs in ("1", "2"):
         process = started(["run", "aged.toml", "--jobs", jobs], tmp_path)
-        deadline = time.monotonic() + PATIENCE_S
-        while not list(tmp_path.glob("*/aged/images/*/*.lock")) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: list(tmp_path.glob("*/aged/images/*/*.lock")))
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130, said

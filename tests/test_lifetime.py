@@ -7,6 +7,7 @@ import pytest
 
 import emmclab
 from conftest import emmclab as run
+from conftest import emmclab_ok
 from emmclab.errors import ConfigError
 from emmclab.simulation.device import presets
 from emmclab.simulation.result_text import without_slc
@@ -62,8 +63,7 @@ def test_a_comparison_has_wear_where_it_is_known_and_keeps_it_with_its_range_ove
     words = ("compare", tmp_path / "w.parquet", "--devices", "small-1gb,emmc51-cache", "--capacity", "1GB")
     full = ("--precondition", "random:20", "--mode", "back_to_back")
     for seeds in ((), ("--seeds", "2")):
-        done = run(*words, *full, *seeds)
-        assert done.returncode == 0, done.stderr
+        done = emmclab_ok(*words, *full, *seeds)
         heading = next(line for line in done.stdout.splitlines() if "WAF" in line)
         assert heading.split()[-4:] == ["WAF", "Erases", "Life", "Wear"]
     work = done.stdout.partition("Work and wear")[2].partition("Total time")[0]

@@ -3,15 +3,13 @@
 import json
 import os
 import signal
-import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells, need
+from conftest import PATIENCE_S, begin, emmclab, kept_cells, need, wait_until
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.papers.advil12.live import published_rates, rates
 from emmclab.papers.claims import judge_study
@@ -147,12 +145,8 @@ def test_ctrl_c_ends_programs_and_leaves_no_mount(tmp_path: Path, jobs: str, mon
     script = f"touch {tmp_path}/started; bash -c 'exec -a {mark} sleep 600'"
     file.write_text(small(script), encoding="utf-8")
     words = ["run", str(file), "--results", str(tmp_path / "results"), "--jobs", jobs]
-    process = subprocess.Popen([*COMMAND, *words], env=environment(), stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + PATIENCE_S
-    while not (tmp_path / "started").exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process = begin(*words)
+    wait_until((tmp_path / "started").exists, process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
@@ -161,9 +155,7 @@ def test_ctrl_c_ends_programs_and_leaves_no_mount(tmp_path: Path, jobs: str, mon
         lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
         return [str(line) for line in lines if mark.encode() in line]
 
-    while left() or str(tmp_path) in Path("/proc/mounts").read_text():
-        assert time.monotonic() < deadline, left()
-        time.sleep(0.1)
+    wait_until(lambda: not (left() or str(tmp_path) in Path("/proc/mounts").read_text()))
 
 
 def test_a_machine_that_cannot_serve_is_told_before_anything_runs(

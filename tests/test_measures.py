@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import emmclab as api
-from conftest import emmclab, emmclab_json
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.errors import ConfigError
 
 DEVICE = ("--device", "iiswc15-hps")
@@ -51,23 +51,22 @@ def test_chosen_percentiles_of_a_run_are_those_of_its_requests(trace: Path, tmp_
 
 @pytest.mark.parametrize("command", [("profile",), ("simulate", *DEVICE), ("compare", "--devices", "iiswc15-4ps")])
 def test_chosen_percentiles_stand_in_the_tables(trace: Path, command: tuple[str, ...]) -> None:
-    words = emmclab(command[0], trace, *command[1:], "--percentiles", "99.5,42", env={"COLUMNS": "200"})
-    assert words.returncode == 0, words.stderr
+    words = emmclab_ok(command[0], trace, *command[1:], "--percentiles", "99.5,42", env={"COLUMNS": "200"})
     assert "p42" in words.stdout and "p99.5" in words.stdout and "p90" not in words.stdout
 
 
 @pytest.mark.parametrize("value", ["0", "101", "-1", "p99", "", "nan", "50 90"])
 def test_what_is_no_percentile_is_refused_with_the_value_and_a_hint(trace: Path, value: str) -> None:
     for command in (("profile",), ("simulate", *DEVICE)):
-        done = emmclab(command[0], trace, *command[1:], f"--percentiles={value}")
-        assert done.returncode == 2 and done.stdout == ""
-        assert "is not a percentile" in done.stderr and "hint: give numbers above 0" in done.stderr
+        assert_refused(
+            emmclab(command[0], trace, *command[1:], f"--percentiles={value}"),
+            "is not a percentile",
+            "hint: give numbers above 0",
+        )
 
 
 def test_an_empty_member_of_the_percentiles_is_refused(trace: Path) -> None:
-    done = emmclab("profile", trace, "--percentiles=50,,99")
-    assert done.returncode == 2 and done.stdout == ""
-    assert "member 2 of 3 of the list `50,,99` is empty" in done.stderr
+    assert_refused(emmclab("profile", trace, "--percentiles=50,,99"), "member 2 of 3 of the list `50,,99` is empty")
 
 
 def test_without_a_choice_a_result_has_no_percentiles_of_its_own(trace: Path) -> None:
@@ -129,16 +128,14 @@ def test_asking_for_a_run_over_time_does_not_change_the_run(trace: Path) -> None
 
 def test_a_comparison_over_time_names_trace_and_device(trace: Path, tmp_path: Path) -> None:
     path = tmp_path / "compared.csv"
-    done = emmclab("compare", trace, "--devices", "iiswc15-4ps,iiswc15-hps", "--over-time", path)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("compare", trace, "--devices", "iiswc15-4ps,iiswc15-hps", "--over-time", path)
     assert {(row["trace"], row["device"]) for row in _rows(path)} == {("chat", "iiswc15-4ps"), ("chat", "iiswc15-hps")}
 
 
 def test_bins_become_wider_where_there_would_be_too_many_and_a_note_says_so(tmp_path: Path) -> None:
     path, out = tmp_path / "far.csv", tmp_path / "load.csv"
     path.write_text("arrival_ns,op,sector,sectors\n0,read,0,8\n40000000000,read,8,8\n")
-    done = emmclab("profile", path, "--over-time", out, "--bin", "1ms")
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("profile", path, "--over-time", out, "--bin", "1ms")
     assert "note: bins of 0.004 s, because those of 1ms would be more than 16,384" in done.stderr
     assert [row["response_mean_ms"] for row in _rows(out)] == ["", ""]
 

@@ -10,7 +10,7 @@ import pytest
 from rich.text import Text
 
 import emmclab as package
-from conftest import COMMAND, PATIENCE_S, emmclab, environment
+from conftest import COMMAND, PATIENCE_S, emmclab_ok, environment
 from emmclab.cli.console import one_line
 from emmclab.cli.show_profile import framed
 from emmclab.errors import ConfigError, EmmclabError, FormatError
@@ -37,8 +37,7 @@ def test_a_process_whose_name_has_a_line_break_is_one_row(tmp_path: Path) -> Non
     with duckdb.connect() as database:
         name = "'one' || chr(10) || 'two'"
         database.execute(f"copy (select * replace ({name} as process) from '{trace}') to '{named}'")
-    done = emmclab("profile", named)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("profile", named)
     assert "one␊two" in done.stdout
 
 
@@ -51,8 +50,7 @@ def test_pages_hold_no_marks_of_direction_and_no_control_characters(tmp_path: Pa
         query = f"copy (select * replace ({name} as process) from '{trace}') to '{tmp_path / 'named.parquet'}'"
         database.execute(query)
     (tmp_path / "named.parquet").rename(named)
-    done = emmclab("profile", named, "--html", page)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("profile", named, "--html", page)
     text = page.read_text()
     mark = "\N{REPLACEMENT CHARACTER}"
     assert f"d{mark}e{mark}{mark}f" in text
@@ -138,6 +136,5 @@ def test_a_study_takes_such_a_name(oddly_named: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_terminal_of_any_encoding_takes_the_tables(trace: Path, encoding: str) -> None:
-    done = emmclab("profile", trace, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("profile", trace, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
     assert "Table III" in done.stdout

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from browsing import Visit
-from conftest import Reproduced, emmclab, emmclab_json
+from conftest import Reproduced, assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.claims import NOT, RESTATED, TESTED, judge_study, settled
 from emmclab.papers.iiswc15.recorded_workload import identified, named
@@ -168,9 +168,7 @@ def test_a_trace_that_is_none_of_the_paper_is_left_out_and_named(folder: Path, t
 @pytest.mark.parametrize("command", [["reproduce", "iiswc15"], ["claims", "--paper", "iiswc15"]])
 def test_a_folder_without_a_trace_of_the_paper_is_refused(command: list[str], trace: Path, tmp_path: Path) -> None:
     for folder, said in ((tmp_path / "none", "folder not found"), (trace.parent, "no trace of the paper")):
-        done = emmclab(*command, "--traces", folder, "--results", tmp_path / "results")
-        assert done.returncode == 2
-        assert said in done.stderr and "Trace_files" in done.stderr
+        assert_refused(emmclab(*command, "--traces", folder, "--results", tmp_path / "results"), said, "Trace_files")
     assert not list(tmp_path.iterdir())
 
 
@@ -212,8 +210,7 @@ def test_the_page_names_the_command_with_the_folder_and_can_be_written_again(
 ) -> None:
     page = recorded["folder"] / "page.html"
     assert f"emmclab reproduce iiswc15 --traces {archive}" in page.read_text()
-    done = emmclab("report", "iiswc15", "--results", recorded["folder"] / "results", "--html", tmp_path / "again.html")
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("report", "iiswc15", "--results", recorded["folder"] / "results", "--html", tmp_path / "again.html")
     assert (tmp_path / "again.html").read_bytes() == page.read_bytes()
 
 
@@ -252,11 +249,10 @@ def test_the_recorded_messaging_trace_takes_the_place_of_its_workload(
     reproduced: Reproduced, shared_traces: Path, tmp_path: Path
 ) -> None:
     results = _results(reproduced, tmp_path)
-    done = emmclab(
+    done = emmclab_ok(
         *("reproduce", "iiswc15", "--results", results, "--html", tmp_path / "page.html", "--json"),
         *("--traces", shared_traces / "nexus5"),
     )
-    assert done.returncode == 0, done.stderr
     assert "Messaging: log106_Messaging.txt, 5,702 requests, 63,668 KB: as in Table III" in done.stderr
     claims = {claim["id"]: claim for claim in json.loads(done.stdout)["claims"]}
     assert claims["iiswc-hps-mrt-mean"]["evidence"]["recorded"] == ["Messaging"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab
+from conftest import emmclab_ok
 from emmclab.pages import chart_library as kept
 
 
@@ -39,6 +39,5 @@ def test_a_page_is_written_where_nothing_can_be_kept(tmp_path: Path, trace: Path
     blocked = tmp_path / "file"
     blocked.write_text("")
     page = tmp_path / "page.html"
-    done = emmclab("profile", trace, "--html", page, env={"XDG_CACHE_HOME": str(blocked)})
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("profile", trace, "--html", page, env={"XDG_CACHE_HOME": str(blocked)})
     assert "window.vegaEmbed" in page.read_text()

@@ -4,16 +4,14 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.parquet
 import pytest
 
 import emmclab as package
-from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment
+from conftest import PATIENCE_S, ROOT, assert_refused, begin, emmclab, emmclab_json, wait_until
 from emmclab.errors import ConfigError, FormatError
 from emmclab.traces import parallel_profile as parts_module
 from emmclab.traces.parallel_profile import profile_parts, slices_of
@@ -219,19 +217,14 @@ def test_recordings_that_overlap_are_no_parts_of_a_trace(whole: Path, tmp_path: 
         (folder / f"{name}.parquet").write_bytes(whole.read_bytes())
     with pytest.raises(FormatError, match=r"b\.parquet: .*begins .* before this one ends"):
         profile_parts(folder, 2)
-    done = emmclab("profile", folder)
-    assert done.returncode == 2
-    assert "profile recordings that are not parts of one trace each by itself" in done.stderr
+    assert_refused(emmclab("profile", folder), "profile recordings that are not parts of one trace each by itself")
 
 
 def test_a_folder_without_requests_and_a_part_that_is_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = emmclab("profile", tmp_path / "empty")
-    assert (done.returncode, "there is no part of a trace" in done.stderr) == (2, True)
+    assert_refused(emmclab("profile", tmp_path / "empty"), "there is no part of a trace")
     (tmp_path / "empty/part.parquet").write_bytes(b"PAR1 but no more")
-    done = emmclab("profile", tmp_path / "empty")
-    assert done.returncode == 2
-    assert "part.parquet" in done.stderr
+    assert_refused(emmclab("profile", tmp_path / "empty"), "part.parquet")
 
 
 def is_at_work(process: subprocess.Popen[str]) -> bool:
@@ -244,30 +237,12 @@ def test_ctrl_c_ends_the_parts_that_are_under_way(tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
     (folder / "first.csv").write_bytes(b"arrival_us,op,sector,sectors\n" + b"0,write,0,8\n" * 12_000_000)
-    command = [*COMMAND, "profile", str(folder), "--jobs", "2"]
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_at_work(process) and time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
+    process = begin("profile", folder, "--jobs", "2")
+    wait_until(lambda: is_at_work(process), process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
     assert "interrupted; no file was written" in said
-
-
-def test_parts_that_say_so_count_as_one_trace_when_they_are_named_together(whole: Path, tmp_path: Path) -> None:
-    """A program that splits a file may write the metadata of the whole into each part."""
-    stored = pyarrow.parquet.read_metadata(whole).metadata
-    table = pyarrow.parquet.read_table(whole).replace_schema_metadata(stored)
-    pieces = [tmp_path / "first.parquet", tmp_path / "second.parquet"]
-    for piece, rows in zip(pieces, (table.slice(0, 2_500), table.slice(2_500)), strict=True):
-        pyarrow.parquet.write_table(rows, piece)
-    (found,) = emmclab_json("profile", *pieces)
-    (expected,) = emmclab_json("profile", whole)
-    assert found["requests"] == expected["requests"] == 6_000
-    assert found["ledger"] == expected["ledger"]
-    assert found["duration_s"] == expected["duration_s"]
 
 
 def test_files_named_as_parts_are_profiled_one_by_one_with_a_note(whole: Path, parts: Path) -> None:
@@ -284,20 +259,6 @@ FILES = [FIXTURES / "little.blktrace.0.gz", FIXTURES / "little.blktrace.1.gz"]
 
 def kept(*arguments: object) -> list[Any]:
     return [profile["ledger"]["kept"] for profile in emmclab_json("profile", *arguments)]
-
-
-def test_files_of_a_recording_count_once() -> None:
-    (alone,) = kept(FILES[0])
-    assert alone > 0
-    assert kept(*FILES) == [alone]
-    assert kept(*FILES, "--combine") == [alone]
-    assert kept(*FILES, FIXTURES / "big.blktrace.1.gz") == [alone, *kept(FIXTURES / "big.blktrace.0.gz")]
-
-
-def test_one_trace_that_is_no_recording_in_files_is_not_combined() -> None:
-    done = emmclab("profile", FIXTURES / "blkparse.txt.gz", "--combine")
-    assert done.returncode != 0
-    assert "one trace to combine" in done.stderr
 
 
 def test_the_note_of_a_trace_stands_among_those_of_its_profile() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, Reproduced, emmclab, emmclab_json
+from conftest import ROOT, Reproduced, emmclab_json, emmclab_ok
 from emmclab.errors import ConfigError
 from emmclab.papers.findings.findings import declared
 from emmclab.simulation.device import Device
@@ -52,8 +52,7 @@ def test_every_workload_of_a_phone_names_its_trace_and_what_was_taken_out_of_it(
 def test_a_grid_scales_its_devices_to_a_capacity(tmp_path: Path) -> None:
     file = tmp_path / "small.toml"
     file.write_text(_SMALL.format("32GB"))
-    done = emmclab("run", file, "--results", tmp_path / "results", "--jobs", "1")
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", file, "--results", tmp_path / "results", "--jobs", "1")
     study = Study.named(str(file))
     cells = [cell for cell in study.cells() if cell.device]
     assert [cell.device_name for cell in cells] == ["ufs22-32GB", "ufs31-32GB"]

@@ -14,7 +14,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
 import emmclab as api
-from conftest import assert_refused, emmclab, emmclab_json, ended_in_the_middle
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok, ended_in_the_middle
 from emmclab.apps.closed_loop import STATES
 
 EVENT = perfetto.TrackEvent
@@ -142,8 +142,7 @@ def test_processes_and_devices_have_tracks_of_their_own_and_requests_without_an_
         '-500,W,8,8,1500,sqlite3,"8,0",1\n0,R,16,8,900,sqlite3,"8,0",0\n100,W,0,8,,"jbd2/sda","8,16",1\n'
     )
     out = tmp_path / "t.pftrace"
-    done = emmclab("convert", source, out)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("convert", source, out)
     shown = picture(out)
     assert [(one.track, one.begin, one.end) for one in shown.slices] == [
         (("requests of 8,0", "sqlite3"), 0, 2000),
@@ -195,8 +194,7 @@ def test_requests_have_the_row_of_their_process_under_layers_too(tmp_path: Path)
     source.write_text("\n".join(["arrival_ns,op,sector,sectors,process", *lines]) + "\n")
     for options in ([], ["--layer", "advil"], ["--set", "controller.scheduling=read_first"]):
         out = tmp_path / "t.pftrace"
-        done = emmclab("simulate", source, "--device", "small-1gb", *options, "--perfetto", out)
-        assert done.returncode == 0, done.stderr
+        emmclab_ok("simulate", source, "--device", "small-1gb", *options, "--perfetto", out)
         shown = picture(out)
         requests = [one for one in shown.slices + shown.instants if one.category == "request"]
         assert len(requests) == 300

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, missing, need
+from conftest import PATIENCE_S, assert_refused, begin, emmclab, emmclab_json, emmclab_ok, missing, need
 from emmclab.real_devices.probe import Simulated, page_size, probe
 from emmclab.simulation.device import Device
 
@@ -68,13 +68,10 @@ def test_a_file_is_only_read_unless_told_otherwise(scratch: Path) -> None:
 
 
 def test_a_file_is_overwritten_only_with_leave(scratch: Path, tmp_path: Path) -> None:
-    refused = emmclab("probe", scratch, "--write")
-    assert refused.returncode == 2
-    assert "--yes" in refused.stderr
+    assert_refused(emmclab("probe", scratch, "--write"), "--yes")
     assert not any(scratch.read_bytes())
     page = tmp_path / "probe.html"
-    done = emmclab("probe", scratch, "--write", "--yes", "--span-mb", 32, "--html", page)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("probe", scratch, "--write", "--yes", "--span-mb", 32, "--html", page)
     assert "clustered block" in done.stdout
     assert "Bandwidth by size" in page.read_text()
     content = scratch.read_bytes()
@@ -94,20 +91,19 @@ def loop(root: None, scratch: Path) -> Iterator[Path]:
 
 def test_a_block_device_is_probed_and_may_be_interrupted(loop: Path, scratch: Path) -> None:
     assert emmclab_json("probe", loop, "--span-mb", 32)["span_mb"] == 32
-    command = [*COMMAND, "probe", str(loop), "--write", "--yes", "--span-mb", "64"]
     end = time.monotonic() + PATIENCE_S
     status = 0
     # While this process waited for a processor, the command may have ended before the signal.
     while status == 0 and time.monotonic() < end:
         scratch.write_bytes(bytes(64 << 20))
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        process = begin("probe", loop, "--write", "--yes", "--span-mb", "64")
         while not _is_written(scratch) and process.poll() is None:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=PATIENCE_S)
         status = process.returncode
     assert status == 130
-    assert b"Traceback" not in stderr
+    assert "Traceback" not in stderr
 
 
 def _is_written(path: Path) -> bool:
@@ -125,7 +121,4 @@ def _is_written(path: Path) -> bool:
     ],
 )
 def test_bad_targets_are_refused_with_the_cure(arguments: list[str], part: str) -> None:
-    done = emmclab("probe", *arguments)
-    assert done.returncode == 2
-    assert part in done.stderr
-    assert "Traceback" not in done.stderr
+    assert_refused(emmclab("probe", *arguments), part)

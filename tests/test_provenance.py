@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import emmclab as api
-from conftest import ROOT, emmclab, emmclab_json, need_library
+from conftest import ROOT, emmclab, emmclab_json, emmclab_ok, need_library
 from emmclab import __version__
 from emmclab.papers.pages import command_of_paper
 from emmclab.runtime import command_line
@@ -108,8 +108,7 @@ def test_the_command_of_a_result_and_of_its_page_runs_and_explain_shows_it(
     (command,) = commands
     (said,) = re.findall(r"<dt>Command</dt><dd>(.*?)</dd>", page.read_text())
     assert html.unescape(said) == command
-    again = emmclab(*shlex.split(command)[1:], "--json", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = emmclab_ok(*shlex.split(command)[1:], "--json", cwd=tmp_path)
     (again_said,) = {one["command"] for one in _provenances(json.loads(again.stdout))}
     assert again_said == command
 
@@ -146,13 +145,11 @@ def test_the_command_on_the_page_of_a_study_runs(trace: Path, tmp_path: Path) ->
     (folder / "study.toml").write_text(STUDY.replace("bad.txt", str(tmp_path / "bad.txt")))
     study = ("my studies/study.toml", "--lenient")
     assert emmclab("run", *study, "--jobs", 1, cwd=tmp_path).returncode == 0
-    done = emmclab("report", *study, "--html", "page.html", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("report", *study, "--html", "page.html", cwd=tmp_path)
     (said,) = re.findall(r"<dt>Command</dt><dd>(.*?)</dd>", (tmp_path / "page.html").read_text())
     words = shlex.split(said.replace("&#39;", "'"))
     assert words[0] == "emmclab"
-    again = emmclab(*words[1:], "--jobs", 1, cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    emmclab_ok(*words[1:], "--jobs", 1, cwd=tmp_path)
 
 
 def test_a_result_without_provenance_is_the_same_otherwise(trace: Path) -> None:

@@ -58,13 +58,6 @@ def test_exceptions_say_where_and_what(tmp_path: Path) -> None:
     assert refused.value.errno == 2
 
 
-def test_combined_traces_start_together(trace: Path, other_trace: Path) -> None:
-    both = emmclab.combine([emmclab.read(trace), emmclab.read(other_trace)])
-    rows = both.rows(2)
-    assert [row["arrival_ns"] for row in rows] == [0, 0]
-    assert both.profile()["requests"] == 550
-
-
 def test_made_traces_combine_with_each_other_and_with_recorded_ones(trace: Path) -> None:
     music, email = (Workload.preset(name).trace() for name in ("Music", "Email"))
     both = emmclab.combine([music, email])

@@ -35,20 +35,8 @@ def several(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def simulated(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of two traces on two devices, one of which runs collection."""
-    path = tmp_path_factory.mktemp("page") / "simulated.html"
-    devices = [emmclab.Device.preset(name) for name in ("small-1gb", "iiswc15-hps")]
-    devices[0] = devices[0].set({"power.sleep_after_us": 1000, "power.wake_us": 5000})
-    traces = [emmclab.read(path) for path in (trace, other_trace)]
-    asked = {"over_time": True, "distribution": True}
-    write_simulation_report(emmclab.compare(traces, devices, wrap_addresses=True, **asked), devices, path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Visit]]:
-    """Open the page `one`, `several` or `simulated` once for all tests that change neither window nor theme.
+    """Open the page `one` or `several` once for all tests that change neither window nor theme.
 
     Loading and drawing a page takes seconds.
     """
@@ -68,31 +56,6 @@ def test_an_unknown_mark_is_not_valid_by_the_schema_of_vega_lite() -> None:
     spec = {"data": {"name": "rows"}, "mark": "point", "encoding": {}}
     assert faults_of(spec) == []
     assert faults_of(spec | {"mark": "points"}) != []
-
-
-def test_a_phone_shows_results_of_runs_on_its_first_screen(browser: Browser, simulated: Path) -> None:
-    visit = Visit(browser, simulated, width=390)
-    boxes = visit.page.locator(".tiles dd:first-of-type").evaluate_all(
-        "all => all.map(dd => [dd.textContent, dd.getBoundingClientRect().bottom, dd.getBoundingClientRect().right])"
-    )
-    assert len(boxes) == 4, "a tile for each trace on each device"
-    for text, bottom, right in boxes:
-        assert text.endswith(" ms") and bottom <= 844 and right <= 390
-    visit.page.close()
-
-
-def test_results_of_runs_are_cards_on_a_phone(browser: Browser, simulated: Path) -> None:
-    visit = Visit(browser, simulated, width=390)
-    tables = visit.page.locator("#results .scroll, #events .scroll")
-    sideways = tables.evaluate_all("all => all.filter(t => t.scrollWidth > t.clientWidth).length")
-    assert (tables.count(), sideways) == (2, 0)
-    labels = (
-        visit.page.locator("#results tbody")
-        .first.locator("td")
-        .evaluate_all("all => all.map(td => getComputedStyle(td, '::before').content)")
-    )
-    assert len(labels) >= 5 and all(label.strip('" ') for label in labels)
-    visit.page.close()
 
 
 def test_requests_that_all_take_the_same_time_have_a_point(browser: Browser, tmp_path: Path) -> None:
@@ -123,18 +86,6 @@ def test_where_the_time_goes_is_drawn_in_ms_so_that_a_slower_device_has_a_longer
     ]
     axis = simulated_plots.waits(rows).to_dict()["encoding"]["x"]
     assert axis["stack"] == "zero" and axis["title"] == "mean response, ms"
-
-
-def test_loads_over_time_stand_on_the_page_of_a_trace(browser: Browser, trace: Path, tmp_path: Path) -> None:
-    path = tmp_path / "loads.html"
-    write_report([emmclab.read(trace).profile()], path)
-    visit = Visit(browser, path)
-    for figure in ("iops_over_time", "io_over_time", "response_over_time"):
-        chart = visit.page.locator(f"#{figure} .chart").first
-        chart.scroll_into_view_if_needed()
-        chart.locator("svg path[d]").first.wait_for(state="attached")
-    assert visit.words == []
-    visit.page.close()
 
 
 def _brightness(page: Page) -> float:
@@ -228,19 +179,6 @@ def test_foreign_names_are_text_not_markup(browser: Browser, trace: Path, tmp_pa
     assert visit.requests == []
     assert visit.page.locator("main img").count() == 0
     visit.page.close()
-
-
-@pytest.mark.parametrize("name", ["one", "several"])
-def test_numbers_come_before_provenance_which_is_folded_and_whole(visits: Callable[[str], Visit], name: str) -> None:
-    visit = visits(name)
-    provenance = visit.page.locator(".provenance")
-    assert provenance.locator("details:not([open])").count() == 1
-    assert provenance.bounding_box()["height"] < 120  # type: ignore[index]
-    provenance.locator("summary").click()
-    assert "400 seen" in provenance.inner_text() and "biotracer" in provenance.inner_text()
-    places = ".tiles, .provenance, #verdict, #tables"
-    order = visit.page.evaluate(f"[...document.querySelectorAll('{places}')].map(e => e.id || e.className)")
-    assert order == ["tiles", "verdict", "tables", "provenance"]
 
 
 def test_a_finding_that_is_not_shown_does_not_look_like_a_failure(visits: Callable[[str], Visit]) -> None:

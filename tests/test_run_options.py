@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import emmclab, emmclab_json
+from conftest import emmclab, emmclab_json, emmclab_ok
 from emmclab import _core
 from emmclab.apps.closed_loop import APPLICATION_OPTIONS
 from emmclab.cli import application
@@ -125,8 +125,7 @@ def test_an_impossible_value_is_named_with_what_is_allowed(option: str, value: A
 
 def test_explain_tells_an_option_by_each_of_its_names() -> None:
     for word in ("passes", "--passes"):
-        done = emmclab("explain", "--", word)
-        assert done.returncode == 0, done.stderr
+        done = emmclab_ok("explain", "--", word)
         assert RUN_OPTIONS["passes"].about in " ".join(done.stdout.split()) and "--passes" in done.stdout
     assert "command line" not in emmclab("explain", "start_offset_ns").stdout
     (row,) = emmclab_json("explain", "passes")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import emmclab, emmclab_json
+from conftest import emmclab, emmclab_json, emmclab_ok
 from emmclab.studies.results import Results
 
 HEADING = "arrival_ns,start_ns,issue_ns,complete_ns,op,sector,sectors,pid,process,device"
@@ -106,34 +106,6 @@ def test_a_trace_that_cannot_be_judged_has_no_count_of_reissues(tmp_path: Path) 
     assert "are unknown" in emmclab("profile", path, "--drop-reissued").stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "pct", "temporal", "without"),
-    [
-        ("telegram_exec", 14.5, 52.5, 44.4),
-        ("genshin_impact_exec", 12.0, None, None),
-        ("pubg_exec", 8.3, None, None),
-        ("cod_exec", 8.2, None, None),
-    ],
-)
-def test_phone_traces_hold_the_share_of_reissues_that_a_sleeping_link_causes(
-    name: str, pct: float, temporal: float | None, without: float | None, shared_traces: Path
-) -> None:
-    profile = profiled(shared_traces / "pixel6a" / f"{name}.csv.gz")
-    found = profile["reissues"]
-    assert round(found["reissued_pct"], 1) == pct
-    if temporal is not None:
-        assert round(found["figures"]["temporal_locality_pct"], 1) == temporal
-        assert round(found["figures_without"]["temporal_locality_pct"], 1) == without
-        # The time after which the link sleeps is between these two values.
-        assert 4 <= found["awake_up_to_ms"] <= found["asleep_from_ms"] <= 10
-        assert 0.8 < found["median_until_again_ms"] < 1.2
-
-
-def test_a_trace_of_a_phone_without_such_a_link_holds_none(shared_traces: Path) -> None:
-    profile = profiled(shared_traces / "nexus5" / "log106_Messaging.txt")
-    assert profile["ledger"]["reissued"] == 0 and profile["reissues"]["figures_without"] is None
-
-
 def test_a_trace_of_several_devices_is_listed_with_shares(two: Path, tmp_path: Path) -> None:
     profile = profiled(two)
     rows = [(row["device"], row["requests_pct"]) for row in profile["figures"]["device_share"]]
@@ -176,8 +148,7 @@ def test_an_input_of_a_study_with_several_devices_is_refused_and_can_choose_one(
     assert done.returncode != 0 and "--only device=sda" in " ".join(done.stderr.split())
     chosen = ", ".join(f'"{two} --only device={name}"' for name in ("sda", "sdb"))
     study.write_text(f'name = "mine"\ninputs = [{chosen}]\n{grid}')
-    done = emmclab("run", study, "--results", tmp_path / "results", "--jobs", 1)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", study, "--results", tmp_path / "results", "--jobs", 1)
     kept = Results.load(tmp_path / "results" / "mine").runs
     assert sorted(run["requests"]["total"] for run in kept) == [100, 300]
 
@@ -221,25 +192,6 @@ def test_only_is_taken_in_python_as_text_texts_or_a_mapping(two: Path) -> None:
         {"device": "sda", "process": ["app", "kworker/*"], "to": "5s"},
     ):
         assert lab.read(two, only=only).ledger["kept"] == 150
-
-
-@pytest.mark.parametrize(
-    ("condition", "words"),
-    [
-        ("dev=sda", "device, process, pid, op, from, to"),
-        ("device=sdc", "sda (75.0 %), sdb (25.0 %)"),
-        ("process=fio*", "app (50.0 %)"),
-        ("op=trim", "discard"),
-        ("from=1h", "9.97 s after the first"),
-        ("from=5s,to=1s", "before `to`"),
-    ],
-)
-def test_an_unknown_key_or_a_value_that_matches_nothing_lists_what_there_is(
-    condition: str, words: str, two: Path, tmp_path: Path
-) -> None:
-    done = emmclab("convert", two, tmp_path / "out.parquet", "--only", condition)
-    assert done.returncode == 2 and words in " ".join(done.stderr.split()), done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_compared_profiles_take_the_options_of_reading(two: Path) -> None:
@@ -314,27 +266,6 @@ def test_the_longest_waits_for_durability_stand_on_the_time_line_of_the_page(tmp
     assert 'id="sync_stalls"' in (tmp_path / "page.html").read_text()
 
 
-def test_the_window_of_reissues_is_chosen_and_named(tmp_path: Path) -> None:
-    rows = [
-        (at + late, "write", sector, pid, process, "sda")
-        for at, sector in ((0.0, 0), (100.0, 8))
-        for late, pid, process in ((0.0, 7, "app"), (40.0, 9, "kworker/u17:1"))
-    ]
-    path = written(tmp_path / "late.csv", rows)
-    assert profiled(path)["ledger"]["reissued"] == 0
-    wide = profiled(path, "--reissue-window", "0-100ms")
-    assert (wide["ledger"]["reissued"], wide["header"]["reissue_window"]) == (2, "0ms-100ms")
-    assert wide["reissues"]["median_until_again_ms"] == pytest.approx(40.05)
-    said = emmclab("profile", path, "--reissue-window", "0-100ms")
-    assert "2 suspected re-issues within 0-100ms (--reissue-window)" in said.stdout + said.stderr
-    marked = tmp_path / "marked.parquet"
-    assert emmclab("convert", path, marked, "--reissue-window", "0-100ms").returncode == 0
-    refused = emmclab("profile", marked, "--reissue-window", "0-10ms")
-    assert refused.returncode == 2 and "already marks the requests that are re-issues" in refused.stderr
-    refused = emmclab("profile", path, "--reissue-window", "3ms")
-    assert refused.returncode == 2 and "0.5ms-3ms" in refused.stderr
-
-
 @pytest.mark.slow
 def test_recorded_traces_of_papers_are_read_with_the_options_given(reissued: Path, tmp_path: Path) -> None:
     options = ("--trace", reissued, "--drop-reissued", "--jobs", 2, "--results", "results", "--json")
@@ -346,8 +277,7 @@ def test_recorded_traces_of_papers_are_read_with_the_options_given(reissued: Pat
     assert "drop_reissued = True" in (tmp_path / "page.html").read_text()
     # Claims are judged on the same cells.
     before = {path.name for path in (tmp_path / "results" / "iiswc15" / "cells").glob("*.json")}
-    claims = emmclab("claims", "--paper", "iiswc15", *options, cwd=tmp_path)
-    assert claims.returncode == 0, claims.stderr
+    emmclab_ok("claims", "--paper", "iiswc15", *options, cwd=tmp_path)
     assert {path.name for path in (tmp_path / "results" / "iiswc15" / "cells").glob("*.json")} == before
     none = emmclab("claims", "--only", "op=read", "--paper", "iiswc15", "--results", "results", cwd=tmp_path)
     assert "options for reading have no effect" in none.stderr

@@ -2,15 +2,23 @@
 
 import json
 import re
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells, need_library
+from conftest import (
+    PATIENCE_S,
+    assert_refused,
+    begin,
+    emmclab,
+    emmclab_json,
+    emmclab_ok,
+    kept_cells,
+    need_library,
+    wait_until,
+)
 from emmclab.cli import main
 from emmclab.errors import ConfigError
 from emmclab.studies import Study
@@ -62,20 +70,12 @@ def test_one_process_two_and_a_killed_run_that_goes_on_find_the_same(study: Path
     for jobs in (1, 2):
         page = tmp_path / f"{jobs}.html"
         words = ("search", study, *WORDS, "--jobs", jobs, "--results", tmp_path / str(jobs), "--html", page)
-        done = emmclab(*words)
-        assert done.returncode == 0, done.stderr
+        emmclab_ok(*words)
         pages.append(page.read_bytes())
     assert pages[0] == pages[1]
     results = tmp_path / "killed"
-    run = subprocess.Popen(
-        [*COMMAND, "search", str(study), *map(str, WORDS), "--jobs", "1", "--results", str(results)],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + PATIENCE_S
-    while run.poll() is None and kept_cells(results) < 3 and time.monotonic() < deadline:
-        time.sleep(0.005)
+    run = begin("search", study, *WORDS, "--jobs", "1", "--results", results)
+    wait_until(lambda: kept_cells(results) >= 3 or run.poll() is not None)
     run.kill()
     run.wait(PATIENCE_S)
     page = tmp_path / "again.html"
@@ -113,8 +113,7 @@ def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -
     lines = "\n".join(f'"{name}" = {json.dumps(value)}' for name, value in values.items())
     text = study.read_text().partition("[search]")[0]
     study.write_text(text + lines + "\n")
-    done = emmclab("run", study, "--jobs", 1, "--results", tmp_path)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", study, "--jobs", 1, "--results", tmp_path)
     # The profile of the input has to be computed, but the simulation is already stored.
     assert kept_cells(tmp_path) == before + 1
     sql = "select mean_response_ms, waf from runs"
@@ -125,8 +124,7 @@ def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -
 def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, tmp_path: Path) -> None:
     study.write_text(STUDY.format(most=0.0001))
     page = tmp_path / "page.html"
-    done = emmclab("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--html", page)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--html", page)
     assert done.stdout.startswith("None of 24 trials is possible within the bounds")
     assert "No trial is possible" in page.read_text()
 
@@ -162,10 +160,8 @@ def test_wrong_objectives_and_a_missing_library_are_refused(
         (("--minimize", "waf", "--maximize", "waf"), "is minimised and maximised"),
         (("--minimize", "mean_respons_ms", "--budget", 1), "did you mean `mean_response_ms`?"),
     ):
-        done = emmclab("search", study, *words, "--jobs", 1, "--results", tmp_path)
-        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
-    done = emmclab("search", "iiswc15", "--minimize", "waf", "--results", tmp_path)
-    assert (done.returncode, "no section `[search]`" in done.stderr) == (2, True)
+        assert_refused(emmclab("search", study, *words, "--jobs", 1, "--results", tmp_path), says)
+    assert_refused(emmclab("search", "iiswc15", "--minimize", "waf", "--results", tmp_path), "no section `[search]`")
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     assert main(["search", str(study), "--minimize", "waf", "--jobs", "1", "--results", str(tmp_path)]) == 2
     assert re.search(r"pip install 'emmclab\[search\]'", capsys.readouterr().err)

@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,20 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import COMMAND, PATIENCE_S, ROOT, emmclab, emmclab_json, environment, missing, need
+from conftest import (
+    COMMAND,
+    PATIENCE_S,
+    ROOT,
+    assert_fails,
+    assert_refused,
+    begin,
+    emmclab,
+    emmclab_json,
+    emmclab_ok,
+    missing,
+    need,
+    wait_until,
+)
 from emmclab.live.device import CHANGING
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import warnings
@@ -31,14 +43,8 @@ class Served:
         self.socket, self.control = folder / "nbd.sock", folder / "control.sock"
         self.uri = f"nbd+unix:///?socket={self.socket}"
         words = ["serve", *TINY, "--nbd", self.socket, "--control", self.control, *options]
-        self.process = subprocess.Popen(
-            [*COMMAND, *map(str, words)], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        deadline = time.monotonic() + PATIENCE_S
-        while not self.control.exists():
-            assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        self.process = begin(*words)
+        wait_until(lambda: self.control.exists(), self.process)
 
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Send a command to the control socket."""
@@ -197,8 +203,7 @@ def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, f
     assert qemu_io(served.uri, "read -P 6 0 4k", "read -P 5 4k 60k").returncode == 0
     _, _, said = served.end()
     assert "did not end cleanly" in said
-    other = emmclab("serve", "nexus5", "--image", image, "--nbd", folder / "x.sock")
-    assert other.returncode == 2 and "the image holds" in other.stderr
+    assert_fails(emmclab("serve", "nexus5", "--image", image, "--nbd", folder / "x.sock"), "the image holds")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -275,12 +280,6 @@ def test_what_a_command_prints_does_not_mix_with_json(folder: Path) -> None:
     assert json.loads(done.stdout)["device"] == "small-1gb" and "of the command" in done.stderr
 
 
-@pytest.mark.usefixtures("root")
-def test_what_a_command_on_a_disk_prints_does_not_mix_with_json() -> None:
-    done = emmclab("serve", *TINY, "--clock", "free", "--json", "--", "echo", "of the command")
-    assert json.loads(done.stdout)["device"] == "small-1gb" and "of the command" in done.stderr
-
-
 def test_a_command_is_a_client_of_the_socket_where_there_is_no_disk(folder: Path) -> None:
     words = ["serve", *TINY, "--clock", "free", "--nbd", folder / "nbd.sock", "--control", folder / "c.sock"]
     script = f'echo "at $EMMCLAB_DEVICE"; {" ".join(COMMAND)} control {folder}/c.sock cut; exit 7'
@@ -288,19 +287,17 @@ def test_a_command_is_a_client_of_the_socket_where_there_is_no_disk(folder: Path
     assert done.returncode == 7, done.stderr
     assert f"at nbd+unix:///?socket={folder}/nbd.sock" in done.stdout
     assert emmclab(*words, "--", "sh", "-c", "kill -9 $$").returncode == 137
-    done = emmclab(*words, "--", "no-such-command")
-    assert done.returncode == 2 and "no-such-command: command not found" in done.stderr
+    assert_refused(emmclab(*words, "--", "no-such-command"), "no-such-command: command not found")
     assert not (folder / "nbd.sock").exists()
 
 
 def test_the_end_of_a_server_ends_the_client_that_it_started(folder: Path) -> None:
     words = ["serve", *TINY, "--clock", "free", "--nbd", str(folder / "nbd.sock"), "--", "sleep", "1000"]
-    process = subprocess.Popen([*COMMAND, *words], env=environment(), stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + PATIENCE_S
+    process = begin(*words)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while "sleep" not in [Path(f"/proc/{child}/comm").read_text().strip() for child in _ids(children)]:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(
+        lambda: "sleep" in [Path(f"/proc/{child}/comm").read_text().strip() for child in _ids(children)], process
+    )
     process.terminate()
     assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
@@ -315,17 +312,12 @@ def test_a_killed_server_leaves_no_mount(folder: Path) -> None:
     need("mkfs.ext4")
     mount = folder / "mnt"
     words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", str(mount)]
-    process = subprocess.Popen([*COMMAND, *words], env=environment(), stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + PATIENCE_S
-    while not os.path.ismount(mount):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    process = begin(*words)
+    wait_until(lambda: os.path.ismount(mount), process)
     (mount / "file").write_bytes(b"x" * 10000)
     process.kill()
     process.wait()
-    while str(mount) in Path("/proc/mounts").read_text():
-        assert time.monotonic() < deadline, "the mount stays"
-        time.sleep(0.1)
+    wait_until(lambda: str(mount) not in Path("/proc/mounts").read_text())
 
 
 @pytest.mark.parametrize("more", [[], ["--mkfs", "ext4"], ["--", "true"]])
@@ -343,28 +335,28 @@ def test_a_host_without_ublk_is_told_what_it_takes(folder: Path, more: list[str]
 
 
 def test_a_device_is_a_loop_device_or_a_ublk_device(folder: Path) -> None:
-    done = emmclab("serve", *TINY, "--ublk", "--loop", "--image", folder / "disk.img")
-    assert done.returncode == 2 and "either a loop device or a ublk device" in done.stderr
+    assert_fails(
+        emmclab("serve", *TINY, "--ublk", "--loop", "--image", folder / "disk.img"),
+        "either a loop device or a ublk device",
+    )
     assert not (folder / "disk.img").exists()
 
 
 @pytest.mark.usefixtures("ublk")
 @pytest.mark.parametrize("more", [[], ["--mkfs", "ext4"]])
 def test_a_ublk_device_of_a_killed_server_is_deleted(folder: Path, more: list[str]) -> None:
-    before = set(Path("/dev").glob("ublk*"))
+    def devices() -> set[Path]:
+        return set(Path("/dev").glob("ublk*"))
+
+    before = devices()
     mount = folder / "mnt"
     words = ["serve", *TINY, "--clock", "free", "--ublk", *more]
     words += ["--mount", str(mount)] if more else []
-    process = subprocess.Popen([*COMMAND, *words], env=environment(), stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + PATIENCE_S
-    while len(set(Path("/dev").glob("ublk*")) - before) < 2 or (more and not os.path.ismount(mount)):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    process = begin(*words)
+    wait_until(lambda: len(devices() - before) == 2 and (not more or os.path.ismount(mount)), process)
     process.kill()
     process.wait()
-    while set(Path("/dev").glob("ublk*")) != before or str(mount) in Path("/proc/mounts").read_text():
-        assert time.monotonic() < deadline, "the device stays"
-        time.sleep(0.1)
+    wait_until(lambda: devices() == before and str(mount) not in Path("/proc/mounts").read_text())
 
 
 def test_a_device_that_lies_says_so(serve: Any) -> None:
@@ -379,9 +371,7 @@ def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> No
     served = serve("--delay-from", trigger)
     assert json.loads(served.ask("status").stdout)["clock"] == "free"
     trigger.touch()
-    deadline = time.monotonic() + PATIENCE_S
-    while json.loads(served.ask("status").stdout)["clock"] != "real":
-        assert time.monotonic() < deadline
+    wait_until(lambda: json.loads(served.ask("status").stdout)["clock"] == "real")
     served.end()
 
 
@@ -400,23 +390,19 @@ def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> No
     ],
 )
 def test_impossible_options_are_refused(folder: Path, options: list[str], said: str) -> None:
-    done = emmclab("serve", *TINY, "--nbd", folder / "nbd.sock", *options)
-    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert_fails(emmclab("serve", *TINY, "--nbd", folder / "nbd.sock", *options), said)
     assert not (folder / "nbd.sock").exists()
 
 
 def test_a_socket_that_exists_or_lies_open_is_refused(serve: Any, folder: Path) -> None:
     served = serve("--clock", "free")
-    second = emmclab("serve", *TINY, "--nbd", served.socket)
-    assert second.returncode == 2, second.stderr
+    assert_fails(emmclab("serve", *TINY, "--nbd", served.socket))
     shared = folder / "shared"
     shared.mkdir()
     shared.chmod(0o777)
     for place in (("--nbd", shared / "x.sock"), ("--nbd", folder / "y.sock", "--control", shared / "x.sock")):
-        done = emmclab("serve", *TINY, *place)
-        assert done.returncode == 2 and str(shared) in done.stderr, done.stderr
-    done = emmclab("control", folder / "nothing", "status")
-    assert done.returncode == 2 and "nothing answers" in done.stderr
+        assert_fails(emmclab("serve", *TINY, *place), str(shared))
+    assert_fails(emmclab("control", folder / "nothing", "status"), "nothing answers")
 
 
 def test_a_device_is_served_from_python() -> None:
@@ -440,8 +426,7 @@ def test_the_recorded_trace_spans_what_the_result_counts(folder: Path) -> None:
     need("mkfs.ext4")
     trace, mount = folder / "served.parquet", folder / "mnt"
     words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", mount, "--record", trace, "--json"]
-    done = emmclab(*words, "--", "sh", "-c", f"echo hello > {mount}/file; sync")
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok(*words, "--", "sh", "-c", f"echo hello > {mount}/file; sync")
     result = json.loads(done.stdout)
     recorded = lab.read(trace)
     assert recorded.ledger["kept"] == result["requests"]["total"] > 0
@@ -450,14 +435,6 @@ def test_the_recorded_trace_spans_what_the_result_counts(folder: Path) -> None:
     )
     assert written == result["requests"]["bytes_written"]
     assert sorted(path.name for path in folder.iterdir()) == ["served.parquet"], "nothing else is left"
-
-
-@pytest.mark.usefixtures("root")
-def test_a_loop_device_is_named_by_its_path_as_text() -> None:
-    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
-    with lab.serve(config, loop=True, clock="free") as disk:
-        assert repr(disk) == f"<LiveDevice 'small-1gb' at {disk.path}>"
-        assert disk.run(["test", "-b", disk.path]) == 0
 
 
 @pytest.mark.usefixtures("root")
@@ -501,8 +478,7 @@ def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> Non
     with lab.serve(config, loop=True, record=own, clock="real") as disk:
         job = ["fio", "--name=x", f"--filename={disk.path}", "--direct=1", "--ioengine=psync", "--rw=randrw"]
         job += ["--bsrange=4k-64k", "--number_ios=150", "--size=100m", "--allow_file_create=0", "--fsync=16"]
-        done = emmclab("record", "--device", disk.path, "-o", kernels, "--json", "--", *job)
-        assert done.returncode == 0, done.stderr
+        emmclab_ok("record", "--device", disk.path, "-o", kernels, "--json", "--", *job)
     recorded, served = requests_of(kernels), requests_of(own)
     assert len(recorded) >= 150
     # The kernel looked at the new disk before it was recorded, and may look at it afterwards.
@@ -520,8 +496,7 @@ def test_a_large_device_takes_little_memory_while_all_of_it_is_discarded(folder:
     need("mkfs.ext4")
     mount = folder / "mnt"
     words = ["serve", "emmc51-tlc", "--clock", "free", *check, "--mkfs", "ext4", "--mount", mount]
-    done = emmclab(*words, "--", "sh", "-c", "grep VmHWM /proc/$PPID/status")
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok(*words, "--", "sh", "-c", "grep VmHWM /proc/$PPID/status")
     [line] = [line for line in done.stdout.splitlines() if line.startswith("VmHWM")]
     assert int(line.split()[1]) < 300 * 1024, line
 
@@ -596,17 +571,14 @@ def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_pa
     taken = tmp_path / "file"
     taken.write_text("no socket")
     for wrong in (("--nbd", taken), ("--nbd", socket, "--control", taken)):
-        done = emmclab(*words, *wrong)
-        assert done.returncode == 2, done.stderr
+        assert_fails(emmclab(*words, *wrong))
         assert recording.read_bytes() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "r.parquet"]
     # A whole run without requests keeps the recording, too, and says so.
-    done = emmclab(*words, "--nbd", socket, "--", "true")
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok(*words, "--nbd", socket, "--", "true")
     assert f"warning: no request arrived, so {recording} is left as it was" in done.stderr
     assert recording.read_bytes() == before
     state = tmp_path / "disk.img.state"
     kept = (image.read_bytes(), state.read_bytes())
-    done = emmclab(*words, "--nbd", taken)
-    assert done.returncode == 2
+    assert_fails(emmclab(*words, "--nbd", taken))
     assert (image.read_bytes(), state.read_bytes()) == kept

@@ -13,7 +13,6 @@ from emmclab.runtime.statistics import (
     cliffs_delta,
     difference_interval,
     fisher_exact,
-    holm,
     mann_whitney,
     mean_interval,
     positive_interval,
@@ -90,9 +89,3 @@ def test_its_normal_approximation_agrees_with_ties(before: list[int], after: lis
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(statistics, "_MOST_EXACT", 0)
             assert mann_whitney(before, after) == pytest.approx(right)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_holms_correction_is_at_most_bonferronis(values: list[float]) -> None:
-    for corrected, value in zip(holm(values, len(values)), values, strict=True):
-        assert value <= corrected <= min(1, value * len(values))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import cases, emmclab
+from conftest import cases, emmclab, emmclab_ok
 from emmclab.crash.explore import Exploration
 from emmclab.crash.shards import _stored_share, as_json
 from emmclab.crash.stored_log import Session
@@ -237,8 +237,7 @@ def test_results_of_a_changed_input_or_device_are_reported_with_a_warning_and_th
     for changed in (device, trace):
         changed.write_text(changed.read_text() + "\n")
         for command in (told, asked):
-            done = emmclab(*command, cwd=tmp_path)
-            assert done.returncode == 0, done.stderr
+            done = emmclab_ok(*command, cwd=tmp_path)
             assert f"{changed.name} has changed since" in done.stderr
             assert "`emmclab run mine.study.toml --results kept` renews them" in done.stderr
         assert emmclab(*run, cwd=tmp_path).returncode == 0

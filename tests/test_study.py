@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells
+from conftest import (
+    PATIENCE_S,
+    assert_fails,
+    assert_refused,
+    begin,
+    emmclab,
+    emmclab_json,
+    emmclab_ok,
+    environment,
+    kept_cells,
+    wait_until,
+)
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import sweep
 from emmclab.studies import Results, Serial, Study, run_study
@@ -46,8 +57,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of an uninterrupted run in one process."""
     folder = tmp_path_factory.mktemp("results")
-    done = emmclab("run", study, "--jobs", 1, "--results", folder)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", study, "--jobs", 1, "--results", folder)
     return folder
 
 
@@ -92,8 +102,7 @@ def test_processes_are_started_with_a_temporary_folder_too_deep_for_a_socket(
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
     results = tmp_path / "results"
-    done = emmclab("run", study, "--jobs", 2, "--results", results, env={"TMPDIR": str(deep)})
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", study, "--jobs", 2, "--results", results, env={"TMPDIR": str(deep)})
     assert content(results) == content(finished)
 
 
@@ -102,8 +111,7 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(study: Path, 
     chance = random.Random(7)
     kept = 0
     for attempt in range(8):
-        command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
-        run = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run = begin("run", study, "--jobs", "2", "--results", tmp_path)
         deadline = time.monotonic() + PATIENCE_S
         wanted = kept + chance.randrange(1, 12)
         while run.poll() is None and time.monotonic() < deadline:
@@ -122,8 +130,7 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(study: Path, 
 
 def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_path: Path) -> None:
     """This includes results that were not in a part yet."""
-    command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
-    run = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    run = begin("run", study, "--jobs", "2", "--results", tmp_path)
 
     while run.poll() is None and kept_cells(tmp_path) < 2:
         time.sleep(0.001)
@@ -141,10 +148,11 @@ def test_a_second_run_in_one_folder_is_refused_and_the_first_goes_on(
 ) -> None:
     store = Store(tmp_path / "small")
     with store.place.lock(""):
-        done = emmclab("run", study, "--jobs", "2", "--results", tmp_path)
-        assert done.returncode == 2
-        assert f"another run is writing its results here (process {os.getpid()} on" in done.stderr
-        assert "--shard 1/2" in done.stderr
+        assert_refused(
+            emmclab("run", study, "--jobs", "2", "--results", tmp_path),
+            f"another run is writing its results here (process {os.getpid()} on",
+            "--shard 1/2",
+        )
         assert emmclab("run", study, "--shard", "1/2", "--results", tmp_path).returncode == 2
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
     assert content(tmp_path) == content(finished)
@@ -156,8 +164,7 @@ def test_shards_share_a_folder_but_not_a_shard(study: Path, finished: Path, tmp_
         assert emmclab("run", study, "--shard", "1/2", "--jobs", 1, "--results", tmp_path).returncode == 2
         assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 2
     assert kept_cells(tmp_path) == CELLS // 2
-    done = emmclab("run", study, "--jobs", 1, "--results", tmp_path)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", study, "--jobs", 1, "--results", tmp_path)
     for path in (tmp_path / "small").glob(".running*"):
         path.unlink()
     assert content(tmp_path) == content(finished)
@@ -195,8 +202,7 @@ def test_what_a_killed_process_left_goes_with_the_next_run_and_what_a_living_one
         for name, words in commands.items():
             left = folders[name] / ".emmclab-tmp-Xy12Zk"
             left.write_text("half")
-            done = emmclab(*(str(word).format(folders[name]) for word in words))
-            assert done.returncode == 0, done.stderr
+            emmclab_ok(*(str(word).format(folders[name]) for word in words))
             assert not left.exists(), name
             assert (folders[name] / ".emmclab-tmp-Held00").exists(), name
     finally:
@@ -209,9 +215,8 @@ def test_what_a_killed_process_left_goes_with_the_next_run_and_what_a_living_one
 
 
 def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
-    command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
     marked = environment(EMMCLAB_TEST_MARK=str(tmp_path))
-    run = subprocess.Popen(command, env=marked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = begin("run", study, "--jobs", "2", "--results", tmp_path, env=marked)
     while run.poll() is None and not kept_cells(tmp_path):
         time.sleep(0.001)
     run.kill()
@@ -228,9 +233,7 @@ def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
                 continue
         return found
 
-    deadline = time.monotonic() + PATIENCE_S
-    while alive() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: not alive())
     assert alive() == []
 
 
@@ -300,10 +303,7 @@ def test_what_decides_a_result_decides_its_key() -> None:
 def test_a_wrong_study_is_refused_with_a_hint(before: str, after: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(STUDY.replace(before, after, 1))
-    done = emmclab("run", path, "--jobs", 1, "--results", tmp_path / "results")
-    assert done.returncode == 2
-    assert "error: " in done.stderr and "hint: " in done.stderr
-    assert says in done.stderr
+    assert_refused(emmclab("run", path, "--jobs", 1, "--results", tmp_path / "results"), says)
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").rglob("*.json"))
 
 
@@ -404,8 +404,7 @@ def test_cells_share_preconditioned_devices_and_results_are_those_without(
         "without": ("--jobs", 2, "--images-gb", 0),
         "cramped": ("--jobs", 2, "--images-gb", 0.0002),
     }.items():
-        done = emmclab("run", "aged.toml", *options, "--results", name, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        emmclab_ok("run", "aged.toml", *options, "--results", name, cwd=tmp_path)
         folder = tmp_path / name / "aged"
         kept = list(folder.glob("images/*/*"))
         size = sum(path.stat().st_size for path in kept)
@@ -433,8 +432,7 @@ def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path)
         path.unlink()
     other = folder / "images" / "0123456789abcdef"
     other.mkdir()
-    done = emmclab("run", "aged.toml", "--jobs", 1, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", "aged.toml", "--jobs", 1, cwd=tmp_path)
     assert not other.exists(), "images of another build are of no use"
     now = content(folder)
     assert {path: now[path] for path in before if "images" not in path} == {
@@ -446,22 +444,19 @@ def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path)
 def test_a_question_reads_results_and_no_other_file(finished: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
-    done = emmclab("query", f"select * from '{secret}'", "--results", finished)
-    assert done.returncode == 2
-    done = emmclab("query", f"copy (select 1) to '{tmp_path / 'out.csv'}'", "--results", finished)
-    assert done.returncode == 2
+    assert_refused(emmclab("query", f"select * from '{secret}'", "--results", finished))
+    assert_refused(emmclab("query", f"copy (select 1) to '{tmp_path / 'out.csv'}'", "--results", finished))
     assert not (tmp_path / "out.csv").exists()
 
 
 def test_a_report_of_a_study_draws_without_running(study: Path, finished: Path, tmp_path: Path) -> None:
     before = content(finished)
-    done = emmclab("report", study, "--results", finished, "--html", tmp_path / "page.html")
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("report", study, "--results", finished, "--html", tmp_path / "page.html")
     assert "Messaging" in (tmp_path / "page.html").read_text()
     assert content(finished) == before
-    done = emmclab("report", study, "--results", tmp_path, "--html", tmp_path / "other.html")
-    assert done.returncode == 2
-    assert "run the study first" in done.stderr
+    assert_refused(
+        emmclab("report", study, "--results", tmp_path, "--html", tmp_path / "other.html"), "run the study first"
+    )
 
 
 def test_a_broken_result_is_named(finished: Path, tmp_path: Path) -> None:
@@ -526,8 +521,7 @@ rate = [1, 4]
 def test_options_of_a_run_are_axes_of_cells_tables_and_summaries_as_settings_are(tmp_path: Path) -> None:
     file = tmp_path / "ages.study.toml"
     file.write_text(AGES)
-    done = emmclab("run", file, "--jobs", 1, "--results", tmp_path / "r")
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", file, "--jobs", 1, "--results", tmp_path / "r")
     rows = emmclab_json(
         "query",
         "select options_precondition p, options_rate r, gc_policy g from runs order by all",
@@ -576,11 +570,9 @@ def test_files_that_are_not_results_stay_and_links_are_refused(study: Path, tmp_
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     (stored / "images" / f"{3:016x}").symlink_to(docs)
-    done = emmclab(*words)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok(*words)
     assert "3 files are not results of the study, and are left: " in done.stderr
-    done = emmclab(*words, "--fresh")
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok(*words, "--fresh")
     for path in (*own, *planted):
         assert path.read_text() == "mine", path
     for name in ("images", "cells", "index.json", ".running"):
@@ -589,9 +581,7 @@ def test_files_that_are_not_results_stay_and_links_are_refused(study: Path, tmp_
             path.rename(tmp_path / f"former-{name}")
         target = docs if name in ("images", "cells") else own[0]
         path.symlink_to(target)
-        done = emmclab(*words)
-        assert done.returncode == 2, name
-        assert f"{path}: this is a symbolic link" in done.stderr
+        assert_fails(emmclab(*words), f"{path}: this is a symbolic link")
         assert all(path.read_text() == "mine" for path in own), name
         path.unlink()
         if (former := tmp_path / f"former-{name}").exists():

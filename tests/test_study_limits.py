@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab
+from conftest import assert_refused, emmclab
 from emmclab.cli.simulation_options import configured
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import MOST_SETTINGS_BYTES, read_text
@@ -78,9 +78,7 @@ def test_a_pipe_without_end_is_no_file_of_settings(command: str, trace: Path, tm
 
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
-    done = emmclab(*command.format(trace=trace, pipe=pipe).split(), cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert "endless.toml" in done.stderr and "has no end" in done.stderr
+    assert_refused(emmclab(*command.format(trace=trace, pipe=pipe).split(), cwd=tmp_path), "endless.toml", "has no end")
     assert [path.name for path in tmp_path.iterdir()] == ["endless.toml"]
 
 
@@ -136,6 +134,4 @@ def test_a_value_of_several_lines_is_refused(value: str) -> None:
     + [(command, "-1 is not in the range") for command in ("crash --device nexus5", "probe x", "search x.toml")],
 )
 def test_a_seed_below_0_is_refused_before_anything_runs(command: str, said: str) -> None:
-    done = emmclab(*command.split(), "--seed", -1)
-    assert done.returncode == 2
-    assert said in done.stderr
+    assert_refused(emmclab(*command.split(), "--seed", -1), said)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from browsing import Visit
-from conftest import emmclab, emmclab_json
+from conftest import assert_fails, assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.runtime.statistics import positive_interval
 from emmclab.studies import Results
 from emmclab.studies.effects import average
@@ -52,16 +52,13 @@ def folder(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished study, its page and its figures."""
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "sweep.toml").write_text(STUDY.format(trace=trace))
-    done = emmclab("run", "sweep.toml", "--jobs", 2, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    done = emmclab("report", "sweep.toml", "--figures", "figures", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", "sweep.toml", "--jobs", 2, cwd=folder)
+    emmclab_ok("report", "sweep.toml", "--figures", "figures", cwd=folder)
     return folder
 
 
 def test_the_report_of_a_study_as_json_has_the_answer_and_the_rankings_of_its_page(folder: Path) -> None:
-    done = emmclab("report", "sweep.toml", "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("report", "sweep.toml", "--json", cwd=folder)
     told = json.loads(done.stdout)
     assert told["missing"] == told["failed"] == 0
     page = " ".join((folder / "sweep.html").read_text().split())
@@ -106,24 +103,6 @@ def test_a_recorded_trace_has_one_row_and_one_profile_whatever_the_seeds(folder:
     results = Results.load(folder / "emmclab-results" / "sweep")
     assert list(results.profiles) == ["Messaging", "Messaging (seed 2)", "Movie", "Movie (seed 2)", "chat"]
     assert sum(run["input"] == "chat" for run in results.runs) == 2 * 2 * 2
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_answer_is_on_the_first_screen_and_nothing_sticks_out(browser: Browser, folder: Path, width: int) -> None:
-    visit = Visit(browser, folder / "sweep.html", width=width)
-    best = visit.page.locator("#answer .tiles dd").first
-    assert best.is_visible()
-    assert best.bounding_box()["y"] < 900  # type: ignore[index]
-    assert visit.page.locator("#best table tbody tr").count() >= 3
-    assert visit.page.locator("#results tbody").count() == 3 * 2 * 2
-    assert visit.page.locator("#inputs tbody").count() == 3
-    assert visit.draw_all() >= 2 * 3
-    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert visit.words == []
-    assert visit.requests == []
-    if width > 1000:
-        assert visit.cut_on_paper() == []
-    visit.page.close()
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -214,10 +193,7 @@ def test_results_of_another_version_of_the_study_are_refused(folder: Path, tmp_p
     other.write_text((folder / "sweep.toml").read_text().replace("seeds = [1, 2]", "seeds = [1]"))
     results = folder / "emmclab-results"
     for command in (("report", other), ("query", "select 1", "--study", other)):
-        done = emmclab(*command, "--results", results, cwd=tmp_path)
-        assert done.returncode == 2
-        assert "another version" in done.stderr
-        assert "hint: run it again" in done.stderr
+        assert_refused(emmclab(*command, "--results", results, cwd=tmp_path), "another version", "hint: run it again")
 
 
 def test_recorded_inputs_are_read_with_the_options_given(trace: Path, tmp_path: Path) -> None:
@@ -227,23 +203,16 @@ def test_recorded_inputs_are_read_with_the_options_given(trace: Path, tmp_path: 
     plain = 'name = "reads"\ninputs = ["bad.txt"]\n'
     for name, end in (("plain", ""), ("lenient", "[reading]\nlenient = true\n")):
         (tmp_path / f"{name}.toml").write_text(plain + end)
-    done = emmclab("run", "plain.toml", "--jobs", 1, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "bad.txt:201" in done.stderr
+    assert_fails(emmclab("run", "plain.toml", "--jobs", 1, cwd=tmp_path), "bad.txt:201")
     for words in (("run", "plain.toml", "--lenient"), ("run", "lenient.toml")):
         assert emmclab(*words, "--jobs", 1, cwd=tmp_path).returncode == 0
         results = Results.load(tmp_path / "emmclab-results" / "reads")
         assert results.profiles["bad"]["ledger"]["skipped"] == 1
         assert results.about["reading"] == {"lenient": True}
-    done = emmclab("report", "lenient.toml", "--mend-clock", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "read with other options" in done.stderr
+    assert_fails(emmclab("report", "lenient.toml", "--mend-clock", cwd=tmp_path), "read with other options")
     (tmp_path / "wrong.toml").write_text(plain + "[reading]\nlenint = true\n")
-    done = emmclab("run", "wrong.toml", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "did you mean `lenient`" in done.stderr
-    compared = emmclab("profile", "bad.txt", "--against", "Messaging", "--lenient", cwd=tmp_path)
-    assert compared.returncode == 0, compared.stderr
+    assert_fails(emmclab("run", "wrong.toml", cwd=tmp_path), "did you mean `lenient`")
+    emmclab_ok("profile", "bad.txt", "--against", "Messaging", "--lenient", cwd=tmp_path)
     assert emmclab("profile", "bad.txt", "--against", "Messaging", cwd=tmp_path).returncode == 2
 
 
@@ -272,8 +241,7 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
         'name = "tail"\ninputs = ["Movie"]\npercentiles = [99.99]\n'
         '[[grid]]\nname = "pages"\ndevices = ["iiswc15-4ps", "iiswc15-hps"]\nwrap_addresses = true\n'
     )
-    done = emmclab("run", "tail.toml", "--percentiles", "99,42", "--jobs", 1, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("run", "tail.toml", "--percentiles", "99,42", "--jobs", 1, cwd=tmp_path)
     results = Results.load(tmp_path / "emmclab-results" / "tail")
     assert results.about["percentiles"] == [42, 99, 99.99]
     wanted = {
@@ -303,8 +271,7 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
 
 def test_a_percentile_that_is_none_is_refused_with_file_and_key(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text('name = "bad"\ninputs = ["Movie"]\npercentiles = [101]\n')
-    done = emmclab("run", "bad.toml", cwd=tmp_path)
-    assert done.returncode == 2 and "bad.toml: `percentiles`: `101` is not a percentile" in done.stderr
+    assert_refused(emmclab("run", "bad.toml", cwd=tmp_path), "bad.toml: `percentiles`: `101` is not a percentile")
 
 
 def test_a_study_of_overloaded_runs_says_so_and_ranks_nothing_by_response_times(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import emmclab, emmclab_json, kept_cells
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok, kept_cells
 from emmclab.cli import main
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.claims import judge_study
@@ -58,8 +58,7 @@ def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def collected(study: Path, *results: object) -> bytes:
     """Return the file that `collect` writes from these results."""
     output = Path(str(results[0])) / "all.parquet"
-    done = emmclab("collect", study, *results, "-o", output)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("collect", study, *results, "-o", output)
     return output.read_bytes()
 
 
@@ -93,8 +92,7 @@ def test_what_is_missing_is_said_on_top_and_nothing_is_judged(study: Path, tmp_p
     assert done.returncode == 1
     assert done.stdout.startswith(f"incomplete: 20 of {CELLS} cells have no result (66.7 %)\n")
     page = tmp_path / "page.html"
-    done = emmclab("report", study, "--results", part, "--html", page)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("report", study, "--results", part, "--html", page)
     assert "incomplete: 20 of 30" in done.stderr
     text = page.read_text()
     first = text.index("have no result; nothing below counts them")
@@ -139,8 +137,7 @@ def test_a_collected_file_is_ordered_by_key_and_holds_every_figure(study: Path, 
 def test_a_shard_that_is_none_is_refused(study: Path, text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         Shard.parse(text)
-    done = emmclab("run", study, f"--shard={text}", "--results", tmp_path)
-    assert (done.returncode, "for example 3/16" in done.stderr) == (2, True)
+    assert_refused(emmclab("run", study, f"--shard={text}", "--results", tmp_path), "for example 3/16")
 
 
 def test_an_estimate_runs_a_few_cells_and_keeps_them(study: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import assert_refused, emmclab
+from conftest import assert_refused, emmclab, emmclab_ok
 from emmclab.errors import FormatError, InputError
 from emmclab.runtime.files import read_text
 
@@ -71,8 +71,7 @@ def test_an_output_through_a_link_leaves_the_link(arguments: list[str], trace: P
     file, link = tmp_path / "file", tmp_path / "link"
     file.write_text("as it was")
     link.symlink_to(file)
-    done = emmclab(*(word.format(link=link, trace=trace) for word in arguments))
-    assert done.returncode == 0, done.stderr
+    emmclab_ok(*(word.format(link=link, trace=trace) for word in arguments))
     assert link.is_symlink()
     assert len(file.read_text()) > len("as it was")
 

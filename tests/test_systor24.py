@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PATIENCE_S, Reproduced, emmclab, emmclab_json
+from conftest import PATIENCE_S, Reproduced, assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.errors import ConfigError
 from emmclab.papers.claims import CANNOT, DIRECTION, NOT, REPRODUCED
 from emmclab.papers.systor24.curves import APPLICATIONS, DEVICE, GAMMA, PACKED, SCHEMES, miss_pct, points
@@ -28,13 +28,12 @@ def run(reproduced: Reproduced, shared_traces: Path) -> Path:
 
 
 def _reproduce(folder: Path, traces: Path) -> None:
-    done = emmclab(
+    emmclab_ok(
         *("reproduce", "systor24", "--traces", traces / "pixel6a", "--jobs", 2),
         *("--results", folder / "results", "--html", folder / "page.html", "--figures", folder / "figures"),
         # The whole study takes some minutes, and longer on a busy machine.
         patience_s=6 * PATIENCE_S,
     )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
@@ -86,10 +85,12 @@ def test_the_page_shows_each_figure_of_each_trace_and_whose_mechanisms_they_are(
 
 def test_without_its_traces_the_study_says_where_they_are(tmp_path: Path) -> None:
     for command in (["reproduce", "systor24"], ["run", "systor24"]):
-        done = emmclab(*command, "--results", tmp_path / "results", cwd=tmp_path)
-        assert done.returncode == 2
-        assert "acsl-technion/MobileBlockIOTraces" in done.stderr
-        assert "cod_exec.csv.gz" in done.stderr and "--traces" in done.stderr
+        assert_refused(
+            emmclab(*command, "--results", tmp_path / "results", cwd=tmp_path),
+            "acsl-technion/MobileBlockIOTraces",
+            "cod_exec.csv.gz",
+            "--traces",
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,8 +100,7 @@ def test_a_folder_that_lacks_a_trace_is_refused_with_its_name(tmp_path: Path) ->
     assert done.returncode == 2
     assert "cod_precond.csv.gz" in done.stderr and "cod_exec.csv.gz" not in done.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["cod_exec.csv.gz"]
-    done = emmclab("reproduce", "systor24", "--traces", tmp_path / "no", cwd=tmp_path)
-    assert done.returncode == 2 and "folder not found" in done.stderr
+    assert_refused(emmclab("reproduce", "systor24", "--traces", tmp_path / "no", cwd=tmp_path), "folder not found")
 
 
 def test_without_results_the_claims_name_the_command_that_measures_them(tmp_path: Path) -> None:

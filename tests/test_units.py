@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import emmclab as package
-from conftest import emmclab, emmclab_json
+from conftest import emmclab_json, emmclab_ok
 from emmclab.runtime.number_format import duration, size
 from emmclab.traces.profile_fields import TABLES
 
@@ -21,8 +21,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_trace_below_a_second_has_a_duration_and_idle_time(short: Path) -> None:
-    done = emmclab("profile", short)
-    assert done.returncode == 0, done.stderr
+    done = emmclab_ok("profile", short)
     (row,) = re.findall(r"^short +(\S+) +[\d.,]+ +[\d.,]+ +100\.00 ", done.stdout, re.MULTILINE)
     assert row == "0.649"
     assert re.search(r"Idle time: 4\d\d ms \(6\d\.\d %\)", done.stdout)
@@ -48,8 +47,7 @@ def test_bins_are_in_the_unit_that_fits(tmp_path: Path) -> None:
 def test_tables_of_a_profile_fit_the_terminal(columns: int) -> None:
     paths = package.bundled()
     for chosen in (paths[:1], paths):
-        done = emmclab("profile", *chosen, env={"COLUMNS": str(columns)})
-        assert done.returncode == 0
+        done = emmclab_ok("profile", *chosen, env={"COLUMNS": str(columns)})
         tables = done.stdout.partition("Table III")[2].partition(f"\n{chosen[0].stem}\nBy operation")[0]
         assert max(len(line.rstrip()) for line in tables.splitlines()) <= columns
         profiles = emmclab_json("profile", *chosen)

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import emmclab as lab
-from conftest import assert_refused, biotracer, emmclab, emmclab_json, ended_in_the_middle
+from conftest import assert_fails, assert_refused, biotracer, emmclab, emmclab_json, emmclab_ok, ended_in_the_middle
 from emmclab.calibration.validation import LEAST_REQUESTS
 
 #: A device without randomness, whose replay can match exactly, and one that is far from it.
@@ -92,8 +92,7 @@ def test_the_same_recording_gives_the_same_bytes(known: Path, tmp_path: Path) ->
     for number in range(2):
         page = tmp_path / f"{number}" / "page.html"
         page.parent.mkdir()
-        done = emmclab("validate", known, "--device", KNOWN, "--json", "--html", "page.html", cwd=page.parent)
-        assert done.returncode == 0, done.stderr
+        done = emmclab_ok("validate", known, "--device", KNOWN, "--json", "--html", "page.html", cwd=page.parent)
         made.append((done.stdout, page.read_bytes()))
         assert [path.name for path in page.parent.iterdir()] == ["page.html"]
     assert made[0] == made[1]
@@ -112,8 +111,7 @@ def test_the_page_has_a_section_and_a_picture_for_each_recording_and_names_those
 ) -> None:
     again, page = tmp_path / "again.csv", tmp_path / "page.html"
     again.write_text(known.read_text())
-    done = emmclab("validate", known, again, tmp_path / "gone.csv", "--html", page)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("validate", known, again, tmp_path / "gone.csv", "--html", page)
     text = page.read_text()
     for word in ('id="recording-1"', 'id="recording-2"', 'id="curves-0"', 'id="curves-1"', 'id="size-1"'):
         assert word in text, word
@@ -132,9 +130,8 @@ def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(kn
     assert "99, and at least 100" in found["refused"][0]["reason"]
     assert found["refused"][1]["reason"].startswith(f"{bad}:31: column 2")
     assert done.stderr.count("not judged: ") == 2
-    assert_refused(emmclab("validate", short), str(short), "99, and at least 100")
-    refused = emmclab("validate", short, bad)
-    assert refused.returncode == 2 and "none of 2 recordings can be judged" in refused.stderr
+    assert_fails(emmclab("validate", short), str(short), "99, and at least 100")
+    assert_fails(emmclab("validate", short, bad), "none of 2 recordings can be judged")
 
 
 def test_the_least_number_of_requests_is_judged(known: Path, tmp_path: Path) -> None:
