@@ -59,7 +59,7 @@ def parts(paths: list[Path]) -> dict[str, float]:
         spent[part] += now - since
         return now
 
-    from emmclab.fleet.recording_row import _numbers
+    from emmclab.fleet.table import _numbers
 
     for path in paths:
         at = time.process_time()

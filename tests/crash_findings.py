@@ -3,8 +3,8 @@
 import copy
 from typing import Any
 
-from emmclab.crash.broken_promise import CutTally
-from emmclab.crash.timeline import LoggedCommand
+from emmclab.crash.promises import CutTally
+from emmclab.crash.stored_log import LoggedCommand
 from emmclab.pages.crash import Scene
 
 #: A run of ext4 without barriers: the commit of a transaction does not wait for its blocks.

@@ -24,8 +24,7 @@ from emmclab.studies import Serial, Study
 from emmclab.studies import cluster as engine
 from emmclab.studies.cell_scheduler import Progress
 from emmclab.studies.cluster import RayCluster
-from emmclab.studies.collect import collect
-from emmclab.studies.run import run_cells
+from emmclab.studies.run import collect, run_cells
 
 pytestmark = pytest.mark.slow
 

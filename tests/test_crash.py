@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from crash_runs import CUTS, DEVICE, Runs, nothing_left
-from emmclab.crash.device_capacity import scaled_down
 from emmclab.crash.explore import open_run
-from emmclab.crash.recording import Workload, _is_ordered, record_run
+from emmclab.crash.recording import Workload, _is_ordered, record_run, scaled_down
 from emmclab.errors import ConfigError
 from emmclab.simulation.device import Device, presets
 

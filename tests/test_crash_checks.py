@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from emmclab.crash.broken_promise import CutTally, Finding
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
 from emmclab.crash.explore import Exploration
+from emmclab.crash.promises import CutTally, Finding
 from emmclab.crash.workloads import record, sqlite_setting
 
 

@@ -15,11 +15,10 @@ from conftest import need
 from crash_runs import dm_log
 from emmclab.crash.checks import check_for
 from emmclab.crash.controls import Control, Controls
-from emmclab.crash.device_capacity import scaled_down
 from emmclab.crash.explore import Exploration, Options, open_run
 from emmclab.crash.judging import fault_of, lines_of, require
-from emmclab.crash.recording import MOUNTED, Workload
-from emmclab.crash.recovered_files import ReadFiles
+from emmclab.crash.promises import ReadFiles
+from emmclab.crash.recording import MOUNTED, Workload, scaled_down
 from emmclab.crash.stored_log import Session, StoredLog
 from emmclab.crash.summary import KEPT, NOT_CHECKED, NOT_TESTED, verdict
 from emmclab.errors import ConfigError

@@ -16,10 +16,10 @@ import emmclab as emmclab_package
 from conftest import assert_refused, begin, emmclab, emmclab_json, wait_until
 from emmclab.crash import Workload
 from emmclab.crash.explore import open_run
-from emmclab.crash.guest import initramfs, machine, wire
-from emmclab.crash.guest.kernel import Kernel, contents
+from emmclab.crash.guest import machine, wire
+from emmclab.crash.guest.kernel import Kernel, contents, write_initramfs
 from emmclab.crash.mounted_files import Node
-from emmclab.crash.run_workload import run_in_guest
+from emmclab.crash.recording import run_in_guest
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 
 VERSION = "6.1.0-9-made"
@@ -167,7 +167,7 @@ def test_the_initial_disk_holds_the_agent_and_its_python(tmp_path: Path) -> None
     if shutil.which("cpio") is None:
         pytest.skip("cpio is missing; apt-get install cpio")
     file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
-    initramfs.write(Kernel.of(str(file)), "f2fs", tmp_path / "initrd")
+    write_initramfs(Kernel.of(str(file)), "f2fs", tmp_path / "initrd")
     with (tmp_path / "initrd").open("rb") as archive:
         done = subprocess.run(["cpio", "-t", "--quiet"], stdin=archive, capture_output=True, text=True, check=True)
     names = done.stdout.split()

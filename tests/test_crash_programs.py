@@ -19,7 +19,7 @@ from emmclab.crash.explore import open_run
 from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.mounted_files import Mounted, Node, UnreadableError
 from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written_bytes
-from emmclab.crash.timeline import acknowledged_at, commands_before
+from emmclab.crash.stored_log import acknowledged_at, commands_before
 from found_files import Made, nodes_of
 
 MOUNT = "mount ext4 rw,relatime"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab
-from emmclab.crash.block_reads import BlockReads, _blocks_of
 from emmclab.crash.explore import Exploration, Options, explore, open_run
+from emmclab.crash.kernel_log import BlockReads, _blocks_of
 from emmclab.crash.scratch_folders import in_memory, scratch
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
@@ -95,7 +95,7 @@ def test_reads_of_a_device_are_told_while_it_is_watched(tmp_path: Path) -> None:
 @root
 def test_the_trace_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path) -> None:
     program = (
-        "import os, signal\nfrom pathlib import Path\nfrom emmclab.crash.block_reads import BlockReads\n"
+        "import os, signal\nfrom pathlib import Path\nfrom emmclab.crash.kernel_log import BlockReads\n"
         f"with BlockReads(Path({str(tmp_path)!r})) as reads:\n    print(reads.works, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

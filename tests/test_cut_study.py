@@ -11,8 +11,8 @@ import pytest
 from conftest import assert_refused, emmclab, emmclab_ok
 from emmclab.errors import ConfigError
 from emmclab.studies import Results, Study
-from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, CutCell, CutResult, CutRun, FirstLoss
-from emmclab.studies.power_cut_table import NOT_JUDGED, tables
+from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, CutCell, CutResult, CutRun, FirstLoss
+from emmclab.studies.verdicts import NOT_JUDGED, tables
 
 SMALL = """
 name = "small"

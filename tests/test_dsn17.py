@@ -21,7 +21,7 @@ from emmclab.papers.pages import write_page
 from emmclab.papers.registry import papers
 from emmclab.studies import Results
 from emmclab.studies.input import Input
-from emmclab.studies.power_cut_cell import CutCell, CutResult, FirstLoss
+from emmclab.studies.power_cut_settings import CutCell, CutResult, FirstLoss
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 

@@ -32,8 +32,7 @@ from emmclab.real_devices.durability import (
     report_of,
     write,
 )
-from emmclab.real_devices.durability.records import BLOCK, SECTOR
-from emmclab.real_devices.durability.write_pattern import Kind
+from emmclab.real_devices.durability.records import BLOCK, SECTOR, Kind
 
 MB = 1 << 20
 CACHED = {

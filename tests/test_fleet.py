@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 import emmclab as package
 from conftest import PATIENCE_S, assert_fails, assert_refused, biotracer, cases, emmclab, emmclab_ok, environment
 from emmclab.fleet import Table, profile_fleet
-from emmclab.fleet.main_figures import FIGURES
-from emmclab.fleet.recording_row import bins, row_of
 from emmclab.fleet.summary import SummaryFields
+from emmclab.fleet.table import FIGURES, bins, row_of
 from emmclab.fleet.table_state import Profiled, State, state_of
 from emmclab.runtime.executors import Crash
 from emmclab.studies import Pool, Serial

@@ -11,8 +11,8 @@ import pytest
 from conftest import PATIENCE_S, Server, assert_refused, biotracer, emmclab, emmclab_ok
 from emmclab.errors import ConfigError, InputError
 from emmclab.fleet import Table, profile_fleet
-from emmclab.fleet.bucket_copy import Copy
 from emmclab.fleet.recording_source import InBucket, source_of
+from emmclab.fleet.table_state import Copy
 from emmclab.runtime.bucket import Bucket
 from emmclab.runtime.files import stale_folders
 from emmclab.runtime.local_copies import scratch

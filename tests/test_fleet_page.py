@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 import emmclab as package
-from conftest import biotracer, emmclab, emmclab_ok
-from emmclab.fleet.comparison import ComparisonFields
-from emmclab.fleet.recording_row import row_of
+from conftest import biotracer, emmclab
+from emmclab.fleet.summary import ComparisonFields
+from emmclab.fleet.table import row_of
 from emmclab.pages.plots.fleets import effects
 from emmclab.pages.theme import VERDICT_COLOURS
 from fleets import make
@@ -123,7 +123,8 @@ def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named
 
 def test_the_same_table_gives_the_same_page(pages: Path, tmp_path: Path) -> None:
     shutil.copy(pages / "before.fleet.parquet", tmp_path / "before.fleet.parquet")
-    emmclab_ok("fleet", "before.fleet.parquet", "--by", "model,build", "--html", "again.html", cwd=tmp_path)
+    done = emmclab("fleet", "before.fleet.parquet", "--by", "model,build", "--html", "again.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.html").read_bytes() == (pages / "one.html").read_bytes()
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import assert_refused, emmclab, emmclab_json
-from emmclab.crash import generated_programs, known_bugs
+from conftest import emmclab, emmclab_json
 from emmclab.crash.expected_files import CheckPrograms
 from emmclab.crash.file_tree import Tree
+from emmclab.crash.generated_programs import known_bug_names, known_bugs, known_programs, load
 from emmclab.crash.mounted_files import Node
 from emmclab.crash.programs import Program, written_bytes
 from found_files import Made, nodes_of
@@ -48,7 +48,7 @@ TWICE = {"new-2": ("B/bar", "A/bar"), "generic-321": ("B/foo", "A/foo"), "generi
 def mounts(name: str) -> list[str]:
     """Return the first line of the runner for each file system that had a bug."""
     # Without this mode, f2fs may lose a renamed file whose old name a new one has.
-    kinds = known_bugs.declared()[name]["file_system"].split(", ")
+    kinds = known_bugs()[name]["file_system"].split(", ")
     return [f"mount {kind} rw,fsync_mode=strict" for kind in kinds]
 
 
@@ -65,16 +65,16 @@ def said(program: Program, mount: str) -> list[str]:
     return [mount, f"begin 0 {program.name}", *done]
 
 
-@pytest.mark.parametrize("name", known_bugs.declared())
+@pytest.mark.parametrize("name", known_bugs())
 def test_a_program_is_possible_and_what_it_leaves_breaks_no_promise(name: str) -> None:
-    [program] = known_bugs.programs(f"known:{name}")
+    [program] = known_programs(f"known:{name}")
     for mount in mounts(name):
         assert CheckPrograms()(Made(after(program)), said(program, mount)) is None
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_a_bug_left_is_found(name: str) -> None:
-    [program] = known_bugs.programs(f"known:{name}")
+    [program] = known_programs(f"known:{name}")
     gone, changed = SHOWN[name]
     nodes = {path: node for path, node in after(program).items() if path not in gone}
     for path, change in changed.items():
@@ -88,7 +88,7 @@ def test_what_a_bug_left_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", TWICE)
 def test_a_file_in_two_folders_is_found(name: str) -> None:
-    [program] = known_bugs.programs(f"known:{name}")
+    [program] = known_programs(f"known:{name}")
     here, there = TWICE[name]
     nodes = after(program)
     nodes |= {there: nodes[here]} | ({"A": nodes["B"]} if name == "new-2" else {})
@@ -97,16 +97,18 @@ def test_a_file_in_two_folders_is_found(name: str) -> None:
 
 
 def test_all_published_programs_are_one_workload() -> None:
-    assert len(generated_programs.load("known", 1)) == len(known_bugs.declared()) == len(known_bugs.names())
-    assert [one.name for one in generated_programs.load("known:new-7", 1)] == ["new-7"]
+    assert len(load("known", 1)) == len(known_bugs()) == len(known_bug_names())
+    assert [one.name for one in load("known:new-7", 1)] == ["new-7"]
 
 
 def test_a_bug_that_is_not_known_is_refused_with_the_names_of_those_that_are() -> None:
-    assert_refused(emmclab("crash", "--device", "emmc51-cache", "--workload", "known:none"), "known:new-1, known:new-2")
+    done = emmclab("crash", "--device", "emmc51-cache", "--workload", "known:none")
+    assert done.returncode == 2
+    assert "known:new-1, known:new-2" in done.stderr
 
 
 def test_a_new_file_in_a_renamed_folder_may_be_in_its_old_name_until_it_is_synced() -> None:
-    [program] = known_bugs.programs("known:new-10")
+    [program] = known_programs("known:new-10")
     lines = said(program, "mount btrfs rw")[:-1]
     old = {"A": nodes_at("A", "folder"), "A/foo": nodes_at("A/foo", "file")}
     assert CheckPrograms()(Made(old), lines) is None

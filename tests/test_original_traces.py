@@ -15,7 +15,7 @@ from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.claims import NOT, RESTATED, TESTED, judge_study, settled
 from emmclab.papers.iiswc15.recorded_workload import identified, named
 from emmclab.studies import Results
-from emmclab.studies.trace_substitution import in_place, stand_ins, without
+from emmclab.studies.results import in_place, stand_ins, without
 from emmclab.traces.workload import Workload, workload_groups
 
 GROUPS = workload_groups()

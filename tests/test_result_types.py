@@ -29,11 +29,10 @@ from emmclab.core_types import (
 from emmclab.live.serve import serve
 from emmclab.simulation.layers import LayerKind, layers
 from emmclab.simulation.result_fields import ResultFields, result_fields
-from emmclab.traces.activity_types import Activity
-from emmclab.traces.inputs import inputs_of
-from emmclab.traces.provenance_types import InputRecord
+from emmclab.traces.activity import Activity
+from emmclab.traces.inputs import InputRecord, inputs_of
 from emmclab.traces.published import PublishedTables, published
-from emmclab.traces.request_types import RequestRow
+from emmclab.traces.trace import RequestRow
 
 #: Traces with block notes.
 ANNOTATED = sorted((ROOT / "python" / "emmclab" / "data" / "annotated").glob("*.parquet"))

@@ -23,11 +23,9 @@ from emmclab.runtime.checksummed import from_checked_json, to_checked_json
 from emmclab.runtime.parquet import write_parquet
 from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.device import Device
-from emmclab.studies import Results, Serial, Study, staleness
-from emmclab.studies.collect import collect, collected
+from emmclab.studies import Results, Serial, Study, run
 from emmclab.studies.query import query_studies
-from emmclab.studies.run import run_cells
-from emmclab.studies.staleness import changes
+from emmclab.studies.run import changes, collect, collected, run_cells
 from emmclab.studies.store import Store
 from emmclab.traces.workload import Workload
 
@@ -251,7 +249,7 @@ def test_results_of_another_build_are_told_from_those_of_this_one(
     collect(study, study.cells(), [Folder(finished)], whole)
     tables = [whole, finished / "runs.parquet", finished / "profiles.parquet"]
     assert [changes(table) for table in tables] == [[], [], []]
-    monkeypatch.setattr(staleness, "build_digest", lambda: "another")
+    monkeypatch.setattr(run, "build_digest", lambda: "another")
     assert [changes(table) for table in tables] == [["another build of emmclab wrote them"]] * 3
 
 

@@ -25,7 +25,6 @@ from conftest import (
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import sweep
 from emmclab.studies import Results, Serial, Study, run_study
-from emmclab.studies.expansion import expand
 from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.store import Store
 from emmclab.studies.summary import setting_text, summaries
@@ -550,7 +549,7 @@ def test_options_of_a_run_are_axes_of_cells_tables_and_summaries_as_settings_are
 )
 def test_an_option_as_an_axis_is_checked_as_the_option_is(given: str, instead: str, said: str) -> None:
     with pytest.raises(ConfigError, match=r"grid\[1\].axes\.|axes\.precondition") as refused:
-        expand(Study.parse(AGES.replace(given, instead), "ages.toml"))
+        Study.parse(AGES.replace(given, instead), "ages.toml").cells()
     assert said in str(refused.value) and refused.value.hint
 
 

@@ -15,7 +15,7 @@ from emmclab.runtime.local_copies import file_digest
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import stack
 from emmclab.studies import Study
-from emmclab.studies.expansion import MOST_CELLS
+from emmclab.studies.definition import MOST_CELLS
 from emmclab.studies.search_space import Range, Space
 from emmclab.traces.workload import Workload
 

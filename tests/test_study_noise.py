@@ -16,10 +16,9 @@ from emmclab.pages.study import figures, headline
 from emmclab.runtime.statistics import positive_interval
 from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study
-from emmclab.studies.effects import effects_of
 from emmclab.studies.search import Objective, SearchResult, Trial
 from emmclab.studies.search_space import Space
-from emmclab.studies.summary import summaries
+from emmclab.studies.summary import effects_of, summaries
 from emmclab.studies.verdicts import rankings
 
 

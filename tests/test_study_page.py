@@ -11,8 +11,7 @@ from browsing import Visit
 from conftest import assert_fails, assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.runtime.statistics import positive_interval
 from emmclab.studies import Results
-from emmclab.studies.effects import average
-from emmclab.studies.summary import METRICS, summaries
+from emmclab.studies.summary import METRICS, average, summaries
 
 STUDY = """
 name = "sweep"

@@ -19,7 +19,7 @@ from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.claims import judge_study
 from emmclab.runtime.executors import Crash, each
 from emmclab.runtime.result_storage import Folder
-from emmclab.studies import Pool, Results, Serial, Study, external_sort, store
+from emmclab.studies import Pool, Results, Serial, Study, result_rows, store
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_scheduler import CRASHES, Outcome, Sweep
 from emmclab.studies.result_rows import StoredCell
@@ -358,9 +358,9 @@ def test_rows_come_in_order_whatever_fits_into_memory(
     batches = [rows[begin : begin + each] for begin in range(0, len(rows), each)]
     batches.sort(key=min)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(external_sort, "_HELD_BYTES", held)
+        patch.setattr(result_rows, "_HELD_BYTES", held)
         folder = tmp_path_factory.mktemp("aside")
-        found = external_sort.in_ranges(((min(batch)[0], batch) for batch in batches), 40, folder)
+        found = result_rows.in_ranges(((min(batch)[0], batch) for batch in batches), 40, folder)
         assert list(found) == sorted(rows)
         assert list(folder.iterdir()) == []
 
@@ -375,7 +375,7 @@ def test_rows_of_parts_in_order_go_out_before_the_next_part_is_read(tmp_path: Pa
             # The last rows of a part are among the first of the next.
             yield 100 * number, [(100 * number + (row * 7) % 110, "") for row in range(110)]
 
-    found = external_sort.in_ranges(batches(), 10_010, tmp_path)
+    found = result_rows.in_ranges(batches(), 10_010, tmp_path)
     for expected in range(5_000):
         place, _ = next(found)
         assert place <= expected

@@ -16,9 +16,8 @@ from emmclab.crash.kernel_log import complaints_about
 from emmclab.crash.mounting import NotMountedError, mounted
 from emmclab.crash.recording import Workload
 from emmclab.crash.stored_log import Session, open_log
-from emmclab.crash.think_time import Thinking
 from emmclab.crash.verdict_inputs import contents_of, digest, grounds
-from emmclab.crash.workloads import record
+from emmclab.crash.workloads import Thinking, record
 from emmclab.errors import ConfigError, EmmclabError
 
 

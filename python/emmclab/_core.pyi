@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from emmclab.traces.request_types import RequestRow
+from emmclab.traces.trace import RequestRow
 
 __version__: str
 ASIDE_PREFIX: str

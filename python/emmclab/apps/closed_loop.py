@@ -21,7 +21,7 @@ from emmclab.simulation.layers import Setting, stack
 from emmclab.simulation.preconditioning import no_trace
 from emmclab.simulation.result import Result
 from emmclab.simulation.run_options import RUN_OPTIONS
-from emmclab.traces.provenance_types import ProvenanceFields
+from emmclab.traces.inputs import ProvenanceFields
 
 if TYPE_CHECKING:
     from emmclab.apps.result_types import AppFields, AppRun, LearnedTime

@@ -44,7 +44,7 @@ def collect(
     """
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
-    from emmclab.studies.collect import collect as write
+    from emmclab.studies.run import collect as write
 
     refuse_other_endings(output, (".parquet",), "--output")
     chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emmclab.crash import Exploration, Options
-    from emmclab.crash.repeated_recordings import ExploredRecording
     from emmclab.crash.stored_log import StoredLog
+    from emmclab.crash.summary import ExploredRecording
 
 #: Exit statuses if a promise was broken, and if the check or the workload proves nothing.
 FOUND, UNTESTED = 4, 5
@@ -91,8 +91,8 @@ def crash(
     tested, because the check did not fail without any data, or the workload failed, was ended by --timeout,
     or acknowledged nothing.
     """
-    from emmclab.crash.repeated_recordings import ExploredRecording
     from emmclab.crash.stored_log import Session
+    from emmclab.crash.summary import ExploredRecording
 
     if again is not None:
         kept, options = Session(run.results / "crash").find_state(again)
@@ -113,7 +113,7 @@ def crash(
 def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
     """Print the results, and exit with a status that depends on the verdict."""
     from emmclab.cli.show_crash import show_crash
-    from emmclab.crash.repeated_recordings import as_json_of
+    from emmclab.crash.summary import as_json_of
 
     if html is not None:
         from emmclab.crash.summary import VERDICTS, summary, verdict
@@ -134,8 +134,7 @@ def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, ht
 
 def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
     """Return the exit status for recordings."""
-    from emmclab.crash.repeated_recordings import worst
-    from emmclab.crash.summary import BROKEN, NOT_TESTED
+    from emmclab.crash.summary import BROKEN, NOT_TESTED, worst
 
     return {BROKEN: FOUND, NOT_TESTED: UNTESTED}.get(worst(tried, options)[0].word, 0)
 
@@ -143,8 +142,7 @@ def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
 def _compare(one: CrashOptions, other: CrashOptions, as_json: bool) -> NoReturn:
     """Explore two runs; print at how many cuts each loses data, and whether the difference may be chance."""
     from emmclab.cli.show_crash import show_against, show_crash
-    from emmclab.crash.paired_comparison import difference
-    from emmclab.crash.repeated_recordings import as_json_of
+    from emmclab.crash.summary import as_json_of, difference
 
     runs = []
     for asked in (one, other):

@@ -26,10 +26,10 @@ from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 if TYPE_CHECKING:
     from emmclab.crash import Exploration
-    from emmclab.crash.guest.states import GuestMounts
+    from emmclab.crash.guest.machine import GuestMounts
     from emmclab.crash.minimize import Minimal
-    from emmclab.crash.repeated_recordings import ExploredRecording
     from emmclab.crash.stored_log import Session, StoredLog
+    from emmclab.crash.summary import ExploredRecording
 
 #: The panel of the options on logs in the help.
 LOGS_PANEL = "Logs"
@@ -188,7 +188,7 @@ def _record(
     on_message: Callable[[str], None] = print_stderr,
 ) -> StoredLog:
     """Record a workload on the device, with the requested layers and file system."""
-    from emmclab.crash.device_capacity import scaled_down
+    from emmclab.crash.recording import scaled_down
 
     recording = asked.recording
     own, layer_settings = layered(asked.settings, recording["layers"])
@@ -211,7 +211,7 @@ def _record(
 
 def explored(asked: CrashOptions, options: Options, recordings: Sequence[StoredLog]) -> list[ExploredRecording]:
     """Explore recordings, and minimise their findings."""
-    from emmclab.crash.repeated_recordings import ExploredRecording
+    from emmclab.crash.summary import ExploredRecording
 
     tried = []
     for kept in recordings:
@@ -253,7 +253,7 @@ def _with_programs(
 def _guest(kept: StoredLog, options: Options) -> AbstractContextManager[GuestMounts | None]:
     """Return a context with the guest that mounts states of a recording; None if this machine mounts them."""
     from emmclab.crash.explore import open_run
-    from emmclab.crash.guest.states import guest_of
+    from emmclab.crash.guest.machine import guest_of
 
     if options.guest is None:
         return nullcontext()

@@ -43,7 +43,7 @@ from emmclab.runtime.table_row import Row
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_text import completion_of
 from emmclab.simulation.stored_result import holds_results, read_results, run_of
-from emmclab.traces.activity_types import Activity
+from emmclab.traces.activity import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.traces.profile_notes import unrecorded
 from emmclab.traces.reading import bundled_by_name, or_bundled

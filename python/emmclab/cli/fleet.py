@@ -140,7 +140,7 @@ def _places(folder: str, output: str | None, against: str | None) -> list[str | 
 
 def _is_table(place: str) -> bool:
     """Return whether a fleet is given as a table, and not as a folder or a bucket."""
-    from emmclab.fleet.bucket_copy import Copy
+    from emmclab.fleet.table_state import Copy
 
     _, scheme, below = place.rstrip("/").partition("://")
     return (not scheme or "/" in below) and Copy(place).is_there()
@@ -159,7 +159,7 @@ def _table(
     from emmclab.fleet import Table, profile_fleet
 
     if target is None:
-        from emmclab.fleet.bucket_copy import Copy
+        from emmclab.fleet.table_state import Copy
 
         copy = Copy(place)
         return Table(copy.fetch(), copy.name), None

@@ -13,7 +13,7 @@ from emmclab.cli.declared_options import option
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile
 from emmclab.cli.show_profile import framed
-from emmclab.traces.request_types import RequestRow
+from emmclab.traces.trace import RequestRow
 
 
 def register(app: typer.Typer) -> None:

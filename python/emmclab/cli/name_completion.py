@@ -136,10 +136,10 @@ def _control_commands() -> tuple[str, ...]:
 
 
 def _crash_workloads() -> list[str]:
-    from emmclab.crash import known_bugs
+    from emmclab.crash.generated_programs import ALL_KNOWN, known_bug_names
     from emmclab.crash.workloads import ABOUT, MODES
 
-    made = ("ace:1", "ace:2", "ace:3", "random:200", known_bugs.ALL, *known_bugs.names())
+    made = ("ace:1", "ace:2", "ace:3", "random:200", ALL_KNOWN, *known_bug_names())
     return [*(name for name in ABOUT if name.islower()), *(f"sqlite-{mode}" for mode in MODES), *made]
 
 

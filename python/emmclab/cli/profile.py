@@ -30,9 +30,8 @@ from emmclab.errors import ConfigError, EmmclabError, FormatError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
 from emmclab.simulation.over_time import check_target
-from emmclab.traces.inputs import inputs_of, provenance_here
+from emmclab.traces.inputs import InputRecord, inputs_of, provenance_here
 from emmclab.traces.profile import Profile
-from emmclab.traces.provenance_types import InputRecord
 from emmclab.traces.reading import bundled, combine, join_parts
 from emmclab.traces.trace import Trace
 

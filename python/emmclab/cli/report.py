@@ -45,7 +45,7 @@ def report(
     is_ours = chosen.name in studies()
     of_run = None if is_ours else summed
     if results.suffix == ".parquet":
-        from emmclab.studies.collect import collected
+        from emmclab.studies.run import collected
 
         found = collected(results, of_run=of_run)
     else:

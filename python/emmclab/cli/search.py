@@ -15,8 +15,7 @@ from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import StudyMeter
 from emmclab.cli.study_options import RESULTS, Engine, ImagesSpace, Jobs, ResultsPlace, StudyName, executor, keeping
 from emmclab.runtime.files import digest, printable
-from emmclab.traces.inputs import inputs_of, provenance_here
-from emmclab.traces.provenance_types import InputRecord
+from emmclab.traces.inputs import InputRecord, inputs_of, provenance_here
 from emmclab.traces.reading import read
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from rich.console import Console
 
 from emmclab.cli.show_profile import show_table
-from emmclab.traces.activity import activity_tables
-from emmclab.traces.activity_types import Activity
+from emmclab.traces.activity import Activity, activity_tables
 
 
 def show_activity(console: Console, activity: Activity) -> None:

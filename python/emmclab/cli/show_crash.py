@@ -6,13 +6,24 @@ from pathlib import Path
 
 from rich.console import Console
 
-from emmclab.crash.broken_promise import COMMANDS
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.minimize import Minimal
-from emmclab.crash.paired_comparison import ALPHA, Difference
-from emmclab.crash.repeated_recordings import ExploredRecording, Kind, kinds, pauses_of, worst
+from emmclab.crash.promises import COMMANDS
 from emmclab.crash.stored_log import StoredLog
-from emmclab.crash.summary import BROKEN, KEPT, Verdict, after_syncs, verdict
+from emmclab.crash.summary import (
+    ALPHA,
+    BROKEN,
+    KEPT,
+    Difference,
+    ExploredRecording,
+    Kind,
+    Verdict,
+    after_syncs,
+    kinds,
+    pauses_of,
+    verdict,
+    worst,
+)
 from emmclab.crash.verdict_inputs import command_of
 
 #: Colours of verdicts; the others are yellow.

@@ -4,18 +4,25 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show_profile import show_table
-from emmclab.fleet import text_tables
-from emmclab.fleet.comparison import Comparison
-from emmclab.fleet.summary import Summary
+from emmclab.fleet.summary import (
+    TEST_RULE,
+    Comparison,
+    Summary,
+    differences_table,
+    figures_table,
+    outlier_remarks,
+    outliers_table,
+    refused_table,
+)
 
 
 def show_summary(console: Console, summary: Summary, most: int) -> None:
     """Print the answer, the figures over the recordings, and the first outliers and refusals."""
     console.print(Text(summary.headline(), "bold"), soft_wrap=True)
-    show_table(console, text_tables.figures(summary))
+    show_table(console, figures_table(summary))
     if summary.outliers:
-        show_table(console, text_tables.outliers(summary, most))
-    for text in text_tables.outlier_remarks(summary, most):
+        show_table(console, outliers_table(summary, most))
+    for text in outlier_remarks(summary, most):
         console.print(Text(text, "dim"), soft_wrap=True)
     _show_refused(console, summary, most)
 
@@ -25,14 +32,14 @@ def show_comparison(console: Console, comparison: Comparison, most: int) -> None
     console.print(Text(comparison.headline(), "bold"), soft_wrap=True)
     for text in comparison.cautions:
         console.print(Text(text, "yellow"), soft_wrap=True)
-    show_table(console, text_tables.differences(comparison))
-    console.print(Text(f"{text_tables.TEST_RULE}.", "dim"), soft_wrap=True)
+    show_table(console, differences_table(comparison))
+    console.print(Text(f"{TEST_RULE}.", "dim"), soft_wrap=True)
     for summary in (comparison.before, comparison.after):
         _show_refused(console, summary, most)
 
 
 def _show_refused(console: Console, summary: Summary, most: int) -> None:
     if summary.refused:
-        show_table(console, text_tables.refused(summary.refused, most))
+        show_table(console, refused_table(summary.refused, most))
         if len(summary.refused) > most:
             console.print(Text(f"{len(summary.refused) - most:,} more are in the table.", "dim"))

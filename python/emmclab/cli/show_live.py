@@ -12,7 +12,7 @@ from emmclab.runtime.number_format import duration, size
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultFields, shown_fields
 from emmclab.simulation.result_text import lateness, refusals_text, warnings
-from emmclab.traces.provenance_types import ProvenanceFields
+from emmclab.traces.inputs import ProvenanceFields
 
 #: Figures of the live view that are fields of a result, too.
 FIGURES = shown_fields(("response.p50_ms", "response.p99_ms", "write_amplification.waf", "flash.block_erases"))

@@ -4,9 +4,9 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show_profile import framed
-from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, RULE
-from emmclab.studies.power_cut_table import NOT_JUDGED, Table, counts, headline, tables
+from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, RULE
 from emmclab.studies.results import Results
+from emmclab.studies.verdicts import NOT_JUDGED, Table, counts, headline, tables
 
 _STYLES = {KEPT: "green", DOCUMENTED: "cyan", RULE: "yellow", LOST: "red", NOT_JUDGED: "dim"}
 

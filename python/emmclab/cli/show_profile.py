@@ -23,9 +23,8 @@ from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import SIZE_FIELDS, TABLES, Field
-from emmclab.traces.profile_notes import doubts, notes, recording_note
+from emmclab.traces.profile_notes import clock_tables, devices_table, doubts, notes, recording_note, reissues_table
 from emmclab.traces.profile_options import percentile_label
-from emmclab.traces.profile_tables import clock_tables, devices_table, reissues_table
 from emmclab.traces.published import published_row
 
 #: Figures shown on the terminal: field, title, count.

@@ -6,9 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show_profile import framed
-from emmclab.traces.profile import Profile
+from emmclab.traces.profile import FieldDifference, Profile
 from emmclab.traces.profile_fields import TABLES
-from emmclab.traces.profile_types import FieldDifference
 from emmclab.traces.workload import difference_text
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from emmclab.runtime.result_storage import Place
     from emmclab.studies import Executor, Results, Study
     from emmclab.studies.cell import Cell
-    from emmclab.studies.recordings import Recordings
+    from emmclab.studies.input import Recordings
     from emmclab.studies.store import Finished
 
 #: Default results folder.
@@ -207,7 +207,7 @@ def warn_of_changes(place: Path, study: str | None = None) -> None:
     `place` is the folder of the results of a study, or a file of `emmclab collect`.
     """
     from emmclab.studies.kinds import TABLES
-    from emmclab.studies.staleness import changes, study_of
+    from emmclab.studies.run import changes, study_of
 
     # All tables of a run contain the same information, so one suffices.
     tables = [place / f"{name}.parquet" for name in TABLES] if place.is_dir() else [place]

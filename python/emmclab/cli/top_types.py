@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from emmclab.traces.activity_types import SyncCounts
+from emmclab.traces.activity import SyncCounts
 from emmclab.traces.trace import Ledger
 
 

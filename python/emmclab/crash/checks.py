@@ -11,7 +11,7 @@ from typing import Protocol
 
 from emmclab.crash import generated_programs, workloads
 from emmclab.crash.expected_files import CheckPrograms
-from emmclab.crash.recovered_files import Files, Lost
+from emmclab.crash.promises import Files, Lost
 from emmclab.crash.scratch_folders import in_memory, scratch
 
 

@@ -14,11 +14,11 @@ from typing import cast
 from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
 from emmclab.crash.generated_programs import CHECK
-from emmclab.crash.guest.states import GuestMounts, guest_of
+from emmclab.crash.guest.machine import GuestMounts, guest_of
 from emmclab.crash.json_types import ControlFields, State
 from emmclab.crash.judging import EVERYTHING, Judge, check_error, lines_of, workload_begin
+from emmclab.crash.promises import Lost
 from emmclab.crash.recording import WRITTEN_BACK
-from emmclab.crash.recovered_files import Lost
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError
 

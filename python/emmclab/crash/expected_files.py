@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from emmclab.crash.file_tree import TOP, PathTarget, RefusedError, Tree
 from emmclab.crash.mounted_files import Node
 from emmclab.crash.programs import HERE, Operation, operation, written_bytes
-from emmclab.crash.promises import Promises, promises_of
-from emmclab.crash.recovered_files import Files, Lost
+from emmclab.crash.promises import Files, Lost, Promises, promises_of
 
 #: Operations that make all earlier operations durable.
 _ALL = ("sync", "syncfs")

@@ -4,25 +4,62 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from emmclab import _core
 from emmclab.crash import generated_programs
-from emmclab.crash.broken_promise import COMMANDS, LEVELS, CutTally, Finding, Kind
-from emmclab.crash.cut_lines import CutLines, cut_lines
-from emmclab.crash.guest.states import GuestMounts, guest_of
+from emmclab.crash.guest.machine import GuestMounts, guest_of
 from emmclab.crash.json_types import Covered, Facts, State
 from emmclab.crash.judging import RECOVERIES, Judge, require
+from emmclab.crash.promises import COMMANDS, LEVELS, CutTally, Finding, Kind, Lost
 from emmclab.crash.recording import MOUNTED, RUN_PANEL
-from emmclab.crash.recovered_files import Lost
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.runtime.option import Option, attributes, declarations
 
 if TYPE_CHECKING:
     from emmclab.crash.controls import Controls
+
+
+#: Operations after whose success their effect is promised.
+_SYNCS = ("fsync", "fdatasync", "msync", "syncfs", "sync")
+
+
+class CutLines(TypedDict):
+    """Lines of a workload, by their index.
+
+    After each line of `first`, and right before it, power is cut before any other moment is chosen; its
+    groups are in order of importance. Between a line of `idle` and the next line nothing is judged.
+    """
+
+    first: list[list[int]]
+    idle: list[int]
+
+
+def cut_lines(lines: Sequence[str]) -> CutLines:
+    """Return the lines that acknowledge syncs, the last one of each program first, and those in between.
+
+    >>> cut_lines(["mount ext4 rw", "begin 0 a", "does sync", "did", "does fsync .", "did", "end 0"])
+    {'first': [[5], [3]], 'idle': [0, 6]}
+    """
+    last: list[int] = []
+    others: list[int] = []
+    idle: list[int] = []
+    own: list[int] = []
+    for index, line in enumerate(lines):
+        word = line.partition(" ")[0]
+        if word in ("begin", "end", "mount"):
+            last += own[-1:]
+            others += own[:-1]
+            own = []
+            if word != "begin":
+                idle.append(index)
+        elif word == "did" and lines[index - 1].removeprefix("does ").partition(" ")[0] in _SYNCS:
+            own.append(index)
+    return {"first": [last + own[-1:], others + own[:-1]], "idle": idle}
+
 
 #: Interval of progress reports, seconds.
 _REPORT_S = 0.5

@@ -1,19 +1,61 @@
-"""Generated programs: all short sequences of operations on a few files, and long random ones.
+"""Generated programs: all short sequences of operations on a few files, long random ones, and those that found bugs.
 
 The bounds are those of ACE (Mohan et al., OSDI 2018): few operations, a small set of nested files and
 folders, and a sync after an operation. Files and folders that an operation needs are made first and synced.
 """
 
+from __future__ import annotations
+
+import functools
 import itertools
 import random
 import re
+import tomllib
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
-from emmclab.crash import known_bugs
 from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.programs import HERE, Operation, Program, ProgramError, operation, parse, written_bytes
 from emmclab.errors import ConfigError
+
+#: The name of the workload with all programs, and the prefix of the name of each.
+ALL_KNOWN, KNOWN = "known", "known:"
+
+
+@functools.cache
+def known_bugs() -> dict[str, dict[str, str]]:
+    """Return the declarations of all bugs, by name.
+
+    >>> known_bugs()["generic-322"]["file_system"], known_bugs()["generic-322"]["kernel"]
+    ('btrfs', '3.12')
+    """
+    text = resources.files("emmclab").joinpath("data/known-bugs.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def known_bug_names() -> list[str]:
+    """Return the names of the workloads of single bugs.
+
+    >>> known_bug_names()[0]
+    'known:new-1'
+    """
+    return [f"{KNOWN}{name}" for name in known_bugs()]
+
+
+def known_programs(workload: str) -> list[Program]:
+    """Return the programs of a workload; empty for other workloads.
+
+    >>> [len(known_programs(name)) for name in ("known:new-7", "known:none")]
+    [1, 0]
+    """
+    wanted = [workload.removeprefix(KNOWN)] if workload != ALL_KNOWN else list(known_bugs())
+    return [
+        Program(name, tuple(operation(text) for text in known_bugs()[name]["program"].split(";")))
+        for name in wanted
+        if name in known_bugs()
+    ]
+
 
 #: Names of generated workloads, with a description of each.
 ABOUT = {
@@ -52,7 +94,7 @@ _OPERATIONS = (
 
 def is_known(name: str) -> bool:
     """Return whether this is a name of generated programs."""
-    return _NAME.fullmatch(name) is not None or name == known_bugs.ALL or name in known_bugs.names()
+    return _NAME.fullmatch(name) is not None or name == ALL_KNOWN or name in known_bug_names()
 
 
 def programs(name: str, seed: int) -> list[Program]:
@@ -64,7 +106,7 @@ def programs(name: str, seed: int) -> list[Program]:
     >>> [str(one) for one in programs("ace:1", 1)[0].operations]
     ['mkdir A', 'sync', 'create A/new']
     """
-    if published := known_bugs.programs(name):
+    if published := known_programs(name):
         return published
     found = _NAME.fullmatch(name)
     if found is None:

@@ -16,16 +16,15 @@ from pathlib import Path
 from types import TracebackType
 
 from emmclab import _core
-from emmclab.crash.broken_promise import CHECK, COMMANDS, Finding
 from emmclab.crash.checks import Check, check_for
 from emmclab.crash.guest import machine
-from emmclab.crash.guest.states import GuestMounts
+from emmclab.crash.guest.machine import GuestMounts
 from emmclab.crash.json_types import State
 from emmclab.crash.mount_recovery import ByMount
 from emmclab.crash.mounted_files import Mounted
 from emmclab.crash.mounting import kind_of
+from emmclab.crash.promises import CHECK, COMMANDS, Files, Finding, Image, Lost, ReadFiles
 from emmclab.crash.recording import MARKS, MOUNTED
-from emmclab.crash.recovered_files import Files, Image, Lost, ReadFiles
 from emmclab.crash.tools import TOOLS_PATH, full_path_hint, run_tool
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError

@@ -1,8 +1,14 @@
-"""Messages of the kernel log about a device."""
+"""What the kernel reports about a device: its messages, and which blocks are read. Also runs in guests."""
 
 import contextlib
+import itertools
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from emmclab.crash.tools import run_tool
 
 #: Maximum number of quoted kernel messages, and the maximum log level that counts as a complaint.
 _MOST_QUOTED, _WARNING = 3, 4
@@ -56,3 +62,121 @@ def complaints_about(device: str, records: list[str]) -> str:
             found.append((int(urgency) & 7, named.sub("device", text)))
     loud = [text for urgency, text in found if urgency <= _WARNING] or [text for _, text in found][-1:]
     return "; ".join(list(dict.fromkeys(loud))[-_MOST_QUOTED:])
+
+
+#: Usual mount point of tracefs.
+_TRACEFS = Path("/sys/kernel/tracing")
+#: Prefix of our instances of the kernel's trace; their names end with the process ID and a number.
+_PREFIX = "emmclab-crash-"
+#: Trace buffer per processor, KB: a mount of a small file system needs a tenth of it.
+_BUFFER_KB = 1024
+#: Sectors of 512 bytes in a block of 4 KiB.
+_SECTORS = 8
+_EVENT = re.compile(rb"block_bio_queue: (\d+),(\d+) F?(\w)\S* (\d+) \+ (\d+) ")
+#: The kernel's message if its buffer was too small.
+_LOST = b"LOST"
+_PATIENCE_S = 10.0
+
+
+class BlockReads:
+    """Records which blocks of 4 KiB are read from a device; a context manager. Needs root.
+
+    If the kernel cannot trace, or lost events, no blocks are reported.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, folder: Path) -> None:
+        """Set a private folder, in which tracefs is mounted if the system has not mounted it."""
+        self._folder = folder
+        self._events: int | None = None
+        self._end = ExitStack()
+
+    def __enter__(self) -> BlockReads:
+        with contextlib.suppress(OSError):
+            self._start()
+        return self
+
+    def __exit__(self, *_ended: object) -> None:
+        self._events = None
+        self._end.close()
+
+    @property
+    def works(self) -> bool:
+        """Whether tracing works."""
+        return self._events is not None
+
+    def _start(self) -> None:
+        tracefs = self._tracefs()
+        _remove_stale(tracefs)
+        instance = tracefs / "instances" / f"{_PREFIX}{os.getpid()}-{next(self._numbers)}"
+        instance.mkdir()
+        self._end.callback(_remove, instance)
+        (instance / "buffer_size_kb").write_text(str(_BUFFER_KB))
+        (instance / "events/block/block_bio_queue/enable").write_text("1")
+        events = os.open(instance / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._end.callback(os.close, events)
+        self._events = events
+
+    def _tracefs(self) -> Path:
+        if (_TRACEFS / "instances").is_dir():
+            return _TRACEFS
+        own = self._folder / "tracefs"
+        own.mkdir(exist_ok=True)
+        run_tool(["mount", "-t", "tracefs", "tracefs", str(own)], _PATIENCE_S)
+        return own
+
+    @contextmanager
+    def watching(self, read: set[int]) -> Iterator[Callable[[str], None]]:
+        """Add to `read` the blocks of 4 KiB that are read in this context; none if events are lost.
+
+        Yields a function, to be called with the path of the device as soon as it exists.
+        """
+        devices: list[os.stat_result] = []
+        self._drain()
+        try:
+            yield lambda path: devices.append(Path(path).stat())
+        finally:
+            events = self._drain()
+            for device in devices:
+                read |= _blocks_of(events, os.major(device.st_rdev), os.minor(device.st_rdev)) or set()
+
+    def _drain(self) -> bytes:
+        """Return the events since the last call."""
+        parts = []
+        if self._events is not None:
+            with contextlib.suppress(BlockingIOError):
+                while part := os.read(self._events, 1 << 16):
+                    parts.append(part)
+        return b"".join(parts)
+
+
+def _blocks_of(events: bytes, major: int, minor: int) -> set[int] | None:
+    """Return the blocks that were read from a device, by the trace events; `None` if events are lost.
+
+    >>> text = b"mount-7 [000] ..... 1.2: block_bio_queue: 7,1 RM 8 + 9 [mount]"
+    >>> sorted(_blocks_of(text, 7, 1))
+    [1, 2]
+    """
+    if _LOST in events:
+        return None
+    device = (str(major).encode(), str(minor).encode())
+    blocks: set[int] = set()
+    for found in _EVENT.finditer(events):
+        if found.group(1, 2) == device and found.group(3) == b"R":
+            first, sectors = int(found.group(4)), int(found.group(5))
+            blocks.update(range(first // _SECTORS, -(-(first + sectors) // _SECTORS)))
+    return blocks
+
+
+def _remove_stale(tracefs: Path) -> None:
+    """Remove the trace instances of killed processes."""
+    for left in (tracefs / "instances").glob(f"{_PREFIX}*"):
+        process = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path("/proc", process).exists():
+            _remove(left)
+
+
+def _remove(instance: Path) -> None:
+    with contextlib.suppress(OSError):
+        instance.rmdir()

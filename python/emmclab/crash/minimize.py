@@ -7,12 +7,12 @@ from pathlib import Path
 
 from emmclab import _core
 from emmclab.crash import generated_programs
-from emmclab.crash.broken_promise import COMMANDS, Finding, kind_of
 from emmclab.crash.explore import Options, explorer_of, judge_of, open_run
-from emmclab.crash.guest.states import GuestMounts
+from emmclab.crash.guest.machine import GuestMounts
 from emmclab.crash.json_types import MinimalState, MissingWrite, State
 from emmclab.crash.judging import Judge
 from emmclab.crash.programs import Program
+from emmclab.crash.promises import COMMANDS, Finding, kind_of
 from emmclab.crash.recording import MOUNTED, Workload
 from emmclab.crash.stored_log import StoredLog
 from emmclab.errors import EmmclabError

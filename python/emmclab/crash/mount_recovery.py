@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from emmclab import _core
-from emmclab.crash.block_reads import BlockReads
-from emmclab.crash.guest.states import GuestMounts
+from emmclab.crash.guest.machine import GuestMounts
+from emmclab.crash.kernel_log import BlockReads
 from emmclab.crash.mounted_files import Mounted, UnreadableError
 from emmclab.crash.mounting import KIND_BLOCKS, NotMountedError, mounted
-from emmclab.crash.recovered_files import Files, Lost, ReadFiles
+from emmclab.crash.promises import Files, Lost, ReadFiles
 from emmclab.crash.scratch_folders import in_memory, scratch
 
 #: Timeout of a mount, seconds.

@@ -1,10 +1,17 @@
-"""Promises of a file system after a power cut, by its type and mount options."""
+"""Promises of a file system after a power cut, recovered files, and the promises that they break."""
 
 import functools
+import os
+import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
+
+from emmclab import _core
+from emmclab.crash.mounted_files import Node
 
 
 @dataclass(frozen=True)
@@ -48,3 +55,156 @@ def least_mb(kind: str) -> int:
     (300, 0)
     """
     return int(_declared().get(kind, {}).get("least_mb", 0))
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A promise that a state breaks."""
+
+    promise: str
+    level: str
+    detail: str
+    #: Documentation that permits the loss, so that it is not a defect.
+    documented: str | None = None
+    #: Whether a check of the files found it, not the recovery.
+    by_check: bool = False
+
+
+class Files(Protocol):
+    """The files after a cut and recovery."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents of a file; `None` if it does not exist."""
+
+    def tree(self, folder: str) -> dict[str, Node] | None:
+        """Return everything below a folder, by relative path; `None` if it does not exist."""
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """Requested files, read while the image was accessible.
+
+    Attributes:
+        files: contents by path; `None` for a file that does not exist.
+        below: everything below the requested folder, by relative path; `None` if it does not exist.
+    """
+
+    files: Mapping[str, bytes | None]
+    below: dict[str, Node] | None
+
+    @classmethod
+    def of(cls, files: Files, wanted: Sequence[str], folder: str | None) -> ReadFiles:
+        """Read these files, and this folder if one is given.
+
+        Raises:
+            UnreadableError: one of them cannot be read.
+        """
+        return cls({path: files.read(path) for path in wanted}, None if folder is None else files.tree(folder))
+
+    @classmethod
+    def in_process(
+        cls, wanted: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
+    ) -> ReadFiles:
+        """Convert what the core read: these files, and a folder if one is given."""
+        return cls(dict(zip(wanted, files, strict=True)), _nodes(nodes))
+
+    @property
+    def size(self) -> int:
+        """Total size of the contents, bytes."""
+        nodes = (self.below or {}).values()
+        return sum(len(data or b"") for data in self.files.values()) + sum(len(node.data) for node in nodes)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents of a requested file."""
+        return self.files[path]
+
+    def tree(self, _folder: str) -> dict[str, Node] | None:
+        """Return everything below the requested folder."""
+        return self.below
+
+
+class Image:
+    """Reads files of an image that e2fsck has recovered."""
+
+    def __init__(self, image: Path) -> None:
+        """Set the image."""
+        self._image = image
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents of a file."""
+        return _core.read_ext4(str(self._image), [path])[0]
+
+    def tree(self, folder: str) -> dict[str, Node] | None:
+        """Return everything below a folder."""
+        return _nodes(_core.read_ext4_tree(str(self._image), folder))
+
+
+def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:
+    if read is None:
+        return None
+    return {
+        os.fsdecode(path): Node(kind, inode, links, data, {os.fsdecode(name): value for name, value in given})
+        for path, kind, inode, links, data, given in read
+    }
+
+
+#: Value of `way` for findings that commands show, independent of any state.
+COMMANDS = "commands"
+#: Levels from the device up, by which findings are sorted.
+LEVELS = ("device", "layer", "journal", "filesystem", "application")
+
+
+#: The promise that a command checks; only the output of the command has the reason of a failure.
+CHECK = "check"
+#: A word with a digit: a number, or an identifier that differs from state to state.
+_COUNTED = re.compile(r"\w*\d\w*")
+#: Level, promise, whether the loss is documented, and for a command the text without numbers.
+Kind = tuple[str, str, bool, str]
+
+
+def kind_of(level: str, promise: str, documented: str | None, detail: str) -> Kind:
+    """Return the kind of a finding: findings of one kind are counted together.
+
+    >>> kind_of("application", "check", None, "row 12 is lost")
+    ('application', 'check', False, 'row # is lost')
+    """
+    return level, promise, documented is not None, _COUNTED.sub("#", detail) if promise == CHECK else ""
+
+
+@dataclass
+class Finding:
+    """A promise that a state breaks; the first finding of each kind is kept."""
+
+    promise: str
+    level: str
+    cut: int
+    state: int
+    index: int
+    detail: str
+    way: str
+    at_ns: int
+    acknowledged: int
+    documented: str | None = None
+    count: int = 1
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the finding."""
+        return kind_of(self.level, self.promise, self.documented, self.detail)
+
+
+@dataclass
+class CutTally:
+    """Counts of the judged states of a cut."""
+
+    at_ns: int
+    states: int = 0
+    #: Numbers of states that break a promise, and of states with a documented loss.
+    broken: int = 0
+    documented: int = 0
+
+    def add(self, other: CutTally) -> None:
+        """Add the counts of another share."""
+        self.states += other.states
+        self.broken += other.broken
+        self.documented += other.documented

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from emmclab import _core
-from emmclab.crash.broken_promise import CutTally, Finding
 from emmclab.crash.controls import Controls, judge_controls
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.json_types import Covered
+from emmclab.crash.promises import CutTally, Finding
 from emmclab.crash.scratch_folders import exit_on_sigterm, remove_stale
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import EmmclabError

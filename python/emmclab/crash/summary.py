@@ -1,15 +1,20 @@
-"""Formats the outcome of an exploration as text and as JSON."""
+"""The outcome of an exploration as text and JSON; of several recordings of one workload; of two that are compared."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TypedDict
 
 from emmclab.crash import generated_programs
-from emmclab.crash.broken_promise import COMMANDS, Finding
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.json_types import CrashSummary, FindingFields
+from emmclab.crash.json_types import AllRecordings, CrashSummary, FindingFields
 from emmclab.crash.minimize import Minimal
-from emmclab.crash.run_workload import failure_text
+from emmclab.crash.promises import COMMANDS, LEVELS, Finding
+from emmclab.crash.recording import failure_text
 from emmclab.crash.stored_log import StoredLog
+from emmclab.runtime.statistics import fisher_exact
 
 #: Verdicts, the worst first: a promise was broken; check or workload prove nothing, or not all; there was no
 #: check; only documented losses; nothing was lost.
@@ -111,3 +116,144 @@ def summary(kept: StoredLog, options: Options, found: Exploration, minimal: Mapp
         "run": {**kept.made},
         "options": asdict(options),
     }
+
+
+@dataclass(frozen=True)
+class ExploredRecording:
+    """A recording, its exploration, and the smallest state of each finding by its number."""
+
+    log: StoredLog
+    exploration: Exploration
+    minimal: Mapping[int, Minimal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A promise that is broken in some recordings, with the first state of the first such recording."""
+
+    first: Finding
+    kept: StoredLog
+    minimal: Minimal | None
+    #: Number of recordings that show it, and of their states (or commands).
+    recordings: int
+    count: int
+
+
+def kinds(tried: Sequence[ExploredRecording], *, documented: bool = False) -> list[Kind]:
+    """Return each kind of finding once, lowest level first; with `documented`, documented losses instead."""
+    found: dict[object, Kind] = {}
+    for one in tried:
+        for number, finding in enumerate(one.exploration.findings(documented=documented)):
+            key = (finding.kind, finding.way == COMMANDS)
+            minimal = None if documented else one.minimal.get(number)
+            known = found.get(key, Kind(finding, one.log, minimal, 0, 0))
+            found[key] = Kind(known.first, known.kept, known.minimal, known.recordings + 1, known.count + finding.count)
+    return sorted(found.values(), key=lambda kind: LEVELS.index(kind.first.level))
+
+
+def worst(tried: Sequence[ExploredRecording], options: Options) -> tuple[Verdict, int]:
+    """Return the verdict of the worst recording, and the number of recordings that have it."""
+    verdicts = [verdict(one.log, options, one.exploration) for one in tried]
+    first = min(verdicts, key=lambda one: VERDICTS.index(one.word))
+    return first, sum(one.word == first.word for one in verdicts)
+
+
+def pauses_of(kept: StoredLog) -> int:
+    """Return the number of think pauses in the recording of a workload."""
+    return kept.made.get("pauses", 0)
+
+
+def together(tried: Sequence[ExploredRecording], options: Options) -> AllRecordings:
+    """Return all findings as JSON: in total, and of each recording."""
+
+    def one_of_all(kind: Kind) -> FindingFields:
+        said = finding_fields(kind.kept, options, kind.first, kind.minimal)
+        said["states"], said["recordings"] = kind.count, kind.recordings
+        return said
+
+    return {
+        "verdict": worst(tried, options)[0].word,
+        "cuts": sum(one.exploration.covered.get("cuts", 0) for one in tried),
+        "states": sum(one.exploration.states for one in tried),
+        "findings": [one_of_all(kind) for kind in kinds(tried)],
+        "documented": [one_of_all(kind) for kind in kinds(tried, documented=True)],
+        "seed": options.seed,
+        "recordings": [summary(one.log, options, one.exploration, one.minimal) for one in tried],
+    }
+
+
+def as_json_of(tried: Sequence[ExploredRecording], options: Options) -> CrashSummary | AllRecordings:
+    """Return the findings as JSON: of one recording, or of all."""
+    if len(tried) == 1:
+        return summary(tried[0].log, options, tried[0].exploration, tried[0].minimal)
+    return together(tried, options)
+
+
+#: Significance level: p-values below it count as a difference.
+ALPHA = 0.01
+#: Maximum number of cuts of each run that is considered for `enough`.
+_MOST_CUTS = 10_000
+
+
+class DifferenceFields(TypedDict):
+    """A `Difference` with the limit of `p`, as `emmclab crash --against --json` prints it."""
+
+    cuts: tuple[int, int]
+    losing: tuple[int, int]
+    p: float
+    enough: int | None
+    alpha: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Comparison of the losses of two runs.
+
+    Attributes:
+        cuts: number of cuts tried, for each run.
+        losing: number of cuts with a state that breaks a promise, for each run.
+        p: probability of a difference as large as this one if both lose the same share (Fisher's exact test,
+            two-sided).
+        enough: least number of cuts of each run that shows a difference of these shares with `p` below
+            `ALPHA`; `None` if the shares are equal, or more than 10,000 cuts would be needed.
+    """
+
+    cuts: tuple[int, int]
+    losing: tuple[int, int]
+    p: float
+    enough: int | None
+
+    def as_json(self) -> DifferenceFields:
+        """Return the difference as a dictionary of JSON values."""
+        return {"cuts": self.cuts, "losing": self.losing, "p": self.p, "enough": self.enough, "alpha": ALPHA}
+
+
+def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> Difference:
+    """Compare the recordings of two runs, cut by cut."""
+    cuts = _cuts(one), _cuts(other)
+    losing = _losing(one), _losing(other)
+    return Difference(cuts, losing, fisher_exact(losing, cuts), _enough(losing, cuts))
+
+
+def _cuts(runs: Sequence[Exploration]) -> int:
+    return sum(run.covered.get("cuts", 0) for run in runs)
+
+
+def _losing(runs: Sequence[Exploration]) -> int:
+    return sum(tally.broken > 0 for run in runs for tally in run.verdicts.values())
+
+
+def _enough(losing: tuple[int, int], cuts: tuple[int, int]) -> int | None:
+    if not all(cuts) or losing[0] * cuts[1] == losing[1] * cuts[0]:
+        return None
+    shares = losing[0] / cuts[0], losing[1] / cuts[1]
+
+    def shows(each: int) -> bool:
+        return fisher_exact((round(shares[0] * each), round(shares[1] * each)), (each, each)) < ALPHA
+
+    most = 2
+    while not shows(most):
+        most *= 2
+        if most > _MOST_CUTS:
+            return None
+    return bisect_left(range(most + 1), True, lo=most // 2, key=shows)

@@ -1,4 +1,4 @@
-"""Workloads for power cuts: each prints its next operation, and acknowledges it when it is durable.
+"""Workloads for power cuts: each prints its next operation, acknowledges it when it is durable, and pauses at times.
 
 A program of its own, which needs the standard library alone: `python workloads.py NAME OPERATIONS SEED`, in
 the folder to work in. Each line is answered by a byte on the standard input, or by its end.
@@ -7,17 +7,28 @@ Lines: `safe NAME WHAT` once the system said that it is durable; before that, fo
 (it may be there in part), `grows NAME WHAT` (it may have any length in between) or `turns NAME WHAT` (it is
 the old one or the new one). For a file, `WHAT` is its size and SHA-256, or `gone`; for a log and a database,
 the number of the last record.
+
+A workload without pauses ends before any timer of the kernel expires (ext4 commits every 5 s, dirty pages are
+written after 30 s). Then nothing reaches the device between two calls of a program, and cuts miss the states
+of a program that waits there: for its user, for another program, or for a processor.
 """
 
+from __future__ import annotations
+
+import contextlib
 import ctypes
 import hashlib
 import itertools
+import math
 import os
 import random
+import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 #: Journal modes of SQLite, and levels of `synchronous`, which follow the mode in a workload's name.
 MODES = ("delete", "truncate", "persist", "wal")
@@ -185,3 +196,52 @@ def main(name: str, operations: int, seed: int) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+
+
+#: Minimum and maximum of the mean time between two pauses; each seed draws its own mean.
+_MEAN_S = (0.0005, 0.02)
+
+
+def sync_file_system(folder: Path) -> None:
+    """Write back everything in the file system of a folder."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        ctypes.CDLL(None, use_errno=True).syncfs(handle)
+    finally:
+        os.close(handle)
+
+
+class Thinking:
+    """Pauses a workload's process group while this context is active; never with the seed 0."""
+
+    def __init__(self, group: int, folder: Path, seed: int) -> None:
+        """Set the process group, the mount point of its file system, and the seed."""
+        self._group, self._folder = group, folder
+        self._dice = random.Random(seed)  # noqa: S311 - the same seed, the same think times.
+        low, high = (math.log(bound) for bound in _MEAN_S)
+        self._mean_s = math.exp(self._dice.uniform(low, high))
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True) if seed else None
+        self.pauses = 0
+
+    def __enter__(self) -> Thinking:
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # The workload has ended.
+            while not self._over.wait(self._dice.expovariate(1 / self._mean_s)):
+                os.killpg(self._group, signal.SIGSTOP)
+                try:
+                    sync_file_system(self._folder)
+                finally:
+                    os.killpg(self._group, signal.SIGCONT)
+                self.pauses += 1

@@ -4,9 +4,8 @@ A fleet is a folder or bucket of recordings. Its table has a row for each record
 profile.
 """
 
-from emmclab.fleet.comparison import Comparison, compare
 from emmclab.fleet.run import Counts, profile_fleet
-from emmclab.fleet.summary import Summary, summarise
+from emmclab.fleet.summary import Comparison, Summary, compare, summarise
 from emmclab.fleet.table import Table
 
 __all__ = ["Comparison", "Counts", "Summary", "Table", "compare", "profile_fleet", "summarise"]

@@ -12,12 +12,9 @@ from typing import Any, NamedTuple
 
 from emmclab import __version__
 from emmclab.errors import InputError
-from emmclab.fleet.bucket_copy import Copy
-from emmclab.fleet.recording_row import bins, reason, refused_row, row_of
 from emmclab.fleet.recording_source import Source, source_of
-from emmclab.fleet.table import DamagedError, Table, write
-from emmclab.fleet.table_state import Profiled, State, state_of
-from emmclab.fleet.table_types import Description, Identity
+from emmclab.fleet.table import DamagedError, Description, Identity, Table, bins, reason, refused_row, row_of, write
+from emmclab.fleet.table_state import Copy, Profiled, State, state_of
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.files import digest, printable, sweep

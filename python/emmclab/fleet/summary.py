@@ -1,16 +1,72 @@
-"""Summarises a fleet: each main figure over the recordings, by group, and the outliers."""
+"""Summarises a fleet: main figures over the recordings, by group, and outliers; compares two; as tables of text."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist, median
 from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError
-from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS, deviations, percentile
-from emmclab.fleet.main_figures import COMPARED, FIGURES
-from emmclab.fleet.table import Table
+from emmclab.fleet.table import COMPARED, FIGURES, TOTALS, Table
+from emmclab.runtime.difference import change_of
+from emmclab.runtime.document import TextTable
 from emmclab.runtime.lists import Names, listed_names
+from emmclab.runtime.number_format import duration, signed
+from emmclab.runtime.statistics import (
+    cliffs_delta,
+    effect,
+    holm,
+    least_p,
+    mann_whitney,
+    recordings_needed,
+    recordings_to_show,
+)
 from emmclab.traces.profile_fields import Field
+
+#: Percentiles in the summary of a distribution over recordings.
+POINTS = (0, 5, 25, 50, 75, 95, 100)
+#: Modified z-score above which a value is an outlier (Iglewicz and Hoaglin, "How to Detect and Handle
+#: Outliers", 1993).
+OUTLYING = 3.5
+#: Minimum number of values for which outliers are reported.
+LEAST_FOR_OUTLIERS = 8
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Return a percentile of sorted values, by linear interpolation.
+
+    >>> percentile([1.0, 2.0, 4.0], 50), percentile([1.0, 2.0], 75)
+    (2.0, 1.75)
+    """
+    place = (len(ordered) - 1) * share / 100
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def deviations(values: Sequence[float], *, logarithmic: bool) -> list[float]:
+    """Return the modified z-score of each value: its distance from the median in robust standard deviations.
+
+    That is 0.6745 (x - median) / MAD, where MAD is the median of the distances from the median. If more than
+    half of the values are equal, MAD is 0 and the mean distance (times 1.2533) is used instead. With
+    `logarithmic`, distances are those of logarithms if all values are above 0, because times, sizes and rates
+    differ by factors.
+
+    >>> [round(score, 2) for score in deviations([1, 2, 3, 4, 40], logarithmic=False)]
+    [-1.35, -0.67, 0.0, 0.67, 24.96]
+    >>> deviations([7, 7, 7], logarithmic=False)
+    [0.0, 0.0, 0.0]
+    """
+    if logarithmic and min(values) > 0:
+        values = [math.log(value) for value in values]
+    middle = median(values)
+    distances = [abs(value - middle) for value in values]
+    unit = median(distances) / NormalDist().inv_cdf(0.75)
+    unit = unit or math.sqrt(math.pi / 2) * sum(distances) / len(distances)
+    return [(value - middle) / unit if unit else 0.0 for value in values]
+
 
 #: Name of the group of all recordings.
 ALL = "all recordings"
@@ -240,3 +296,287 @@ def _group(group: Group) -> GroupFields:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+#: Ratio of the median durations above which totals reflect the lengths of the recordings rather than
+#: behaviour.
+_MUCH_LONGER = 1.1
+
+#: Accepted probability of any false difference among all figures.
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Comparison of one figure of two fleets."""
+
+    field: Field
+    #: Number of recordings that have the figure.
+    before_recordings: int
+    after_recordings: int
+    before_median: float | None
+    after_median: float | None
+    #: Cliff's delta: the share of pairs in which the second value is larger, minus that in which it is
+    #: smaller.
+    delta: float | None
+    #: Two-sided p-value of the Mann-Whitney test.
+    p: float | None
+    #: The p-value corrected for the number of figures (Holm); None if there are too few recordings.
+    corrected_p: float | None
+    #: Recordings needed in each fleet. With the verdict `too few recordings`: to show any difference; with
+    #: `no difference shown`: to show one of the size found. None otherwise.
+    needed: int | None
+    #: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
+    verdict: str
+
+    @property
+    def change(self) -> str:
+        """The change of the median: in percent, or in percentage points for a share."""
+        return change_of(self.before_median, self.after_median, is_share=not is_amount(self.field)).text()
+
+    @property
+    def effect(self) -> str:
+        """The size of the difference in words."""
+        return "–" if self.delta is None else effect(self.delta)
+
+
+class ComparedFleet(SummaryFields):
+    """A fleet with its name."""
+
+    name: str
+
+
+class ComparisonFields(TypedDict):
+    """A `Comparison` as `emmclab fleet --against --json` prints it.
+
+    `differences` have the fields of `Difference`.
+    """
+
+    headline: str
+    before: ComparedFleet
+    after: ComparedFleet
+    tests: int
+    alpha: float
+    differences: list[dict[str, object]]
+    cautions: list[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of two fleets, by their names."""
+
+    names: tuple[str, str]
+    before: Summary
+    after: Summary
+    differences: tuple[Difference, ...]
+    #: Differences between the fleets that are not in the recordings' figures.
+    cautions: tuple[str, ...]
+
+    @property
+    def tests(self) -> int:
+        """Number of figures that both fleets have, for which p-values are corrected."""
+        return sum(one.delta is not None for one in self.differences)
+
+    def headline(self) -> str:
+        """Return the result in a sentence."""
+        first, second = self.names
+        differing = [one for one in self.differences if one.verdict in ("higher", "lower")]
+        if differing:
+            one = differing[0]
+            label = one.field.label[:1].lower() + one.field.label[1:]
+            return (
+                f"{second} has a {one.verdict} {label} than {first}: "
+                f"{figure_text(one.field, one.after_median)}, "
+                f"not {figure_text(one.field, one.before_median)} (medians over recordings); "
+                f"{len(differing)} of {self.tests} figures differ"
+            )
+        counts = f"{self.before.whole.recordings:,} and {self.after.whole.recordings:,} recordings"
+        # Figures that are equal in all recordings count like those that too few recordings have.
+        if any(one.verdict == "no difference shown" and one.p != 1 for one in self.differences):
+            return (
+                f"{first} and {second} are not told apart: no difference is shown in {self.tests} figures "
+                f"({counts}), which does not show that there is none"
+            )
+        if any(one.verdict == "too few recordings" for one in self.differences):
+            few = [one for one in self.differences if one.verdict == "too few recordings"]
+            needed = max(one.needed for one in few if one.needed is not None)
+            return (
+                f"Too few recordings to tell {first} from {second}: {counts}; fewer than {needed:,} of each "
+                f"cannot show a difference in one of {self.tests} figures"
+            )
+        return f"{first} and {second} have no figure in common ({counts})"
+
+    def to_dict(self) -> ComparisonFields:
+        """Return the comparison as `emmclab fleet --against --json` prints it."""
+        rows: list[dict[str, object]] = []
+        for one in self.differences:
+            numbers = {name: value for name, value in asdict(one).items() if name != "field"}
+            effect = None if one.delta is None else one.effect
+            rows.append({"figure": one.field.name, **numbers, "effect": effect})
+        return {
+            "headline": self.headline(),
+            "before": {"name": self.names[0], **self.before.to_dict()},
+            "after": {"name": self.names[1], **self.after.to_dict()},
+            "tests": self.tests,
+            "alpha": ALPHA,
+            "differences": rows,
+            "cautions": list(self.cautions),
+        }
+
+
+def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
+    """Compare two fleets by each figure of `COMPARED`; each recording counts equally."""
+    first, second = summarise(before), summarise(after)
+    cautions = []
+    was, now = before.description["identity"], after.description["identity"]
+    if was["reading"] != now["reading"]:
+        cautions.append("The two fleets were read with different options.")
+    if (was["version"], was["build"]) != (now["version"], now["build"]):
+        cautions.append("The two fleets were profiled by different builds of emmclab.")
+    lengths = [summary.whole.median("duration_s") for summary in (first, second)]
+    if all(lengths) and max(lengths) > _MUCH_LONGER * min(lengths):  # type: ignore[type-var, operator]
+        labels = ", ".join(one.label.lower() for one in TOTALS)
+        cautions.append(
+            f"The recordings differ in length (medians {duration(lengths[0])} and "
+            f"{duration(lengths[1])}): totals ({labels}) depend on it."
+        )
+    return Comparison(names, first, second, tuple(_differences(first.whole, second.whole)), tuple(cautions))
+
+
+def _differences(before: Group, after: Group) -> Sequence[Difference]:
+    pairs = [(field, before.values[field.name], after.values[field.name]) for field in COMPARED]
+    known = [(field.name, first, second) for field, first, second in pairs if first and second]
+    found_p = {name: mann_whitney(first, second) for name, first, second in known}
+    testable = {name: found_p[name] for name, first, second in known if least_p(first, second) * len(known) <= ALPHA}
+    corrected = dict(zip(testable, holm(list(testable.values()), len(known)), strict=True))
+    found = []
+    for field, first, second in pairs:
+        delta = cliffs_delta(first, second) if first and second else None
+        p = corrected.get(field.name)
+        if delta is None:
+            verdict = "not recorded"
+        elif p is None:
+            verdict = "too few recordings"
+        elif p > ALPHA:
+            verdict = "no difference shown"
+        else:
+            verdict = "higher" if delta > 0 else "lower"
+        needed = None
+        # With ties, more recordings may be needed than for values that all differ.
+        least = min(len(first), len(second)) + 1
+        if delta == 0 and len({*first, *second}) == 1:
+            verdict = "no difference shown"
+        elif verdict == "too few recordings":
+            needed = max(recordings_needed(len(known), ALPHA), least)
+        elif verdict == "no difference shown" and delta:
+            needed = max(recordings_to_show(delta, len(known), ALPHA) or 0, least)
+        found.append(
+            Difference(
+                field,
+                len(first),
+                len(second),
+                before.median(field.name),
+                after.median(field.name),
+                delta,
+                found_p.get(field.name),
+                p,
+                needed,
+                verdict,
+            )
+        )
+    return found
+
+
+#: Explanation of how outliers are found.
+OUTLIER_RULE = (
+    f"An outlier is more than {OUTLYING:g} robust standard deviations (MAD / 0.6745) from the median of its "
+    "group, by logarithms for times, sizes and rates (Iglewicz and Hoaglin, 1993)"
+)
+#: Explanation of how two fleets are compared.
+TEST_RULE = (
+    "Mann-Whitney test, each recording as one value; exact for up to 60 recordings. p is corrected for the "
+    f"number of figures by Holm's method; p <= {ALPHA:g} shows a difference. Cliff's delta is the share of "
+    "pairs in which the second is larger, minus the share in which it is smaller. There are too few "
+    "recordings if even complete separation would not reach that corrected p. Needed: number of recordings "
+    "of each fleet that can show a difference; if none is shown, the number that shows one of the size found "
+    "in 4 of 5 cases (Noether, 1987)"
+)
+_HEADINGS = tuple({0: "Least", 50: "Median", 100: "Most"}.get(point, f"p{point}") for point in POINTS)
+
+
+def figures_table(summary: Summary) -> TextTable:
+    """Return the percentiles of each main figure over the recordings, with a row for each group."""
+    rows = []
+    for field in FIGURES:
+        for group in summary.groups:
+            points = group.points(field.name)
+            cells = [field.text(value) for value in points] if points else ["–"] * len(POINTS)
+            names = [field.heading, group.name] if summary.by else [field.heading]
+            rows.append([*names, f"{len(group.values[field.name]):,}", *cells])
+    first = ["Figure", ", ".join(summary.by)] if summary.by else ["Figure"]
+    return TextTable("Over recordings", [*first, "Known", *_HEADINGS], rows, len(first))
+
+
+def outliers_table(summary: Summary, most: int) -> TextTable:
+    """Return the table of the outliers farthest from their group, each with its outlying figures."""
+    rows = []
+    for found in _by_recording(summary)[:most]:
+        one = found[0]
+        value, middle = figure_text(one.field, one.value), figure_text(one.field, one.median)
+        others = ", ".join(other.field.label for other in found[1:])
+        rows.append([one.path, one.field.label, others, value, middle, signed(one.score)])
+    headings = ["Recording", "Farthest in", "Also in", "Value", "Median of group", "Score"]
+    return TextTable("Outliers", headings, rows, 3)
+
+
+def _by_recording(summary: Summary) -> list[list[Outlier]]:
+    """Group the outlying figures by recording, farthest first."""
+    found: dict[str, list[Outlier]] = {}
+    for one in summary.outliers:
+        found.setdefault(one.path, []).append(one)
+    return list(found.values())
+
+
+def outlier_remarks(summary: Summary, most: int) -> Iterator[str]:
+    """Yield notes on what the table of outliers leaves out, and on its rule."""
+    left_out = len(_by_recording(summary)) - most
+    if left_out > 0:
+        yield f"{left_out:,} more recordings are in the output of --json."
+    if summary.outliers:
+        yield f"{OUTLIER_RULE}."
+    if summary.too_small:
+        groups = ", ".join(summary.too_small[:5]) + (" and others" if len(summary.too_small) > 5 else "")
+        whose = f" in {groups}" if summary.by else ""
+        yield f"No outliers are named{whose}: there are fewer than {LEAST_FOR_OUTLIERS} recordings."
+
+
+def refused_table(refusals: Sequence[tuple[str, str]], most: int) -> TextTable:
+    """Return the table of the files that could not be read."""
+    return TextTable("Refused", ["File", "Reason"], [list(one) for one in refusals[:most]], 2)
+
+
+def differences_table(comparison: Comparison) -> TextTable:
+    """Return the table that compares each figure of two fleets."""
+    first, second = comparison.names
+    headings = ["Figure", "Verdict", first, second, "Change", "Cliff's delta", "p", "Corrected p", "Needed"]
+    rows = [
+        [
+            one.field.heading,
+            one.verdict,
+            one.field.text(one.before_median),
+            one.field.text(one.after_median),
+            one.change,
+            "–" if one.delta is None else f"{signed(one.delta, 2)} ({one.effect})",
+            _p(one.p),
+            _p(one.corrected_p),
+            "–" if one.needed is None else f"{one.needed:,}",
+        ]
+        for one in comparison.differences
+    ]
+    return TextTable("Medians over recordings", headings, rows, 2)
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"

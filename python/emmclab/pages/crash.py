@@ -8,11 +8,18 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from emmclab.crash.broken_promise import CutTally
 from emmclab.crash.explore import Exploration, open_run
 from emmclab.crash.json_types import CrashSummary, FindingFields, MinimalState, MissingWrite
-from emmclab.crash.stored_log import StoredLog
-from emmclab.crash.timeline import DM_ENTRY_NS, DM_WRITER, LoggedCommand, acknowledged_at, commands_before, time_of
+from emmclab.crash.promises import CutTally
+from emmclab.crash.stored_log import (
+    DM_ENTRY_NS,
+    DM_WRITER,
+    LoggedCommand,
+    StoredLog,
+    acknowledged_at,
+    commands_before,
+    time_of,
+)
 from emmclab.pages import crash_text as words
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile

@@ -3,8 +3,8 @@
 from math import floor
 
 from emmclab.crash import generated_programs
-from emmclab.crash.broken_promise import COMMANDS
 from emmclab.crash.json_types import CrashSummary, FindingFields
+from emmclab.crash.promises import COMMANDS
 from emmclab.crash.summary import NOT_TESTED
 
 #: Meaning of each broken promise, by level and promise.

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
 from emmclab.runtime.number_format import duration, significant, size
+from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import Field
-from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Units that may be replaced by a larger or smaller one, with their length in seconds or bytes.
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}

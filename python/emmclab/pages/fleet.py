@@ -5,12 +5,21 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from emmclab.fleet import text_tables
-from emmclab.fleet.comparison import Comparison
-from emmclab.fleet.main_figures import EXTENTS, FIGURES
-from emmclab.fleet.summary import ALL, NONE, Group, Summary, figure_text
-from emmclab.fleet.table import Table
-from emmclab.fleet.table_types import Bins
+from emmclab.fleet.summary import (
+    ALL,
+    NONE,
+    TEST_RULE,
+    Comparison,
+    Group,
+    Summary,
+    differences_table,
+    figure_text,
+    figures_table,
+    outlier_remarks,
+    outliers_table,
+    refused_table,
+)
+from emmclab.fleet.table import EXTENTS, FIGURES, Bins, Table
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
 from emmclab.pages.plots import Figure, Row, Rows
@@ -131,10 +140,10 @@ def _sections(
 ) -> Iterator[Section]:
     if comparison is not None:
         rule = (
-            f"{text_tables.TEST_RULE}. Recordings of one device are not independent: name folders with one "
+            f"{TEST_RULE}. Recordings of one device are not independent: name folders with one "
             "recording of each, or read p as a lower bound."
         )
-        differences = text_tables.differences(comparison)
+        differences = differences_table(comparison)
         yield Section("differences", "Differences", [differences, Note(rule)], nav="Differences")
     charts = Charts("No recording has this figure.")
     yield Section("figures", "Figures", [*([Note(remark)] if remark else []), charts], nav="Figures")
@@ -142,17 +151,17 @@ def _sections(
         "All recordings have the same weight. Known: number of recordings that have the figure. Percentiles "
         "are interpolated linearly."
     )
-    figures = [part for name, one in summaries for part in _of(name, text_tables.figures(one))]
+    figures = [part for name, one in summaries for part in _of(name, figures_table(one))]
     yield Section("recordings", "Percentiles over recordings", [*figures, Note(weights)], nav="Recordings")
     outliers: list[Part] = []
     for name, summary in summaries:
-        outliers += _of(name, text_tables.outliers(summary, _MOST_ROWS))
-        outliers += map(Note, text_tables.outlier_remarks(summary, _MOST_ROWS))
+        outliers += _of(name, outliers_table(summary, _MOST_ROWS))
+        outliers += map(Note, outlier_remarks(summary, _MOST_ROWS))
     yield Section("outliers", "Outliers", outliers, nav="Outliers")
     refused: list[Part] = []
     for name, summary in summaries:
         if summary.refused:
-            refused += _of(name, text_tables.refused(summary.refused, _MOST_ROWS))
+            refused += _of(name, refused_table(summary.refused, _MOST_ROWS))
         if (more := len(summary.refused) - _MOST_ROWS) > 0:
             refused.append(Note(f"{more:,} more are in the table."))
     if refused:

@@ -9,8 +9,9 @@ from emmclab.pages.first_screen import Head, Tile
 from emmclab.pages.study import incomplete, provenance
 from emmclab.runtime.document import Bullets, Cell, Cells, Heading, Note, Part, Section, Terms, TextTable
 from emmclab.runtime.files import write_atomically
-from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, RULE, CutCell
-from emmclab.studies.power_cut_table import (
+from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, RULE, CutCell
+from emmclab.studies.results import Results
+from emmclab.studies.verdicts import (
     MEANING,
     NOT_JUDGED,
     Table,
@@ -22,7 +23,6 @@ from emmclab.studies.power_cut_table import (
     headline,
     tables,
 )
-from emmclab.studies.results import Results
 
 #: CSS class of the badge of each verdict.
 _BADGES = {KEPT: "yes", DOCUMENTED: "documented", RULE: "unknown", LOST: "broken", NOT_JUDGED: "plain"}

@@ -15,7 +15,7 @@ from emmclab.runtime.files import write_atomically
 from emmclab.simulation.result_fields import field_of_column
 from emmclab.studies.search import WAYS, Objective, SearchResult, Trial, dominates, indistinguishable_trials, seeds_of
 from emmclab.studies.summary import plain_value
-from emmclab.traces.provenance_types import ProvenanceFields
+from emmclab.traces.inputs import ProvenanceFields
 
 #: Maximum number of rows in the table of the Pareto front.
 _MOST_ROWS = 200

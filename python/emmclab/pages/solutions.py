@@ -10,7 +10,7 @@ from emmclab.pages.plots.figure import Rows
 from emmclab.pages.plots.solutions import FIGURES
 from emmclab.runtime.document import Bullets, Column, Note, Number, Part, Section, Terms, TextTable
 from emmclab.runtime.files import write_atomically
-from emmclab.traces.provenance_types import ProvenanceFields
+from emmclab.traces.inputs import ProvenanceFields
 
 #: Maximum number of solutions on the first screen; those with the largest gain are shown.
 _MOST_TILES = 5

@@ -31,13 +31,23 @@ from emmclab.runtime.statistics import CONFIDENCE_TEXT, Interval, mean_interval,
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.result_text import durability_unknown, is_buffered, mode_name
 from emmclab.studies.bundled import bundled
-from emmclab.studies.effects import Effect, average
 from emmclab.studies.grid import REPLAYS
 from emmclab.studies.results import Results
-from emmclab.studies.summary import Metric, Point, Ranked, Summary, overload_note, plain_value, setting_text, summaries
+from emmclab.studies.summary import (
+    Effect,
+    Metric,
+    Point,
+    Ranked,
+    Summary,
+    average,
+    overload_note,
+    plain_value,
+    setting_text,
+    summaries,
+)
+from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_fields import TABLES
-from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Maximum number of rows in one table; the tables that `query` reads have all rows.
 _MOST_ROWS = 2_000

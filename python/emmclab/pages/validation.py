@@ -17,8 +17,8 @@ from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Secti
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.table_row import Row
+from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.ledger_text import ledger_line
-from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Name of the recorded times in comparisons with models.
 _RECORDED = "recorded"

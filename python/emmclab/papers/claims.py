@@ -9,9 +9,8 @@ from emmclab.errors import ConfigError, EmmclabError
 from emmclab.papers.measures import Measurement, Reads, find_measure, run_measure
 from emmclab.papers.registry import Paper, papers, studies
 from emmclab.papers.sources import recorded_in, restated, synthetic_workloads
-from emmclab.studies.results import Results
+from emmclab.studies.results import Results, in_place, stand_ins, without
 from emmclab.studies.stored_types import Run
-from emmclab.studies.trace_substitution import in_place, stand_ins, without
 
 REPRODUCED = "reproduced"
 DIRECTION = "same trend, different size"

@@ -12,9 +12,8 @@ from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, c
 from emmclab.papers.page_charts import Drawing, write_drawings
 from emmclab.papers.registry import studies
 from emmclab.runtime.files import write_atomically
-from emmclab.studies.results import Results
+from emmclab.studies.results import Results, stand_ins
 from emmclab.studies.stored_types import About, RecordingsAbout
-from emmclab.studies.trace_substitution import stand_ins
 from emmclab.traces.reading import bundled_by_name
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}

@@ -5,8 +5,7 @@ import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from emmclab.traces.inputs import inputs_of, provenance_here
-from emmclab.traces.provenance_types import ProvenanceFields
+from emmclab.traces.inputs import ProvenanceFields, inputs_of, provenance_here
 
 if TYPE_CHECKING:
     from emmclab.simulation.device import Device

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NotRequired
 from emmclab.core_types import SimulationResult
 from emmclab.runtime.document import Column, Number
 from emmclab.runtime.number_format import significant
-from emmclab.traces.provenance_types import ProvenanceFields
+from emmclab.traces.inputs import ProvenanceFields
 
 #: The fields of the core, which `make generate` writes from the structs of `crates/replay/src/result`.
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.json"

@@ -12,12 +12,11 @@ from emmclab.errors import EmmclabError, InputError, UnsupportedError
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.local_copies import file_digest, local_path
 from emmclab.simulation.device import Device
-from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
 from emmclab.studies.kinds import kind_of_cell
 from emmclab.studies.kinds.kind import CellKind, Images, Work
-from emmclab.studies.stored_types import CellFields, Entry
+from emmclab.studies.stored_types import CellFields, CellOptions, Entry
 
 #: Version of the format of stored results; results with another version are not found.
 _KEPT_AS = 1

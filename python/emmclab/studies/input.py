@@ -1,18 +1,23 @@
-"""Inputs of a study: traces, workloads, programs of live grids, and applications."""
+"""Inputs of a study: traces, workloads, programs of live grids, and applications; recordings that replace workloads."""
 
+from __future__ import annotations
+
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.local_copies import file_digest, local_path
 from emmclab.simulation.layers import Setting
 from emmclab.studies.program import Program
+from emmclab.studies.stored_types import RecordingsAbout
 from emmclab.traces.reading import bundled_by_name, read, trace_name
-from emmclab.traces.trace import Trace
-from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_benchmark, workloads
+from emmclab.traces.trace import Header, Ledger, Trace
+from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_benchmark, workload_groups, workloads
 
 #: Separators in the name of an input: between path and conditions on requests, and between workload and
 #: number.
@@ -35,7 +40,7 @@ class Input:
     program: str = ""
 
     @staticmethod
-    def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> "Input":
+    def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> Input:
         """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
 
         `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only
@@ -73,7 +78,7 @@ class Input:
         return Input(name, path, False, file_digest(source), seed, reading=options)
 
     @staticmethod
-    def _made(source: str, seed: int, requests: int) -> "Input | None":
+    def _made(source: str, seed: int, requests: int) -> Input | None:
         """Find a benchmark or a workload; None if there is none."""
         name = canonical_benchmark(source)
         if name is not None and not Path(source).exists():
@@ -120,3 +125,90 @@ class Sources:
         if self._files.setdefault(found.name, found.source) != found.source:
             found = replace(found, name=f"{found.name} ({Path(name).name})")
         return found
+
+
+#: Maximum number of requests of an input that is kept in memory from cell to cell.
+_HELD_REQUESTS = 2_000_000
+
+
+class _CachedTrace:
+    """A trace in memory, as a stream that can be opened again without generating or reading it again."""
+
+    def __init__(self, batches: list[_core.Batch], header: Header, ledger: Ledger) -> None:
+        self._batches, self._header, self._ledger = batches, header, ledger
+        self._next: Iterator[_core.Batch] = iter(batches)
+
+    def next(self) -> _core.Batch | None:
+        return next(self._next, None)
+
+    def header(self) -> Header:
+        return self._header
+
+    def ledger(self) -> Ledger:
+        return self._ledger
+
+    def progress(self) -> tuple[int, int | None]:
+        return 0, None
+
+
+@functools.lru_cache(maxsize=1)
+def open_cached(source: Input) -> Trace:
+    """Open an input and keep it in memory if it is small enough.
+
+    A trace of several devices is rejected, because its addresses are not of one address space.
+    """
+    trace = source.open()
+    batches: list[_core.Batch] = []
+    requests = 0
+    for batch in trace.batches(one_device=True):
+        requests += len(batch)
+        if requests <= _HELD_REQUESTS:
+            batches.append(batch)
+    if requests > _HELD_REQUESTS:
+        return trace
+    header, ledger = trace.header, trace.ledger
+    return Trace(trace.name, lambda: _CachedTrace(batches, header, ledger))  # type: ignore[arg-type, return-value]
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A recorded trace, the workload that it replaces, and how it was identified."""
+
+    file: str
+    workload: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """The recorded traces of a folder: those that replace workloads, and files that do not."""
+
+    folder: str
+    used: tuple[StandIn, ...]
+    #: Name of the file and reason, for each.
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    def of(self, inputs: Sequence[str]) -> list[str]:
+        """Return the paths of the traces whose workloads are among the inputs, which may be groups."""
+        groups = workload_groups()
+        names = {one for name in inputs for one in groups.get(name, [name])}
+        return [self._path(one) for one in self.used if one.workload in names]
+
+    def _path(self, one: StandIn) -> str:
+        return str(Path(self.folder, one.file))
+
+    def about(self, inputs: Mapping[str, str]) -> RecordingsAbout:
+        """Return the description for results; `inputs` are names of inputs by resolved path."""
+        return {
+            "folder": self.folder,
+            "used": [
+                {
+                    "file": one.file,
+                    "workload": one.workload,
+                    "how": one.how,
+                    "input": inputs[str(Path(self._path(one)).resolve())],
+                }
+                for one in self.used
+            ],
+            "left_out": [list(one) for one in self.left_out],
+        }

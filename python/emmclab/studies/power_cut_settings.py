@@ -1,4 +1,4 @@
-"""Settings shared by all cells of a study of power cuts: file systems, and the number of cuts."""
+"""Settings shared by all cells of a study of power cuts, and the options and results of such cells."""
 
 import functools
 import hashlib
@@ -7,14 +7,93 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from emmclab import _core
 from emmclab.crash import workloads
+from emmclab.crash.json_types import FindingFields
 from emmclab.crash.judging import RECOVERIES
 from emmclab.errors import ConfigError
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.studies.power_cut_cell import CutOptions
+from emmclab.simulation.layers import Setting
 from emmclab.studies.program import package_version
+from emmclab.studies.stored_types import CellOptions
+
+#: Verdicts on a cell, best first.
+KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
+VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
+
+
+class CutOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How ext4 is created, mounted and recovered, and how many cuts and states are tried."""
+
+    file_system: str
+    mkfs: list[str]
+    mount: str
+    recovery: str
+    capacity: str
+    operations: int
+    cuts: int
+    states: str
+    recovery_cuts: int
+
+
+class FirstLoss(msgspec.Struct, frozen=True):
+    """The first finding of a cell; all fields are None if there is none."""
+
+    level: str | None
+    promise: str | None
+    detail: str | None
+
+
+class CutResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a cell."""
+
+    journal_mode: str | None
+    synchronous: str | None
+    layer: str
+    log: str
+    commands: int
+    moments: int
+    acknowledged: int
+    lies: str
+    cuts: int
+    states: int
+    verdict: str
+    lost_at: str | None
+    lost_states: int
+    documented_states: int
+    lost: dict[str, bool]
+    first: FirstLoss
+    #: Findings, as `emmclab crash --json` prints them.
+    findings: list[FindingFields]
+    documented: list[FindingFields]
+    #: The versions of the software on the machine, by name.
+    host: dict[str, str]
+
+
+class CutCell(msgspec.Struct, frozen=True):
+    """The cell of a result: workload, device, settings and options."""
+
+    grid: str
+    input: str
+    device: str
+    settings: dict[str, Setting]
+    options: CellOptions
+
+
+class CutRun(NamedTuple):
+    """A result together with its cell."""
+
+    cell: CutCell
+    result: CutResult
+
+    @staticmethod
+    def of(kept: Mapping[str, object]) -> CutRun:
+        """Convert a stored result, which has the fields of its cell in the same mapping."""
+        return CutRun(msgspec.convert(kept, CutCell), msgspec.convert(kept, CutResult))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from emmclab.live.serve import MORE_PATH, require_loop, require_tools, serve
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
-from emmclab.studies.cell_options import ImageOptions
-from emmclab.studies.stored_types import FileSystemFields, LiveSoftware, RunFields
+from emmclab.studies.stored_types import FileSystemFields, ImageOptions, LiveSoftware, RunFields
 
 #: Requirements of a live study on this machine in addition to the tools of its programs, with Debian
 #: packages.

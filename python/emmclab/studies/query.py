@@ -18,7 +18,7 @@ from emmclab.runtime.checksummed import is_intact
 from emmclab.runtime.files import folder_aside, written_files
 from emmclab.runtime.parquet import quoted, sql_list
 from emmclab.studies.kinds import TABLES
-from emmclab.traces.activity_types import Activity
+from emmclab.traces.activity import Activity
 from emmclab.traces.trace import Trace
 
 Given = TypeVar("Given")

@@ -1,9 +1,9 @@
-"""The results of a study in memory, for claims and pages."""
+"""The results of a study in memory, for claims and pages; with recorded traces in place of workloads, or without."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,7 @@ from emmclab.runtime.lists import Names, several
 from emmclab.runtime.result_storage import Place
 from emmclab.studies.kinds import PROFILES, kind_of_cell
 from emmclab.studies.kinds.kind import RUNS
-from emmclab.studies.power_cut_cell import CutRun
+from emmclab.studies.power_cut_settings import CutRun
 from emmclab.studies.store import Store
 from emmclab.studies.stored_types import About, Entry, FailedCell, Run
 from emmclab.studies.tables import Digest
@@ -142,3 +142,46 @@ class Results:
                 hint="run the study in full: its results lack what this claim or figure needs",
             )
         return found[0]
+
+
+def stand_ins(results: Results) -> dict[str, str]:
+    """Return the workloads that recorded traces replace, by the names of the traces as inputs."""
+    used = results.about.get("recordings", {}).get("used", ())
+    return {one["input"]: one["workload"] for one in used}
+
+
+def with_substitutes(results: Results, names: Sequence[str]) -> list[str]:
+    """Return workloads by name, each followed by the recorded trace that replaces it."""
+    recorded = {workload: name for name, workload in stand_ins(results).items()}
+    return [one for name in names for one in (name, recorded.get(name)) if one]
+
+
+def in_place(results: Results) -> Results:
+    """Return the results with each recorded trace under the name of the workload that it replaces.
+
+    If a grid does not run the trace, for example because it extends workloads, the workload stays.
+    """
+    workload_of = stand_ins(results)
+    recorded = {workload_of[name]: results.profiles[name] for name in workload_of}
+    profiles = {
+        name: recorded.get(name, profile) for name, profile in results.profiles.items() if name not in workload_of
+    }
+    replaced = {(run["grid"], workload_of[run["input"]]) for run in results.runs if run["input"] in workload_of}
+
+    def placed(run: Run) -> Run:
+        name = run["input"]
+        if name not in workload_of:
+            return run
+        moved = run.copy()
+        moved["input"], moved["recorded_as"] = workload_of[name], name
+        return moved
+
+    runs = [placed(run) for run in results.runs if (run["grid"], run["input"]) not in replaced]
+    return replace(results, profiles=profiles, runs=runs)
+
+
+def without(results: Results) -> Results:
+    """Return the results of the workloads only, without the recorded traces that replace them."""
+    names = stand_ins(results)
+    profiles = {name: profile for name, profile in results.profiles.items() if name not in names}
+    return replace(results, profiles=profiles, runs=[run for run in results.runs if run["input"] not in names])

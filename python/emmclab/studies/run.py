@@ -1,28 +1,126 @@
-"""Runs a study: finished cells are never run again, so that an interrupted study continues."""
+"""Runs a study: finished cells are never run again, so that an interrupted study continues; collects its results."""
 
 import contextlib
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, cast
+
+import duckdb
 
 from emmclab import __version__
 from emmclab.calibration.fit_sources import Fitted
-from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.errors import ConfigError, InputError, UnsupportedError
+from emmclab.runtime.build import build_digest
+from emmclab.runtime.checksummed import is_intact
 from emmclab.runtime.executors import Executor
-from emmclab.runtime.files import printable
-from emmclab.runtime.local_copies import local_path
+from emmclab.runtime.files import (
+    digest,
+    folder_aside,
+    folder_for_reading,
+    move_into_place,
+    note_written_files,
+    printable,
+)
+from emmclab.runtime.local_copies import file_digest, local_path
+from emmclab.runtime.parquet import TableFile, database, questions, quoted
 from emmclab.runtime.result_storage import Folder, Place
 from emmclab.simulation.device import Device
 from emmclab.simulation.stored_result import run_of
+from emmclab.studies.bundled import bundled
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_scheduler import Progress, Sweep
 from emmclab.studies.definition import Study
+from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
 from emmclab.studies.kinds.kind import CellKind
+from emmclab.studies.result_rows import ask
 from emmclab.studies.results import Results
-from emmclab.studies.staleness import table_provenance
-from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Store
-from emmclab.studies.stored_types import About, FittedTo, FurtherAbout
+from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Missing, Store, missing_about
+from emmclab.studies.stored_types import About, FittedTo, FurtherAbout, Run
+from emmclab.studies.tables import row_of_cell
+
+#: Metadata key of the provenance of tables.
+MADE_OF = "emmclab_made_of"
+#: Maximum size of files that are always hashed, bytes; larger ones only if they changed after the results.
+_SMALL = 16 << 20
+
+
+class _TableProvenance(TypedDict):
+    """Provenance of a table: `files` has the digest of each file that the study names."""
+
+    study: str
+    build: str
+    files: dict[str, str]
+
+
+def table_provenance(study: Study) -> dict[str, str]:
+    """Return the provenance metadata of tables: the study, the build, and the digest of each named file.
+
+    Files have the names used in the study, so that the same study results in the same bytes anywhere.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    files = {name: file_digest(name) for name in _named_files(study)}
+    is_bundled = study.name in bundled() and study.file == f"{study.name}.toml"
+    named = study.name if is_bundled else study.file or study.name
+    said: _TableProvenance = {"study": named, "build": build_digest(), "files": files}
+    return {MADE_OF: json.dumps(said, sort_keys=True)}
+
+
+def _named_files(study: Study) -> list[str]:
+    """Return the names of files among the inputs, devices, hosts and preconditionings of a study."""
+    named = set(study.inputs)
+    for grid in study.grids:
+        named |= {*grid.inputs, *grid.devices, grid.host}
+        named |= {str(value) for option in FILES for value in grid.values(option)}
+    found = {one.partition(" --only ")[0] for one in named if one}
+    return sorted(one for one in found if Path(one).is_file())
+
+
+def changes(table: Path) -> list[str]:
+    """Return a phrase for each thing that has changed since a table of results was written.
+
+    Files that no longer exist are left out: the results are still those of their former content.
+    """
+    said = _read_provenance(table)
+    if said is None:
+        return []
+    found = [] if said["build"] == build_digest() else ["another build of emmclab wrote them"]
+    since_ns = table.stat().st_mtime_ns
+    found += [f"{name} has changed since" for name in said["files"] if _has_changed(name, said, since_ns)]
+    return found
+
+
+def study_of(table: Path) -> str:
+    """Return the study of a table: its file, or the name of a bundled study."""
+    said = _read_provenance(table)
+    return "STUDY" if said is None else said["study"]
+
+
+def _has_changed(name: str, said: _TableProvenance, since_ns: int) -> bool:
+    path = Path(name)
+    try:
+        there = path.stat()
+    except OSError:
+        return False
+    if there.st_size > _SMALL and there.st_ctime_ns < since_ns:
+        return False
+    return digest([path]) not in (None, said["files"][name])
+
+
+def _read_provenance(table: Path) -> _TableProvenance | None:
+    """Read the provenance of a table; None if it has none."""
+    with contextlib.suppress(duckdb.Error, ValueError), questions() as asked:
+        ask = "select decode(value) from parquet_kv_metadata($path) where decode(key) = $key"
+        row = asked.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()
+        said = json.loads(row[0]) if row else None
+        if isinstance(said, dict) and set(said) >= _TableProvenance.__required_keys__:
+            return cast("_TableProvenance", said)
+    return None
+
 
 #: Called as cells finish.
 StudyProgress = Callable[[Progress], None]
@@ -262,3 +360,82 @@ def _fitted(cells: Sequence[Cell]) -> dict[str, FittedTo]:
         fitted = Fitted.device(Device.named(local_path(device)))
         found[name] = {"sources": list(fitted.sources), "costs_us": list(fitted.costs_us)}
     return found
+
+
+#: Metadata key of the description of the study.
+_ABOUT = "emmclab"
+_HINT = "write one with `emmclab collect STUDY RESULTS... -o all.parquet`"
+
+
+def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
+    """Write the results of all cells, from all places, as one Parquet file in the order of their keys.
+
+    A row has the `key` of its cell, its `number` in the study, its `kind` (the table with its figures), the
+    columns of that table, and the whole `result` as JSON. Returns the cells without a result.
+
+    Raises:
+        InputError: a place cannot be read, or contains no results.
+    """
+    try:
+        with note_written_files(output):
+            return _collect(study, cells, places, output)
+    except OSError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError.of(error, output) from error
+
+
+def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
+    numbers = {cell.key: number for number, cell in enumerate(cells)}
+    missing = []
+    with folder_aside(output.absolute().parent) as aside:
+        parts: list[Path] = []
+        for number, place in enumerate(places):
+            copies = aside / str(number)
+            copies.mkdir()
+            found = Store(place).copies(copies)
+            if not found:
+                raise InputError(
+                    f"{place}: there are no results",
+                    file=str(place),
+                    hint="name the --results folder of `emmclab run`, which holds a folder for each study",
+                )
+            parts += found
+        with TableFile(aside, "all") as table:
+            for key, result, text in ask(parts, aside, sorted(numbers), ("result", "rows")):
+                if result is None:
+                    missing.append(Missing.of(cells[numbers[key]]))
+                    continue
+                kind, row = row_of_cell(text)
+                table.add({"key": key, "number": numbers[key], "kind": kind, "result": result} | row)
+            said = about(study, cells) | (missing_about(missing) if missing else {})
+            if not table.rows:
+                table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
+            move_into_place(table.write({_ABOUT: json.dumps(said, sort_keys=True), **table_provenance(study)}), output)
+    return missing
+
+
+def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
+    """Read a file that `collect` wrote; `of_run` selects the needed part of each run.
+
+    Raises:
+        InputError: it is not such a file, or it is damaged.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: file not found", file=str(path), hint="check the path")
+    if not is_intact(path):
+        raise InputError(
+            f"{path}: this is not a file of collected results, or it is damaged, or of an earlier version",
+            file=str(path),
+            hint=_HINT,
+        )
+    source = f"'{quoted(path)}'"
+    with folder_for_reading(path.absolute().parent) as aside, database(aside) as asked:
+        found = asked.execute(
+            f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
+        ).fetchone()
+        if found is None:
+            raise InputError(f"{path}: this is not a file of collected results", file=str(path), hint=_HINT)
+        keys = asked.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
+        texts = (text for _, text in ask([path], aside, [key for (key,) in keys], ["result"]))
+        return Results.of_entries(json.loads(found[0]), texts, of_run=of_run)

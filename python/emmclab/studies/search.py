@@ -19,12 +19,12 @@ from emmclab.simulation.layers import Setting
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_scheduler import Sweep
 from emmclab.studies.definition import Study
-from emmclab.studies.effects import average
-from emmclab.studies.kinds.profile import PROFILE
+from emmclab.studies.kinds.run_kinds import PROFILE
 from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.run import Note, StudyProgress, require_all, unheard
 from emmclab.studies.search_space import Space
 from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
+from emmclab.studies.summary import average
 from emmclab.studies.tables import row_of_cell
 
 #: Ways of choosing settings: the first learns from earlier trials; the others are baselines.

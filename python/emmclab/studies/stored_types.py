@@ -1,12 +1,25 @@
-"""Types of the stored data of a study: cells, their results, and the index of a finished run."""
+"""Types of the stored data of a study: options of cells, their results, and the index of a finished run."""
 
+from __future__ import annotations
+
+from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from emmclab.apps.result_types import KeptAppRun
 from emmclab.core_types import SimulationResult
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.result_fields import ResultFields
-from emmclab.studies.cell_options import CellOptions
+
+#: The options of a cell by name: `mode`, `capacity`, options of a run (`RUN_OPTIONS`), and those of its kind.
+#: A profile has only percentiles.
+CellOptions = dict[str, Any]
+
+
+class ImageOptions(TypedDict, total=False):
+    """Options for sharing preconditioned devices between runs; empty if they are not shared."""
+
+    images: Path
+    images_limit: int
 
 
 class CellParts(TypedDict):

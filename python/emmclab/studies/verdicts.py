@@ -1,12 +1,169 @@
-"""The verdicts of a study as JSON, for programs; pages and the terminal show the same."""
+"""The verdicts of a study, also of power cuts, as tables and JSON; pages and the terminal show the same."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
+import msgspec
+
+from emmclab.crash.json_types import FindingFields
 from emmclab.simulation.layers import Setting
-from emmclab.studies import power_cut_table
-from emmclab.studies.effects import Effect
+from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, RULE, VERDICTS, CutCell, CutResult
 from emmclab.studies.results import Results
-from emmclab.studies.summary import Ranked, summaries
+from emmclab.studies.stored_types import FailedCell
+from emmclab.studies.summary import Effect, Ranked, plain_value, summaries
+
+#: The verdict on a cell that failed: its states were not judged.
+NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True)
+class Column:
+    """The file system, device and layers of a run."""
+
+    file_system: str
+    device: str
+    layer: str
+
+    def __str__(self) -> str:
+        above = "" if self.layer == "none" else f", {self.layer}"
+        return f"{self.file_system}, {self.device}{above}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Result of one run: how much was tried, and what was lost."""
+
+    word: str
+    level: str
+    cuts: int
+    states: int
+    lost_states: int
+    documented_states: int
+
+    @property
+    def text(self) -> str:
+        """The verdict in words, with the level that lost data."""
+        return f"{self.word}: {self.level}" if self.level else self.word
+
+
+_FAILED = Verdict(NOT_JUDGED, "", 0, 0, 0, 0)
+#: A cell with its verdict.
+_Judged = tuple[CutCell, Verdict]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Grids with the same workloads; `cells` by workload and column."""
+
+    rows: tuple[str, ...]
+    columns: tuple[Column, ...]
+    cells: dict[tuple[str, Column], Verdict]
+
+
+def tables(results: Results) -> list[Table]:
+    """Return a table for each set of workloads, in the order of the study; failed cells are included."""
+    found = [(run.cell, _verdict(run.result)) for run in results.cut_runs()]
+    found += [(cell_of(failure), _FAILED) for failure in results.failures]
+    grids: dict[str, list[_Judged]] = {}
+    for cell, verdict in found:
+        grids.setdefault(cell.grid, []).append((cell, verdict))
+    parts: dict[tuple[str, ...], list[_Judged]] = {}
+    for judged in grids.values():
+        parts.setdefault(tuple(dict.fromkeys(cell.input for cell, _ in judged)), []).extend(judged)
+    return [_table(rows, judged) for rows, judged in parts.items()]
+
+
+def _table(rows: tuple[str, ...], judged: Sequence[_Judged]) -> Table:
+    cells: dict[tuple[str, Column], Verdict] = {}
+    for cell, verdict in judged:
+        place = cell.input, column_of(cell)
+        cells[place] = _both(cells[place], verdict) if place in cells else verdict
+    return Table(rows, tuple(dict.fromkeys(column_of(cell) for cell, _ in judged)), cells)
+
+
+def _both(one: Verdict, other: Verdict) -> Verdict:
+    """Combine runs of one table cell, as of several seeds: the worse verdict, and all that was tried."""
+    words = (*VERDICTS[:-1], NOT_JUDGED, LOST)
+    worst = max(one, other, key=lambda verdict: words.index(verdict.word))
+    return Verdict(
+        worst.word,
+        worst.level,
+        one.cuts + other.cuts,
+        one.states + other.states,
+        one.lost_states + other.lost_states,
+        one.documented_states + other.documented_states,
+    )
+
+
+def cell_of(failure: FailedCell) -> CutCell:
+    """Return the cell of a run that failed."""
+    return msgspec.convert(failure, CutCell)
+
+
+def column_of(cell: CutCell) -> Column:
+    """Return the column of a cell: file system, device with its settings, and layers with their settings.
+
+    >>> settings = {"cache.policy": "fifo"}
+    >>> layers = {"layers": ["advil"], "layer_settings": {"advil.reserved": "8MiB"}}
+    >>> options = {"file_system": "ordered", **layers}
+    >>> str(column_of(CutCell("grid", "sqlite-wal", "emmc51-cache", settings, options)))
+    'ordered, emmc51-cache cache.policy=fifo, advil advil.reserved=8MiB'
+    """
+    options = cell.options
+    device = [cell.device, *_written(cell.settings)]
+    layer = [*options.get("layers", ()), *_written(options.get("layer_settings") or {})]
+    if options.get("second"):
+        layer.append(f"on {options['second']}")
+    return Column(options["file_system"], " ".join(device), " ".join(layer) or "none")
+
+
+def _written(settings: Mapping[str, Setting]) -> list[str]:
+    return [f"{key}={plain_value(value)}" for key, value in settings.items()]
+
+
+def _verdict(result: CutResult) -> Verdict:
+    return Verdict(
+        result.verdict, result.lost_at or "", result.cuts, result.states, result.lost_states, result.documented_states
+    )
+
+
+def counts(results: Results) -> dict[str, int]:
+    """Count the cells by verdict."""
+    found = dict.fromkeys((*VERDICTS, NOT_JUDGED), 0)
+    for _, result in results.cut_runs():
+        found[result.verdict] += 1
+    found[NOT_JUDGED] = len(results.failures)
+    return {word: count for word, count in found.items() if count}
+
+
+def headline(results: Results) -> str:
+    """Return in one line how many of the runs lost something, and how much was tried."""
+    lost = counts(results).get(LOST, 0)
+    runs = [run.result for run in results.cut_runs()]
+    states, cuts = sum(run.states for run in runs), sum(run.cuts for run in runs)
+    return f"{lost:,} of {len(runs):,} runs lost acknowledged data: {states:,} states after {cuts:,} cuts"
+
+
+def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCell, FindingFields]]:
+    """Return every finding with its cell; with `documented`, return documented losses instead."""
+    return [
+        (cell, one)
+        for cell, result in results.cut_runs()
+        for one in (result.documented if documented else result.findings)
+    ]
+
+
+#: Meaning of each verdict, for the legend.
+MEANING = {
+    KEPT: "every state has all acknowledged data",
+    DOCUMENTED: "some states lack data that SQLite, by its documentation, does not promise to keep",
+    RULE: "a command breaks a rule of the journal; no state that was tried lost data by it",
+    LOST: "a state lacks acknowledged data; the level is the lowest one that broke a promise",
+    NOT_JUDGED: "the run failed, or its states cannot be recovered",
+}
 
 
 class _RankedBy(TypedDict):
@@ -135,7 +292,7 @@ def cut_verdicts(results: Results) -> CutVerdicts:
             "lost_states": cell.lost_states,
             "documented_states": cell.documented_states,
         }
-        for table in power_cut_table.tables(results)
+        for table in tables(results)
         for (name, column), cell in table.cells.items()
     ]
-    return {"answer": power_cut_table.headline(results), "verdicts": power_cut_table.counts(results), "runs": runs}
+    return {"answer": headline(results), "verdicts": counts(results), "runs": runs}

@@ -1,11 +1,40 @@
-"""The traces from which a result was made: their paths, digests, and options of reading."""
+"""The provenance of a result: the traces from which it was made, their digests, and options of reading."""
 
 from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
 
 from emmclab._core import __version__
 from emmclab.runtime.command_line import command_line
-from emmclab.traces.provenance_types import InputRecord, ProvenanceFields
 from emmclab.traces.trace import Trace
+
+
+class InputRecord(TypedDict):
+    """A trace from which a result was made; `sha256` is its first 16 digits, None without a file."""
+
+    name: str
+    path: NotRequired[str | None]
+    sha256: str | None
+    #: Options of `emmclab.read` that differ from the defaults.
+    reading: NotRequired[dict[str, str | int | float | bool]]
+
+
+class DeviceRecord(TypedDict):
+    """A device and all of its settings, as TOML."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+class ProvenanceFields(TypedDict, total=False):
+    """Provenance of a result; empty for a result that a study stores."""
+
+    version: str
+    command: str
+    inputs: list[InputRecord]
+    aged_by: list[InputRecord]
+    #: By device: settings that differ from its preset, as TOML.
+    settings: dict[str, dict[str, str]]
+    devices: list[DeviceRecord]
 
 
 def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:

@@ -13,9 +13,8 @@ from typing import Any
 from emmclab import _core
 from emmclab.errors import ConfigError, EmmclabError, FormatError, InputError
 from emmclab.runtime.files import digest, printable
-from emmclab.traces.profile import Profile
+from emmclab.traces.profile import Estimate, Profile
 from emmclab.traces.profile_options import profiler
-from emmclab.traces.profile_types import Estimate
 from emmclab.traces.reading import read, read_slice, trace_name
 from emmclab.traces.recording_files import recordings
 from emmclab.traces.trace import Header, Ledger, Trace

@@ -1,6 +1,7 @@
 """The profile of a trace: tables, figures and findings."""
 
 from pathlib import Path
+from typing import TypedDict
 
 from emmclab.core_types import ClockJumpRow, Finding, ReissueSummary
 from emmclab.runtime.field_mapping import FieldMapping
@@ -12,6 +13,25 @@ from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.notebook import profile_html
 from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
+
+
+class Estimate(TypedDict):
+    """A figure of a profile in parts that is an estimate, with the cause, and the error if it is known."""
+
+    figure: str
+    why: str
+    error_pct: float | None
+
+
+class FieldDifference(TypedDict):
+    """Difference of a field of two profiles: in points for shares, else in percent of the first."""
+
+    table: str
+    field: str
+    first: float | None
+    second: float | None
+    difference_pct: float | None
+    difference_points: float | None
 
 
 class Text(str):

@@ -8,20 +8,18 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Protocol, TypedDict, cast
 
 from emmclab import _core
 from emmclab.core_types import ClockJumpRow
-from emmclab.errors import UnsupportedError
+from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.runtime.files import digest, folder_aside, note_written_files, written_files
-from emmclab.runtime.optional_libraries import library
+from emmclab.runtime.optional_libraries import EXTRAS, library, missing
 from emmclab.traces.activity import require_waits
-from emmclab.traces.journal import Journal
-from emmclab.traces.kernel_threads import kernel_threads
+from emmclab.traces.journal import Journal, kernel_threads
 from emmclab.traces.notebook import trace_html
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_options import profiler
-from emmclab.traces.request_types import RequestRow
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -30,7 +28,79 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from emmclab.traces.data_frames import ArrowTable
+
+class RequestRow(TypedDict):
+    """A request: times in ns, addresses and sizes in sectors; unknown times and names are None.
+
+    In a trace with block notes, the keys from `role` on contain lists with an entry for each run of blocks.
+    """
+
+    arrival_ns: int
+    start_ns: int | None
+    issue_ns: int | None
+    served_ns: int | None
+    complete_ns: int | None
+    sector: int
+    sectors: int
+    op: str
+    flags: list[str]
+    pid: int | None
+    process: str | None
+    device: str | None
+    role: NotRequired[list[str]]
+    role_sectors: NotRequired[list[int]]
+    home_sector: NotRequired[list[int | None]]
+    changed_sectors: NotRequired[list[int | None]]
+    transaction: NotRequired[list[int | None]]
+
+
+class ArrowTable(Protocol):
+    """A table that exports its columns: frames of polars and pandas, tables of pyarrow and DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the table."""
+
+
+def is_stream(table: object) -> bool:
+    """Return whether a table can be read only once, because it is its own iterator."""
+    return hasattr(table, "__next__") or hasattr(table, "read_next_batch")
+
+
+def opener(table: ArrowTable, name: str) -> Callable[[], _core.Reader]:
+    """Return a function that opens a table as a stream of batches, each time from its beginning.
+
+    Raises:
+        ConfigError: on opening, if this is not a table.
+        UnsupportedError: on opening, if a library is missing.
+    """
+    # A frame has the methods of a reader, so that it can be used as one.
+    return cast("Callable[[], _core.Reader]", lambda: _frame(table, name))
+
+
+def _frame(table: Any, name: str) -> _core.Frame:
+    if not (hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")):
+        lazy = hasattr(table, "collect")
+        raise ConfigError(
+            f"a {type(table).__name__} is not a table of Arrow columns",
+            field="table",
+            hint="call its `collect()` first" if lazy else "give a frame of polars or pandas, or a table of pyarrow",
+        )
+    try:
+        return _core.Frame(table, name)
+    except ImportError as error:
+        # pandas exports Arrow streams only with pyarrow.
+        if error.name in EXTRAS:
+            raise missing(error.name) from error
+        raise
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ConfigError) or hasattr(error, "kind"):
+            raise
+        raise ConfigError(
+            f"this table cannot be handed over as Arrow columns: {error}",
+            field="table",
+            hint="give columns of whole numbers and text",
+        ) from error
+
 
 Header = dict[str, str | None]
 #: Counts; None if the input does not show one, such as `reissued` without processes and completions.
@@ -125,8 +195,6 @@ class Trace:
         >>> again.profile()["requests"] == trace.profile()["requests"]
         True
         """
-        from emmclab.traces.data_frames import is_stream, opener
-
         return Trace(name, opener(table, name), once=is_stream(table))
 
     @staticmethod

@@ -26,7 +26,7 @@ from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import Capacity, DeviceName, Settings, configured, layered
 from emmclab.simulation.provenance import Provenance
-from emmclab.traces.provenance_types import ProvenanceFields
+from emmclab.traces.inputs import ProvenanceFields
 
 
 def register(app: typer.Typer) -> None:

@@ -25,7 +25,7 @@ from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import split_names
 from emmclab.simulation.layers import Setting
-from emmclab.traces.provenance_types import ProvenanceFields
+from emmclab.traces.inputs import ProvenanceFields
 
 if TYPE_CHECKING:
     from emmclab.apps.solutions import Solution

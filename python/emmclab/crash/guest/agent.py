@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.crash import programs, workloads
-from emmclab.crash.block_reads import BlockReads
 from emmclab.crash.guest import wire
-from emmclab.crash.kernel_log import KernelLog
+from emmclab.crash.kernel_log import BlockReads, KernelLog
 from emmclab.crash.mounted_files import Mounted, UnreadableError
-from emmclab.crash.think_time import Thinking, sync_file_system
+from emmclab.crash.workloads import Thinking, sync_file_system
 
 #: The disk, and its mount point.
 _DISK, _FOLDER = "/dev/vda", Path("/mnt")

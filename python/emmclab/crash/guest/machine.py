@@ -1,4 +1,4 @@
-"""Starts a guest in QEMU, and sends requests to its agent."""
+"""Starts a guest in QEMU, sends requests to its agent, and has it run a workload or mount states."""
 
 import contextlib
 import json
@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
-from emmclab.crash.guest import initramfs, wire
-from emmclab.crash.guest.kernel import Kernel
+from emmclab.crash.guest import wire
+from emmclab.crash.guest.kernel import Kernel, write_initramfs
 from emmclab.crash.mounted_files import Node, UnreadableError
-from emmclab.crash.mounting import NotMountedError
+from emmclab.crash.mounting import NotMountedError, kind_of
+from emmclab.crash.scratch_folders import in_memory, scratch
 from emmclab.crash.tools import TOOLS_PATH
 from emmclab.errors import EmmclabError, UnsupportedError
 
@@ -112,7 +114,7 @@ class Guest:
     def _start(self, begun: ExitStack) -> GuestEndedError | None:
         """Start the guest, which `begun` ends; return the error if it did not start."""
         initial = self._folder / "initrd"
-        initramfs.write(self._kernel, self.file_system, initial)
+        write_initramfs(self._kernel, self.file_system, initial)
         pairs = {name: socket.socketpair() for name in (wire.CONTROL, wire.LINES)}
         for ours, theirs in pairs.values():
             begun.enter_context(ours)
@@ -265,3 +267,86 @@ class GuestFiles:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
+
+
+@contextmanager
+def mounted_in_guest(kernel: str, uri: str, file_system: str, options: str | None, folder: Path) -> Iterator[Guest]:
+    """Boot a guest with a disk from an NBD server, and mount the disk; at the end the guest is powered off.
+
+    Args:
+        kernel: the kernel file.
+        uri: as `nbd+unix:///?socket=PATH`.
+        file_system: file system of the disk.
+        options: mount options.
+        folder: private folder for files of the guest.
+
+    Raises:
+        EmmclabError: the guest does not start, or its kernel does not mount the disk.
+    """
+    [socket] = parse_qs(urlsplit(uri).query)["socket"]
+    with Guest(Kernel.of(kernel), file_system, nbd(socket), folder) as guest:
+        try:
+            guest.mount(options or "", set())
+        except (NotMountedError, GuestEndedError) as error:
+            raise EmmclabError(
+                f"the guest does not mount {file_system}: {error}",
+                kind="failed",
+                hint="check --mount-options, or use another kernel",
+            ) from None
+        yield guest
+
+
+@contextmanager
+def guest_of(kernel: str | None, size: int) -> Iterator[GuestMounts | None]:
+    """Provide a guest for images of `size` bytes, which boots on first use; `None` without a kernel."""
+    if kernel is None:
+        yield None
+        return
+    with scratch(in_memory(size)) as folder, GuestMounts(kernel, folder / "state.img") as guest:
+        yield guest
+
+
+class GuestMounts:
+    """Mounts an image, which changes between two mounts; a context manager that ends the guest."""
+
+    def __init__(self, kernel: str, disk: Path) -> None:
+        """Set the paths of the kernel and the image; files of the guest are stored in the image's folder."""
+        self.kernel, self.disk = kernel, disk
+        self._guest: Guest | None = None
+        self._end = ExitStack()
+
+    def __enter__(self) -> GuestMounts:
+        return self
+
+    def __exit__(self, *_ended: object) -> None:
+        self._end.close()
+
+    @contextmanager
+    def mounted(self, read: set[int]) -> Iterator[GuestFiles]:
+        """Mount the image; add the blocks that were read to `read`.
+
+        Raises:
+            NotMountedError: the guest's kernel refuses or crashes; the text is the reason.
+        """
+        kind = kind_of(self.disk)
+        if not kind:
+            raise NotMountedError("the disk contains no known file system")
+        try:
+            with self._running(kind).mounted(read) as files:
+                yield files
+        except GuestEndedError as error:
+            self._stop()
+            read.clear()
+            raise NotMountedError(f"the kernel crashed: {error}") from error
+
+    def _running(self, kind: str) -> Guest:
+        if self._guest is not None and self._guest.file_system != kind:
+            self._stop()
+        if self._guest is None:
+            guest = Guest(Kernel.of(self.kernel), kind, image(self.disk), self.disk.parent)
+            self._guest = self._end.enter_context(guest)
+        return self._guest
+
+    def _stop(self) -> None:
+        self._guest = None
+        self._end.close()

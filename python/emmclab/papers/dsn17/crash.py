@@ -1,7 +1,7 @@
 """Power cuts under the journal layer: the measure that tests the paper's claim on `dsn17-crash`."""
 
 from emmclab.papers.measures import Measurement, measure
-from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, CutRun
+from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, CutRun
 from emmclab.studies.results import Results
 
 #: The tested grid, and the control grid that must lose something.

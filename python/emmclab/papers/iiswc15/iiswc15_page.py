@@ -12,8 +12,7 @@ from emmclab.papers.iiswc15.twins import twins
 from emmclab.papers.measures import table
 from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
-from emmclab.studies.results import Results
-from emmclab.studies.trace_substitution import in_place, stand_ins, with_substitutes
+from emmclab.studies.results import Results, in_place, stand_ins, with_substitutes
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, Field

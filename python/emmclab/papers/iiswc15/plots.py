@@ -23,8 +23,7 @@ from emmclab.papers.iiswc15.page_size_readings import (
 )
 from emmclab.papers.measures import rate_by_size
 from emmclab.papers.page_charts import Drawing
-from emmclab.studies.results import Results
-from emmclab.studies.trace_substitution import in_place, stand_ins, with_substitutes, without
+from emmclab.studies.results import Results, in_place, stand_ins, with_substitutes, without
 from emmclab.traces.profile import Profile
 
 _EIGHT, _ALIGNED = "8 KB pages", "8 KB pages, aligned"

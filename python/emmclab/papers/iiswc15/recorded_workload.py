@@ -9,7 +9,7 @@ from typing import Any
 
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.files import printable
-from emmclab.studies.recordings import Recordings, StandIn
+from emmclab.studies.input import Recordings, StandIn
 from emmclab.studies.results import Results
 from emmclab.traces.published import published
 from emmclab.traces.reading import read, trace_name

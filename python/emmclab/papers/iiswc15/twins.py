@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from emmclab.papers.iiswc15.page_size_readings import EIGHT, FOUR, HYBRID, PRIMARY, STRICT, Reading, mean_responses
-from emmclab.studies.results import Results
-from emmclab.studies.trace_substitution import stand_ins
-from emmclab.traces.profile_types import FieldDifference
+from emmclab.studies.results import Results, stand_ins
+from emmclab.traces.profile import FieldDifference
 from emmclab.traces.workload import differences
 
 _READINGS = (STRICT, Reading("both", "programmed", "open"), PRIMARY)

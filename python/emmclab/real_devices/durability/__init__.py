@@ -1,10 +1,22 @@
 """Tests whether a real device keeps acknowledged data when its power is cut: records, a log, a verdict."""
 
-from emmclab.real_devices.durability.log import Log, Run, Session, line, read_log
+from __future__ import annotations
+
+from emmclab.real_devices.durability.log import (
+    FINDINGS,
+    WEAKNESSES,
+    Log,
+    Report,
+    Run,
+    Session,
+    Verdict,
+    clean_cuts_needed,
+    line,
+    read_log,
+    report_of,
+)
 from emmclab.real_devices.durability.readback import judge
-from emmclab.real_devices.durability.summary import Report, clean_cuts_needed, report_of
 from emmclab.real_devices.durability.targets import Closing, Target, open_target, refuse_same_disk
-from emmclab.real_devices.durability.verdict import FINDINGS, WEAKNESSES, Verdict
 from emmclab.real_devices.durability.writer import RunEnd, write
 
 __all__ = [

@@ -1,4 +1,4 @@
-r"""The log of a durability test: what was acknowledged in each run, and the verdict on each cut.
+"""The log of a durability test: what was acknowledged in each run, the verdict on each cut, and a summary of all.
 
 A line is a checksum and a list in JSON. Each is independent: if a log lost its end, or lines in the middle,
 the others remain valid.
@@ -10,20 +10,93 @@ the others remain valid.
 """
 
 import json
+import math
 import os
 import threading
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
 from msgspec import ValidationError, convert
 
 from emmclab.errors import FormatError, InputError
-from emmclab.real_devices.durability.records import BLOCK
-from emmclab.real_devices.durability.target_identity import TargetIdentity
-from emmclab.real_devices.durability.verdict import Verdict
-from emmclab.real_devices.durability.write_pattern import Plan
+from emmclab.real_devices.durability.records import BLOCK, Plan
+from emmclab.real_devices.durability.targets import TargetIdentity
+from emmclab.runtime.statistics import binomial_interval
+
+#: Forbidden behaviour of a device, in the order of the output, with its meaning.
+FINDINGS = {
+    "lost": "acknowledged by a flush, but older data or no data is present",
+    "lost_through": "acknowledged by a write through the cache, but older data or no data is present",
+    "order": "of these, a later write of the same writer is present",
+    "corrupt": "durable before, but neither old nor new data is present",
+    "torn": "not flushed, and only some sectors of the 4 KB are new",
+    "garbled": "not flushed, and some sectors are neither old nor new",
+}
+#: Findings that break no promise: no standard of eMMC, SD or UFS requires that 4 KB are written atomically.
+WEAKNESSES = ("torn", "garbled")
+
+
+@dataclass
+class Verdict:
+    """State of the target after a cut, in blocks of 4 KB.
+
+    Attributes:
+        is_cut: whether there is evidence that the power was cut; other verdicts are not counted.
+        syncs: syncs that were acknowledged before the cut.
+        promised: blocks that a sync after the first pass had made durable.
+        lost: promised by a flush, but missing.
+        lost_through: promised by a write-through write, but missing.
+        order: of both, those where data written after the promise is present.
+        corrupt: durable before the cut, but with neither old nor new content.
+        torn: not promised: a block with sectors of old and of new data.
+        garbled: not promised: a block with sectors of neither.
+        unflushed: writes of blocks that were not promised.
+        unflushed_lost: of these, the missing ones: this is allowed.
+        trimmed: blocks whose trim was followed by an acknowledged flush.
+        trimmed_old: of these, blocks that return their data from before the trim: this is allowed.
+        examples: descriptions of the first findings.
+    """
+
+    is_cut: bool
+    syncs: int = 0
+    promised: int = 0
+    lost: int = 0
+    lost_through: int = 0
+    order: int = 0
+    corrupt: int = 0
+    torn: int = 0
+    garbled: int = 0
+    unflushed: int = 0
+    unflushed_lost: int = 0
+    trimmed: int = 0
+    trimmed_old: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def broken(self) -> list[str]:
+        """The findings that break a promise.
+
+        >>> Verdict(is_cut=True, lost=3, torn=1).broken
+        ['lost']
+        """
+        return [name for name in self.found if name not in WEAKNESSES]
+
+    @property
+    def found(self) -> list[str]:
+        """All findings.
+
+        >>> Verdict(is_cut=True, lost=3, torn=1).found
+        ['lost', 'torn']
+        """
+        return [name for name in FINDINGS if getattr(self, name)]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields as JSON values."""
+        return asdict(self)
+
 
 #: Version of the format of the lines, and of the steps derived from a plan; logs of other versions are
 #: rejected.
@@ -313,3 +386,103 @@ def boot() -> str | None:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return None
+
+
+#: Confidence of every bound.
+CONFIDENCE = 0.99
+#: Probabilities of a loss for which the needed number of clean cuts is printed.
+_GOALS = (0.1, 0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Number of cuts with a finding.
+
+    Attributes:
+        finding: a name of `FINDINGS`, or `broken` for any finding that breaks a promise.
+        cuts: cuts that show it.
+        low: lower bound of its probability per cut.
+        high: upper bound.
+    """
+
+    finding: str
+    cuts: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """Summary of all cuts of a log.
+
+    Attributes:
+        cuts: runs that ended with a cut and were checked.
+        uncut: runs that were checked, but show no evidence of a cut; they are not counted.
+        unchecked: runs that were not checked before the next one began.
+        damaged: lines of the log that are damaged.
+        harmless: cuts that lost nothing, not even unflushed data: the cache may have been empty.
+        shares: how many cuts show each finding, with the bounds of its probability.
+        trims_old: cuts after which trimmed blocks returned old data; this is allowed.
+        confidence: of the bounds.
+        goals: probabilities, each with the number of clean cuts that prove a lower one.
+    """
+
+    cuts: int
+    uncut: int
+    unchecked: int
+    damaged: int
+    harmless: int
+    shares: list[Share]
+    trims_old: int
+    confidence: float
+    goals: dict[str, int]
+
+    @property
+    def broken(self) -> int:
+        """Number of cuts that broke a promise."""
+        return next(share.cuts for share in self.shares if share.finding == "broken")
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields as JSON values."""
+        return asdict(self)
+
+
+def report_of(session: Session) -> Report:
+    """Summarise the cuts of a log.
+
+    >>> report_of(Session()).goals
+    {'10 %': 44, '1 %': 459, '0.1 %': 4603}
+    """
+    judged = [run.verdict for run in session.runs if run.verdict is not None]
+    cuts = [verdict for verdict in judged if verdict.is_cut]
+    return Report(
+        cuts=len(cuts),
+        uncut=len(judged) - len(cuts),
+        unchecked=len(session.runs) - len(judged),
+        damaged=session.damaged,
+        harmless=sum(not (verdict.found or verdict.unflushed_lost) for verdict in cuts),
+        shares=_shares(cuts),
+        trims_old=sum(verdict.trimmed_old > 0 for verdict in cuts),
+        confidence=CONFIDENCE,
+        goals={f"{100 * goal:g} %": clean_cuts_needed(goal) for goal in _GOALS},
+    )
+
+
+def _shares(cuts: Sequence[Verdict]) -> list[Share]:
+    counts = {"broken": sum(bool(verdict.broken) for verdict in cuts)}
+    counts |= {name: sum(name in verdict.found for verdict in cuts) for name in FINDINGS}
+    return [Share(name, count, *binomial_interval(count, len(cuts), CONFIDENCE)) for name, count in counts.items()]
+
+
+def clean_cuts_needed(probability: float, confidence: float = CONFIDENCE) -> int:
+    """Return how many cuts without a loss show that the probability of a loss is below `probability`.
+
+    With a probability of `p` the chance of `n` clean cuts is `(1 - p)^n`; `n` is the least number for which
+    it is at most `1 - confidence`. At a confidence of 95 % this is the "rule of three", `n = 3 / p`.
+
+    >>> [clean_cuts_needed(p) for p in (0.1, 0.01, 0.001)]
+    [44, 459, 4603]
+    >>> clean_cuts_needed(0.01, confidence=0.95)
+    299
+    """
+    return math.ceil(math.log(1 - confidence) / math.log1p(-probability))

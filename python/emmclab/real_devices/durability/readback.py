@@ -6,11 +6,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from emmclab.errors import ConfigError
-from emmclab.real_devices.durability.log import MOST_LINES, Run, boot
-from emmclab.real_devices.durability.records import BLOCK, GARBAGE, SECTORS, ZERO, Content, Stamp, contents
+from emmclab.real_devices.durability.log import MOST_LINES, Run, Verdict, boot
+from emmclab.real_devices.durability.records import (
+    BLOCK,
+    GARBAGE,
+    SECTORS,
+    ZERO,
+    Content,
+    Kind,
+    Stamp,
+    Step,
+    contents,
+    steps,
+)
 from emmclab.real_devices.durability.targets import LONGEST, Target, lost_io
-from emmclab.real_devices.durability.verdict import Verdict
-from emmclab.real_devices.durability.write_pattern import Kind, Step, steps
 
 #: Maximum number of syncs that a writer may have begun after the last known one. If the log is complete, this
 #: is the sync in progress; if its end is missing, also the syncs whose lines were not yet on its disk.

@@ -1,8 +1,16 @@
-"""Records of 4 KB. Each sector contains the run and the write that wrote it, and a checksum."""
+"""Records of 4 KB, each sector with run, write and checksum, and the steps in which a writer writes them.
+
+Each writer has blocks of its own. Its steps come in episodes, each of which leaves something that a device
+may lose in a different way: writes with a flush after them, writes through the cache without a flush, writes
+without any promise, and blocks that are trimmed or zeroed.
+"""
 
 import hashlib
+import random
 import struct
 import zlib
+from collections.abc import Callable, Iterator
+from enum import StrEnum
 from typing import NamedTuple
 
 BLOCK = 4096
@@ -70,3 +78,122 @@ def _content(sector: bytes, place: int) -> Content:
     if magic != _MAGIC or own != place or checksum != zlib.crc32(sector[: -_CHECKSUM.size]):
         return GARBAGE
     return Stamp(run, block, number)
+
+
+class Kind(StrEnum):
+    """What a step does."""
+
+    WRITE = "write"
+    #: A write that is durable when it returns (`RWF_DSYNC`, FUA).
+    THROUGH = "through"
+    TRIM = "trim"
+    #: Zeros written by a command without data.
+    ZEROES = "zeroes"
+    FSYNC = "fsync"
+    FDATASYNC = "fdatasync"
+
+    @property
+    def is_flush(self) -> bool:
+        """Whether the step makes all earlier ones of its writer durable."""
+        return self in (Kind.FSYNC, Kind.FDATASYNC)
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether the return of the step is a promise, so that it is logged."""
+        return self.is_flush or self is Kind.THROUGH
+
+
+class Step(NamedTuple):
+    """One step of a writer.
+
+    Attributes:
+        number: its number among the steps of the writer, from 1.
+        kind: what it does.
+        first: its first block.
+        blocks: number of its blocks; 0 for a flush.
+    """
+
+    number: int
+    kind: Kind
+    first: int
+    blocks: int
+
+
+class Plan(NamedTuple):
+    """The parameters that determine the steps of a run.
+
+    Attributes:
+        run: its random number.
+        blocks: number of blocks of all writers, of 4 KB.
+        writers: number of writers, which work at the same time.
+        trims: whether the target supports trim.
+        zeroes: whether the target supports write-zeroes commands.
+    """
+
+    run: int
+    blocks: int
+    writers: int
+    trims: bool
+    zeroes: bool
+
+    @property
+    def share(self) -> int:
+        """Number of blocks of each writer."""
+        return self.blocks // self.writers
+
+    def writer_of(self, block: int) -> int:
+        """Return the writer that owns a block.
+
+        >>> Plan(1, 100, 4, trims=False, zeroes=False).writer_of(99)
+        3
+        """
+        return block // self.share
+
+
+#: Largest write in blocks; maximum number of writes in an episode.
+_LARGEST = 16
+_EPISODE = 24
+#: Frequently rewritten blocks, at the start of a writer's share.
+_HOT = 32
+
+
+def steps(plan: Plan, writer: int) -> Iterator[Step]:
+    """Yield the steps of a writer, endlessly; the same plan results in the same steps.
+
+    >>> plan = Plan(run=1, blocks=400, writers=4, trims=False, zeroes=False)
+    >>> one, again = steps(plan, 2), steps(plan, 2)
+    >>> all(next(one) == next(again) for _ in range(1000))
+    True
+    >>> all(200 <= step.first < 300 for step, _ in zip(steps(plan, 2), range(1000)))
+    True
+    """
+    # Only `random()` of this generator returns the same numbers in every version of Python.
+    dice = random.Random(f"{plan.run}/{writer}").random  # noqa: S311 - not for secrets
+    kinds = [Kind.WRITE, Kind.FSYNC, Kind.FDATASYNC, Kind.THROUGH]
+    kinds += [Kind.TRIM] * plan.trims + [Kind.ZEROES] * plan.zeroes
+    number, at = 0, 0
+    while True:
+        episode = kinds[_below(dice, len(kinds))]
+        each = Kind.WRITE if episode.is_flush else episode
+        for _ in range(1 + _below(dice, _EPISODE)):
+            number += 1
+            count = min(1 + _below(dice, _LARGEST), plan.share)
+            at = _place(dice, at, count, plan.share)
+            yield Step(number, each, writer * plan.share + at, count)
+            at += count
+        if episode not in (Kind.WRITE, Kind.THROUGH):
+            number += 1
+            yield Step(number, episode if episode.is_flush else Kind.FDATASYNC, writer * plan.share, 0)
+
+
+def _below(dice: Callable[[], float], end: int) -> int:
+    return int(end * dice())
+
+
+def _place(dice: Callable[[], float], at: int, count: int, share: int) -> int:
+    """Choose the place of a write: after the previous one, in the frequently written blocks, or anywhere."""
+    chance = dice()
+    if chance < 0.25 and at + count <= share:
+        return at
+    span = share if chance < 0.75 else min(share, max(_HOT, count))
+    return _below(dice, span - count + 1)

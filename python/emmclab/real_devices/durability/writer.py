@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from emmclab.errors import ConfigError, InputError
 from emmclab.real_devices.durability.log import Log, begin
-from emmclab.real_devices.durability.records import BLOCK, Stamp, record
+from emmclab.real_devices.durability.records import BLOCK, Kind, Plan, Stamp, Step, record, steps
 from emmclab.real_devices.durability.targets import LONGEST, Target
-from emmclab.real_devices.durability.write_pattern import Kind, Plan, Step, steps
 
 #: Number of writers, which work in parallel, each on its own blocks.
 WRITERS = 4

@@ -1,4 +1,4 @@
-"""The kinds of cells, one file each; `kind` defines their interface.
+"""The kinds of cells; `kind` defines their interface.
 
 A grid is of one kind, by its modes. Profiles of inputs are cells without a grid.
 """
@@ -6,15 +6,12 @@ A grid is of one kind, by its modes. Profiles of inputs are cells without a grid
 from collections.abc import Sequence
 
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.grid import Grid
-from emmclab.studies.kinds.app import Apps
 from emmclab.studies.kinds.kind import CellKind, GridKind
-from emmclab.studies.kinds.live import LivePrograms
 from emmclab.studies.kinds.power_cut import PowerCuts
-from emmclab.studies.kinds.profile import PROFILE, Profiles
-from emmclab.studies.kinds.replay import Replays
+from emmclab.studies.kinds.run_kinds import PROFILE, Apps, LivePrograms, Profiles, Replays
 from emmclab.studies.power_cut_settings import Cuts
+from emmclab.studies.stored_types import CellOptions
 
 #: The kinds of grids; a grid of the first kind may have several modes.
 KINDS: tuple[GridKind, ...] = (Replays(), LivePrograms(), PowerCuts(), Apps())

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
-from emmclab.studies.cell_options import CellOptions, ImageOptions
 from emmclab.studies.flatten import flat, percentile_columns, with_settings
 from emmclab.studies.grid import Grid
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.power_cut_settings import Cuts
-from emmclab.studies.stored_types import CellFields
+from emmclab.studies.stored_types import CellFields, CellOptions, ImageOptions
 
 #: The table of runs on simulated or served devices.
 RUNS = "runs"

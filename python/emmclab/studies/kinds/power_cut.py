@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from emmclab.crash import workloads
-from emmclab.crash.broken_promise import COMMANDS, LEVELS, Finding
 from emmclab.crash.explore import Exploration, Options
+from emmclab.crash.promises import COMMANDS, LEVELS, Finding
 from emmclab.crash.recording import Workload
 from emmclab.crash.scratch_folders import exit_on_sigterm, scratch
 from emmclab.crash.shards import explore_in_parallel
@@ -20,14 +20,23 @@ from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
-from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.flatten import flat, with_settings
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds.kind import Common, GridKind, Work
-from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, RULE, CutOptions, CutResult, FirstLoss
-from emmclab.studies.power_cut_settings import Cuts, host, workload_digest
-from emmclab.studies.stored_types import CellFields
+from emmclab.studies.power_cut_settings import (
+    DOCUMENTED,
+    KEPT,
+    LOST,
+    RULE,
+    CutOptions,
+    CutResult,
+    Cuts,
+    FirstLoss,
+    host,
+    workload_digest,
+)
+from emmclab.studies.stored_types import CellFields, CellOptions
 
 #: Names of the folder of a run, and of its disk.
 _OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-[\w-]+/mount(?=\W)")

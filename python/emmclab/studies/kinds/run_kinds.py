@@ -1,0 +1,190 @@
+"""Cells that profile an input, replay it, run a program on a served device, or run an application in closed loop."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, cast
+
+from emmclab import _core
+from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application, setup_of
+from emmclab.errors import ConfigError
+from emmclab.runtime.table_row import Row
+from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import ResultFields
+from emmclab.simulation.run_options import RunOptions
+from emmclab.studies.flatten import flat, percentile_columns
+from emmclab.studies.grid import AXES, FILES, REPLAYS, Grid, shared_fields
+from emmclab.studies.input import Input, Sources, open_cached
+from emmclab.studies.kinds.kind import CellKind, Common, GridKind, Work
+from emmclab.studies.power_cut_settings import Cuts
+from emmclab.studies.program import Program, ServedOptions, require, run_program
+from emmclab.studies.stored_types import CellFields, CellOptions, RunFields
+
+#: Name of these cells in place of a grid's name.
+PROFILE = "profile"
+#: Figures of profiles that become their own tables.
+_FIGURES = (
+    "throughput_by_size",
+    "size_distribution",
+    "response_distribution",
+    "inter_arrival_distribution",
+    "reuse_distance",
+)
+
+
+class Profiles(CellKind):
+    """Profiles of inputs."""
+
+    tables = ("profiles", *_FIGURES)
+
+    def run(self, work: Work) -> Mapping[str, object]:
+        """Profile the input."""
+        return open_cached(work.input).profile(percentiles=work.options.get("percentiles")).to_dict()
+
+    def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
+        """Yield the row of the profile, then the rows of its figures."""
+        shown = {name: value for name, value in result.items() if name not in ("name", "figures")}
+        chosen = [{"op": row["op"], **one} for row in result["by_operation"] for one in row.get("percentiles", ())]
+        yield "profiles", flat({**cell, **shown}) | percentile_columns(chosen)
+        for name in _FIGURES:
+            for row in result["figures"][name]:
+                yield name, {"input": cell["input"], "seed": cell["seed"], **row}
+
+
+class Replays(GridKind):
+    """Replays of traces."""
+
+    modes = REPLAYS
+
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
+        """Read a grid."""
+        grid = Grid(
+            **shared_fields(read, AXES),
+            inputs=read.many("inputs", str, ()),
+            capacity=read.text("capacity", ""),
+            requests=read.value("requests", int, 0),
+        )
+        if grid.requests < 0:
+            raise read.fault(
+                "requests",
+                f"{grid.requests} requests are impossible",
+                "give 1 or more, or 0 for the length of the input",
+            )
+        read.done()
+        return grid
+
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:
+        """Find a trace or a workload."""
+        return sources.trace(name, seed, grid.requests)
+
+    def run(self, work: Work) -> ResultFields:
+        """Run the simulation."""
+        trace = open_cached(work.input)
+        given = {name: value for name, value in work.options.items() if name != "capacity"}
+        # The study stores version, settings and digests once for all cells.
+        fixed: RunOptions = {"seed": work.input.seed, "provenance": False}
+        options = cast("RunOptions", {**given, **work.image_options, **fixed})
+        run = work.device().simulate(trace, **options)
+        result = run.deterministic()
+        # Files have the names used in the study, independent of the place of copies.
+        for name in FILES:
+            if name in result["options"]:
+                result["options"][name] = work.parts[name]
+        if capacity := work.options.get("capacity"):
+            result["options"]["capacity"] = capacity
+        return result
+
+
+#: Options of a cell that `emmclab.serve` accepts.
+_SERVED: tuple[Literal["precondition", "layers", "layer_settings", "second"], ...] = (
+    *("precondition", "layers", "layer_settings", "second"),
+)
+
+
+class LivePrograms(GridKind):
+    """Programs on served devices."""
+
+    modes = ("live",)
+    is_of_machine = True
+
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
+        """Read a grid; it has no options of a replay, because the requests come from programs."""
+        grid = Grid(**shared_fields(read, ("precondition", "second")), inputs=read.many("inputs", str))
+        read.done()
+        return grid
+
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
+        """Find a program of the study."""
+        if name not in sources.programs:
+            raise ConfigError(
+                f"there is no program `{name}`", field="inputs", hint=f"choose one of: {', '.join(sources.programs)}"
+            )
+        program = sources.programs[name]
+        return Input(name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json())
+
+    def run(self, work: Work) -> RunFields:
+        """Run the program."""
+        kept = {name: work.options[name] for name in _SERVED if name in work.options}
+        options = cast("ServedOptions", {**kept, **work.image_options, "seed": work.input.seed})
+        return run_program(Program.of(work.input.program), work.device(), options)
+
+    def require(self, inputs: Sequence[Input]) -> None:
+        """Require what is needed to serve a device, and the tools of the programs."""
+        require(map(Program.of, sorted({source.program for source in inputs})))
+
+
+#: Options of a cell that `run_application` accepts.
+_CHOSEN = ("network", "host", "precondition", "layers", "layer_settings", "second")
+
+
+def _digest_of(described: _core.Program | _core.HostSetup) -> str:
+    """SHA-256, first 16 digits, of an application or a host; comments in its file do not matter."""
+    return hashlib.sha256(described.to_json().encode()).hexdigest()[:16]
+
+
+class Apps(GridKind):
+    """Applications in closed loop."""
+
+    modes = ("app",)
+    has_own_inputs = True
+
+    def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
+        """Read a grid."""
+        grid = Grid(
+            **shared_fields(read, ("precondition", "second"), precondition=PRECONDITION),
+            inputs=read.many("inputs", str),
+            networks=read.many("networks", str),
+            host=read.text("host", ""),
+        )
+        read.done()
+        return grid if grid.host else replace(grid, host=host_for(map(Device.named, grid.devices)))
+
+    def variants(self, grid: Grid) -> tuple[str, ...]:
+        """Return the networks."""
+        return grid.networks
+
+    def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
+        """Find an application."""
+        return Input(name, name, synthetic=True, digest=_digest_of(program_of(name)), seed=seed)
+
+    def grid_options(self, grid: Grid) -> CellOptions:
+        """Return the host, with the networks of the grid."""
+        setup = setup_of(grid.host)
+        for network in grid.networks:
+            setup.check_network(network)
+        return {"host": grid.host, "host_digest": _digest_of(setup)}
+
+    def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:  # noqa: ARG002
+        """Return the network."""
+        return {"network": variant}
+
+    def run(self, work: Work) -> RunFields:
+        """Run the application; return the result of the device, with that of the application as `app`."""
+        chosen = {name: work.options[name] for name in _CHOSEN if work.options.get(name)}
+        found = run_application(work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options)
+        app = {**found.app, "runtime_s": found.runtime_s, "storage_s": found.storage_s}
+        return cast("RunFields", {**Result(found["device"]).deterministic(), "app": app})
