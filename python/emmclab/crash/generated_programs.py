@@ -4,8 +4,6 @@ The bounds are those of ACE (Mohan et al., OSDI 2018): few operations, a small s
 folders, and a sync after an operation. Files and folders that an operation needs are made first and synced.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random

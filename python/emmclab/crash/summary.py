@@ -1,7 +1,5 @@
 """The outcome of an exploration as text and JSON; of several recordings of one workload; of two that are compared."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

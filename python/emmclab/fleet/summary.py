@@ -1,7 +1,5 @@
 """Summarises a fleet: main figures over the recordings, by group, and outliers; compares two; as tables of text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass

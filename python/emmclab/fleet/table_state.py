@@ -6,8 +6,6 @@ its row, until the table contains it; `check` is the SHA-256 of the line up to t
 this file is lost, only time is lost: the digests in the table show what is unchanged.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Types of the stored data of a study: options of cells, their results, and the index of a finished run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 

@@ -1,7 +1,5 @@
 """The verdicts of a study, also of power cuts, as tables and JSON; pages and the terminal show the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict

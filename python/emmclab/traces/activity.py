@@ -1,7 +1,5 @@
 """Activity in a recording besides its requests: commands, waits for durability, journals; its types and tables."""
 
-from __future__ import annotations
-
 from typing import Literal, NotRequired, TypedDict
 
 from emmclab.errors import UnsupportedError

@@ -1,7 +1,5 @@
 """Describes what the tables of the paper lack: statistics, and tables that have rows for some traces only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tests whether a real device keeps acknowledged data when its power is cut: records, a log, a verdict."""
 
-from __future__ import annotations
-
 from emmclab.real_devices.durability.log import (
     FINDINGS,
     WEAKNESSES,

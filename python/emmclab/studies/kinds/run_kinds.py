@@ -1,7 +1,5 @@
 """Cells that profile an input, replay it, run a program on a served device, or run an application in closed loop."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
