@@ -553,6 +553,20 @@ def test_an_option_as_an_axis_is_checked_as_the_option_is(given: str, instead: s
     assert said in str(refused.value) and refused.value.hint
 
 
+def test_a_grid_takes_from_the_defaults_what_it_does_not_say() -> None:
+    grids = '[[grid]]\nname = "a"\n[[grid]]\nname = "b"\ndevices = ["ufs31"]\n'
+    text = f'name = "x"\ninputs = ["Idle"]\n[defaults]\ndevices = ["nexus5"]\nrate = 2\n{grids}'
+    read = Study.parse(text, "x.toml")
+    assert [(grid.devices, grid.option("rate")) for grid in read.grids] == [(("nexus5",), 2), (("ufs31",), 2)]
+    written_out = text.replace('[defaults]\ndevices = ["nexus5"]\nrate = 2\n', "")
+    written_out = written_out.replace('name = "a"', 'name = "a"\ndevices = ["nexus5"]\nrate = 2')
+    assert (
+        Study.parse(written_out.replace('name = "b"', 'name = "b"\nrate = 2'), "x.toml").definition == read.definition
+    )
+    with pytest.raises(ConfigError, match="no_such"):
+        Study.parse(text.replace("rate = 2", "no_such = 2"), "x.toml")
+
+
 def test_files_that_are_not_results_stay_and_links_are_refused(study: Path, tmp_path: Path) -> None:
     """A folder of results may come from someone else, with links in it."""
     words = ("run", study, "--jobs", 1, "--results", tmp_path / "results")

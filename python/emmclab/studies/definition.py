@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError, EmmclabError
@@ -105,6 +106,7 @@ class Study:
                 hint="correct the TOML; docs/guides/studies.md describes a study",
             ) from error
         _refuse_large_numbers(table, file, "")
+        table = _with_defaults(table, file)
         read = TomlTable(table, file, "")
         programs, cuts = read_programs(read), read_cuts(read)
         study = Study(
@@ -241,6 +243,16 @@ class Study:
         if self.traces is not None:
             self.traces.require(self.name)
         return _expand(self)
+
+
+def _with_defaults(table: dict[str, Any], file: str) -> dict[str, Any]:
+    """Add the keys of the table `defaults` to each grid that lacks them."""
+    read = TomlTable(table, file, "")
+    defaults, grids = read.value("defaults", dict, {}), read.value("grid", list, [])
+    if not defaults:
+        return table
+    filled = [{**defaults, **grid} if isinstance(grid, dict) else grid for grid in grids]
+    return {key: value for key, value in table.items() if key != "defaults"} | {"grid": filled}
 
 
 def _refuse_large_numbers(value: object, file: str, place: str) -> None:
