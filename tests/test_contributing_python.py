@@ -90,11 +90,11 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
 def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
     folder = package / "papers" / "queues26"
     folder.mkdir()
-    for text in blocks("Add a paper, a study or a claim", "toml|python|jinja"):
+    for text in blocks("Add a paper, a study or a claim", "toml|python"):
         name = re.match(r"\W+ (\S+)", text)
         assert name
         (folder / name[1]).write_text(text)
-    assert len(list(folder.iterdir())) == 6
+    assert len(list(folder.iterdir())) == 5
     assert "queues26" in run(package, "papers")
     page = tmp_path / "page.html"
     results = ("--results", tmp_path / "results")

@@ -78,7 +78,7 @@ def assemble(
 def _templates() -> jinja2.Environment:
     """Return the environment of all templates, each of which is compiled once in a process."""
     environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("emmclab", folder) for folder in ("pages", "papers")]),
+        loader=jinja2.PackageLoader("emmclab", "pages"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -11,7 +11,7 @@ from emmclab.core_types import ClockJumpRow, Finding
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
 from emmclab.pages.plots import FIGURES
-from emmclab.runtime.document import Cell, Cells, Charts, Heading, Note, Number, Part, Section, TextTable
+from emmclab.runtime.document import Cells, Charts, Heading, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.traces.activity import activity_tables
 from emmclab.traces.fsync_text import Fsync
@@ -22,7 +22,7 @@ from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, TABLES, Field, jumps_text
 from emmclab.traces.profile_notes import clock_tables, devices_table, notes, reissues_table
 from emmclab.traces.profile_options import percentile_label
-from emmclab.traces.published import doubts, published_row
+from emmclab.traces.published import published_cells, published_row
 
 #: Fields for the summary of a trace: the mean response, or else the mean size.
 _MEAN, _SIZE = TABLE_FIELDS["mean_response_ms"], TABLE_FIELDS["mean_size_kb"]
@@ -232,10 +232,8 @@ def _published_table(title: str, fields: Sequence[Field], profiles: Sequence[Pro
     """Return a table of the paper, in which published figures are below those of a trace."""
     attached: dict[int, Cells] = {}
     for number, profile in enumerate(profiles):
-        if (published := published_row(profile.name)) is not None:
-            found = [(f"{published[field.name]:,.10g}", doubts(published, field.name)) for field in fields]
-            cells = [Cell(f"{text}*" if doubt else text, about=doubt) for text, doubt in found]
-            attached[number] = ["published", *cells]
+        if published_row(profile.name) is not None:
+            attached[number] = ["published", *published_cells(profile.name, fields)]
     caption = (
         "Published: as printed in the paper, whose means are rounded down to a multiple of 0.5 KB; a figure "
         "with * is contradicted by others of its row."

@@ -8,7 +8,7 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.plots.solutions import FIGURES
-from emmclab.runtime.document import Bullets, Column, Note, Number, Part, Section, Terms, TextTable
+from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable, number_cell
 from emmclab.runtime.files import write_atomically
 from emmclab.traces.inputs import ProvenanceFields
 
@@ -63,15 +63,15 @@ def _results(found: Comparison) -> list[Part]:
         [
             [
                 *(run[name] for name in ("application", "device", "network", "solution")),
-                _number(run["runtime_s"], 2),
-                _number(run["gain"], 2),
-                _number(run["storage_s"], 2),
-                _number(run["page_programs"], 0),
-                _number(100 * run["page_programs"] / run["plain_page_programs"], 0)
+                number_cell(run["runtime_s"], 2),
+                number_cell(run["gain"], 2),
+                number_cell(run["storage_s"], 2),
+                number_cell(run["page_programs"], 0),
+                number_cell(100 * run["page_programs"] / run["plain_page_programs"], 0)
                 if run["plain_page_programs"]
-                else _number(None, 0),
-                _number(run["block_erases"], 0),
-                _number(run["second_bytes"] / 2**20 if run["second_bytes"] else None, 1),
+                else number_cell(None, 0),
+                number_cell(run["block_erases"], 0),
+                number_cell(run["second_bytes"] / 2**20 if run["second_bytes"] else None, 1),
                 hardware[run["solution"]],
             ]
             for run in found["runs"]
@@ -88,10 +88,6 @@ def _results(found: Comparison) -> list[Part]:
         where = "{solution} for {application} on {device} over {network}: {reason}"
         parts += [Note("Not possible:", ""), Bullets([(where.format(**one), "") for one in impossible])]
     return parts
-
-
-def _number(value: float | None, digits: int) -> Number:
-    return Number("–" if value is None else f"{value:,.{digits}f}", value)
 
 
 def _cuts(found: Comparison) -> list[Part]:

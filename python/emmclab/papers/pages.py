@@ -1,6 +1,6 @@
 """Writes the page of a paper's study: the parts that all such pages share, and the lookup of a page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +11,12 @@ from emmclab.pages.study import command_of, study_provenance
 from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study, settled
 from emmclab.papers.page_charts import Drawing, write_drawings
 from emmclab.papers.registry import studies
+from emmclab.runtime.document import Bullets, Charts, Folded, Note, Number, Part, Section, TextTable, number_cell
 from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results, stand_ins
 from emmclab.studies.stored_types import About, RecordingsAbout
+from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile import Profile
 from emmclab.traces.reading import bundled_by_name
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
@@ -43,11 +46,7 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
 
 def page_of(study: str) -> Any:
     """Return the module with the `drawings` and `render` of a study's page, in the folder of its paper."""
-    return import_module(f"emmclab.papers.{studies()[study].name}.{_module(study)}_page")
-
-
-def _module(study: str) -> str:
-    return study.replace("-", "_")
+    return import_module(f"emmclab.papers.{studies()[study].name}.{study.replace('-', '_')}_page")
 
 
 def assemble_page(
@@ -58,24 +57,25 @@ def assemble_page(
     answer: str = "",
     lead: Sequence[str] = (),
     facts: Sequence[tuple[str, str]] = (),
-    beside: Mapping[str, Sequence[Claim]] | None = None,
-    **parts: Any,
+    tables: Sequence[Part] = (),
+    sections: Sequence[Section] = (),
+    ledger: Sequence[Part] | None = None,
 ) -> str:
-    """Fill the page template of a study with its own `parts`; the same results give the same bytes.
+    """Fill the page of a study: claims, recorded traces, figures and tables; the same results give the same bytes.
 
     Args:
         results: the results of the study.
         judged: the claims; their verdicts form the heading.
-        drawn: the figures; the first one is shown on the first screen.
+        drawn: the figures, below which are the claims of their sources; the first one is on the first screen.
         answer: the finding, in one or two sentences.
         lead: further paragraphs below the answer.
         facts: further lines of the provenance, as label and text.
-        beside: the claims that are shown below a figure, by the figure's name.
-        parts: further values for the template.
+        tables: the parts of the section of tables.
+        sections: sections after the claims in place of those of figures and tables.
+        ledger: the parts of the ledger; by default a line for each input.
     """
     rows = {drawing.name: drawing.rows for drawing in drawn}
     about = results.about
-    study = about["name"]
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
     command = command_of_paper(about)
     lines = [
@@ -83,8 +83,14 @@ def assemble_page(
         *([("Recorded traces", f"read with {reading}")] if reading else []),
         *facts,
     ]
+    shown = sections or [
+        *([Section("figures", "Figures", [Charts()], "Figures")] if len(drawn) > 1 else []),
+        *([Section("tables", "Tables", tables, "Tables")] if tables else []),
+    ]
+    if ledger is None:
+        ledger = [ledger_table(results)] if results.profiles else []
     return assemble(
-        f"{studies()[study].name}/{_module(study)}.html.j2",
+        "reproduction.html.j2",
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
@@ -106,14 +112,53 @@ def assemble_page(
             lost(profile["ledger"] for profile in results.profiles.values()),
             study_provenance(results, command),
         ),
-        beside={name: [_beside(claim) for claim in claims] for name, claims in (beside or {}).items()},
-        about=about,
+        beside={
+            drawing.name: [
+                {
+                    "kind": _BADGES.get(claim.verdict, "unknown"),
+                    "verdict": claim.verdict,
+                    "claim": claim.claim,
+                    "published": claim.published,
+                    "measured": claim.measured,
+                }
+                for claim in judged
+                if claim.source == drawing.source
+            ]
+            for drawing in drawn
+        },
         claims=judged,
-        recordings=about.get("recordings"),
         settled=settled(judged),
         badges=_BADGES,
-        **parts,
+        sections=[*_recorded(about, settled(judged)), *shown],
+        ledger=ledger,
     )
+
+
+def ledger_table(results: Results, **columns: Callable[[Profile], str | Number]) -> TextTable:
+    """Return the ledger of each input; `columns` contains further columns by their headings."""
+    rows = [
+        [
+            name,
+            number_cell(profile["requests"]),
+            *(of(profile) for of in columns.values()),
+            ledger_line(profile["ledger"]),
+        ]
+        for name, profile in results.profiles.items()
+    ]
+    return TextTable("Ledger of each input", ["Input", "Requests", *columns, "Ledger"], rows)
+
+
+def _recorded(about: About, said: str) -> list[Section]:
+    """Return the section of the recorded traces that replace workloads."""
+    recordings = about.get("recordings")
+    if not recordings:
+        return []
+    rows = [[one["workload"], one["file"], one["how"]] for one in recordings["used"]]
+    parts: list[Part] = [Note(said, ""), TextTable("Recorded traces", ["Replaces", "File", "Identified"], rows, 3)]
+    if left_out := recordings["left_out"]:
+        bullets = Bullets([(f"`{file}`: {why}", "") for file, why in left_out])
+        parts.append(Folded(f"{len(left_out)} files left out", [bullets]))
+    return [Section("recorded", "Recorded traces", parts, "Recorded traces")]
 
 
 def command_of_paper(about: About) -> str:
@@ -130,21 +175,3 @@ def command_of_paper(about: About) -> str:
     if folder:
         words += ["--traces", folder]
     return command_of(words, about.get("reading") or {})
-
-
-def claims_of(drawn: Sequence[Drawing], judged: Sequence[Claim]) -> dict[str, list[Claim]]:
-    """Return the claims that each drawing shows: those whose source contains the drawing's source."""
-    return {
-        drawing.name: [claim for claim in judged if drawing.source and drawing.source in claim.source]
-        for drawing in drawn
-    }
-
-
-def _beside(claim: Claim) -> dict[str, str]:
-    return {
-        "kind": _BADGES.get(claim.verdict, "unknown"),
-        "verdict": claim.verdict,
-        "claim": claim.claim,
-        "published": claim.published,
-        "measured": claim.measured,
-    }

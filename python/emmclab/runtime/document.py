@@ -37,10 +37,20 @@ class Column(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A cell with a number, by which a page sorts; None if it is not known."""
+    """A cell with a number, by which a page sorts; None if it is not known. `note` is below its text."""
 
     text: str
     value: float | None
+    note: str = ""
+
+
+def number_cell(value: float | None, digits: int = 0, note: str = "") -> Number:
+    """Return a cell with a number, or with a dash if it is not known.
+
+    >>> number_cell(1234.56, 1).text, number_cell(None).text
+    ('1,234.6', '–')
+    """
+    return Number("–" if value is None else f"{value:,.{digits}f}", value, note)
 
 
 class Cell(NamedTuple):

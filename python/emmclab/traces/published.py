@@ -3,10 +3,12 @@
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from emmclab import _core
+from emmclab.runtime.document import Cell
+from emmclab.traces.profile_fields import Field
 
 
 class Inconsistency(TypedDict):
@@ -66,3 +68,15 @@ def doubts(row: Mapping[str, Any], column: str) -> str:
     """
     entries = published()["inconsistencies"]
     return "; ".join(e["explanation"] for e in entries if (e["name"], e["column"]) == (row["name"], column))
+
+
+def published_cells(name: str, fields: Sequence[Field]) -> list[Cell]:
+    """Return the published figures of a trace; one that others contradict has a star and the reason."""
+    row = published_row(name)
+    if row is None:
+        return [Cell("–")] * len(fields)
+    cells = []
+    for field in fields:
+        value, doubt = row[field.name], doubts(row, field.name)
+        cells.append(Cell("–" if value is None else f"{value:,.10g}{'*' if doubt else ''}", about=doubt))
+    return cells

@@ -8,11 +8,11 @@ from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, lengths, pattern
 from emmclab.papers.claims import Claim
 from emmclab.papers.measures import table
-from emmclab.papers.page_charts import Drawing
-from emmclab.papers.pages import assemble_page, claims_of
+from emmclab.papers.page_charts import Drawing, bars_by_trace
+from emmclab.papers.pages import assemble_page
+from emmclab.runtime.document import Cells, Heading, Number, TextTable, number_cell
 from emmclab.simulation.result_fields import layer_field
 from emmclab.studies.results import Results
-from emmclab.traces.ledger_text import ledger_line
 
 #: Counters of a layer that the page shows, with their headings.
 _COUNTS = {
@@ -28,14 +28,19 @@ _COUNTS = {
 }
 
 
+_TABLE1 = (*("Device", "Capacity, GB"), *("Clustered page, KB", "Clustered block, MB"))
+_TABLE2 = (
+    *("Device", "Unit, KB", "Sequential read, MB/s", "Sequential write, MB/s"),
+    *("Random read, MB/s", "Random write, MB/s"),
+)
+
+
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Return the page; the same results give the same bytes."""
-    bare_rates = bandwidths(results, "bare")
     return assemble_page(
         results,
         judged,
         drawn,
-        beside=claims_of(drawn, judged),
         lead=[
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads. The paper's recordings of phones are not public: Phone_6H "
@@ -43,31 +48,43 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             "web sites on the model of a phone; Postmark runs on a model of ext4. All are replayed back to "
             "back, one request at a time."
         ],
-        devices=table("advil12_table1_devices"),
-        published_rates=table("advil12_table2_bandwidth"),
-        variants=VARIANTS,
-        rates=[
-            (
-                name,
-                bare_rates[name],
-                [
-                    tuple(gains(results, grid, drained=drained).get(name) for drained in (False, True))
-                    for grid in VARIANTS
-                ],
-            )
-            for name in bare_rates
-        ],
-        counted=[
-            (name, VARIANTS[grid], [layer_field(key).text(run["layers"][0].get(key)) for key in _COUNTS])
-            for grid in VARIANTS
-            for run in results.select(grid)
-            for name in [run["input"]]
-        ],
-        count_names=list(_COUNTS.values()),
-        inputs=[
-            (name, profile["requests"], ledger_line(profile["ledger"])) for name, profile in results.profiles.items()
+        tables=[
+            Heading("Tables I and II as published: devices and their bandwidths"),
+            TextTable("Table I", _TABLE1, [list(row.values()) for row in table("advil12_table1_devices")]),
+            TextTable("Table II", _TABLE2, [list(row.values()) for row in table("advil12_table2_bandwidth")]),
+            *_rates(results).titled(),
+            *_counts(results).titled(),
         ],
     )
+
+
+def _rates(results: Results) -> TextTable:
+    bare = bandwidths(results, "bare")
+    until, drained = ([gains(results, grid, drained=drain) for grid in VARIANTS] for drain in (False, True))
+
+    def cell(gain: float | None, with_drain: float | None) -> Number:
+        return Number("–" if gain is None else f"{gain:.2f} ({with_drain:.2f})", gain)
+
+    rows: list[Cells] = [
+        [
+            name,
+            number_cell(rate, 3),
+            *(cell(one.get(name), two.get(name)) for one, two in zip(until, drained, strict=True)),
+        ]
+        for name, rate in bare.items()
+    ]
+    headings = ["Workload", "Bare, MB/s", *(f"{label}, x" for label in VARIANTS.values())]
+    title = "Write bandwidth, and gain of the layers: until the last request (with the log drained)"
+    return TextTable(title, headings, rows, style="sortable")
+
+
+def _counts(results: Results) -> TextTable:
+    rows: list[Cells] = [
+        [run["input"], VARIANTS[grid], *(layer_field(key).text(run["layers"][0].get(key)) for key in _COUNTS)]
+        for grid in VARIANTS
+        for run in results.select(grid)
+    ]
+    return TextTable("Counts of the layers", ["Workload", "Layer", *_COUNTS.values()], rows, 2)
 
 
 def drawings(results: Results) -> list[Drawing]:
@@ -79,7 +96,7 @@ def drawings(results: Results) -> list[Drawing]:
             "Figure 7: write bandwidth over the bare device",
             "Bars: here, until the last request. Diamonds: figures that the text of the paper gives.",
             {grid: VARIANTS[grid] for grid in ("ressd", "advil", "data", "rewritten")},
-            "Fig.7",
+            "Advil12 Fig.7",
             PUBLISHED,
         ),
         _bars(
@@ -94,12 +111,12 @@ def drawings(results: Results) -> list[Drawing]:
                 "data": "Padding + overwritten data",
                 "rewritten": "Padding + rewritten",
             },
-            "Fig.8",
+            "Advil12 Fig.8",
             {},
         ),
         _length(results),
         _pattern(results, "bare", "a", "without Advil", ""),
-        _pattern(results, "advil", "b", "with Advil", "Fig.9"),
+        _pattern(results, "advil", "b", "with Advil", "Advil12 Fig.9"),
     ]
 
 
@@ -116,25 +133,11 @@ def _bars(
         for grid, label in grids.items()
         for workload, gain in gains(results, grid).items()
     ]
-    chart = chart_of(rows, 260)
-    x = alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False))
-    offset = alt.XOffset("layer:N", sort=list(grids.values()))
-    bars = chart.mark_bar().encode(
-        x=x,
-        xOffset=offset,
-        y=alt.Y("gain:Q", title="of the bare device"),
-        color=alt.Color(
-            "layer:N", title=None, sort=list(grids.values()), legend=alt.Legend(columns=3, orient="bottom")
-        ),
+    marks = "published" if published else ""
+    chart = bars_by_trace(
+        rows, "gain", "of the bare device", "layer", order=list(grids.values()), columns=3, published=marks
     )
-    if not published:
-        return Drawing(name, title, about, rows, bars, source, wide=True)
-    said = (
-        chart.transform_filter("datum.published != null")
-        .mark_point(shape="diamond", filled=True, size=130, opacity=1, color="#e07b39", stroke="white")
-        .encode(x=x, xOffset=offset, y="published:Q")
-    )
-    return Drawing(name, title, about, rows, bars + said, source, wide=True)
+    return Drawing(name, title, about, rows, chart, source, wide=True)
 
 
 def _length(results: Results) -> Drawing:

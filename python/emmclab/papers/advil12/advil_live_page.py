@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-import altair as alt
-
-from emmclab.pages.plots import Rows, chart_of
+from emmclab.pages.plots import Rows
 from emmclab.papers.advil12.bandwidth import PUBLISHED, VARIANTS, bandwidths, gains
 from emmclab.papers.advil12.live import SIMULATED, modelled, published_rates, rates
 from emmclab.papers.claims import Claim
-from emmclab.papers.page_charts import Drawing
-from emmclab.papers.pages import assemble_page, claims_of
+from emmclab.papers.page_charts import Drawing, bars_by_trace
+from emmclab.papers.pages import assemble_page
+from emmclab.runtime.document import Cells, Number, TextTable, number_cell
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 
@@ -24,14 +24,11 @@ _MODES = {
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Return the page; the same results give the same bytes."""
-    bare = bandwidths(results, "bare")
     runs = [run for grid in ("bare", *_LAYERS) for run in results.select(grid)]
-    found, paper = rates(results), published_rates()
     return assemble_page(
         results,
         judged,
         drawn,
-        beside=claims_of(drawn, judged),
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} runs. Times are those of the device; the "
             "host's do not count.",
@@ -41,40 +38,52 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             "that they need to recover after a loss of power.",
         ],
         facts=_facts(runs),
-        labels=[VARIANTS[grid] for grid in _LAYERS],
-        gains=[
-            (
-                name,
-                rate,
-                [
-                    (
-                        gains(results, grid, names=[name])[name],
-                        gains(results, grid, names=[name], drained=True)[name],
-                        modelled(results, grid, [name]).get(name),
-                    )
-                    for grid in _LAYERS
-                ],
-                PUBLISHED.get(name),
-            )
-            for name, rate in bare.items()
-        ],
-        asked=[
-            (
-                run["input"],
-                VARIANTS.get(run["grid"], "none"),
-                run["requests"]["write"],
-                run["requests"]["bytes_written"] / 2**20,
-                run["requests"]["bytes_written"] / 1024 / max(run["requests"]["write"], 1),
-                run["run"]["simulated_s"],
-                run["run"]["drain_s"],
-            )
-            for run in runs
-        ],
-        table2=[
-            (_MODES[mode], kb, paper[mode, kb], found[mode, kb], 100 * (found[mode, kb] / paper[mode, kb] - 1))
-            for mode, kb in paper
-        ],
+        tables=[*_bandwidths(results).titled(), *_requests(runs).titled(), *_table2(results).titled()],
     )
+
+
+def _bandwidths(results: Results) -> TextTable:
+    rows: list[Cells] = []
+    for name, rate in bandwidths(results, "bare").items():
+        layers = [_gain(results, grid, name) for grid in _LAYERS]
+        rows.append([name, number_cell(rate, 3), *layers, number_cell(PUBLISHED.get(name), 1)])
+    title = (
+        "Write bandwidth, and gain of the layers: until the last request (with the log drained; with a model of the "
+    )
+    labels = [f"{VARIANTS[grid]}, x" for grid in _LAYERS]
+    headings = ["Program", "Bare, MB/s", *labels, "Advil as published, x"]
+    return TextTable(f"{title}the program)", headings, rows, style="sortable")
+
+
+def _table2(results: Results) -> TextTable:
+    found = rates(results)
+    rows: list[Cells] = [
+        [_MODES[mode], str(kb), str(said), number_cell(found[mode, kb], 2), signed(100 * (found[mode, kb] / said - 1))]
+        for (mode, kb), said in published_rates().items()
+    ]
+    title = (
+        "Table II: the bare eMMC as published, and by direct I/O on a file of ext4. The device was fitted to this table"
+    )
+    headings = ["Requests", "Unit, KB", "Published, MB/s", "Here, MB/s", "Difference, %"]
+    return TextTable(f"{title} table, so that it is restated", headings, rows, style="sortable")
+
+
+def _gain(results: Results, grid: str, name: str) -> Number:
+    until, drained = (gains(results, grid, names=[name], drained=drain)[name] for drain in (False, True))
+    model = number_cell(modelled(results, grid, [name]).get(name), 2)
+    return Number(f"{until:.2f} ({drained:.2f}; {model.text})", until)
+
+
+def _requests(runs: Sequence[Run]) -> TextTable:
+    rows: list[Cells] = []
+    for run in runs:
+        writes, kb = run["requests"]["write"], run["requests"]["bytes_written"] / 1024
+        figures = [number_cell(writes), number_cell(kb / 1024, 1), number_cell(kb / max(writes, 1), 1)]
+        times = [number_cell(run["run"][key], 1) for key in ("simulated_s", "drain_s")]
+        rows.append([run["input"], VARIANTS.get(run["grid"], "none"), *figures, *times])
+    headings = ["Program", "Layer", "Writes", "Written, MB", "Mean write, KB"]
+    title = "Requests of the programs to the device"
+    return TextTable(title, [*headings, "Time, s", "Drain, s"], rows, 2, "sortable")
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -98,22 +107,8 @@ def drawings(results: Results) -> list[Drawing]:
                 label = f"{VARIANTS[grid]}, {how}"
                 rows.append({"trace": name, "layer": label, "gain": gain, "published": said})
     order = [f"{VARIANTS[grid]}, {how}" for grid in _LAYERS for how in ("live", "model")]
-    chart = chart_of(rows, 260)
-    x = alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False))
-    offset = alt.XOffset("layer:N", sort=order)
-    legend = alt.Legend(columns=2, orient="bottom")
-    bars = chart.mark_bar().encode(
-        x=x,
-        xOffset=offset,
-        y=alt.Y("gain:Q", title="of the bare device"),
-        color=alt.Color("layer:N", title=None, sort=order, legend=legend),
-    )
-    said_marks = (
-        chart.transform_filter("datum.published != null")
-        .mark_point(shape="diamond", filled=True, size=130, opacity=1, color="#e07b39", stroke="white")
-        .encode(x=x, xOffset=offset, y="published:Q")
-    )
+    bars = bars_by_trace(rows, "gain", "of the bare device", "layer", order=order, published="published")
     about = "Bars: programs on ext4 on a served device, and models of them, until the last request. "
     about += "Diamonds: figures that the text of the paper gives."
     title = "Figure 7: write bandwidth over the bare device"
-    return [Drawing("figure7", title, about, rows, bars + said_marks, "Fig.7", wide=True)]
+    return [Drawing("figure7", title, about, rows, bars, "Advil12 Fig.7", wide=True)]

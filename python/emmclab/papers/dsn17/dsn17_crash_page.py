@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from emmclab.papers.claims import Claim
 from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
+from emmclab.runtime.document import Cells, Column, Section, TextTable, number_cell
 from emmclab.studies.results import Results
 
 
@@ -20,9 +21,23 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             "mechanisms are our design, the claim is the paper's."
         ],
         facts=[("Host", ", ".join(" ".join(item) for item in sorted(hosts)))],
-        runs=results.cuts,
-        failures=results.failures,
+        sections=[Section("tables", "Runs", [_runs(results)], "Runs")],
     )
+
+
+def _runs(results: Results) -> TextTable:
+    rows: list[Cells] = []
+    for run in results.cut_runs():
+        found = run.result
+        counts = map(number_cell, (found.cuts, found.states, found.lost_states))
+        rows.append([run.cell.input, run.cell.device, found.layer, *counts, found.verdict, found.first.detail or "–"])
+    rows += [
+        [run["input"], run["device"], run["grid"], "–", "–", "–", "not judged", run["message"]]
+        for run in results.failures
+    ]
+    headings = ["Workload", "Device", "Layer", "Cuts", "States", "States that lost"]
+    words = [Column("Verdict", is_text=True), Column("First finding", is_text=True)]
+    return TextTable("Runs", [*headings, *words], rows, 3, "sortable")
 
 
 def drawings(_results: Results) -> list[Drawing]:

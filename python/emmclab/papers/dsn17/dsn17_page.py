@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-import altair as alt
-
-from emmclab.pages.plots import Rows, chart_of
+from emmclab.pages.plots import Rows
 from emmclab.papers.claims import Claim
 from emmclab.papers.dsn17.journaling import BASE, CPU_FACTOR, DEVICES, MODES, SAFE, durable_pct, ideal_run, seconds
-from emmclab.papers.page_charts import Drawing
-from emmclab.papers.pages import assemble_page
+from emmclab.papers.page_charts import Drawing, bars_by_trace
+from emmclab.papers.pages import assemble_page, ledger_table
+from emmclab.runtime.document import Cells, Note, Number, TextTable, number_cell
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
-from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.profile import Profile
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
@@ -34,15 +34,22 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             f"assumed to be {CPU_FACTOR:g} times as long on a phone. Claims are judged on four applications; "
             "benchmarks of SQLite and of new files are shown. Devices are new.",
         ],
-        modes={**MODES, "ext4 without a journal": "its metadata written in place (unsafe)"},
-        devices=DEVICES,
-        gained={device: _gained(results, device) for device in DEVICES},
-        work={device: list(_work(results, device)) for device in DEVICES},
-        inputs=[
-            (name, profile["requests"], results.profiles[name].get("journal"), ledger_line(profile["ledger"]))
-            for name, profile in results.profiles.items()
+        tables=[
+            *(part for device in DEVICES for part in _gained(results, device).titled()),
+            *(part for device in DEVICES for part in _work(results, device).titled()),
+            Note(
+                "Lifetime is spent by page programs: erases follow from them, and runs this short begin few blocks. "
+                "WAF is bytes programmed over bytes that reached the device, so that a mode which sends fewer may "
+                "have a higher one."
+            ),
         ],
+        ledger=[ledger_table(results, Commits=_commits)],
     )
+
+
+def _commits(profile: Profile) -> Number:
+    journal = profile.get("journal")
+    return number_cell(journal["commits"]["commits"] if journal else None)
 
 
 def _inputs(results: Results) -> list[str]:
@@ -50,42 +57,44 @@ def _inputs(results: Results) -> list[str]:
     return [name for name in results.inputs if name.removesuffix("-no-journal") == name]
 
 
-def _gained(results: Results, device: str) -> list[tuple[str, float, list[float]]]:
+def _gained(results: Results, device: str) -> TextTable:
     """Return for each input the seconds in `legacy`, and by how many percent each other mode is faster."""
-    rows = []
+    rows: list[Cells] = []
     for name in _inputs(results):
         base = seconds(results.run(BASE, input=name, device=device))
         found = [seconds(results.run(mode, input=name, device=device)) for mode in MODES if mode != BASE]
-        found.append(seconds(ideal_run(results, name, device)))
-        rows.append((name, base, [100 * (base / one - 1) for one in found]))
-    return rows
+        gains = [100 * (base / one - 1) for one in (*found, seconds(ideal_run(results, name, device)))]
+        rows.append([name, number_cell(base, 3), *(Number(signed(gain), gain) for gain in gains)])
+    modes = {**MODES, "ext4 without a journal": "its metadata written in place (unsafe)"}
+    columns = [f"{mode}, s" if mode == BASE else f"{mode}: {words}, %" for mode, words in modes.items()]
+    title = f"{device}: time as ext4 asks, and how much faster each mode is"
+    return TextTable(title, ["Application", *columns], rows, style="sortable")
 
 
-def _work(results: Results, device: str) -> list[tuple[str, str, list[float]]]:
+def _work(results: Results, device: str) -> TextTable:
     """Return for each input and mode the device's work and the time of durable requests."""
-    rows = []
-    for name in _inputs(results):
-        for mode in MODES:
-            run = results.run(mode, input=name, device=device)
-            durable, programs = run["durable"], run["flash"]["page_programs"]["total"]
-            waf = run["write_amplification"]["waf"]
-            rows.append(
-                (
-                    name,
-                    mode,
-                    [
-                        durable["requests"],
-                        durable["p50_ms"],
-                        durable["p99_ms"],
-                        durable_pct(run),
-                        run["requests"]["bytes_written"] / 2**20,
-                        programs,
-                        waf,
-                        run["flash"]["block_erases"],
-                    ],
-                )
-            )
-    return rows
+    rows: list[Cells] = [
+        [
+            name,
+            mode,
+            number_cell(run["durable"]["requests"]),
+            number_cell(run["durable"]["p50_ms"], 3),
+            number_cell(run["durable"]["p99_ms"], 3),
+            number_cell(durable_pct(run), 1),
+            number_cell(run["requests"]["bytes_written"] / 2**20, 1),
+            number_cell(run["flash"]["page_programs"]["total"]),
+            number_cell(run["write_amplification"]["waf"], 2),
+            number_cell(run["flash"]["block_erases"]),
+        ]
+        for name in _inputs(results)
+        for mode in MODES
+        for run in [results.run(mode, input=name, device=device)]
+    ]
+    headings = [
+        *("Application", "Mode", "Flushes, durable writes", "Median, ms", "p99, ms"),
+        *("Share of the time, %", "Written by ext4, MB", "Page programs", "WAF", "Erases"),
+    ]
+    return TextTable(f"{device}: durable requests, and what the device wrote", headings, rows, 2, "sortable")
 
 
 def drawings(results: Results) -> list[Drawing]:
@@ -101,17 +110,7 @@ def _ablation(results: Results, device: str) -> Drawing:
         for words, mode in ways.items():
             run = ideal_run(results, name, device) if mode is None else results.run(mode, input=name, device=device)
             rows.append({"trace": name, "mode": words, "faster_pct": 100 * (base / seconds(run) - 1)})
-    order = list(ways)
-    bars = (
-        chart_of(rows, 260)
-        .mark_bar()
-        .encode(
-            x=alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False)),
-            xOffset=alt.XOffset("mode:N", sort=order),
-            y=alt.Y("faster_pct:Q", title=f"faster than {BASE}, %"),
-            color=alt.Color("mode:N", title=None, sort=order, legend=alt.Legend(columns=2, orient="bottom")),
-        )
-    )
+    bars = bars_by_trace(rows, "faster_pct", f"faster than {BASE}, %", "mode", order=list(ways))
     return Drawing(
         f"ablation-{device}",
         f"What each feature gains on {device}",
@@ -130,14 +129,6 @@ def _shares(results: Results) -> Drawing:
         if profile.get("journal")
         for row in profile["journal"]["by_kind"]
     ]
-    bars = (
-        chart_of(rows, 260)
-        .mark_bar()
-        .encode(
-            x=alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False)),
-            y=alt.Y("written_pct:Q", title="% of written bytes"),
-            color=alt.Color("kind:N", title=None, legend=alt.Legend(columns=4, orient="bottom")),
-        )
-    )
+    bars = bars_by_trace(rows, "written_pct", "% of written bytes", "kind", columns=4)
     about = "By the roles of the blocks that ext4 wrote."
     return Drawing("shares", "Written bytes by role", about, rows, bars, wide=True)

@@ -14,6 +14,7 @@ from emmclab.papers.findings import NAME
 from emmclab.papers.findings.findings import Finding
 from emmclab.papers.findings.measured import Found
 from emmclab.papers.page_charts import Drawing
+from emmclab.runtime.document import Charts, Note, Part, Section, Terms
 from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results
 
@@ -49,7 +50,7 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
     known = [found for _, found in answered if found is not None]
     lines = [(name, f"SHA-256 {found.digest} of {found.about['cells']:,} results") for name, found in results.items()]
     return assemble(
-        "findings/findings.html.j2",
+        "document.html.j2",
         [one.figure for one in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
@@ -65,8 +66,15 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
             tiles=[Tile("Findings", f"{len(known):,}"), Tile("Studies", f"{len(results):,}")],
         ),
         provenance=Provenance(f"emmclab reproduce {NAME}", lines, made={"version": __version__}),
-        answered=answered,
+        sections=[_section(one, found) for one, found in answered],
     )
+
+
+def _section(one: Finding, found: Found | None) -> Section:
+    missing = "– This needs recorded traces: `emmclab reproduce findings --trace FILE`."
+    terms = [("Method", one.method, ""), ("Limits", one.limits, ""), ("Shown again by", f"`{one.command}`", "")]
+    parts: list[Part] = [Note(found.answer if found else missing, "lead"), Terms(terms), Charts(only=[one.id])]
+    return Section(f"finding-{one.id}", one.question, parts, one.id)
 
 
 class AnsweredFinding(TypedDict):

@@ -1,39 +1,45 @@
 """The page of a reproduction: the answer first, then every table and figure with the published values."""
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 from emmclab.papers.claims import Claim
 from emmclab.papers.iiswc15.findings import findings
-from emmclab.papers.iiswc15.page_size_readings import PUBLISHED, nearest, readings
+from emmclab.papers.iiswc15.page_size_readings import PARTS, PUBLISHED, nearest, readings
 from emmclab.papers.iiswc15.plots import drawings
 from emmclab.papers.iiswc15.recorded_workload import origin
-from emmclab.papers.iiswc15.twins import twins
+from emmclab.papers.iiswc15.twins import Twin, twins
 from emmclab.papers.measures import table
 from emmclab.papers.page_charts import Drawing
-from emmclab.papers.pages import assemble_page
+from emmclab.papers.pages import assemble_page, ledger_table
+from emmclab.runtime.document import (
+    Bullets,
+    Cells,
+    Charts,
+    Folded,
+    Heading,
+    Note,
+    Number,
+    Part,
+    Section,
+    Terms,
+    TextTable,
+    number_cell,
+)
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results, in_place, stand_ins, with_substitutes
-from emmclab.traces.ledger_text import ledger_line
-from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, Field
-from emmclab.traces.published import doubts, published, published_row
+from emmclab.traces.published import published, published_cells
 from emmclab.traces.workload import difference_text
 
 
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
     """Return the page; the same results give the same bytes."""
     drawn = drawings(results) if drawn is None else drawn
-    placed = in_place(results)
-    found = readings(placed)
-    best = nearest(found)
+    doubtful = [(f"{entry['name']}: {entry['explanation']}", "") for entry in published()["inconsistencies"]]
     return assemble_page(
         results,
         judged,
         drawn,
-        beside={
-            drawing.name: [claim for claim in judged if drawing.source and claim.source == drawing.source]
-            for drawing in drawn
-        },
         lead=[
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads.",
@@ -41,73 +47,127 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
             "that the paper's text and tables agree with each other, and no more. Only what could have "
             "failed counts as tested.",
         ],
-        definitions=table("iiswc15_table1_workloads"),
-        tables=[(title, fields, _rows(results, fields)) for title, fields in TABLES],
-        contradictions=published()["inconsistencies"],
-        devices=table("iiswc15_table5_devices"),
-        readings=[(reading, parts, reading == best) for reading, parts in found.items()],
-        parts=PUBLISHED,
-        findings=findings(placed),
-        twins=twins(results),
-        fields={field.name: field for _, fields in TABLES for field in fields},
-        difference_text=difference_text,
-        inputs=[
-            (name, profile["requests"], ledger_line(profile["ledger"]), profile["header"])
-            for name, profile in results.profiles.items()
+        sections=[
+            Section("tables", "Tables I to V", _tables(results), "Tables"),
+            Section("figures", "Figures 3 to 9", [Note(_FIGURES, ""), Charts()], "Figures"),
+            Section("beyond", "Beyond the paper", _beyond(results), "Beyond the paper"),
+        ],
+        ledger=[
+            ledger_table(
+                results,
+                Source=lambda profile: profile["header"]["source"],
+                Note=lambda profile: profile["header"]["note"] or "–",
+            ),
+            Folded(f"{len(doubtful)} contradictions in the published tables", [Bullets(doubtful)]),
         ],
     )
 
 
-class _Cell(TypedDict):
-    """A figure as text, and the value by which it is sorted."""
-
-    text: str
-    value: float | str
-
-
-class _Published(TypedDict):
-    """A published figure, and the reason to doubt it; empty if there is none."""
-
-    text: str
-    doubt: str
+_FIGURES = "Figure 8 is at the top of the page. Numbers beside each figure are those of the paper's text."
+_SIMULATED = (
+    "Simulated as printed: presets `iiswc15-4ps`, `iiswc15-8ps`, `iiswc15-hps` (`emmclab explain iiswc15-hps` lists "
+    "every setting)."
+)
+_ROWS = (
+    "First rows: recorded or made; last row: as published. A figure with * is contradicted by others of its row. The "
+    "paper rounds means down to a multiple of 0.5 KB."
+)
 
 
-class _WorkloadRow(TypedDict):
-    """A workload: label and figures of each of its traces, and the published figures."""
+def _tables(results: Results) -> list[Part]:
+    applications = [list(row.values()) for row in table("iiswc15_table1_workloads")]
+    devices = [
+        [row["parameter"].replace("_", " "), row["4PS"], row["8PS"], row["HPS"]]
+        for row in table("iiswc15_table5_devices")
+    ]
+    first = TextTable("Tables I and II", ["Application", "Activity", "Duration"], applications, 3)
+    return [
+        Heading("Tables I and II: applications and durations"),
+        Folded(f"{len(applications)} workloads", [first]),
+        *(part for title, fields in TABLES for part in _of_fields(results, title, fields).titled()),
+        Note(_ROWS),
+        Heading("Table V: devices"),
+        Note(_SIMULATED, ""),
+        TextTable("Table V", ["Parameter", "4PS", "8PS", "HPS"], devices),
+    ]
 
-    lines: list[tuple[str, list[_Cell]]]
-    published: list[_Published]
 
-
-def _rows(results: Results, fields: Sequence[Field]) -> list[_WorkloadRow]:
-    """Return for each workload its lines, the recorded one first, and the published figures."""
+def _of_fields(results: Results, title: str, fields: Sequence[Field]) -> TextTable:
+    """Return a table of the paper: for each workload its traces, the recorded one first, and the published figures."""
     workload_of = stand_ins(results)
-    rows: list[_WorkloadRow] = []
+    rows: list[Cells] = []
+    attached: dict[int, Cells] = {}
     for name in results.profiles:
         if name in workload_of:
             continue
         made, *recorded = with_substitutes(results, [name])
-        lines = [(f"{name}, recorded", one) for one in recorded]
         label = f"{name}, made" if recorded else f"{name} (recorded)" if name in results.recorded else name
-        row = published_row(name)
-        rows.append(
-            {
-                "lines": [
-                    (said, [_cell(results.profiles[one], field) for field in fields])
-                    for said, one in [*lines, (label, made)]
-                ],
-                "published": [
-                    {
-                        "text": "–" if row is None or row[field.name] is None else f"{row[field.name]:,.10g}",
-                        "doubt": "" if row is None else doubts(row, field.name),
-                    }
-                    for field in fields
-                ],
-            }
-        )
-    return rows
+        for said, one in [*((f"{name}, recorded", one) for one in recorded), (label, made)]:
+            profile = results.profiles[one]
+            rows.append([said, *(Number(field.text(profile[field.name]), profile[field.name]) for field in fields)])
+        attached[len(rows) - 1] = ["published", *published_cells(name, fields)]
+    return TextTable(
+        title, ["Application", *(field.column for field in fields)], rows, style="sortable", attached=attached
+    )
 
 
-def _cell(profile: Profile, field: Field) -> _Cell:
-    value = profile[field.name]
-    return {"text": field.text(value), "value": "" if value is None else value}
+def _beyond(results: Results) -> list[Part]:
+    placed = in_place(results)
+    parts: list[Part] = [Terms([(title, text, "") for title, text in findings(placed)])]
+    parts += _readings(placed).titled()
+    for twin in twins(results):
+        parts += _twin(twin)
+    return parts
+
+
+def _readings(placed: Results) -> TextTable:
+    found = readings(placed)
+    best = nearest(found)
+    rows: list[Cells] = [["published", "", "", *(str(PUBLISHED[part]) for part in PARTS)]]
+    for reading, parts in found.items():
+        rules = ", SSDsim's rules in full" if reading.ssdsim else ""
+        way = f"{reading.way}{rules}{' (nearest)' if reading == best else ''}"
+        rows.append([reading.mode, reading.write_complete, way, *(number_cell(parts[part], 1) for part in PARTS)])
+    headings = ["Loop", "Write complete", "Unit of parallelism", *(f"{part.capitalize()}, %" for part in PARTS)]
+    return TextTable("The hybrid page size under every reading", headings, rows, 3, "sortable")
+
+
+def _twin(twin: Twin) -> list[Part]:
+    """Return how far the simulation of a synthetic trace is from that of its recording, and the two profiles."""
+    worst, fields = twin.worst, {field.name: field for _, fields in TABLES for field in fields}
+    responses = [
+        [
+            row["reading"],
+            row["device"],
+            f"{row['recorded_ms']:.3f}",
+            f"{row['synthetic_ms']:.3f}",
+            signed(row["difference_pct"]),
+        ]
+        for row in twin.responses
+    ]
+    profile = [
+        [
+            fields[row["field"]].heading,
+            *(fields[row["field"]].text(row[key]) for key in ("first", "second")),
+            difference_text(row),
+        ]
+        for row in twin.profile
+    ]
+    return [
+        Heading(f"Accuracy of synthesis: {twin.synthetic} from published rows against {twin.recorded}"),
+        Note(
+            "The synthetic trace is independent of the recording. Its simulated mean response differs by up to "
+            f"{abs(worst['difference_pct']):.0f} % ({worst['device']}, {worst['reading']}). In the reading of Figure "
+            f"8, hybrid pages shorten the mean response of the recording by {twin.gain[0]:.1f} %, of the synthesis by "
+            f"{twin.gain[1]:.1f} %. How arrivals crowd within a burst is in no published figure, and decides the wait "
+            "of a device that does few things at a time.",
+            "",
+        ),
+        TextTable(
+            f"Simulated responses of {twin.synthetic}",
+            ["Reading", "Device", "Recorded, ms", "Synthetic, ms", "Difference, %"],
+            responses,
+            2,
+        ),
+        TextTable(f"Profile of {twin.synthetic}", ["Field", "Recorded", "Synthetic", "Difference"], profile),
+    ]

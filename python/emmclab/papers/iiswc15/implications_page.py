@@ -10,6 +10,7 @@ from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct
 from emmclab.papers.iiswc15.recorded_workload import origin
 from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
+from emmclab.runtime.document import Charts, Section
 from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 
@@ -28,7 +29,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             f"{origin(results)} SLC times are assumptions that the presets state; the cards are fitted to "
             "two figures each.",
         ],
-        beside={drawing.name: [claim for claim in judged if claim.source == drawing.source] for drawing in drawn},
+        sections=[Section("figures", "Each implication", [Charts()], "Figures")],
     )
 
 

@@ -11,9 +11,9 @@ from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
 from emmclab.papers.systor24.curves import APPLICATIONS, DEVICE, GAMMA, PACKED, SCHEMES, at, map_reads, miss_pct, points
 from emmclab.papers.systor24.maps import SIZES_KB
+from emmclab.runtime.document import Cells, Note, TextTable, number_cell
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
-from emmclab.traces.ledger_text import ledger_line
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ SHOWN = (
 def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Return the page; the same results give the same bytes."""
     measured = {claim.id: claim.measured for claim in judged}
+    unwritten = ", ".join(f"{APPLICATIONS[name]} {share:.1f} %" for name, share in _unwritten(results))
     return assemble_page(
         results,
         judged,
@@ -91,24 +92,24 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             "Memory is that for entries of the map; the directory of its pages comes on top for all schemes. "
             f"Claims are judged at {', '.join(map(str, SIZES_KB))} KB.",
         ],
-        schemes=SCHEMES,
-        sizes=SIZES_KB,
-        applications=APPLICATIONS,
-        missed={name: _missed(results, name) for name in APPLICATIONS},
-        unwritten=[(APPLICATIONS[name], share) for name, share in _unwritten(results)],
-        inputs=[
-            (name, profile["requests"], ledger_line(profile["ledger"])) for name, profile in results.profiles.items()
+        tables=[
+            *(part for name in APPLICATIONS for part in _missed(results, name).titled()),
+            Note(
+                f"Units that were looked up and that nobody wrote before: {unwritten}. RQFTL stores them as one run up "
+                "to the end of a page of the map, LeaFTL as no segment, and DFTL as one entry each."
+            ),
         ],
     )
 
 
-def _missed(results: Results, application: str) -> list[tuple[str, list[tuple[float, float]]]]:
+def _missed(results: Results, application: str) -> TextTable:
     """Return miss rate and page reads of the map by scheme, at the memory sizes of the claims."""
-    rows = []
+    rows: list[Cells] = []
     for scheme in SCHEMES:
-        runs = points(results, application, scheme)
-        rows.append((scheme, [(miss_pct(run), map_reads(run)) for run in (at(runs, kb) for kb in SIZES_KB)]))
-    return rows
+        runs = [at(points(results, application, scheme), kb) for kb in SIZES_KB]
+        rows.append([scheme, *(number_cell(miss_pct(run), 2, note=f"{map_reads(run):,.0f}") for run in runs)])
+    title = f"{APPLICATIONS[application]}: requests that read the map, %, and page reads of the map"
+    return TextTable(title, ["Scheme", *(f"{kb:,} KB" for kb in SIZES_KB)], rows, style="sortable")
 
 
 def _unwritten(results: Results) -> list[tuple[str, float]]:
