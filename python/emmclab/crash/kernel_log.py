@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Self
 
 from emmclab.crash.tools import run_tool
 
@@ -92,7 +93,7 @@ class BlockReads:
         self._events: int | None = None
         self._end = ExitStack()
 
-    def __enter__(self) -> BlockReads:
+    def __enter__(self) -> Self:
         with contextlib.suppress(OSError):
             self._start()
         return self

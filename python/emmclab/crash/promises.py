@@ -1,5 +1,7 @@
 """Promises of a file system after a power cut, recovered files, and the promises that they break."""
 
+from __future__ import annotations
+
 import functools
 import os
 import re
@@ -8,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from emmclab import _core
 from emmclab.crash.mounted_files import Node
@@ -93,7 +95,7 @@ class ReadFiles:
     below: dict[str, Node] | None
 
     @classmethod
-    def of(cls, files: Files, wanted: Sequence[str], folder: str | None) -> ReadFiles:
+    def of(cls, files: Files, wanted: Sequence[str], folder: str | None) -> Self:
         """Read these files, and this folder if one is given.
 
         Raises:
@@ -104,7 +106,7 @@ class ReadFiles:
     @classmethod
     def in_process(
         cls, wanted: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
-    ) -> ReadFiles:
+    ) -> Self:
         """Convert what the core read: these files, and a folder if one is given."""
         return cls(dict(zip(wanted, files, strict=True)), _nodes(nodes))
 
@@ -203,7 +205,7 @@ class CutTally:
     broken: int = 0
     documented: int = 0
 
-    def add(self, other: CutTally) -> None:
+    def add(self, other: Self) -> None:
         """Add the counts of another share."""
         self.states += other.states
         self.broken += other.broken

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -90,10 +90,10 @@ class CutRun(NamedTuple):
     cell: CutCell
     result: CutResult
 
-    @staticmethod
-    def of(kept: Mapping[str, object]) -> CutRun:
+    @classmethod
+    def of(cls, kept: Mapping[str, object]) -> Self:
         """Convert a stored result, which has the fields of its cell in the same mapping."""
-        return CutRun(msgspec.convert(kept, CutCell), msgspec.convert(kept, CutResult))
+        return cls(msgspec.convert(kept, CutCell), msgspec.convert(kept, CutResult))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from emmclab.crash.guest import wire
@@ -296,16 +296,6 @@ def mounted_in_guest(kernel: str, uri: str, file_system: str, options: str | Non
         yield guest
 
 
-@contextmanager
-def guest_of(kernel: str | None, size: int) -> Iterator[GuestMounts | None]:
-    """Provide a guest for images of `size` bytes, which boots on first use; `None` without a kernel."""
-    if kernel is None:
-        yield None
-        return
-    with scratch(in_memory(size)) as folder, GuestMounts(kernel, folder / "state.img") as guest:
-        yield guest
-
-
 class GuestMounts:
     """Mounts an image, which changes between two mounts; a context manager that ends the guest."""
 
@@ -315,7 +305,7 @@ class GuestMounts:
         self._guest: Guest | None = None
         self._end = ExitStack()
 
-    def __enter__(self) -> GuestMounts:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_ended: object) -> None:
@@ -350,3 +340,13 @@ class GuestMounts:
     def _stop(self) -> None:
         self._guest = None
         self._end.close()
+
+
+@contextmanager
+def guest_of(kernel: str | None, size: int) -> Iterator[GuestMounts | None]:
+    """Provide a guest for images of `size` bytes, which boots on first use; `None` without a kernel."""
+    if kernel is None:
+        yield None
+        return
+    with scratch(in_memory(size)) as folder, GuestMounts(kernel, folder / "state.img") as guest:
+        yield guest
