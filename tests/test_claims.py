@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from conftest import ROOT, Reproduced, assert_refused, emmclab, emmclab_json, need
 from emmclab.errors import ConfigError
-from emmclab.papers import sources
 from emmclab.papers.claims import (
     CANNOT,
     DIRECTION,
@@ -37,10 +36,11 @@ from emmclab.papers.claims import (
     open_parts,
     parse,
     rules,
+    sources_of_field,
     studies_of,
     verdict,
 )
-from emmclab.papers.iiswc15.page_size_readings import PRIMARY, readings
+from emmclab.papers.iiswc15.hybrid import PRIMARY, readings
 from emmclab.papers.measures import find_measure, run_measure
 from emmclab.papers.registry import papers, studies
 from emmclab.simulation.device import Device
@@ -334,24 +334,24 @@ def test_without_the_recorded_source_a_restated_claim_is_tested(
     results: dict[str, Results], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Remove a source of the workloads, and of a device, and check that the verdict changes."""
-    made = sources.sources_of_field
+    made = sources_of_field
     for name, source in (
         ("iiswc-c3", "iiswc15_table4_timing.no_wait_pct"),
         ("iiswc-throughput-read", "iiswc-throughput-read"),
         ("iiswc-fig5", "iiswc-fig5"),
     ):
         assert _verdict_of(name, results) == RESTATED
-        monkeypatch.setattr(sources, "sources_of_field", lambda *of, gone=source: made(*of) - {gone})
+        monkeypatch.setattr("emmclab.papers.claims.sources_of_field", lambda *of, gone=source: made(*of) - {gone})
         assert _verdict_of(name, results) in TESTED, name
-        monkeypatch.setattr(sources, "sources_of_field", made)
+        monkeypatch.setattr("emmclab.papers.claims.sources_of_field", made)
     inputs = ("advil-fig9-fill", "advil-fig9", "iiswc-c4")
     assert {_verdict_of(name, results) for name in inputs} == {RESTATED}
-    monkeypatch.setattr(sources, "_sources_of_input", lambda _: frozenset())
+    monkeypatch.setattr("emmclab.papers.claims._sources_of_input", lambda _: frozenset())
     assert {_verdict_of(name, results) for name in inputs} <= set(TESTED)
     monkeypatch.undo()
     for name in ("advil-ratio-read-write", "iiswc-split-20k"):
         assert _verdict_of(name, results) == RESTATED
-        monkeypatch.setattr(sources, "fitted_to", lambda _: frozenset())
+        monkeypatch.setattr("emmclab.papers.claims.fitted_to", lambda _: frozenset())
         assert _verdict_of(name, results) in TESTED, name
         monkeypatch.undo()
 
@@ -361,7 +361,7 @@ def test_with_the_source_recorded_a_tested_claim_is_restated(
 ) -> None:
     for name in ("iiswc-hps-mrt-mean", "iiswc-impl2-idle-gc", "advil-fig7-best"):
         assert _verdict_of(name, results) in TESTED
-        monkeypatch.setattr(sources, "fitted_to", lambda _, own=name: frozenset({own}))
+        monkeypatch.setattr("emmclab.papers.claims.fitted_to", lambda _, own=name: frozenset({own}))
         assert _verdict_of(name, results) == RESTATED
         monkeypatch.undo()
 

@@ -14,8 +14,7 @@ from conftest import ROOT, Reproduced
 from emmclab.cli.claims import results_of, show_claims
 from emmclab.papers import claims
 from emmclab.papers.claims import judge_study
-from emmclab.papers.dsn17.crash import recovers
-from emmclab.papers.dsn17.journaling import DEVICES, IDEAL, MODES, PROGRAMS, seconds
+from emmclab.papers.dsn17.journaling import DEVICES, IDEAL, MODES, PROGRAMS, recovers, seconds
 from emmclab.papers.measures import run_measure
 from emmclab.papers.pages import write_page
 from emmclab.papers.registry import papers

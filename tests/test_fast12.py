@@ -7,8 +7,19 @@ import pytest
 from conftest import Reproduced, emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import application_text
 from emmclab.papers.claims import REPRODUCED, TESTED, judge_study
-from emmclab.papers.fast12.applications import APPLICATIONS, CARDS, OTHERS, runs_of, seconds, spread
-from emmclab.papers.fast12.log_block_fit import Point, counts, held_out, miss, points
+from emmclab.papers.fast12.applications import (
+    APPLICATIONS,
+    CARDS,
+    OTHERS,
+    Point,
+    counts,
+    held_out,
+    miss,
+    points,
+    runs_of,
+    seconds,
+    spread,
+)
 from emmclab.papers.pages import write_page
 from emmclab.studies import Results, Study
 

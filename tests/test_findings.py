@@ -72,7 +72,7 @@ def test_traces_of_papers_are_refused_for_findings(tmp_path: Path) -> None:
 
 
 def test_the_sleep_of_a_link_is_seen_in_the_recordings_of_a_phone(shared_traces: Path) -> None:
-    from emmclab.papers.findings.measured import link_power_saving
+    from emmclab.papers.findings.findings import link_power_saving
     from emmclab.traces.reading import read
 
     profile = read(shared_traces / "pixel6a" / "pubg_exec.csv.gz", mend_clock=True).profile()

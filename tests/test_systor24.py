@@ -7,8 +7,7 @@ import pytest
 from conftest import PATIENCE_S, Reproduced, assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.errors import ConfigError
 from emmclab.papers.claims import CANNOT, DIRECTION, NOT, REPRODUCED
-from emmclab.papers.systor24.curves import APPLICATIONS, DEVICE, GAMMA, PACKED, SCHEMES, miss_pct, points
-from emmclab.papers.systor24.maps import SIZES_KB
+from emmclab.papers.systor24.maps import APPLICATIONS, DEVICE, GAMMA, PACKED, SCHEMES, SIZES_KB, miss_pct, points
 from emmclab.studies import Results, Study
 
 #: No published figure is an input of these claims, so that all of them are tests.

@@ -121,7 +121,7 @@ def _findings(
     from emmclab.cli.profile import run
     from emmclab.papers.findings import findings_page
     from emmclab.papers.findings.findings import declared, studies
-    from emmclab.papers.page_charts import write_drawings
+    from emmclab.papers.pages import write_drawings
     from emmclab.studies import Study
     from emmclab.traces.reading import read
 

@@ -1,15 +1,19 @@
-"""Writes the page of a paper's study: the parts that all such pages share, and the lookup of a page."""
+"""Writes the page of a paper's study: its drawings, the parts that all such pages share, and the lookup of a page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import altair as alt
+
+from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, lost
+from emmclab.pages.plots import Chart, Rows, chart_of
 from emmclab.pages.study import command_of, study_provenance
 from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study, settled
-from emmclab.papers.page_charts import Drawing, write_drawings
 from emmclab.papers.registry import studies
 from emmclab.runtime.document import Bullets, Charts, Folded, Note, Number, Part, Section, TextTable, number_cell
 from emmclab.runtime.files import write_atomically
@@ -18,6 +22,66 @@ from emmclab.studies.stored_types import About, RecordingsAbout
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.reading import bundled_by_name
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart with its rows. `source` is the figure, table or section of the paper that its claims cite.
+
+    `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as
+    missing.
+    """
+
+    name: str
+    title: str
+    about: str
+    rows: Rows
+    chart: Chart
+    source: str = ""
+    wide: bool = False
+    of_all: bool = False
+
+    @property
+    def figure(self) -> plots.Figure:
+        """The drawing as a figure of a page."""
+        return plots.Figure(
+            self.name, self.title, self.about, lambda _rows: self.chart, wide=self.wide, of_all=self.of_all
+        )
+
+
+def bars_by_trace(
+    rows: Rows, field: str, axis: str, colour: str, *, order: Sequence[str] = (), columns: int = 2, published: str = ""
+) -> Chart:
+    """Draw a bar of `field` for each trace and `colour`: side by side in their `order`, without one on each other.
+
+    Diamonds mark the values of the field `published`, where rows have it.
+    """
+    sort = list(order) or alt.Undefined
+    chart = chart_of(rows, 260)
+    places: dict[str, Any] = {
+        "x": alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False))
+    }
+    if order:
+        places["xOffset"] = alt.XOffset(f"{colour}:N", sort=sort)
+    legend = alt.Legend(columns=columns, orient="bottom")
+    bars = chart.mark_bar().encode(
+        **places,
+        y=alt.Y(f"{field}:Q", title=axis),
+        color=alt.Color(f"{colour}:N", title=None, sort=sort, legend=legend),
+    )
+    if not published:
+        return bars
+    return bars + (
+        chart.transform_filter(f"datum.{published} != null")
+        .mark_point(shape="diamond", filled=True, size=130, opacity=1, color="#e07b39", stroke="white")
+        .encode(**places, y=f"{published}:Q")
+    )
+
+
+def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
+    """Write each chart as SVG and PDF, and its rows as CSV; return the number of charts."""
+    return plots.write_charts(((one.name, one.chart, one.rows) for one in drawn), folder)
+
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 

@@ -8,8 +8,7 @@ from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, lengths, pattern
 from emmclab.papers.claims import Claim
 from emmclab.papers.measures import table
-from emmclab.papers.page_charts import Drawing, bars_by_trace
-from emmclab.papers.pages import assemble_page
+from emmclab.papers.pages import Drawing, assemble_page, bars_by_trace
 from emmclab.runtime.document import Cells, Heading, Number, TextTable, number_cell
 from emmclab.simulation.result_fields import layer_field
 from emmclab.studies.results import Results

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from emmclab.papers.claims import Claim
-from emmclab.papers.page_charts import Drawing
-from emmclab.papers.pages import assemble_page
+from emmclab.papers.pages import Drawing, assemble_page
 from emmclab.runtime.document import Cells, Column, Section, TextTable, number_cell
 from emmclab.studies.results import Results
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from emmclab.pages.plots import Rows
 from emmclab.papers.claims import Claim
 from emmclab.papers.dsn17.journaling import BASE, CPU_FACTOR, DEVICES, MODES, SAFE, durable_pct, ideal_run, seconds
-from emmclab.papers.page_charts import Drawing, bars_by_trace
-from emmclab.papers.pages import assemble_page, ledger_table
+from emmclab.papers.pages import Drawing, assemble_page, bars_by_trace, ledger_table
 from emmclab.runtime.document import Cells, Note, Number, TextTable, number_cell
 from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results

@@ -16,13 +16,16 @@ from emmclab.papers.fast12.applications import (
     NETWORKS,
     OTHERS,
     PRESET_LOG_BLOCKS,
+    best,
+    held_out,
+    kingston,
+    miss,
+    points,
     runs_of,
     seconds,
     spread,
 )
-from emmclab.papers.fast12.log_block_fit import best, held_out, kingston, miss, points
-from emmclab.papers.page_charts import Drawing, bars_by_trace
-from emmclab.papers.pages import assemble_page
+from emmclab.papers.pages import Drawing, assemble_page, bars_by_trace
 from emmclab.runtime.document import Cells, Heading, Note, Number, Part, TextTable, number_cell
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run

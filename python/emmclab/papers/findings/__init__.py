@@ -1,6 +1,6 @@
 """Findings: results of our own that are in none of the papers, each with question, method, figure and limits.
 
-`findings.toml` declares them; `measured` has the function that answers each from the results of a study.
+`findings.toml` declares them; a function of `findings.py` or `phones.py` answers each from the results of a study.
 """
 
 #: The name of the findings in `emmclab reproduce`.

@@ -11,9 +11,8 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile
 from emmclab.pages.plots import Rows, dots
 from emmclab.papers.findings import NAME
-from emmclab.papers.findings.findings import Finding
-from emmclab.papers.findings.measured import Found
-from emmclab.papers.page_charts import Drawing
+from emmclab.papers.findings.findings import Finding, Found
+from emmclab.papers.pages import Drawing
 from emmclab.runtime.document import Charts, Note, Part, Section, Terms
 from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from emmclab.core_types import WriteBoosterUse
-from emmclab.papers.findings.measured import Found, rows_of
+from emmclab.papers.findings.findings import Found, rows_of
 from emmclab.papers.iiswc15.implications import change_pct
 from emmclab.papers.measures import share
 from emmclab.runtime.number_format import significant

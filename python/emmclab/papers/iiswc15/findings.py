@@ -2,7 +2,7 @@
 
 import statistics
 
-from emmclab.papers.iiswc15.page_size_readings import (
+from emmclab.papers.iiswc15.hybrid import (
     EIGHT,
     EIGHT_ALIGNED,
     FOUR,

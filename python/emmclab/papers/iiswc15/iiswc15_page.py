@@ -4,13 +4,11 @@ from collections.abc import Sequence
 
 from emmclab.papers.claims import Claim
 from emmclab.papers.iiswc15.findings import findings
-from emmclab.papers.iiswc15.page_size_readings import PARTS, PUBLISHED, nearest, readings
+from emmclab.papers.iiswc15.hybrid import PARTS, PUBLISHED, Twin, nearest, readings, twins
 from emmclab.papers.iiswc15.plots import drawings
 from emmclab.papers.iiswc15.recorded_workload import origin
-from emmclab.papers.iiswc15.twins import Twin, twins
 from emmclab.papers.measures import table
-from emmclab.papers.page_charts import Drawing
-from emmclab.papers.pages import assemble_page, ledger_table
+from emmclab.papers.pages import Drawing, assemble_page, ledger_table
 from emmclab.runtime.document import (
     Bullets,
     Cells,

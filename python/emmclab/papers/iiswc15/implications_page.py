@@ -8,8 +8,7 @@ from emmclab.pages.plots import Rows, dots
 from emmclab.papers.claims import Claim
 from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct, unevenness, waf_by_pages
 from emmclab.papers.iiswc15.recorded_workload import origin
-from emmclab.papers.page_charts import Drawing
-from emmclab.papers.pages import assemble_page
+from emmclab.papers.pages import Drawing, assemble_page
 from emmclab.runtime.document import Charts, Section
 from emmclab.simulation.result import at
 from emmclab.studies.results import Results

@@ -8,7 +8,7 @@ import altair as alt
 from emmclab.pages import plots
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order
 from emmclab.pages.theme import GREY
-from emmclab.papers.iiswc15.page_size_readings import (
+from emmclab.papers.iiswc15.hybrid import (
     EIGHT,
     EIGHT_ALIGNED,
     FOUR,
@@ -22,7 +22,7 @@ from emmclab.papers.iiswc15.page_size_readings import (
     utilisation,
 )
 from emmclab.papers.measures import rate_by_size
-from emmclab.papers.page_charts import Drawing
+from emmclab.papers.pages import Drawing
 from emmclab.studies.results import Results, in_place, stand_ins, with_substitutes, without
 from emmclab.traces.profile import Profile
 

@@ -7,10 +7,19 @@ import altair as alt
 
 from emmclab.pages.plots import Rows, chart_of
 from emmclab.papers.claims import Claim
-from emmclab.papers.page_charts import Drawing
-from emmclab.papers.pages import assemble_page
-from emmclab.papers.systor24.curves import APPLICATIONS, DEVICE, GAMMA, PACKED, SCHEMES, at, map_reads, miss_pct, points
-from emmclab.papers.systor24.maps import SIZES_KB
+from emmclab.papers.pages import Drawing, assemble_page
+from emmclab.papers.systor24.maps import (
+    APPLICATIONS,
+    DEVICE,
+    GAMMA,
+    PACKED,
+    SCHEMES,
+    SIZES_KB,
+    at,
+    map_reads,
+    miss_pct,
+    points,
+)
 from emmclab.runtime.document import Cells, Note, TextTable, number_cell
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
