@@ -37,10 +37,9 @@ bench: ## the speed table
 	@scripts/setup.sh run dev
 	@scripts/bench.sh
 
-generate: ## write what follows from the core's structs, the outputs of the notebooks and the kept outputs of commands anew
+generate: ## write what follows from the core's structs, and the kept outputs of commands anew
 	@scripts/setup.sh run dev
 	@.venv/bin/python scripts/generate_types.py
-	@.venv/bin/python scripts/notebooks.py
 	@.venv/bin/python scripts/command_outputs.py
 
 wheel: ## build/wheels: a wheel for abi3 and a source archive, tried in a bare environment

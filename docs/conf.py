@@ -1,18 +1,20 @@
 """The documentation site, which opens from disk: `make docs` writes it to build/docs."""
 
-import json
+import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from python_guide import with_views  # noqa: E402
 
 project = "emmclab"
 version = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-source_suffix = {".md": "markdown", ".ipynb": "markdown"}
+source_suffix = {".md": "markdown"}
 nitpicky = True
 #: Types in signatures are those of the code, of which many have no place on the site.
 nitpick_ignore_regex = [("py:.*", ".*")]
@@ -37,25 +39,10 @@ html_show_search_summary = False
 INCLUDED = {"../../CONTRIBUTING.md": "../project/contributing.md", "../../DESIGN.md": "../project/design.md"}
 
 
-def _cell(cell: dict[str, Any]) -> str:
-    """Give a cell of a notebook with its outputs as Markdown."""
-    text = "".join(cell["source"])
-    if cell["cell_type"] == "markdown":
-        return text
-    parts = [f"```python\n{text}\n```"]
-    for output in cell["outputs"]:
-        data = output.get("data", {"text/plain": output.get("text", [])})
-        if "text/html" in data:
-            parts.append("```{raw} html\n" + "".join(data["text/html"]) + "\n```")
-        else:
-            parts.append("```text\n" + "".join(data["text/plain"]) + "\n```")
-    return "\n\n".join(parts)
-
-
-def _read(app: Sphinx, name: str, source: list[str]) -> None:
-    """Turn notebooks into Markdown, and links to included pages into links to what includes them."""
-    if Path(app.env.doc2path(name)).suffix == ".ipynb":
-        source[0] = "\n\n".join(_cell(cell) for cell in json.loads(source[0])["cells"])
+def _read(_app: Sphinx, name: str, source: list[str]) -> None:
+    """Add what the blocks of the Python guide show; links to included pages become links to what includes them."""
+    if name == "guides/python":
+        source[0] = with_views(source[0])
     for outside, page in INCLUDED.items():
         source[0] = source[0].replace(f"]({outside}", f"]({page}")
 

@@ -353,7 +353,7 @@ def python_api() -> str:
     """List the public classes and functions, whose signatures and docstrings Sphinx inserts."""
     parts = [
         "# Python API\n\n`import emmclab` gives the names of the first section. The "
-        "[notebook](../guides/python.ipynb) shows them at work. Data frames need an extra: "
+        "[guide](../guides/python.md) shows them at work. Data frames need an extra: "
         "`pip install 'emmclab[dataframes]'` brings pandas, polars and pyarrow. Every error is an "
         "`EmmclabError` that names file, line and field where they are known, and a hint.\n"
     ]

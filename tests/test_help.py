@@ -22,7 +22,7 @@ EVERY = dict(walk_commands(application()))
 NAMED = re.compile(
     r"(?:[`\"'>]|^ *\$ |^ {4,}|Next: )(?:\.venv/bin/)?emmclab ([a-z][a-z-]*)(?: ([a-z][a-z0-9-]*))?", re.MULTILINE
 )
-TEXTS = (".py", ".rs", ".md", ".toml", ".j2", ".ipynb", ".sh", ".txt")
+TEXTS = (".py", ".rs", ".md", ".toml", ".j2", ".sh", ".txt")
 
 
 def examples(command: Any) -> list[str]:

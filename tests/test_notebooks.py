@@ -1,6 +1,5 @@
 """What notebooks show: tables for each kind of object, and a guide whose outputs come from this code."""
 
-import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 import emmclab
 from conftest import ROOT, biotracer
 from emmclab.studies import Study
-from reference import FOLDER, PAGES, reference
+from reference import reference
 
 EVIL = '<script>alert("x")</script>'
 
@@ -87,30 +86,18 @@ def test_foreign_names_are_escaped(tmp_path: Path) -> None:
         assert "&lt;script&gt;" in html and "<script" not in html
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs/guides").glob("*.ipynb")), ids=lambda path: path.name)
-def test_the_outputs_of_a_notebook_are_those_of_this_code(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_outputs_of_the_guide_are_those_of_this_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    from notebooks import executed
+    from python_guide import shown as blocks
 
-    assert executed(path) == path.read_text(), "run `make generate`"
+    for one in blocks((ROOT / "docs/guides/python.md").read_text()):
+        assert one.told == one.text or (one.html and one.told is None) or not one.text
 
 
 def test_the_guide_covers_what_python_offers() -> None:
-    notebook = json.loads((ROOT / "docs/guides/python.ipynb").read_text())
-    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
-    code = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    code = (ROOT / "docs/guides/python.md").read_text()
     for call in ("emmclab.read", "to_polars", "from_polars", ".simulate(", "capacity=", "run_study", "Study.parse"):
         assert call in code, call
-    assert "/work" not in json.dumps(notebook) and "/home" not in json.dumps(notebook)
-
-
-def test_every_link_of_a_notebook_leads_to_a_file() -> None:
-    for path in (ROOT / "docs/guides").glob("*.ipynb"):
-        cells = json.loads(path.read_text())["cells"]
-        text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-        for target in re.findall(r"\]\(([^)\s#]+)", text):
-            there = (path.parent / target).resolve()
-            assert there.exists() or (there.parent == FOLDER and there.name in PAGES), target
 
 
 def test_the_reference_has_every_public_name() -> None:

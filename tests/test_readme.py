@@ -73,7 +73,7 @@ def test_a_missing_library_names_the_line_of_readme_that_brings_it(tmp_path: Pat
         code += "except emmclab.UnsupportedError as error:\n    print(error.hint)"
         done = run(code, tmp_path, beyond_the_lock())
         assert done.stdout == f"run `{sys.executable} -m pip install 'emmclab[dataframes]'`\n", done.stderr
-    for page in ("README.md", "docs/guides/python.ipynb", "scripts/generate_reference.py"):
+    for page in ("README.md", "docs/guides/python.md", "scripts/generate_reference.py"):
         assert "pip install 'emmclab[dataframes]'" in (ROOT / page).read_text(), page
 
 
