@@ -27,7 +27,7 @@ from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 if TYPE_CHECKING:
     from emmclab.crash import Exploration
     from emmclab.crash.guest.machine import GuestMounts
-    from emmclab.crash.minimize import Minimal
+    from emmclab.crash.json_types import MinimalState
     from emmclab.crash.stored_log import Session, StoredLog
     from emmclab.crash.summary import ExploredRecording
 
@@ -222,8 +222,8 @@ def explored(asked: CrashOptions, options: Options, recordings: Sequence[StoredL
 
 
 def _with_programs(
-    asked: CrashOptions, options: Options, kept: StoredLog, found: Exploration, small: dict[int, Minimal]
-) -> dict[int, Minimal]:
+    asked: CrashOptions, options: Options, kept: StoredLog, found: Exploration, small: dict[int, MinimalState]
+) -> dict[int, MinimalState]:
     """Minimise the generated programs of findings, if their recording can be repeated."""
     from emmclab.crash.minimize import minimize_program, program_of
     from emmclab.crash.scratch_folders import scratch
@@ -246,7 +246,7 @@ def _with_programs(
                     "a recording of the program alone does not show it: it needs what ran before, or another timing"
                 )
             else:
-                small[number] = replace(small[number], program=tuple(map(str, least.operations)))
+                small[number] = {**small[number], "program": [str(one) for one in least.operations]}
     return small
 
 
@@ -347,7 +347,7 @@ def _explored(kept: StoredLog, options: Options, jobs: int, results: Path, *, re
         raise
 
 
-def minimized(kept: StoredLog, options: Options, found: Exploration) -> dict[int, Minimal]:
+def minimized(kept: StoredLog, options: Options, found: Exploration) -> dict[int, MinimalState]:
     """Minimise findings; return the smallest state by the index of its finding."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.minimize import minimize

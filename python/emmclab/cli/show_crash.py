@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.minimize import Minimal
+from emmclab.crash.json_types import MinimalState
 from emmclab.crash.promises import COMMANDS
 from emmclab.crash.stored_log import StoredLog
 from emmclab.crash.summary import (
@@ -179,18 +179,18 @@ def _show_finding(console: Console, kind: Kind, options: Options, results: Path 
     _print_line(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}{place}")
     if kind.minimal is not None:
         _print_line(console, f"  {_smallest(kind.minimal)}")
-        if kind.minimal.program:
-            _print_line(console, f"  fewest operations that show it: {'; '.join(kind.minimal.program)}")
+        if kind.minimal["program"]:
+            _print_line(console, f"  fewest operations that show it: {'; '.join(kind.minimal['program'])}")
 
 
-def _smallest(small: Minimal) -> str:
+def _smallest(small: MinimalState) -> str:
     """Print the smallest state that shows a finding."""
-    place = f"smallest: cut {small.cut}"
-    if not small.missing:
+    place = f"smallest: cut {small['cut']}"
+    if not small["missing"]:
         return place
     for word, garbled in (("without", False), ("with garbage for", True)):
-        named = [one for one in small.missing if one.garbled == garbled]
-        writes = [f"command {one.command} ({one.sectors} sectors from {one.sector} on)" for one in named]
+        named = [one for one in small["missing"] if one["garbled"] == garbled]
+        writes = [f"command {one['command']} ({one['sectors']} sectors from {one['sector']} on)" for one in named]
         more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
         place += f", {word} {', '.join(writes[:3])}{more}" if writes else ""
     return f"{place}; everything else sent by then is there"

@@ -27,8 +27,9 @@ class Check(Protocol):
     def file_names(self, lines: Sequence[str]) -> list[str]:
         """Return the names of the files that the check needs."""
 
-    def folder(self, lines: Sequence[str]) -> str | None:
+    def folder(self, _lines: Sequence[str]) -> str | None:
         """Return the folder whose whole tree the check reads; `None` if it reads none."""
+        return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Return the promise that the files break, if any."""
@@ -57,7 +58,7 @@ def _last_safe(lines: Sequence[str], name: str) -> int:
     return max((int(line.removeprefix(f"safe {name} ")) for line in lines), default=-1)
 
 
-class CheckFiles:
+class CheckFiles(Check):
     """Checks that each file has its last acknowledged contents, or contents that were started since."""
 
     form = "`makes|grows|turns|safe NAME SIZE SHA256`, or `gone` for the last two words"
@@ -70,10 +71,6 @@ class CheckFiles:
         """Return the name of every file in the lines."""
         safe, begun = _states(lines)
         return [f"/{name}" for name in sorted(safe.keys() | begun.keys())]
-
-    def folder(self, _lines: Sequence[str]) -> str | None:
-        """Return `None`: no folder is needed."""
-        return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Judge a state."""
@@ -121,7 +118,7 @@ def _short(what: str) -> str:
     return f"{size} bytes ({digest[:8]})" if digest else what
 
 
-class CheckLog:
+class CheckLog(Check):
     """Checks that every acknowledged record of the log is present, in order."""
 
     form = f"`safe {workloads.LOG} N`"
@@ -133,10 +130,6 @@ class CheckLog:
     def file_names(self, _lines: Sequence[str]) -> list[str]:
         """Return the name of the log."""
         return [f"/{workloads.LOG}"]
-
-    def folder(self, _lines: Sequence[str]) -> str | None:
-        """Return `None`: no folder is needed."""
-        return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Judge a state."""
@@ -154,7 +147,7 @@ def _record(number: int) -> bytes:
     return workloads.record(number)
 
 
-class CheckSqlite:
+class CheckSqlite(Check):
     """Checks that a database opens, is intact, and has every row of a committed transaction."""
 
     form = f"`safe {workloads.DATABASE} N`, N the number of rows of the table t"
@@ -177,10 +170,6 @@ class CheckSqlite:
     def file_names(self, _lines: Sequence[str]) -> list[str]:
         """Return the names of the database and its other files."""
         return [f"/{workloads.DATABASE}{suffix}" for suffix in _SUFFIXES]
-
-    def folder(self, _lines: Sequence[str]) -> str | None:
-        """Return `None`: no folder is needed."""
-        return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
         """Judge a state."""

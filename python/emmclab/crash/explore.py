@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 
 from emmclab import _core
 from emmclab.crash import generated_programs
@@ -387,17 +387,7 @@ def explore(
 
 
 def _covered(explorer: _core.Explorer) -> Covered:
-    moments, cuts, legal_log10, chosen, equal, most_unpromised, lines, lines_cut = explorer.covered()
-    return {
-        "moments": moments,
-        "cuts": cuts,
-        "legal_log10": legal_log10,
-        "chosen": chosen,
-        "equal": equal,
-        "most_unpromised": most_unpromised,
-        "lines": lines,
-        "lines_cut": lines_cut,
-    }
+    return cast("Covered", dict(zip(Covered.__annotations__, explorer.covered(), strict=True)))
 
 
 def _finding(state: State, lost: Lost) -> Finding:

@@ -104,9 +104,12 @@ class MinimalState(TypedDict):
     cut: int
     state: int
     detail: str
+    #: Writes that were sent and are missing or garbled; empty for the state that the device itself would leave.
     missing: list[MissingWrite]
+    #: Number of missing writes in the original state.
     before: int
     tries: int
+    #: For a generated program: the fewest operations that show the finding if they are recorded alone.
     program: list[str]
 
 

@@ -1,9 +1,10 @@
 """Minimises a finding: searches the earliest cut, the fewest missing writes, and the fewest operations."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from emmclab import _core
 from emmclab.crash import generated_programs
@@ -21,56 +22,6 @@ from emmclab.errors import EmmclabError
 _MOST_TRIES = 400
 #: Number of moments before a cut that are searched for an earlier cut with the same finding.
 _BEFORE = 64
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A write that a state lacks, or that is garbled in it."""
-
-    command: int
-    at_ns: int
-    sector: int
-    sectors: int
-    garbled: bool = False
-
-    def as_json(self) -> MissingWrite:
-        """Return the write as a dictionary of JSON values."""
-        return {
-            "command": self.command,
-            "at_ns": self.at_ns,
-            "sector": self.sector,
-            "sectors": self.sectors,
-            "garbled": self.garbled,
-        }
-
-
-@dataclass(frozen=True)
-class Minimal:
-    """The smallest known state that shows a finding."""
-
-    cut: int
-    state: int
-    detail: str
-    #: Writes that were sent and are missing or garbled; empty for the state that the device itself would
-    #: leave.
-    missing: tuple[Missing, ...]
-    #: Number of missing writes in the original state.
-    before: int
-    tries: int
-    #: For a generated program: the fewest operations that show the finding if they are recorded alone.
-    program: tuple[str, ...] = ()
-
-    def as_json(self) -> MinimalState:
-        """Return the result as a dictionary of JSON values."""
-        return {
-            "cut": self.cut,
-            "state": self.state,
-            "detail": self.detail,
-            "missing": [one.as_json() for one in self.missing],
-            "before": self.before,
-            "tries": self.tries,
-            "program": list(self.program),
-        }
 
 
 class Search:
@@ -109,7 +60,7 @@ class Search:
         return None, judged
 
 
-def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> Minimal | None:
+def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> MinimalState | None:
     """Minimise a finding; return `None` if it is one of commands, not of a state."""
     if finding.way == COMMANDS:
         return None
@@ -130,12 +81,12 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: Gue
     return _fewest(search, replace(finding, cut=cut, state=number, detail=detail), tries)
 
 
-def _fewest(search: Search, finding: Finding, tries: int) -> Minimal:
+def _fewest(search: Search, finding: Finding, tries: int) -> MinimalState:
     """Minimise the missing writes that show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
     explorer = search.explorer(finding.cut, finding.state)
     text = explorer.next_state()
     if text is None:
-        return Minimal(finding.cut, finding.state, finding.detail, (), 0, tries)
+        return _minimal(finding, [], 0, tries)
     state = json.loads(text)
     every = explorer.omitted()
     with search.judge(explorer) as judge:
@@ -147,8 +98,23 @@ def _fewest(search: Search, finding: Finding, tries: int) -> Minimal:
             return search.shows(judge, state) is not None
 
         places = fewest(list(range(len(every))), still, lambda: tries < _MOST_TRIES) if every else []
-    missing = tuple(Missing(*every[place]) for place in places)
-    return Minimal(finding.cut, finding.state, finding.detail, missing, len(every), tries)
+    return _minimal(finding, [every[place] for place in places], len(every), tries)
+
+
+def _minimal(
+    finding: Finding, missing: Sequence[tuple[int, int, int, int, bool]], before: int, tries: int
+) -> MinimalState:
+    names = ("command", "at_ns", "sector", "sectors", "garbled")
+    writes = [cast("MissingWrite", dict(zip(names, one, strict=True))) for one in missing]
+    return {
+        "cut": finding.cut,
+        "state": finding.state,
+        "detail": finding.detail,
+        "missing": writes,
+        "before": before,
+        "tries": tries,
+        "program": [],
+    }
 
 
 def fewest(places: list[int], still: Callable[[list[int]], bool], may: Callable[[], bool]) -> list[int]:

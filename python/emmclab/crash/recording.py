@@ -13,11 +13,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, TypedDict, Unpack
+from typing import Annotated, TypedDict, Unpack, cast
 
 from emmclab.crash import generated_programs, programs, workloads
 from emmclab.crash.guest.machine import Guest, GuestEndedError, mounted_in_guest
@@ -259,14 +259,7 @@ class Workload:
 
     def as_json(self) -> RecordedWorkload:
         """Return the workload as a dictionary of JSON values."""
-        return {
-            "name": self.name,
-            "command": list(self.command),
-            "operations": self.operations,
-            "seed": self.seed,
-            "timeout_s": self.timeout_s,
-            "thinks": self.thinks,
-        }
+        return cast("RecordedWorkload", {**asdict(self), "command": list(self.command)})
 
     def require(self) -> None:
         """Reject an unknown workload before a device is served.

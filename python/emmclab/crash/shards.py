@@ -4,15 +4,14 @@ import hashlib
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any
 
 from emmclab import _core
 from emmclab.crash.controls import Controls, judge_controls
 from emmclab.crash.explore import Exploration, Options, explore, open_run
-from emmclab.crash.json_types import Covered
 from emmclab.crash.promises import CutTally, Finding
 from emmclab.crash.scratch_folders import exit_on_sigterm, remove_stale
 from emmclab.crash.verdict_inputs import command_of
@@ -45,46 +44,23 @@ class ControlsTask:
     is_included: bool
 
 
-class ExplorationFields(TypedDict):
-    """An exploration as JSON: its fields, with the findings of each kind and the verdict on each cut."""
-
-    states: int
-    last: int
-    took_s: float
-    covered: Covered
-    finished: bool
-    pruned: int
-    #: Fields of `Finding`.
-    kinds: list[dict[str, Any]]
-    #: Number of the cut, and the fields of `CutTally`.
-    verdicts: list[tuple[int, tuple[int, ...]]]
+#: The fields of an exploration that its JSON has as they are.
+_PLAIN = ("states", "last", "took_s", "covered", "finished", "pruned")
 
 
-def as_json(found: Exploration) -> ExplorationFields:
-    """Return an exploration as JSON, which `from_json` reads."""
+def as_json(found: Exploration) -> dict[str, Any]:
+    """Return an exploration as JSON, which `from_json` reads: with the findings by kind and the verdicts by cut."""
     return {
-        "states": found.states,
-        "last": found.last,
-        "took_s": found.took_s,
-        "covered": found.covered,
-        "finished": found.finished,
-        "pruned": found.pruned,
+        **{name: getattr(found, name) for name in _PLAIN},
         "kinds": [asdict(one) for one in found.kinds.values()],
         "verdicts": [(cut, astuple(tally)) for cut, tally in sorted(found.verdicts.items())],
     }
 
 
-def from_json(data: ExplorationFields) -> Exploration:
+def from_json(data: Mapping[str, Any]) -> Exploration:
     """Make an exploration from its JSON."""
-    found = Exploration(
-        states=data["states"],
-        last=data["last"],
-        took_s=data["took_s"],
-        covered=data["covered"],
-        finished=data["finished"],
-        pruned=data["pruned"],
-        verdicts={cut: CutTally(*tally) for cut, tally in data["verdicts"]},
-    )
+    verdicts = {cut: CutTally(*tally) for cut, tally in data["verdicts"]}
+    found = Exploration(**{name: data[name] for name in _PLAIN}, verdicts=verdicts)
     for one in data["kinds"]:
         found.add(Finding(**one))
     return found
@@ -96,7 +72,7 @@ def _stored_share(path: Path) -> Exploration | None:
         found = from_checked_json(path.read_bytes())
     except OSError:
         return None
-    return None if found is None else from_json(cast("ExplorationFields", found))
+    return None if found is None else from_json(found)
 
 
 def run_share(share: Share) -> Exploration:

@@ -3,12 +3,10 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TypedDict
 
 from emmclab.crash import generated_programs
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.json_types import AllRecordings, CrashSummary, FindingFields
-from emmclab.crash.minimize import Minimal
+from emmclab.crash.json_types import AllRecordings, CrashSummary, FindingFields, MinimalState
 from emmclab.crash.promises import COMMANDS, LEVELS, Finding
 from emmclab.crash.recording import failure_text
 from emmclab.crash.stored_log import StoredLog
@@ -70,7 +68,7 @@ def after_syncs(found: Exploration, options: Options) -> str | None:
     return f"{cut:,} of {programs:,} programs were cut after their last sync"
 
 
-def finding_fields(kept: StoredLog, options: Options, one: Finding, minimal: Minimal | None = None) -> FindingFields:
+def finding_fields(kept: StoredLog, options: Options, one: Finding, small: MinimalState | None = None) -> FindingFields:
     """Return a finding as JSON, with the smallest state that shows it."""
     said: FindingFields = {
         "promise": one.promise,
@@ -87,12 +85,12 @@ def finding_fields(kept: StoredLog, options: Options, one: Finding, minimal: Min
     }
     if one.documented:
         said["documented"] = one.documented
-    if minimal is not None:
-        said["minimal"] = minimal.as_json()
+    if small is not None:
+        said["minimal"] = small
     return said
 
 
-def summary(kept: StoredLog, options: Options, found: Exploration, minimal: Mapping[int, Minimal]) -> CrashSummary:
+def summary(kept: StoredLog, options: Options, found: Exploration, minimal: Mapping[int, MinimalState]) -> CrashSummary:
     """Return the verdict, its evidence and all findings as JSON."""
     outcome = verdict(kept, options, found)
     return {
@@ -122,7 +120,7 @@ class ExploredRecording:
 
     log: StoredLog
     exploration: Exploration
-    minimal: Mapping[int, Minimal] = field(default_factory=dict)
+    minimal: Mapping[int, MinimalState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ class Kind:
 
     first: Finding
     kept: StoredLog
-    minimal: Minimal | None
+    minimal: MinimalState | None
     #: Number of recordings that show it, and of their states (or commands).
     recordings: int
     count: int
@@ -193,16 +191,6 @@ ALPHA = 0.01
 _MOST_CUTS = 10_000
 
 
-class DifferenceFields(TypedDict):
-    """A `Difference` with the limit of `p`, as `emmclab crash --against --json` prints it."""
-
-    cuts: tuple[int, int]
-    losing: tuple[int, int]
-    p: float
-    enough: int | None
-    alpha: float
-
-
 @dataclass(frozen=True)
 class Difference:
     """Comparison of the losses of two runs.
@@ -221,9 +209,9 @@ class Difference:
     p: float
     enough: int | None
 
-    def as_json(self) -> DifferenceFields:
-        """Return the difference as a dictionary of JSON values."""
-        return {"cuts": self.cuts, "losing": self.losing, "p": self.p, "enough": self.enough, "alpha": ALPHA}
+    def as_json(self) -> dict[str, object]:
+        """Return the difference, with the limit of `p`, as a dictionary of JSON values."""
+        return {**asdict(self), "alpha": ALPHA}
 
 
 def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> Difference:
