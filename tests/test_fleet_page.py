@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import emmclab as package
-from conftest import biotracer, emmclab
+from conftest import biotracer, emmclab, emmclab_ok
 from emmclab.fleet.summary import ComparisonFields
 from emmclab.fleet.table import row_of
 from emmclab.pages.plots.fleets import effects
@@ -123,8 +123,7 @@ def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named
 
 def test_the_same_table_gives_the_same_page(pages: Path, tmp_path: Path) -> None:
     shutil.copy(pages / "before.fleet.parquet", tmp_path / "before.fleet.parquet")
-    done = emmclab("fleet", "before.fleet.parquet", "--by", "model,build", "--html", "again.html", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    emmclab_ok("fleet", "before.fleet.parquet", "--by", "model,build", "--html", "again.html", cwd=tmp_path)
     assert (tmp_path / "again.html").read_bytes() == (pages / "one.html").read_bytes()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import emmclab, emmclab_json
+from conftest import assert_refused, emmclab, emmclab_json
 from emmclab.crash.expected_files import CheckPrograms
 from emmclab.crash.file_tree import Tree
 from emmclab.crash.generated_programs import known_bug_names, known_bugs, known_programs, load
@@ -102,9 +102,7 @@ def test_all_published_programs_are_one_workload() -> None:
 
 
 def test_a_bug_that_is_not_known_is_refused_with_the_names_of_those_that_are() -> None:
-    done = emmclab("crash", "--device", "emmc51-cache", "--workload", "known:none")
-    assert done.returncode == 2
-    assert "known:new-1, known:new-2" in done.stderr
+    assert_refused(emmclab("crash", "--device", "emmc51-cache", "--workload", "known:none"), "known:new-1, known:new-2")
 
 
 def test_a_new_file_in_a_renamed_folder_may_be_in_its_old_name_until_it_is_synced() -> None:
