@@ -11,13 +11,10 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use emmclab_base::{Error, ErrorClass, NameId, Op, Result};
 
-use crate::batch::{BATCH_ROWS, Batch};
 use crate::batch_notes::BatchNotes;
 use crate::batch_rows::{NO_NAME, NO_PID, NO_TIME};
-use crate::columns::TraceColumn;
-use crate::name_table::{GrowingNameTable, NameTable};
+use crate::{BATCH_ROWS, Batch, Error, ErrorClass, GrowingNameTable, NameId, NameTable, Op, Result, TraceColumn};
 
 /// Maximum length of the name of a process or device, in bytes; paths have at most 4,096.
 pub(crate) const MOST_NAME_BYTES: usize = 1 << 16;

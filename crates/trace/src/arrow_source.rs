@@ -12,18 +12,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchReader, UInt8Array};
 use arrow_schema::{DataType, Schema};
-use emmclab_base::{Error, ErrorClass, Op, Request, Result};
 
 use crate::arrow_conversions::{UnconvertibleRow, converted};
-use crate::batch::{BATCH_ROWS, Batch};
-use crate::columns::TraceColumn;
-use crate::formats::{FormatTimes, ReadOptions, UnitGuard};
-use crate::header::{RecognisedFormat, TraceHeader};
-use crate::ledger::Ledger;
-use crate::name_table::{GrowingNameTable, NameTable};
-use crate::reader::TraceReader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::{ReadProgress, TraceSource};
+use crate::formats::{FormatTimes, UnitGuard};
+use crate::{
+    BATCH_ROWS, Batch, Error, ErrorClass, GrowingNameTable, Ledger, NameTable, Op, ReadOptions, ReadProgress,
+    RecognisedFormat, RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceReader, TraceSource,
+};
 
 /// The format name in headers of traces from Arrow; no file has this format.
 const FORMAT: &str = "arrow";

@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use emmclab_base::{Error, Result, open_pipe, wait_writable};
+use emmclab_base::{open_pipe, wait_writable};
 use tempfile::NamedTempFile;
 
-use crate::compression::{CompressingWriter, OutputCompression};
+use crate::compression::CompressingWriter;
 use crate::temporary_file;
+use crate::{Error, OutputCompression, Result};
 
 /// A temporary file that [`AtomicFile::commit`] syncs and renames to its place; without a commit it is deleted when dropped.
 /// `/dev/null`, a pipe and anything else that is not a regular file is written directly. A new file has the permissions of the

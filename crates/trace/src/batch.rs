@@ -5,12 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::ScalarBuffer;
-use emmclab_base::{BlockNote, Request};
 
 use crate::batch_notes::BatchNotes;
-use crate::batch_rows::{BatchRows, RequestIter};
+use crate::batch_rows::BatchRows;
 use crate::columns::each_column;
-use crate::name_table::NameTable;
+use crate::{BlockNote, NameTable, Request, RequestIter};
 
 /// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and so that
 /// the allocator reuses the memory of a finished batch for the next.

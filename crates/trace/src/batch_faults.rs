@@ -1,12 +1,9 @@
 //! Checks of a batch from a file: rows out of order, and rows that are not valid requests.
 
-use emmclab_base::{Error, ErrorClass, Op, Request, Result};
-
-use crate::batch::Batch;
 use crate::batch_notes;
 use crate::batch_rows::NO_TIME;
-use crate::columns::TraceColumn;
 use crate::formats::FARTHEST_NS;
+use crate::{Batch, Error, ErrorClass, Op, Request, Result, TraceColumn};
 
 impl Batch {
     /// Checks that arrivals do not decrease, also from `last`, the last arrival before the batch; updates `last`.

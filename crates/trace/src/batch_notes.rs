@@ -1,8 +1,6 @@
 //! The block notes of a batch's writes, in one vector for the whole batch.
 
-use emmclab_base::{BlockNote, Error, ErrorClass, Op, Request};
-
-use crate::columns::TraceColumn;
+use crate::{BlockNote, Error, ErrorClass, Op, Request, TraceColumn};
 
 /// The block notes of all requests of a batch.
 #[derive(Debug, Default)]

@@ -4,9 +4,8 @@
 use std::convert::identity;
 use std::ops::Range;
 
-use emmclab_base::{NameId, Nanos, Op, Request, RequestFlags, Sector};
-
 use crate::columns::each_column;
+use crate::{NameId, Nanos, Op, Request, RequestFlags, Sector};
 
 pub(crate) const NO_TIME: i64 = i64::MIN;
 pub(crate) const NO_PID: i32 = i32::MIN;

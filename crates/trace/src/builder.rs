@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use emmclab_base::{BlockNote, Request};
-
-use crate::batch::Batch;
 use crate::batch_notes::{BatchNotes, fault};
 use crate::batch_rows::{BatchRows, NO_NAME, NO_PID, NO_TIME};
 use crate::columns::each_column;
-use crate::name_table::NameTable;
+use crate::{Batch, BlockNote, NameTable, Request};
 
 /// Appends to a column that stays empty until its first value; `rows` is the number of rows before this one.
 #[inline]

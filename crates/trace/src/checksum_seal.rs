@@ -16,12 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
-use emmclab_base::{Error, ErrorClass, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
-use crate::atomic_file::AtomicFile;
+use crate::{AtomicFile, Error, ErrorClass, Result};
 
 /// The name of the writer in the footer of a sealed file.
 pub const SEALED_WRITER: &str = concat!("emmclab ", env!("CARGO_PKG_VERSION"), ", sealed");

@@ -1,12 +1,6 @@
 //! The error for a trace without requests: what the trace contains instead, and what to record.
 
-use emmclab_base::{Error, ErrorClass};
-
-use crate::event_tally::EventTally;
-use crate::events::{KernelEvent, RecordedActivity};
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::pairing::BlockEventKind;
+use crate::{BlockEventKind, Error, ErrorClass, EventTally, KernelEvent, Ledger, RecordedActivity, TraceHeader};
 
 /// Maximum number of event names in a message, unless more of them are of storage.
 const MOST_LISTED: usize = 5;

@@ -1,6 +1,6 @@
 //! Parses durations as a user writes them.
 
-use emmclab_base::Nanos;
+use crate::Nanos;
 
 /// Units with their length in seconds.
 const UNITS: [(&str, f64); 9] = [

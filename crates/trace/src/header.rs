@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::ClockJumps;
-use crate::recorded_features::RecordedFeatures;
+use crate::{ClockJumps, RecordedFeatures};
 
 /// The origin of a trace; stored in its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

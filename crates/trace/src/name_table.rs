@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::StringArray;
-use emmclab_base::NameId;
+
+use crate::NameId;
 
 /// Number of names in a part of the table; clones share full parts.
 const PART: usize = 1 << 10;

@@ -10,11 +10,10 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::Field;
-use emmclab_base::{BlockNote, BlockRole, Error, ErrorClass, Result, SectorSet};
 
 use crate::arrow_batch::{arrow_error, wrong_type};
 use crate::batch_notes::BatchNotes;
-use crate::columns::TraceColumn;
+use crate::{BlockNote, BlockRole, Error, ErrorClass, Result, SectorSet, TraceColumn};
 
 /// Maximum number of sectors of a block, which has at most 64 KiB.
 const MOST_CHANGED: u16 = 128;

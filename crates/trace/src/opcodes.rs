@@ -1,6 +1,6 @@
 //! Operation codes of commands that read, write, flush or discard: SCSI (SBC-4), NVM Express (NVM command set), MMC (JESD84-B51).
 
-use emmclab_base::Op;
+use crate::Op;
 
 /// UNMAP, whose ranges are in its data.
 pub(crate) const SCSI_UNMAP: u8 = 0x42;

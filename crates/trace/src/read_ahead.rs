@@ -5,14 +5,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use emmclab_base::{Error, ErrorClass, Result, interrupt};
-
-use crate::batch::Batch;
-use crate::formats::ReadOptions;
-use crate::header::{RecognisedFormat, TraceHeader};
-use crate::ledger::Ledger;
-use crate::reader::TraceReader;
-use crate::source::ReadProgress;
+use crate::{
+    Batch, Error, ErrorClass, Ledger, ReadOptions, ReadProgress, RecognisedFormat, Result, TraceHeader, TraceReader,
+    interrupt,
+};
 
 /// Maximum number of batches read ahead: enough that neither thread waits for a slow batch of the other.
 const READY: usize = 8;

@@ -4,22 +4,15 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Request, Result, interrupt};
-
-use crate::batch::{BATCH_ROWS, Batch};
-use crate::builder::BatchBuilder;
-use crate::clock::{
-    ArrivalGaps, ClockJump, ClockJumps, ClockMender, CoarseClock, FileClock, JUDGED, JumpDirection, MOST_JUMPS,
-    MendClock,
-};
+use crate::clock::{ClockMender, CoarseClock, FileClock, JUDGED};
 use crate::diagnosis;
-use crate::formats::{self, ReadOptions};
-use crate::header::{RecognisedFormat, TraceHeader};
-use crate::ledger::Ledger;
-use crate::name_table::NameTable;
-use crate::recorded_features::RecordedFeatures;
+use crate::formats;
 use crate::request_screen::RequestScreen;
-use crate::source::{ReadProgress, TraceExtent, TraceSource};
+use crate::{
+    ArrivalGaps, BATCH_ROWS, Batch, BatchBuilder, ClockJump, ClockJumps, Error, ErrorClass, JumpDirection, Ledger,
+    MOST_JUMPS, MendClock, NameTable, Nanos, ReadOptions, ReadProgress, RecognisedFormat, RecordedFeatures, Request,
+    Result, TraceExtent, TraceHeader, TraceSource, interrupt,
+};
 
 /// Default size of the reorder window: requests that are held back to sort them by arrival.
 pub const REORDER_WINDOW: usize = 1 << 16;

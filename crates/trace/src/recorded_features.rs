@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use emmclab_base::{Op, RequestFlags};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::batch_rows::BatchRows;
+use crate::{Op, RequestFlags};
 
 /// The operations besides reads and writes, and the flags, that a format or a trace records. A count of others is unknown: that none is
 /// in the trace does not mean that there was none.

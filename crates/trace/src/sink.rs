@@ -1,11 +1,6 @@
 //! The interface of writers: encodes a trace in one format.
 
-use emmclab_base::Result;
-
-use crate::atomic_file::AtomicFile;
-use crate::batch::Batch;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
+use crate::{AtomicFile, Batch, Ledger, Result, TraceHeader};
 
 /// Encodes batches; implemented by each writable format.
 pub trait TraceSink: Send {

@@ -1,13 +1,7 @@
 //! The interface of readers: requests of a file of one format in the order of the file, with names, counts and progress.
 
-use emmclab_base::{Request, Result, Sector};
-
-use crate::batch::Batch;
-use crate::event_tally::EventTally;
 use crate::formats::FormatTimes;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::name_table::NameTable;
+use crate::{Batch, EventTally, Ledger, NameTable, Request, Result, Sector, TraceHeader};
 
 /// Progress of a reader, in bytes of the (possibly compressed) input.
 #[derive(Clone, Copy, Debug, Default)]

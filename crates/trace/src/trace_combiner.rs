@@ -4,17 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use emmclab_base::{BlockNote, Error, ErrorClass, NameId, Nanos, Request, Result};
-
-use crate::batch::{BATCH_ROWS, Batch};
-use crate::builder::BatchBuilder;
-use crate::formats::{self, ReadOptions};
-use crate::header::{RecognisedFormat, TraceHeader};
-use crate::ledger::Ledger;
-use crate::name_table::{GrowingNameTable, NameTable};
+use crate::formats;
 use crate::read_ahead::TraceReadAhead;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::ReadProgress;
+use crate::{
+    BATCH_ROWS, Batch, BatchBuilder, BlockNote, Error, ErrorClass, GrowingNameTable, Ledger, NameId, NameTable, Nanos,
+    ReadOptions, ReadProgress, RecognisedFormat, RecordedFeatures, Request, Result, TraceHeader,
+};
 
 /// A trace to combine.
 #[derive(Clone, Debug, Default)]

@@ -2,17 +2,11 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Result};
-
-use crate::atomic_file::AtomicFile;
-use crate::batch::Batch;
-use crate::builder::BatchBuilder;
-use crate::columns::TraceColumn;
-use crate::compression::OutputCompression;
 use crate::formats::{self, FormatCapabilities};
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::sink::TraceSink;
+use crate::{
+    AtomicFile, Batch, BatchBuilder, Error, ErrorClass, Ledger, OutputCompression, Result, TraceColumn, TraceHeader,
+    TraceSink,
+};
 
 /// Options of writing a trace.
 #[derive(Clone, Debug, Default)]

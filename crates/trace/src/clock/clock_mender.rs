@@ -3,13 +3,15 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Request, Result, interrupt};
 use hdrhistogram::Histogram;
 
+use super::FileClock;
 use super::file_order::{FileOrderClassifier, HasArrival, OrderClass};
-use super::{ClockJump, FileClock, GapLocation, JumpDirection, MOST_JUMPS};
 use crate::duration::parse_duration;
-use crate::source::TraceSource;
+use crate::{
+    ClockJump, Error, ErrorClass, GapLocation, JumpDirection, MOST_JUMPS, Nanos, Request, Result, TraceSource,
+    interrupt,
+};
 
 /// Number of cuts that are kept, for requests out of order that arrived before them.
 const CUTS: usize = 64;

@@ -4,7 +4,7 @@
 //! and a duration that was measured with another clock: then only the stamps have the step. A clock is coarse if its step is above the
 //! median response time (without responses, above the mean time between arrivals) and requests share stamps.
 
-use emmclab_base::Request;
+use crate::Request;
 
 /// Number of requests, from the first of a trace, by which its clock is judged.
 pub(crate) const JUDGED: usize = 1 << 12;

@@ -1,10 +1,8 @@
 //! Finds jumps of the clock while a trace is read, in the order of the file.
 
-use emmclab_base::Request;
-
 use super::file_order::{FileOrderClassifier, HasArrival, OrderClass};
-use super::gaps::{self, GapLocation, LargestGaps};
-use super::{ClockJump, ClockJumps, JumpDirection, MOST_JUMPS};
+use super::gaps::{self, LargestGaps};
+use crate::{ClockJump, ClockJumps, GapLocation, JumpDirection, MOST_JUMPS, Request};
 
 /// Finds clock jumps in arrivals in the order of the file.
 pub(crate) struct FileClock {

@@ -1,6 +1,6 @@
 //! Collects the largest gaps between arrivals, and finds those that are jumps.
 
-use super::{LargestValues, MOST_JUMPS};
+use crate::{LargestValues, MOST_JUMPS};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 /// A gap of at least an hour is a jump if it is at least this many times the next smaller gap; the second value is for gaps of

@@ -4,10 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use emmclab_base::{NameId, Nanos, Op, Request, RequestFlags, Sector};
-
-use crate::ledger::Ledger;
-use crate::pairing::BlockLayerEvent;
+use crate::{BlockLayerEvent, Ledger, NameId, Nanos, Op, Request, RequestFlags, Sector};
 
 /// Maximum number of open requests; if there are more, the ends of some were lost.
 const MOST_OPEN: usize = 1 << 16;

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_base::{ByteCount, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::command::CommandKind;
+use crate::{ByteCount, CommandKind, Nanos};
 
 /// Commands of one kind to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,16 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use emmclab_base::{ByteCount, Nanos};
-
-use super::activity::{
-    CommandCounts, FsWriterThreads, HostActivity, JournalCounts, LostEventsGap, RecordedActivity, SyncCounts, SyncWait,
-    UnfinishedWait,
-};
-use super::command::{CommandEvent, CommandKind, CommandStep};
-use super::fs_event::{FsEvent, FsStep};
 use super::fs_writer_threads::writers_of;
-use crate::name_table::unfilled;
+use crate::{
+    ByteCount, CommandCounts, CommandEvent, CommandKind, CommandStep, FsEvent, FsStep, FsWriterThreads, HostActivity,
+    JournalCounts, LostEventsGap, Nanos, RecordedActivity, SyncCounts, SyncWait, UnfinishedWait, unfilled,
+};
 
 /// Maximum number of open commands or calls; if there are more, the ends of some were lost.
 const MOST_OPEN: usize = 4096;

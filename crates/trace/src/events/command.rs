@@ -2,15 +2,12 @@
 //! `include/trace/events/mmc.h` and `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and arguments:
 //! JEDEC JESD84-B51, 6.10.4, and SBC-4.
 
-use emmclab_base::{Op, SECTOR_BYTES};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use super::event_fields::{EventField, EventFieldValues};
-use super::kernel_event::KernelEvent;
 use super::scsi;
-use crate::name_table::fixed;
 use crate::opcodes;
+use crate::{EventField, EventFieldValues, KernelEvent, Op, SECTOR_BYTES, fixed};
 
 /// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use emmclab_base::SECTOR_BYTES;
+use crate::SECTOR_BYTES;
 
 /// Size of a logical block in bytes, of UFS and of SCSI disks whose blocks do not have 512 bytes.
 const LONG_BLOCK: u64 = 4096;

@@ -1,9 +1,6 @@
 //! Decodes a kernel event from its fields.
 
-use super::command::CommandEvent;
-use super::event_fields::EventFieldValues;
-use super::fs_event::FsEvent;
-use super::kernel_event::KernelEvent;
+use crate::{CommandEvent, EventFieldValues, FsEvent, KernelEvent};
 
 /// An event of the driver below the block layer, or of a file system above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,13 +14,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use emmclab_base::{Nanos, Op, Request, RequestFlags, Sector};
-
-use super::command::{CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind};
 use super::command_address::{AddressUnitEvidence, CommandBlocks};
 use super::scsi;
-use crate::ledger::Ledger;
-use crate::name_table::{NameTable, unfilled};
+use crate::{
+    CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind, Ledger, NameTable, Nanos, Op, Request,
+    RequestFlags, Sector, unfilled,
+};
 
 /// Maximum number of open commands of a host; if there are more, the ends of some were lost.
 const MOST_OPEN: usize = 4096;

@@ -1,8 +1,7 @@
 //! Events of file systems: waits of tasks for a file to be durable, and commits of a journal. Source: the kernel's
 //! `include/trace/events/ext4.h`, `f2fs.h` and `jbd2.h`.
 
-use super::event_fields::{EventField, EventFieldValues};
-use super::kernel_event::KernelEvent;
+use crate::{EventField, EventFieldValues, KernelEvent};
 
 /// The journal of ext4.
 const JBD2: &str = "jbd2";

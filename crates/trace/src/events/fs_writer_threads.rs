@@ -1,7 +1,7 @@
 //! The threads of the kernel that write for a file system, by their names. Source: the kernel's `fs/jbd2/journal.c`
 //! (`jbd2/DEVICE-INODE`), `fs/f2fs/checkpoint.c` (`f2fs_ckpt-MAJOR:MINOR`) and `fs/f2fs/segment.c` (`f2fs_flush-MAJOR:MINOR`).
 
-use crate::name_table::dev_t_label;
+use crate::dev_t_label;
 
 /// The kernel stores this many bytes of the name of a task.
 const LONGEST_NAME: usize = 15;

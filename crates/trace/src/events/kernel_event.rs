@@ -1,6 +1,6 @@
 //! The kernel events that are read in addition to those of the block layer.
 
-use super::event_fields::{EventField, EventFieldValues};
+use crate::{EventField, EventFieldValues};
 
 /// An event of the MMC or UFS driver, or of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

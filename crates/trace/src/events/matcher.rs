@@ -2,21 +2,17 @@
 
 use std::collections::HashMap;
 
-use emmclab_base::{NameId, Nanos, Op, Request, RequestFlags, SECTOR_BYTES};
-
 use super::accounted_requests::AccountedRequests;
-use super::activity::{LostEventsGap, RecordedActivity, SyncCounts};
 use super::activity_meter::ActivityMeter;
-use super::command::{CommandEvent, CommandKind, CommandStep, CommandTarget};
 use super::driver_requests::DriverRequests;
-use super::fs_event::FsEvent;
 use super::fs_writer_threads::JOURNAL_THREAD;
 use super::scsi;
 use super::task_names::TaskNames;
-use crate::ledger::Ledger;
-use crate::name_table::NameTable;
-use crate::pairing::{BlockEventKind, BlockLayerEvent, EventPairer};
-use crate::zone_command::ZoneCommand;
+use crate::{
+    BlockEventKind, BlockLayerEvent, CommandEvent, CommandKind, CommandStep, CommandTarget, EventPairer, FsEvent,
+    Ledger, LostEventsGap, NameId, NameTable, Nanos, Op, RecordedActivity, Request, RequestFlags, SECTOR_BYTES,
+    SyncCounts, ZoneCommand,
+};
 
 /// Maximum number of MMC disks, of SCSI disks, and of hosts whose disks are known.
 const MOST_DISKS: usize = 64;

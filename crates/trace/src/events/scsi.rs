@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use super::command::{CommandKind, CommandStep, CommandTarget, scsi_kind};
-use super::event_fields::{EventField, EventFieldValues};
+use super::command::scsi_kind;
 use crate::opcodes::SCSI_UNMAP;
+use crate::{CommandKind, CommandStep, CommandTarget, EventField, EventFieldValues};
 
 /// The beginning of the host's name in a command event; `HOST:CHANNEL:TARGET:UNIT` follows.
 pub(super) const HOST: &[u8] = b"scsi ";

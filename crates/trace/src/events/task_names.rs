@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::name_table::{fixed, unfilled};
+use crate::{fixed, unfilled};
 
 /// Maximum number of tasks; if there are more, all names are dropped and learned again.
 const MOST_TASKS: usize = 1 << 16;

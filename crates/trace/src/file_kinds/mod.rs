@@ -9,8 +9,6 @@ mod recordings;
 mod registers;
 mod text;
 
-use emmclab_base::{Error, ErrorClass};
-
 /// The end of a hint: how to record requests.
 macro_rules! record {
     ($before:literal) => {
@@ -19,6 +17,8 @@ macro_rules! record {
 }
 
 use record;
+
+use crate::{Error, ErrorClass};
 
 /// A kind of file that is not a trace.
 pub(crate) struct ForeignFileKind {

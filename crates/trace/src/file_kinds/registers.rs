@@ -1,10 +1,10 @@
 //! Recognises registers of devices: the `EXT_CSD` register of an eMMC and the descriptors of a UFS. `emmclab-registers` reads
 //! them.
 
-use emmclab_base::{Error, ErrorClass};
 use emmclab_registers::{fault_of_ext_csd, is_ext_csd, is_ufs};
 
 use super::{FileHead, ForeignFileKind};
+use crate::{Error, ErrorClass};
 
 pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {

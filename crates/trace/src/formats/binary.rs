@@ -3,16 +3,12 @@
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-use emmclab_base::{Error, ErrorClass, Request, Result};
-
-use super::input::{DecompressedInput, damaged};
+use super::input::damaged;
 use super::line_format::ParseContext;
-use super::trace_format::ReadOptions;
-use crate::batch::BATCH_ROWS;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::name_table::NameTable;
-use crate::source::{ReadProgress, TraceSource};
+use crate::{
+    BATCH_ROWS, DecompressedInput, Error, ErrorClass, Ledger, NameTable, ReadOptions, ReadProgress, Request, Result,
+    TraceHeader, TraceSource,
+};
 
 /// A format with records of a fixed size.
 pub(super) trait RecordFormat: Send {

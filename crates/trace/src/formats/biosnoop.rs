@@ -10,17 +10,14 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Op, Request, RequestFlags, Result};
-
-use super::input::DecompressedInput;
 use super::line_format::{LineFormat, LineSource, ParseContext, blank_separated, first_line, is_decimal, is_digits};
 use super::snoop::{SnoopColumn, SnoopTable, heading, heading_with};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Error, ErrorClass, Op, ReadOptions, RecordedFeatures, Request, RequestFlags, Result,
+    TraceColumn, TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "biosnoop",

@@ -8,25 +8,19 @@
 use std::io::Write;
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
-
 use super::capabilities::FormatCapabilities;
 use super::fast_fields::FastFields;
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, ParseContext, blank_separated, decimal_time, first_line, is_digits, need, no_more, sectors,
     unsigned,
 };
 use super::line_sink::{LineSink, LineWriter};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::atomic_file::AtomicFile;
-use crate::batch::Batch;
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::sink::TraceSink;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request,
+    RequestFlags, Result, SECTOR_BYTES, Sector, TraceColumn, TraceHeader, TraceSink, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "biotracer",

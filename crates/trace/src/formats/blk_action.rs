@@ -1,13 +1,10 @@
 //! Actions of the block tracer, as `blkparse` and the kernel's tracer `blk` print them: `ACTION RWBS SECTOR + SECTORS
 //! [PROCESS]` (man page blkparse(1), "Trace actions"; `kernel/trace/blktrace.c`).
 
-use emmclab_base::{Error, ErrorClass, Op, RequestFlags, Result};
-
 use super::ftrace::{packet_of, range, remapped_from};
 use super::line_format::{blank_separated, is_digits, need, unsigned};
 use super::rwbs::{self, RwbsMeaning, RwbsOperation};
-use crate::pairing::BlockEventKind;
-use crate::zone_command::ZoneCommand;
+use crate::{BlockEventKind, Error, ErrorClass, Op, RequestFlags, Result, ZoneCommand};
 
 /// Actions that are not steps of a request: remapping, bouncing, plugging, sleeping, messages.
 const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];

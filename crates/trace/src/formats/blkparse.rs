@@ -8,23 +8,18 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Request, Result};
-
 use super::blk_action::{ActionMeaning, BlkAction, is_action, rest_after};
 use super::ftrace::{device_name, error_of};
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, decimal_time, is_decimal,
     is_digits, need, pid, text, unsigned,
 };
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::event_tally::EventTally;
-use crate::header::TraceHeader;
-use crate::pairing::{BlockEventKind, BlockLayerEvent, EventPairer};
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    BlockEventKind, BlockLayerEvent, DecompressedInput, Error, ErrorClass, EventPairer, EventTally, Nanos, ReadOptions,
+    RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "blkparse",

@@ -1,8 +1,6 @@
 //! The values that a format can represent.
 
-use emmclab_base::{BlockNote, Nanos, Op, Request, RequestFlags};
-
-use crate::columns::TraceColumn;
+use crate::{BlockNote, Nanos, Op, Request, RequestFlags, TraceColumn};
 
 /// The values that a format can represent; [`crate::TraceWriter`] counts all others as lost.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Finds the fields of a table by the column names of its heading; the order of columns may differ between files.
 
-use emmclab_base::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass, Result};
 
 /// Maximum number of columns; no format has as many.
 const MOST: usize = 32;

@@ -3,19 +3,16 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
-
 use super::field_reader::FieldReader;
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_decimal, is_digits, text,
 };
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, SECTOR_BYTES,
+    Sector, TraceColumn, TraceHeader, TraceSource,
+};
 
 use CsvField::{Block, ByteOffset, Bytes, DeviceName, DeviceNumber, Operation, Response, Sectors, Time, WholeTime};
 

@@ -1,9 +1,8 @@
 //! Reads the columns of a line one by one; each field has its name and column, for errors.
 
-use emmclab_base::{Error, ErrorClass, Op, Result, Sector};
-
 use super::line_format::{decimal_time, need, no_more, sector_span, sectors, unsigned};
 use super::time_unit::TimeUnit;
+use crate::{Error, ErrorClass, Op, Result, Sector};
 
 /// Reads the fields of a line one by one.
 pub(super) struct FieldReader<I> {

@@ -7,20 +7,17 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, Sector};
-
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits, pid,
     sectors, text, unsigned,
 };
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
 use crate::name_table::device_label;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use crate::{
+    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, Sector,
+    TraceColumn, TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "fiu",

@@ -8,20 +8,17 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, Sector};
-
 use super::column_positions::{ColumnPositions, NamedField};
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line, sectors, text,
     unsigned,
 };
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, Sector,
+    TraceColumn, TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "hfplayer",

@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use emmclab_base::{ByteCount, Error, ErrorClass, InputFile, Result, interrupt, open_seekable};
-
 use super::utf16;
-use crate::source::ReadProgress;
+use crate::{ByteCount, Error, ErrorClass, InputFile, ReadProgress, Result, interrupt, open_seekable};
 
 /// Number of bytes that are examined to recognise the format.
 const HEAD_BYTES: usize = 1 << 16;

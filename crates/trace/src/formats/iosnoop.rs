@@ -9,17 +9,14 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Request, Result};
-
-use super::input::DecompressedInput;
 use super::line_format::{LineFormat, LineSource, ParseContext};
 use super::snoop::{SnoopTable, heading, heading_with};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Error, ErrorClass, ReadOptions, RecordedFeatures, Request, Result, TraceColumn, TraceHeader,
+    TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "iosnoop",

@@ -11,21 +11,19 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, Sector};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
 use super::column_positions::{ColumnPositions, NamedField};
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, text, unsigned,
 };
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, RequestFlags, Result,
+    Sector, TraceColumn, TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "iotrace",

@@ -12,18 +12,15 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result, SECTOR_BYTES};
-
 use super::binary::{RecordFormat, RecordSource, bytes, refused};
-use super::input::DecompressedInput;
 use super::line_format::ParseContext;
 use super::placement::{NOTE, ObjectAddresses};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, SECTOR_BYTES,
+    TraceColumn, TraceHeader, TraceSource,
+};
 
 pub(super) static ORACLE_GENERAL: TraceFormat = TraceFormat {
     name: "oracle-general",

@@ -2,15 +2,12 @@
 
 use std::borrow::Cow;
 
-use emmclab_base::{Error, ErrorClass, NameId, Request, Result, SECTOR_BYTES, Sector};
-
 pub(crate) use super::line_source::LineSource;
 use super::time_unit::TimeUnit;
 use super::trace_format::FormatTimes;
-use crate::event_tally::EventTally;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::name_table::NameTable;
+use crate::{
+    Error, ErrorClass, EventTally, Ledger, NameId, NameTable, Request, Result, SECTOR_BYTES, Sector, TraceHeader,
+};
 
 /// The state that a line format updates while it reads.
 #[derive(Debug, Default)]

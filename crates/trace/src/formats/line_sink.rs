@@ -2,13 +2,7 @@
 
 use std::io::Write;
 
-use emmclab_base::{Error, Request, Result};
-
-use crate::atomic_file::AtomicFile;
-use crate::batch::Batch;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::sink::TraceSink;
+use crate::{AtomicFile, Batch, Error, Ledger, Request, Result, TraceHeader, TraceSink};
 
 /// The part of writing that differs between text formats.
 pub(crate) trait LineWriter: Send {

@@ -3,16 +3,13 @@
 
 use std::io::Read;
 
-use emmclab_base::{Error, ErrorClass, Request, Result};
-
-use super::input::{DecompressedInput, damaged};
+use super::input::damaged;
 use super::line_format::{LineFormat, ParseContext};
-use super::trace_format::{self, ReadOptions};
-use crate::event_tally::EventTally;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::name_table::NameTable;
-use crate::source::{ReadProgress, TraceSource};
+use super::trace_format;
+use crate::{
+    DecompressedInput, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress, Request, Result,
+    TraceHeader, TraceSource,
+};
 
 /// Maximum length of a line in bytes; a file with longer ones is not text.
 const MAX_LINE: usize = 1 << 16;

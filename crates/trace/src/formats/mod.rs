@@ -58,14 +58,8 @@ pub use time_unit::TimeUnit;
 pub use trace_format::{Create, FormatOrigin, FormatTimes, ReadOptions, TraceFormat, TraceSlice};
 pub(crate) use unit_guard::{FARTHEST_NS, UnitGuard};
 
-use emmclab_base::{Error, ErrorClass, Result};
-
-use crate::clock::MendClock;
-use crate::compression::OutputCompression;
 use crate::file_kinds;
-use crate::header::RecognisedFormat;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use crate::{Error, ErrorClass, MendClock, OutputCompression, RecognisedFormat, RecordedFeatures, Result, TraceSource};
 
 /// All formats, those with the clearest marks first. A file is read as the first format whose `sniff` accepts it.
 pub static FORMATS: &[&TraceFormat] = &[

@@ -7,8 +7,7 @@
 use super::ssdsim;
 use super::time_unit::TimeUnit;
 use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::recorded_features::RecordedFeatures;
+use crate::{RecordedFeatures, TraceColumn};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "mqsim",

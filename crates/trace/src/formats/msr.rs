@@ -8,17 +8,13 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Nanos, Request, Result};
-
 use super::field_reader::FieldReader;
-use super::input::DecompressedInput;
 use super::line_format::{LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, is_digits, text};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Nanos, ReadOptions, RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "msr",

@@ -17,7 +17,6 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use emmclab_base::{ByteCount, Error, ErrorClass, Request, Result, Sector, open_seekable};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
@@ -30,18 +29,13 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::schema::types::ColumnPath;
 
 use super::capabilities::FormatCapabilities;
-use super::input::DecompressedInput;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::atomic_file::AtomicFile;
-use crate::batch::{BATCH_ROWS, Batch};
-use crate::checksum_seal::{CheckedFile, SEALED_WRITER, SealedFile, finish_sealed};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::name_table::{GrowingNameTable, NameTable};
-use crate::recorded_features::RecordedFeatures;
-use crate::sink::TraceSink;
-use crate::source::{ReadProgress, TraceExtent, TraceSource};
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::checksum_seal::CheckedFile;
+use crate::{
+    AtomicFile, BATCH_ROWS, Batch, ByteCount, DecompressedInput, Error, ErrorClass, GrowingNameTable, Ledger,
+    NameTable, ReadOptions, ReadProgress, RecordedFeatures, Request, Result, SEALED_WRITER, SealedFile, Sector,
+    TraceColumn, TraceExtent, TraceHeader, TraceSink, TraceSource, finish_sealed, open_seekable,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "parquet",

@@ -9,21 +9,18 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Nanos, Op, Request, Result, Sector};
-
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, decimal_time, first_line, is_digits, need, pid, sectors, text,
     unsigned,
 };
 use super::rwbs;
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
 use crate::name_table::device_label;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use crate::{
+    DecompressedInput, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, Sector, TraceColumn, TraceHeader,
+    TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "pixel",

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use emmclab_base::{SECTOR_BYTES, Sector};
+use crate::{SECTOR_BYTES, Sector};
 
 /// The text on addresses in the note of such a trace.
 pub(super) const NOTE: &str = "the trace names objects and has no addresses: they are placed one after the other in the order of first \

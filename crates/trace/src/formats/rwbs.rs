@@ -1,8 +1,6 @@
 //! The kernel's operation letters, as in block trace events (`blk_fill_rwbs`) and `blkparse`.
 
-use emmclab_base::{Error, ErrorClass, Op, RequestFlags, Result};
-
-use crate::zone_command::ZoneCommand;
+use crate::{Error, ErrorClass, Op, RequestFlags, Result, ZoneCommand};
 
 /// The meaning of the letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,14 +5,13 @@
 //! counted from the end of the line. Lines of other programs before, between and after the lines of the table are skipped and counted;
 //! losses that the tool reports are counted as lost.
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
-
 use super::line_format::{
     NameIdCache, ParseContext, bad_number, blank_separated, decimal_time, has_decimal_comma, is_decimal, is_digits,
     sectors, text, unsigned,
 };
 use super::rwbs::{self, RwbsMeaning};
 use super::time_unit::TimeUnit;
+use crate::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
 /// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

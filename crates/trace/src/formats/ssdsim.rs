@@ -5,25 +5,19 @@
 
 use std::io::Write;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, Sector};
-
 use super::capabilities::FormatCapabilities;
 use super::fast_fields::FastFields;
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_decimal,
     is_digits, need, no_more, sectors, text, unsigned,
 };
 use super::line_sink::{LineSink, LineWriter};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::atomic_file::AtomicFile;
-use crate::batch::Batch;
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::sink::TraceSink;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request,
+    RequestFlags, Result, Sector, TraceColumn, TraceHeader, TraceSink, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "ssdsim",

@@ -10,17 +10,13 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use emmclab_base::Result;
 use memchr::memmem;
 
 use super::ftrace::FtraceFormat;
-use super::input::DecompressedInput;
 use super::line_format::LineSource;
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{DecompressedInput, ReadOptions, RecordedFeatures, Result, TraceColumn, TraceSource};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "systrace",

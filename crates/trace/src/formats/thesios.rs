@@ -8,21 +8,18 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Request, Result};
-
 use super::column_positions::{ColumnPositions, NamedField};
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line, stream_span, text,
     unsigned,
 };
 use super::placement::{NOTE, PartAddresses, object};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, TraceColumn,
+    TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "thesios",

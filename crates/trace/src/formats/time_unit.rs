@@ -1,6 +1,6 @@
 //! Units of times in trace files.
 
-use emmclab_base::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass, Result};
 
 /// The unit in which a file states its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,19 +4,12 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use emmclab_base::{Nanos, Result};
-
 use super::capabilities::FormatCapabilities;
-use super::input::DecompressedInput;
 use super::time_unit::TimeUnit;
-use crate::atomic_file::AtomicFile;
-use crate::clock::MendClock;
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::recorded_features::RecordedFeatures;
-use crate::request_screen::{ReissueWindow, RequestFilter};
-use crate::sink::TraceSink;
-use crate::source::TraceSource;
+use crate::{
+    AtomicFile, DecompressedInput, MendClock, Nanos, RecordedFeatures, ReissueWindow, RequestFilter, Result,
+    TraceColumn, TraceHeader, TraceSink, TraceSource,
+};
 
 /// A trace format: how it is recognised, read and written.
 pub struct TraceFormat {

@@ -1,10 +1,9 @@
 //! Refuses a trace whose times or sizes are absurd in the assumed unit.
 
-use emmclab_base::{ByteCount, Error, ErrorClass, Nanos, Result, SECTOR_BYTES};
-
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatTimes, ReadOptions};
+use super::trace_format::FormatTimes;
 use crate::batch_rows::BatchRows;
+use crate::{ByteCount, Error, ErrorClass, Nanos, ReadOptions, Result, SECTOR_BYTES};
 
 /// Maximum plausible rate, in requests per second; a large array reaches a tenth of it.
 const MAX_RATE: f64 = 20e6;

@@ -10,18 +10,16 @@
 
 use std::path::Path;
 
-use emmclab_base::{Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
-
 use super::binary::{RecordFormat, RecordSource, bytes, refused};
 use super::field_reader::FieldReader;
-use super::input::DecompressedInput;
 use super::line_format::{LineFormat, LineSource, ParseContext, comma_separated, first_line};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::header::TraceHeader;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
 use crate::opcodes::scsi;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use crate::{
+    DecompressedInput, Nanos, Op, ReadOptions, RecordedFeatures, Request, RequestFlags, Result, SECTOR_BYTES, Sector,
+    TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "vscsi",

@@ -1,11 +1,10 @@
 //! Follows the requests of one device through the block layer.
 
-use emmclab_base::{Nanos, Op, Request, RequestFlags, Sector};
-
+use super::MAX_OPEN;
 use super::event_counts::PairingOutput;
 use super::flushes::{FlushQueues, is_kernel_flush};
 use super::open_requests::{OpenRequest, OpenRequestsBySector};
-use super::{BlockEventKind, BlockLayerEvent, MAX_OPEN};
+use crate::{BlockEventKind, BlockLayerEvent, Nanos, Op, Request, RequestFlags, Sector};
 
 /// Stage of an I/O, for [`DevicePairingState::queue`]: it was inserted into the scheduler's queue.
 pub(super) const INSERTED: u8 = 1;

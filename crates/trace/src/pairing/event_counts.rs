@@ -1,8 +1,6 @@
 //! Counts what happened to each event, so that none is lost without a count.
 
-use emmclab_base::Request;
-
-use crate::ledger::Ledger;
+use crate::{Ledger, Request};
 
 /// Events of the block layer, counted by what happened to them. Once no request is open, `seen` is the sum of the other counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

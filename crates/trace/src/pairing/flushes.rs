@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::{Nanos, Op, RequestFlags};
-
 use super::open_requests::OpenRequest;
-use super::{BlockEventKind, BlockLayerEvent};
+use crate::{BlockEventKind, BlockLayerEvent, Nanos, Op, RequestFlags};
 
 /// A flush that the kernel gave to the driver.
 #[derive(Clone, Copy, Debug)]

@@ -46,10 +46,7 @@ use event_counts::PairingOutput;
 use special_commands::SpecialCommandCounts;
 use zone_appends::OpenZoneAppends;
 
-use emmclab_base::{NameId, Nanos, Op, Request, RequestFlags, Sector};
-
-use crate::ledger::Ledger;
-use crate::zone_command::ZoneCommand;
+use crate::{Ledger, NameId, Nanos, Op, Request, RequestFlags, Sector, ZoneCommand};
 
 /// Maximum number of open requests of a device; if there are more, the oldest half is dropped.
 const MAX_OPEN: usize = 1 << 16;

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use emmclab_base::{Nanos, Op, Request, RequestFlags, Sector};
-
-use super::BlockLayerEvent;
+use crate::{BlockLayerEvent, Nanos, Op, Request, RequestFlags, Sector};
 
 /// A request that is not complete.
 #[derive(Clone, Copy, Debug)]

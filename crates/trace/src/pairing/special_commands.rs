@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::BlockEventKind;
-use crate::zone_command::ZoneCommand;
+use crate::{BlockEventKind, ZoneCommand};
 
 /// Counts of commands of some kinds, by the step that was recorded.
 #[derive(Clone, Debug)]

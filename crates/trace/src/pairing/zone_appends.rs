@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use emmclab_base::NameId;
+use crate::NameId;
 
 /// Maximum number of open appends; a queue of a driver is shorter.
 const MOST_OPEN: usize = 1 << 12;

@@ -18,13 +18,7 @@ use selection::RequestSelection;
 
 use std::sync::Arc;
 
-use emmclab_base::{RequestFlags, Result};
-
-use crate::batch::Batch;
-use crate::builder::BatchBuilder;
-use crate::formats::ReadOptions;
-use crate::ledger::Ledger;
-use crate::name_table::NameTable;
+use crate::{Batch, BatchBuilder, Ledger, NameTable, ReadOptions, RequestFlags, Result};
 
 /// Screens batches in order of arrival, in bounded memory.
 pub(crate) struct RequestScreen {

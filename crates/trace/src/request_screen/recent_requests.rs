@@ -1,6 +1,6 @@
 //! Finds requests of the last milliseconds by device, range and operation.
 
-use emmclab_base::Request;
+use crate::Request;
 
 /// Initial capacity, which fits in the first-level cache.
 const FIRST_ROOM: usize = 1 << 8;

@@ -9,11 +9,8 @@
 //! A driver that cannot accept a request, because the link to the device sleeps, returns it; a worker of the block layer issues
 //! it again when the link is up. Requests with neither process nor completion cannot be judged.
 
-use emmclab_base::{Request, RequestFlags};
-
 use super::recent_requests::RecentRequests;
-use super::reissue_window::ReissueWindow;
-use crate::batch::Batch;
+use crate::{Batch, ReissueWindow, Request, RequestFlags};
 
 const WORKER: &str = "kworker/";
 

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use emmclab_base::{Error, ErrorClass, Nanos, Result};
-
 use crate::duration::parse_duration;
+use crate::{Error, ErrorClass, Nanos, Result};
 
 const OPTION: &str = "--reissue-window";
 /// Maximum end of the window; later, a request of the same range is more likely another one.

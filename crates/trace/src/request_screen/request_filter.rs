@@ -1,8 +1,7 @@
 //! Conditions that choose requests of a trace (`--only`).
 
-use emmclab_base::{Error, ErrorClass, Nanos, Op, Result};
-
 use crate::duration::parse_duration;
+use crate::{Error, ErrorClass, Nanos, Op, Result};
 
 /// The option by which requests are chosen.
 pub(super) const OPTION: &str = "--only";

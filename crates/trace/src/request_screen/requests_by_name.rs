@@ -1,9 +1,7 @@
 //! Counts the requests of each device or process of a trace.
 
-use emmclab_base::{Error, ErrorClass};
-
 use crate::batch_rows::NO_NAME;
-use crate::name_table::NameTable;
+use crate::{Error, ErrorClass, NameTable};
 
 /// Maximum number of names in a message.
 const NAMED: usize = 12;

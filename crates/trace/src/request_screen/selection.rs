@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_base::{Error, ErrorClass, NameId, Nanos, Op, Request, Result};
-
-use super::request_filter::{OPTION, RequestFilter, fits};
+use super::request_filter::{OPTION, fits};
 use super::requests_by_name::RequestsByName;
-use crate::batch::Batch;
-use crate::name_table::NameTable;
+use crate::{Batch, Error, ErrorClass, NameId, NameTable, Nanos, Op, Request, RequestFilter, Result};
 
 /// Maximum number of process ids that are counted, to list them if a wanted one is missing.
 const MOST_PIDS: usize = 4096;

@@ -13,22 +13,14 @@ mod records;
 use std::collections::HashMap;
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, NameId, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES};
-
-use super::input::DecompressedInput;
 use super::line_format::{ParseContext, text};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::batch::BATCH_ROWS;
-use crate::columns::TraceColumn;
-use crate::event_tally::EventTally;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::name_table::{NameTable, dev_t_label};
-use crate::pairing::{BlockEventKind, BlockLayerEvent, EventPairer};
-use crate::recorded_features::RecordedFeatures;
-use crate::source::{ReadProgress, TraceSource};
-use crate::zone_command::ZoneCommand;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    BATCH_ROWS, BlockEventKind, BlockLayerEvent, DecompressedInput, Error, ErrorClass, EventPairer, EventTally, Ledger,
+    NameId, NameTable, Nanos, Op, ReadOptions, ReadProgress, RecordedFeatures, Request, RequestFlags, Result,
+    SECTOR_BYTES, TraceColumn, TraceHeader, TraceSource, ZoneCommand, dev_t_label,
+};
 use recording::{MissingCpus, prefix, processors};
 pub(super) use recording::{files, first_of};
 use records::{BlktraceByteOrder, BlktraceFileReader, BlktraceRecord, byte_order};

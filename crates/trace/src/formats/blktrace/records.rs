@@ -3,9 +3,8 @@
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-use emmclab_base::{Error, ErrorClass, Result};
-
-use crate::formats::input::{DecompressedInput, damaged};
+use crate::formats::input::damaged;
+use crate::{DecompressedInput, Error, ErrorClass, Result};
 
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;

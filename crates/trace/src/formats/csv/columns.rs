@@ -1,12 +1,10 @@
 //! The columns of a CSV: names, units, and which are required.
 
-use emmclab_base::{Error, ErrorClass, Result, SECTOR_BYTES};
-
 use super::column_suggestions;
 use super::fields::{BLANK, is_blank};
 use super::numbers::{OperationCoding, TimeColumnUnit};
 use crate::formats::time_unit::TimeUnit;
-use crate::formats::trace_format::ReadOptions;
+use crate::{Error, ErrorClass, ReadOptions, Result, SECTOR_BYTES};
 
 /// The meaning of a column of the file, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use emmclab_base::{Error, ErrorClass, Result};
-
 use super::super::line_format::text;
+use crate::{Error, ErrorClass, Result};
 
 /// A field in the form that it has in the line.
 #[derive(Clone, Copy, Debug)]

@@ -26,22 +26,18 @@ pub use columns::{ColumnName, NAMES};
 use fields::{CsvField, CsvFields, separator};
 use numbers::{OperationCoding, hexadecimal, number};
 
-use emmclab_base::{Error, ErrorClass, NameId, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
-
 use super::capabilities::FormatCapabilities;
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, first_line, is_decimal, pid, sectors, stream_span, text,
     unsigned,
 };
 use super::rwbs::{self, RwbsOperation};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::name_table::NameTable;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    DecompressedInput, Error, ErrorClass, NameId, NameTable, Nanos, Op, ReadOptions, RecordedFeatures, Request,
+    RequestFlags, Result, SECTOR_BYTES, Sector, TraceColumn, TraceHeader, TraceSource,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "csv",

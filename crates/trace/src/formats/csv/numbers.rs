@@ -1,10 +1,9 @@
 //! Parses the numbers of a CSV: times in any unit, hexadecimal addresses, codes of operations.
 
-use emmclab_base::{Error, ErrorClass, Op, Result};
-
 use crate::formats::line_format::{decimal_time, has_lost_digits, unsigned};
 use crate::formats::time_unit::TimeUnit;
 use crate::opcodes;
+use crate::{Error, ErrorClass, Op, Result};
 
 /// The unit of a column of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

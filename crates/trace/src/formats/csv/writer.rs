@@ -2,14 +2,8 @@
 
 use std::io::Write;
 
-use emmclab_base::{Request, Result};
-
 use super::super::line_sink::{LineSink, LineWriter};
-use crate::atomic_file::AtomicFile;
-use crate::batch::Batch;
-use crate::columns::TraceColumn;
-use crate::header::TraceHeader;
-use crate::sink::TraceSink;
+use crate::{AtomicFile, Batch, Request, Result, TraceColumn, TraceHeader, TraceSink};
 
 /// Writes all columns of requests under their names in the Parquet schema. Block notes, header and ledger cannot be written to
 /// CSV.

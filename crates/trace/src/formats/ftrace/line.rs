@@ -10,11 +10,11 @@
 //! There are four to eight flags, depending on the kernel's configuration. A task can choose its name, which may contain
 //! blanks, brackets, slashes and `#`, and is cut after 15 bytes. Mail programs put `> ` in front of quoted lines.
 
-use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use memchr::memmem;
 
 use super::super::line_format::{blank_separated, decimal_time, is_decimal, is_digits, pid};
 use super::super::time_unit::TimeUnit;
+use crate::{Error, ErrorClass, Nanos, Result};
 
 /// Maximum number of digits of a CPU number, including padding.
 const MOST_CPU_DIGITS: usize = 6;

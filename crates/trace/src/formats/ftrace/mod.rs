@@ -14,28 +14,23 @@ mod payload;
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, ErrorClass, NameId, Request, Result};
 use line::FtraceLine;
 use notice::FtraceNotice;
 
 use super::blk_action::{ActionMeaning, BlkAction, is_action, rest_after};
 use super::blkparse;
-use super::input::DecompressedInput;
 use super::line_format::{
     LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, is_digits, need, text, unsigned,
 };
 use super::rwbs::{self, RwbsMeaning};
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::columns::TraceColumn;
-use crate::event_tally::{EventTally, NameCounts};
-use crate::events::{DecodedEvent, EventMatcher, KernelEvent};
-use crate::header::TraceHeader;
-use crate::name_table::dev_t_label;
-use crate::pairing::{BlockEventKind, BlockLayerEvent};
-use crate::recorded_features::RecordedFeatures;
-use crate::source::TraceSource;
-use crate::zone_command::ZoneCommand;
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::event_tally::NameCounts;
+use crate::{
+    BlockEventKind, BlockLayerEvent, DecodedEvent, DecompressedInput, Error, ErrorClass, EventMatcher, EventTally,
+    KernelEvent, NameId, ReadOptions, RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceSource,
+    ZoneCommand, dev_t_label,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "ftrace",

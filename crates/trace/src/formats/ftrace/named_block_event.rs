@@ -1,11 +1,8 @@
 //! Block events in the form of newer versions of `perf trace`, with the kernel's own names of fields: `dev: 8388608, sector:
 //! 2048, nr_sector: 8, bytes: 4096, rwbs: "W", comm: "dd", cmd: ""` (`include/trace/events/block.h`).
 
-use emmclab_base::{Error, ErrorClass, Result};
-
 use super::super::line_format::unsigned;
-use crate::name_table::dev_t_label;
-use crate::pairing::BlockEventKind;
+use crate::{BlockEventKind, Error, ErrorClass, Result, dev_t_label};
 
 /// The fields of a block event.
 #[derive(Debug, PartialEq, Eq)]

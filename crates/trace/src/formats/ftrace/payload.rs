@@ -4,7 +4,7 @@
 //! The forms are `name=value`, `name = value`, `name: value` or `name value`, with or without commas. Most names are those of
 //! the fields.
 
-use crate::events::{EventField, EventFieldValues, KernelEvent};
+use crate::{EventField, EventFieldValues, KernelEvent};
 
 /// The values of the fields in the text of this event.
 pub(super) fn values(event: KernelEvent, payload: &[u8]) -> EventFieldValues<'_> {

@@ -2,9 +2,8 @@
 //! bundles state the clock that is used, and a reading of both clocks. Source: `ftrace_event_bundle.proto`,
 //! `clock_snapshot.proto` of Perfetto.
 
-use emmclab_base::{Error, ErrorClass, Nanos, Result};
-
 use super::wire::WireFields;
+use crate::{Error, ErrorClass, Nanos, Result};
 
 /// `FtraceClock`: without a value it is the boot clock.
 const BOOT: u64 = 0;

@@ -11,17 +11,15 @@ use EventField::{
     SecondSector, Sector, Sectors, Step, Tag, Target, Task, Unit, Word,
 };
 
-use emmclab_base::{Op, RequestFlags, Result};
-
 use super::names::name_of;
 use super::wire::{WireFields, WireValue};
-use crate::event_tally::{EventTally, NameCounts};
-use crate::events::{DecodedEvent, EventField, EventFieldValues, KernelEvent};
+use crate::event_tally::NameCounts;
 use crate::formats::line_format::text;
 use crate::formats::rwbs;
-use crate::name_table::fixed;
-use crate::pairing::BlockEventKind;
-use crate::zone_command::ZoneCommand;
+use crate::{
+    BlockEventKind, DecodedEvent, EventField, EventFieldValues, EventTally, KernelEvent, Op, RequestFlags, Result,
+    ZoneCommand, fixed,
+};
 
 /// The events that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

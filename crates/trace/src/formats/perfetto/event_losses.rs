@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use emmclab_base::Result;
-
 use super::wire::WireFields;
+use crate::Result;
 
 /// Maximum number of a CPU; larger numbers are counted together.
 const MOST_CPUS: u64 = 1 << 13;

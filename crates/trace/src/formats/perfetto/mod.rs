@@ -26,22 +26,13 @@ use process_names::ProcessNames;
 pub use slice_writer::{RequestSender, picture_file};
 use wire::WireFields;
 
-use emmclab_base::{Error, ErrorClass, NameId, Nanos, Request, Result};
-
-use super::input::DecompressedInput;
 use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, ReadOptions, TraceFormat};
-use crate::batch::BATCH_ROWS;
-use crate::columns::TraceColumn;
-use crate::cpu_stream_merge::CpuStreamMerge;
-use crate::event_tally::EventTally;
-use crate::events::{DecodedEvent, EventMatcher};
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::name_table::{NameTable, dev_t_label, unfilled};
-use crate::pairing::BlockLayerEvent;
-use crate::recorded_features::RecordedFeatures;
-use crate::source::{ReadProgress, TraceSource};
+use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use crate::{
+    BATCH_ROWS, BlockLayerEvent, CpuStreamMerge, DecodedEvent, DecompressedInput, Error, ErrorClass, EventMatcher,
+    EventTally, Ledger, NameId, NameTable, Nanos, ReadOptions, ReadProgress, RecordedFeatures, Request, Result,
+    TraceColumn, TraceHeader, TraceSource, dev_t_label, unfilled,
+};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "perfetto",

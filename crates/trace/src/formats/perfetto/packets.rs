@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use emmclab_base::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass, Result};
 
 /// `Trace.packet`: the key of a field with a length.
 const PACKET: u8 = 1 << 3 | 2;

@@ -3,11 +3,9 @@
 
 use std::collections::HashMap;
 
-use emmclab_base::{NameId, Result};
-
 use super::wire::WireFields;
 use crate::formats::line_format::text;
-use crate::name_table::NameTable;
+use crate::{NameId, NameTable, Result};
 
 /// The kernel does not assign larger ids (`PID_MAX_LIMIT`).
 const LARGEST_ID: u64 = 1 << 22;

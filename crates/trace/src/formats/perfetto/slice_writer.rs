@@ -3,18 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use emmclab_base::{Error, ErrorClass, NameId, Nanos, Request, RequestFlags, Result, SECTOR_BYTES};
 use emmclab_perfetto::{Argument, ArgumentValue, DrawnRequest, RequestTracks, TrackWriter};
 use rustc_hash::FxHashMap;
 
-use crate::atomic_file::AtomicFile;
-use crate::batch::Batch;
-use crate::compression::OutputCompression;
 use crate::formats::capabilities::FormatCapabilities;
-use crate::header::TraceHeader;
-use crate::ledger::Ledger;
-use crate::name_table::NameTable;
-use crate::sink::TraceSink;
+use crate::{
+    AtomicFile, Batch, Error, ErrorClass, Ledger, NameId, NameTable, Nanos, OutputCompression, Request, RequestFlags,
+    Result, SECTOR_BYTES, TraceHeader, TraceSink,
+};
 
 /// File-name extensions; the UI accepts both.
 pub(super) const EXTENSIONS: &[&str] = &["pftrace", "perfetto-trace"];

@@ -1,7 +1,7 @@
 //! Reads the wire format of Protocol Buffers, without a copy and without knowledge of the message. Source:
 //! protobuf.dev/programming-guides/encoding.
 
-use emmclab_base::{Error, ErrorClass, Result};
+use crate::{Error, ErrorClass, Result};
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
