@@ -160,7 +160,7 @@ def test_what_the_page_says_of_a_trace_format_is_read_from_damaged_and_impossibl
     formats = trace / "src" / "formats"
     (formats / "oplog.rs").write_text(reader)
     _replace(formats / "mod.rs", "mod parquet;", "mod oplog;\nmod parquet;")
-    _replace(formats / "mod.rs", "    &mqsim::FORMAT,\n", "    &oplog::FORMAT,\n    &mqsim::FORMAT,\n")
+    _replace(formats / "mod.rs", "    &ssdsim::MQSIM,\n", "    &oplog::FORMAT,\n    &ssdsim::MQSIM,\n")
     samples = trace / "tests" / "trace" / "support" / "mod.rs"
     _replace(samples, "pub const SAMPLES: &[Sample] = &[\n", f"pub const SAMPLES: &[Sample] = &[\n{sample}")
     (line,) = re.findall(r"`(cargo test [^`]+)`", page)

@@ -228,10 +228,10 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             out.set_item("name", format.name)?;
             out.set_item("about", format.about)?;
             out.set_item("known_by", format.known_by)?;
-            out.set_item("from", format.origin.from)?;
-            let gives: Vec<_> = format.origin.gives.iter().map(|column| column.name()).collect();
+            out.set_item("from", format.from)?;
+            let gives: Vec<_> = format.gives.iter().map(|column| column.name()).collect();
             out.set_item("gives", gives)?;
-            out.set_item("unknown", format.origin.unknown)?;
+            out.set_item("unknown", format.unknown)?;
             out.set_item("reads", true)?;
             out.set_item("writes", format.writes.is_some())?;
             Ok(out)

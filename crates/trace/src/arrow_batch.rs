@@ -1,20 +1,26 @@
 //! Conversion between batches and Arrow record batches without a copy of the values.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::builder::StringDictionaryBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::types::{ArrowDictionaryKeyType, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, StringArray, UInt16Array, UInt32Array,
-    UInt64Array,
+    Array, ArrayRef, ArrowPrimitiveType, DictionaryArray, Int64Array, ListArray, PrimitiveArray, RecordBatch,
+    StringArray, UInt16Array, UInt32Array, UInt64Array, downcast_dictionary_array, downcast_integer_array,
+    new_null_array,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::take::take;
 
-use crate::batch_notes::BatchNotes;
-use crate::batch_rows::{NO_NAME, NO_PID, NO_TIME};
-use crate::{BATCH_ROWS, Batch, Error, ErrorClass, GrowingNameTable, NameId, NameTable, Op, Result, TraceColumn};
+use crate::batch::{BatchNotes, NO_NAME, NO_PID, NO_TIME};
+use crate::{
+    BATCH_ROWS, Batch, BlockNote, BlockRole, Error, ErrorClass, GrowingNameTable, NameId, NameTable, Op, Result,
+    SectorSet, TraceColumn,
+};
 
 /// Maximum length of the name of a process or device, in bytes; paths have at most 4,096.
 pub(crate) const MOST_NAME_BYTES: usize = 1 << 16;
@@ -243,4 +249,313 @@ fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
         return Ok(dictionary.keys().values().clone());
     }
     Ok(dictionary.keys().values().iter().map(|key| codes[*key as usize]).collect::<Vec<_>>().into())
+}
+
+/// A row whose value cannot be converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnconvertibleRow(pub usize);
+
+/// Converts the column to `wanted`, a type of the schema; a column that already has this type is shared.
+pub(crate) fn converted(array: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, UnconvertibleRow> {
+    if array.data_type() == wanted {
+        return Ok(array.clone());
+    }
+    match wanted {
+        _ if *array.data_type() == DataType::Null => Ok(new_null_array(wanted, array.len())),
+        DataType::UInt16 => integers::<UInt16Type>(array),
+        DataType::UInt32 => integers::<UInt32Type>(array),
+        DataType::UInt64 => integers::<UInt64Type>(array),
+        DataType::Int32 => integers::<Int32Type>(array),
+        DataType::Int64 => integers::<Int64Type>(array),
+        DataType::Dictionary(key, _) if **key == DataType::UInt8 => names::<UInt8Type>(array),
+        DataType::Dictionary(..) => names::<UInt32Type>(array),
+        DataType::List(item) => lists(array, item),
+        _ => Err(UnconvertibleRow(0)),
+    }
+}
+
+fn integers<T: ArrowPrimitiveType>(array: &ArrayRef) -> std::result::Result<ArrayRef, UnconvertibleRow>
+where
+    T::Native: TryFrom<i128>,
+{
+    let array: &dyn Array = array;
+    downcast_integer_array! {
+        array => {
+            let value = |row: usize| {
+                // The value stored for a null is undefined.
+                let valid = array.is_valid(row);
+                let value = if valid { i128::from(array.value(row)) } else { 0 };
+                T::Native::try_from(value).map_err(|_| UnconvertibleRow(row))
+            };
+            let values = (0..array.len()).map(value).collect::<std::result::Result<Vec<_>, _>>()?;
+            Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), array.nulls().cloned())))
+        }
+        _ => Err(UnconvertibleRow(0)),
+    }
+}
+
+fn names<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> std::result::Result<ArrayRef, UnconvertibleRow> {
+    let mut out = StringDictionaryBuilder::<K>::new();
+    for row in 0..array.len() {
+        match text(array, row).map_err(|_| UnconvertibleRow(row))? {
+            Some(name) => drop(out.append(name).map_err(|_| UnconvertibleRow(row))?),
+            None => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// The text of a row; `None` if it is null.
+///
+/// # Errors
+/// If the column is not of text.
+fn text(array: &dyn Array, row: usize) -> std::result::Result<Option<&str>, UnconvertibleRow> {
+    if array.is_null(row) {
+        return Ok(None);
+    }
+    match array.data_type() {
+        DataType::Utf8 => Ok(Some(array.as_string::<i32>().value(row))),
+        DataType::LargeUtf8 => Ok(Some(array.as_string::<i64>().value(row))),
+        DataType::Utf8View => Ok(Some(array.as_string_view().value(row))),
+        DataType::Dictionary(..) => downcast_dictionary_array! {
+            array => text(array.values(), array.key(row).ok_or(UnconvertibleRow(row))?),
+            _ => Err(UnconvertibleRow(row)),
+        },
+        _ => Err(UnconvertibleRow(row)),
+    }
+}
+
+/// Returns the range of the items of a row's list.
+type ItemRange<'a> = Box<dyn Fn(usize) -> Range<usize> + 'a>;
+
+fn lists(array: &ArrayRef, item: &Arc<Field>) -> std::result::Result<ArrayRef, UnconvertibleRow> {
+    let (items, range): (&ArrayRef, ItemRange<'_>) = match array.data_type() {
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let offsets = lists.value_offsets();
+            (lists.values(), Box::new(|row| offsets[row] as usize..offsets[row + 1] as usize))
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            let offsets = lists.value_offsets();
+            (lists.values(), Box::new(|row| offsets[row] as usize..offsets[row + 1] as usize))
+        }
+        DataType::FixedSizeList(..) => {
+            let lists = array.as_fixed_size_list();
+            let length = lists.value_length() as usize;
+            (lists.values(), Box::new(move |row| row * length..(row + 1) * length))
+        }
+        DataType::ListView(_) => {
+            let lists = array.as_list_view::<i32>();
+            let (offsets, sizes) = (lists.value_offsets(), lists.value_sizes());
+            (lists.values(), Box::new(|row| offsets[row] as usize..(offsets[row] + sizes[row]) as usize))
+        }
+        DataType::LargeListView(_) => {
+            let lists = array.as_list_view::<i64>();
+            let (offsets, sizes) = (lists.value_offsets(), lists.value_sizes());
+            (lists.values(), Box::new(|row| offsets[row] as usize..(offsets[row] + sizes[row]) as usize))
+        }
+        _ => return Err(UnconvertibleRow(0)),
+    };
+    // The range stored for a null list is undefined.
+    let ranges = (0..array.len()).map(|row| if array.is_null(row) { 0..0 } else { range(row) });
+    let ranges: Vec<Range<usize>> = ranges.collect();
+    let chosen: UInt64Array = ranges.iter().cloned().flatten().map(|place| place as u64).collect::<Vec<_>>().into();
+    let chosen = take(items, &chosen, None).map_err(|_| UnconvertibleRow(0))?;
+    let offsets = OffsetBuffer::from_lengths(ranges.iter().map(ExactSizeIterator::len));
+    let chosen = converted(&chosen, item.data_type()).map_err(|UnconvertibleRow(place)| {
+        UnconvertibleRow(offsets.iter().rposition(|from| *from as usize <= place).unwrap_or(0))
+    })?;
+    let nulls: Option<NullBuffer> = array.nulls().cloned();
+    ListArray::try_new(item.clone(), offsets, chosen, nulls)
+        .map(|lists| Arc::new(lists) as ArrayRef)
+        .map_err(|_| UnconvertibleRow(0))
+}
+
+/// Maximum number of sectors of a block, which has at most 64 KiB.
+const MOST_CHANGED: u16 = 128;
+
+impl BatchNotes {
+    /// Returns the five columns of block notes, in the order of the schema, for a batch of `rows` rows.
+    ///
+    /// # Errors
+    /// Never; an error of Arrow's own check is returned.
+    pub fn to_arrow(&self, rows: usize) -> Result<[ArrayRef; 5]> {
+        let lengths = || (0..rows).map(|row| self.of(row).len());
+        let offsets = OffsetBuffer::from_lengths(lengths());
+        let nulls = Some(lengths().map(|length| length > 0).collect::<NullBuffer>());
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        let list = |values: ArrayRef| -> Result<ArrayRef> {
+            let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+            let list = ListArray::try_new(item, offsets.clone(), values, nulls.clone());
+            Ok(Arc::new(list.map_err(arrow_error)?))
+        };
+        let all = self.all();
+        let keys = PrimitiveArray::<UInt8Type>::from_iter_values(all.iter().map(|note| note.role as u8));
+        let names = Arc::new(StringArray::from_iter_values(BlockRole::ALL.map(BlockRole::name)));
+        let roles = DictionaryArray::<UInt8Type>::try_new(keys, names).map_err(arrow_error)?;
+        let sectors = all.iter().map(|note| note.sectors);
+        let changed = all.iter().map(|note| note.changed.map(|changed| changed.len() as u16));
+        Ok([
+            list(Arc::new(roles))?,
+            list(Arc::new(PrimitiveArray::<UInt32Type>::from_iter_values(sectors)))?,
+            list(Arc::new(all.iter().map(|note| note.home).collect::<PrimitiveArray<UInt64Type>>()))?,
+            list(Arc::new(changed.collect::<PrimitiveArray<UInt16Type>>()))?,
+            list(Arc::new(all.iter().map(|note| note.transaction).collect::<PrimitiveArray<UInt32Type>>()))?,
+        ])
+    }
+
+    /// Reads the notes from these columns; `None` if the columns are missing. `before` is the number of rows of the trace
+    /// before them.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Syntax`] if a column is missing or of another type, [`ErrorClass::Value`] if the lists of a row differ in length or an
+    /// entry is not a valid note.
+    pub fn from_arrow(record: &RecordBatch, before: u64) -> Result<Option<Self>> {
+        let roles = RoleColumn::find(record)?;
+        let sectors =
+            NumberListColumn::<UInt32Type>::find(record, TraceColumn::RoleSectors, AsArray::as_primitive_opt)?;
+        let home = NumberListColumn::<UInt64Type>::find(record, TraceColumn::HomeSector, AsArray::as_primitive_opt)?;
+        let changed =
+            NumberListColumn::<UInt16Type>::find(record, TraceColumn::ChangedSectors, AsArray::as_primitive_opt)?;
+        let transaction =
+            NumberListColumn::<UInt32Type>::find(record, TraceColumn::Transaction, AsArray::as_primitive_opt)?;
+        let (Some(roles), Some(sectors)) = (&roles, &sectors) else {
+            if TraceColumn::ALL.into_iter().all(|column| !column.of_notes() || column_of(record, column).is_none()) {
+                return Ok(None);
+            }
+            let missing = if roles.is_none() { TraceColumn::Role } else { TraceColumn::RoleSectors };
+            let error = Error::new(ErrorClass::Syntax, "this column is missing").in_field(missing.name());
+            return Err(error.hint("give `role` and `role_sectors`, or no column of block notes"));
+        };
+        let mut notes = Self::default();
+        let mut entries = Vec::new();
+        for row in 0..record.num_rows() {
+            let here = |error: Error| error.at_line(before + row as u64 + 1);
+            let at = roles.lists.range(row);
+            let same_length = |column, found: Range<usize>| {
+                if found.len() == at.len() {
+                    return Ok(found.start);
+                }
+                let what = format!("has {} entries in a row in which `role` has {}", found.len(), at.len());
+                let error = Error::new(ErrorClass::Value, what).in_field(TraceColumn::name(column));
+                Err(here(error.hint("give the lists of a row an entry for each of its notes")))
+            };
+            let sectors_at = same_length(TraceColumn::RoleSectors, sectors.range(row))?;
+            let start = |column, range: Option<Range<usize>>| range.map_or(Ok(0), |range| same_length(column, range));
+            let home_at = start(TraceColumn::HomeSector, home.as_ref().map(|lists| lists.range(row)))?;
+            let changed_at = start(TraceColumn::ChangedSectors, changed.as_ref().map(|lists| lists.range(row)))?;
+            let transaction_at = start(TraceColumn::Transaction, transaction.as_ref().map(|lists| lists.range(row)))?;
+            entries.clear();
+            for i in 0..at.len() {
+                entries.push(BlockNote {
+                    role: roles.get(at.start + i).map_err(here)?,
+                    sectors: sectors.get(sectors_at + i).ok_or_else(|| here(no_entry(TraceColumn::RoleSectors)))?,
+                    home: home.as_ref().and_then(|lists| lists.get(home_at + i)),
+                    transaction: transaction.as_ref().and_then(|lists| lists.get(transaction_at + i)),
+                    changed: changed
+                        .as_ref()
+                        .and_then(|lists| lists.get(changed_at + i))
+                        .map(|count| changed_sectors(count).map_err(here))
+                        .transpose()?,
+                });
+            }
+            if !entries.is_empty() {
+                notes.push(row, &entries);
+            }
+        }
+        Ok(Some(notes))
+    }
+}
+
+fn column_of(record: &RecordBatch, column: TraceColumn) -> Option<&ArrayRef> {
+    record.column_by_name(column.name())
+}
+
+fn no_entry(column: TraceColumn) -> Error {
+    Error::new(ErrorClass::Value, "has a list with a missing entry")
+        .in_field(column.name())
+        .hint("give each note a role and a length; only the other columns may lack an entry")
+}
+
+/// A set of `count` sectors: the first ones, because the file does not store which sectors changed.
+fn changed_sectors(count: u16) -> Result<SectorSet> {
+    if count > MOST_CHANGED {
+        let error = Error::new(ErrorClass::Value, format!("is more than the {MOST_CHANGED} sectors that a block has"));
+        return Err(error.of_field(TraceColumn::ChangedSectors.name(), 0, count.to_string().as_bytes()));
+    }
+    Ok(SectorSet::first(count.into()))
+}
+
+/// A column whose values are lists of numbers.
+struct NumberListColumn<'a, T: ArrowPrimitiveType> {
+    lists: &'a ListArray,
+    values: &'a PrimitiveArray<T>,
+}
+
+impl<'a, T: ArrowPrimitiveType> NumberListColumn<'a, T> {
+    /// Finds the column; `None` if it is missing. `numbers` returns the values of the lists as numbers; `None` if they are of
+    /// another type.
+    fn find(
+        record: &'a RecordBatch,
+        column: TraceColumn,
+        numbers: impl FnOnce(&'a dyn Array) -> Option<&'a PrimitiveArray<T>>,
+    ) -> Result<Option<Self>> {
+        let Some(array) = column_of(record, column) else { return Ok(None) };
+        let lists = array.as_list_opt::<i32>();
+        let both = lists.and_then(|lists| Some(Self { lists, values: numbers(lists.values().as_ref())? }));
+        both.map(Some).ok_or_else(|| wrong_type(column.name(), array.data_type()))
+    }
+
+    /// The range of a row's values; empty if the list is null.
+    fn range(&self, row: usize) -> Range<usize> {
+        if self.lists.is_null(row) {
+            return 0..0;
+        }
+        let offsets = self.lists.value_offsets();
+        offsets[row] as usize..offsets[row + 1] as usize
+    }
+
+    /// The value at an index; `None` if it is null.
+    fn get(&self, at: usize) -> Option<T::Native> {
+        self.values.is_valid(at).then(|| self.values.value(at))
+    }
+}
+
+/// The column of roles.
+struct RoleColumn<'a> {
+    lists: NumberListColumn<'a, UInt8Type>,
+    names: &'a StringArray,
+    /// The role of each name; `None` if there is no such role.
+    by_key: Vec<Option<BlockRole>>,
+}
+
+impl<'a> RoleColumn<'a> {
+    fn find(record: &'a RecordBatch) -> Result<Option<Self>> {
+        let mut names = None;
+        let lists = NumberListColumn::find(record, TraceColumn::Role, |values| {
+            let dictionary = values.as_dictionary_opt::<UInt8Type>()?;
+            names = dictionary.values().as_string_opt::<i32>();
+            names.map(|_| dictionary.keys())
+        })?;
+        Ok(lists.zip(names).map(|(lists, names)| {
+            let by_key = names.iter().map(|name| BlockRole::by_name(name?)).collect();
+            Self { lists, names, by_key }
+        }))
+    }
+
+    /// The role at an index.
+    fn get(&self, at: usize) -> Result<BlockRole> {
+        let key = usize::from(self.lists.get(at).ok_or_else(|| no_entry(TraceColumn::Role))?);
+        self.by_key[key].ok_or_else(|| {
+            if self.names.is_null(key) {
+                return no_entry(TraceColumn::Role);
+            }
+            let names = BlockRole::ALL.map(BlockRole::name).join(", ");
+            let error = Error::new(ErrorClass::Value, "is not a role of a block");
+            error
+                .of_field(TraceColumn::Role.name(), 0, self.names.value(key).as_bytes())
+                .hint(format!("write one of: {names}"))
+        })
+    }
 }

@@ -13,7 +13,7 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchReader, UInt8Array};
 use arrow_schema::{DataType, Schema};
 
-use crate::arrow_conversions::{UnconvertibleRow, converted};
+use crate::arrow_batch::{UnconvertibleRow, converted};
 use crate::formats::{FormatTimes, UnitGuard};
 use crate::{
     BATCH_ROWS, Batch, Error, ErrorClass, GrowingNameTable, Ledger, NameTable, Op, ReadOptions, ReadProgress,

@@ -1,15 +1,17 @@
 //! A batch of requests in columns.
+#![expect(clippy::inline_always, reason = "columns that a loop does not use are not read")]
 
+use std::convert::identity;
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::ScalarBuffer;
 
-use crate::batch_notes::BatchNotes;
-use crate::batch_rows::BatchRows;
-use crate::columns::each_column;
-use crate::{BlockNote, NameTable, Request, RequestIter};
+use crate::{
+    BlockNote, Error, ErrorClass, NameId, NameTable, Nanos, Op, Request, RequestFlags, Result, Sector, TraceColumn,
+    columns::each_column, formats::FARTHEST_NS,
+};
 
 /// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and so that
 /// the allocator reuses the memory of a finished batch for the next.
@@ -154,4 +156,378 @@ impl<'a> IntoIterator for &'a Batch {
     fn into_iter(self) -> RequestIter<'a> {
         self.iter()
     }
+}
+
+pub(crate) const NO_TIME: i64 = i64::MIN;
+pub(crate) const NO_PID: i32 = i32::MIN;
+pub(crate) const NO_NAME: u32 = u32::MAX;
+
+macro_rules! rows {
+    (
+        always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
+        optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
+    ) => {
+        /// The columns as plain slices. A missing value is `NO_TIME`, `NO_PID` or `NO_NAME`, or its whole column is empty.
+        #[derive(Clone, Copy)]
+        pub(crate) struct BatchRows<'a> {
+            $(pub $field: &'a [$type],)*
+            $(pub $some: &'a [$some_type],)*
+        }
+
+        impl BatchRows<'_> {
+            #[inline(always)]
+            pub fn get(&self, i: usize) -> Request {
+                Request {
+                    $($field: $wrap(self.$field[i]),)*
+                    $($some: optional(self.$some, i, $none).map($some_wrap),)*
+                }
+            }
+        }
+    };
+}
+
+each_column!(rows);
+
+/// The operation with this code; codes were checked when the batch was made.
+#[inline(always)]
+fn operation(code: u8) -> Op {
+    Op::from_code(code).unwrap_or(Op::Read)
+}
+
+/// The value at `i` of a column that may be absent (empty) or hold `none` there.
+#[inline]
+fn optional<T: Copy + PartialEq>(column: &[T], i: usize, none: T) -> Option<T> {
+    column.get(i).copied().filter(|value| *value != none)
+}
+
+impl<'a> BatchRows<'a> {
+    /// The requests in order.
+    #[inline]
+    pub fn iter(self) -> RequestIter<'a> {
+        self.range(0..self.arrival.len())
+    }
+
+    /// The requests in these rows, in order. Panics if there are no such rows.
+    #[inline(always)]
+    pub fn range(self, rows: Range<usize>) -> RequestIter<'a> {
+        assert!(rows.end <= self.arrival.len(), "rows up to {} of {}", rows.end, self.arrival.len());
+        RequestIter { rows: self, remaining_rows: rows }
+    }
+
+    /// The known response times, in nanoseconds.
+    pub fn responses(&self) -> impl Iterator<Item = i64> + 'a {
+        let known = self.arrival.iter().zip(self.complete).filter(|(_, end)| **end != NO_TIME);
+        known.map(|(arrival, end)| end.saturating_sub(*arrival))
+    }
+
+    /// Sizes in sectors; 0 for operations without data.
+    pub fn data_sectors(&self) -> impl Iterator<Item = u32> + 'a {
+        let has_data = |op: u8| op == Op::Read as u8 || op == Op::Write as u8;
+        self.sectors.iter().zip(self.op).map(move |(sectors, op)| if has_data(*op) { *sectors } else { 0 })
+    }
+}
+
+/// An iterator over the requests of a range of rows, in order.
+#[derive(Clone)]
+pub struct RequestIter<'a> {
+    rows: BatchRows<'a>,
+    remaining_rows: Range<usize>,
+}
+
+impl Iterator for RequestIter<'_> {
+    type Item = Request;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Request> {
+        let row = self.remaining_rows.next()?;
+        Some(self.rows.get(row))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.remaining_rows.size_hint()
+    }
+}
+
+impl ExactSizeIterator for RequestIter<'_> {}
+
+/// Appends to a column that stays empty until its first value; `rows` is the number of rows before this one.
+#[inline]
+fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
+    if value.is_some() && column.is_empty() {
+        column.resize(rows, none);
+    }
+    if value.is_some() || !column.is_empty() {
+        column.push(value.unwrap_or(none));
+    }
+}
+
+/// As [`push`], for many rows at once.
+#[inline]
+fn extend<T: Copy>(
+    column: &mut Vec<T>,
+    rows: usize,
+    requests: &[Request],
+    value: impl Fn(&Request) -> Option<T>,
+    none: T,
+) {
+    if column.is_empty() {
+        // The fold has no branch per request.
+        if !requests.iter().fold(false, |any, request| any | value(request).is_some()) {
+            return;
+        }
+        column.resize(rows, none);
+    }
+    column.extend(requests.iter().map(|request| value(request).unwrap_or(none)));
+}
+
+/// The values of a column from row `rows` on; empty if it has no such rows.
+fn since<T>(column: &[T], rows: usize) -> &[T] {
+    column.get(rows..).unwrap_or(&[])
+}
+
+macro_rules! builder {
+    (
+        always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
+        optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
+    ) => {
+        /// Collects requests into a [`Batch`].
+        #[derive(Debug, Default)]
+        pub struct BatchBuilder {
+            $($field: Vec<$type>,)*
+            $($some: Vec<$some_type>,)*
+            /// `None` until the first note, unless the trace is known to have notes.
+            notes: Option<BatchNotes>,
+            /// Whether the trace has notes.
+            noted: bool,
+        }
+
+        impl BatchBuilder {
+            /// Adds a request. Its name ids must be of the tables that are later passed to [`BatchBuilder::finish`].
+            #[inline]
+            pub fn push(&mut self, request: &Request) {
+                let rows = self.len();
+                $({
+                    let $of = request;
+                    push(&mut self.$some, rows, $some_value, $none);
+                })*
+                $({
+                    let $request = request;
+                    self.$field.push($value);
+                })*
+            }
+
+            /// Adds requests, column by column.
+            pub(crate) fn extend(&mut self, requests: &[Request]) {
+                let rows = self.len();
+                $(extend(&mut self.$some, rows, requests, |$of| $some_value, $none);)*
+                $(self.$field.extend(requests.iter().map(|$request| $value));)*
+            }
+
+            /// The rows from `from` to the end.
+            pub(crate) fn rows(&self, from: usize) -> BatchRows<'_> {
+                BatchRows { $($field: since(&self.$field, from),)* $($some: since(&self.$some, from),)* }
+            }
+
+            /// Returns the collected requests as a batch and empties the builder. An optional column is filled up with missing
+            /// values when its first value arrives.
+            #[must_use]
+            pub fn finish(&mut self, processes: &Arc<NameTable>, devices: &Arc<NameTable>) -> Batch {
+                // The next batch is expected to have the same length and columns.
+                let notes = self.noted.then(BatchNotes::default);
+                let next = Self {
+                    $($field: Vec::with_capacity(self.$field.len()),)*
+                    $($some: Vec::with_capacity(self.$some.len()),)*
+                    notes,
+                    noted: self.noted,
+                };
+                let taken = std::mem::replace(self, next);
+                Batch {
+                    $($field: taken.$field.into(),)*
+                    $($some: taken.$some.into(),)*
+                    notes: taken.notes.map(Arc::new),
+                    processes: processes.clone(),
+                    devices: devices.clone(),
+                }
+            }
+        }
+    };
+}
+
+each_column!(builder);
+
+impl BatchBuilder {
+    /// An empty builder. If `noted`, the trace has block notes, and each batch is marked so, even if its requests have none.
+    pub fn of_noted(noted: bool) -> Self {
+        Self { notes: noted.then(BatchNotes::default), noted, ..Self::default() }
+    }
+
+    /// Adds a request with its block notes. They cover it from its first sector on; empty if they are not known.
+    #[inline]
+    pub fn push_noted(&mut self, request: &Request, notes: &[BlockNote]) {
+        debug_assert!(fault_of_notes(request, notes).is_none(), "{notes:?} are no notes of {request:?}");
+        if !notes.is_empty() {
+            let row = self.len();
+            self.notes.get_or_insert_default().push(row, notes);
+        }
+        self.push(request);
+    }
+
+    /// Number of requests so far.
+    pub fn len(&self) -> usize {
+        self.arrival.len()
+    }
+
+    /// True if there are no requests.
+    pub fn is_empty(&self) -> bool {
+        self.arrival.is_empty()
+    }
+}
+
+impl Batch {
+    /// Checks that arrivals do not decrease, also from `last`, the last arrival before the batch; updates `last`.
+    pub(crate) fn check_order(&self, last: &mut i64) -> Result<()> {
+        let mut before = *last;
+        let mut sorted = true;
+        for &arrival in &self.arrival {
+            sorted &= before <= arrival;
+            before = arrival;
+        }
+        *last = before;
+        if sorted {
+            return Ok(());
+        }
+        Err(Error::new(ErrorClass::Order, "a request is out of order: it arrives before the request in front of it")
+            .of_field("arrival_ns", 1, b"")
+            .hint("sort the rows by `arrival_ns`"))
+    }
+
+    /// The first row that is not a valid request, counted from 0, with its fault: no data, times in the wrong order, a time
+    /// more than [`FARTHEST_NS`] from 0, or notes that do not fit.
+    pub(crate) fn first_fault(&self) -> Option<(usize, Error)> {
+        // Fast path over whole columns, without branches. A missing time is less than any other.
+        #[allow(clippy::needless_bitwise_bool, reason = "without branches it is done many rows at a time")]
+        let goes_back = |earlier: &[i64], later: &[i64]| {
+            earlier.iter().zip(later).fold(false, |bad, (a, b)| bad | ((*b < *a) & (*b != NO_TIME)))
+        };
+        let times = [&self.arrival, &self.start, &self.issue, &self.served, &self.complete];
+        let early = (0..times.len()).any(|i| times[i + 1..].iter().any(|later| goes_back(times[i], later)));
+        let flush = Op::Flush as u8;
+        let empty = self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
+        // A missing time is not far.
+        #[allow(clippy::needless_bitwise_bool, reason = "as above")]
+        let is_far = |time: &i64| (time.unsigned_abs() > FARTHEST_NS) & (*time != NO_TIME);
+        let far = times.iter().any(|times| times.iter().fold(false, |far, time| far | is_far(time)))
+            || self.arrival.contains(&NO_TIME);
+        if !early && !empty && !far && !self.has_notes() {
+            return None;
+        }
+        (0..self.len()).find_map(|row| Some((row, self.fault(row)?)))
+    }
+
+    /// The batch without the rows that are not valid requests.
+    pub(crate) fn sound(self) -> Batch {
+        let rows: Vec<_> = (0..self.len()).filter(|row| self.fault(*row).is_none()).collect();
+        self.chosen(&rows)
+    }
+
+    fn fault(&self, row: usize) -> Option<Error> {
+        let request = self.get(row);
+        fault(&request).or_else(|| fault_of_notes(&request, self.notes(row)))
+    }
+}
+
+/// The first fault of a row, except those of its notes.
+fn fault(request: &Request) -> Option<Error> {
+    if request.sectors == 0 && request.op != Op::Flush {
+        return Some(Error::new(ErrorClass::Value, "is a request without data").of_field(
+            TraceColumn::Sectors.name(),
+            TraceColumn::Sectors as u64 + 1,
+            b"0",
+        ));
+    }
+    let far = [Some(request.arrival), request.complete]
+        .into_iter()
+        .flatten()
+        .find(|time| time.0.unsigned_abs() > FARTHEST_NS)
+        .map(|time| if time == request.arrival { ("arrival", time) } else { ("complete", time) });
+    let is_far = far.is_some();
+    let (name, time) = far.or_else(|| request.early_time())?;
+    let column = TraceColumn::ALL.into_iter().zip(1..).find(|(column, _)| column.name().starts_with(name));
+    let (name, at) = column.map_or((name, 0), |(column, at)| (column.name(), at));
+    let value = time.0.to_string();
+    let problem = if is_far {
+        "is more than 146 years from the zero of the clock, so that differences of times could overflow"
+    } else {
+        "is earlier than the time before it"
+    };
+    Some(Error::new(ErrorClass::Value, problem).of_field(name, at, value.as_bytes()))
+}
+
+/// The block notes of all requests of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct BatchNotes {
+    /// The end of each row's notes in `all`; rows after the last entry have no notes.
+    ends: Vec<usize>,
+    all: Vec<BlockNote>,
+}
+
+impl BatchNotes {
+    /// The notes of a row.
+    #[inline]
+    pub fn of(&self, row: usize) -> &[BlockNote] {
+        let Some(end) = self.ends.get(row) else { return &[] };
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[start..*end]
+    }
+
+    /// Adds the notes of a row; it must be after all rows that have notes.
+    pub fn push(&mut self, row: usize, notes: &[BlockNote]) {
+        self.ends.resize(row, self.all.len());
+        self.all.extend_from_slice(notes);
+        self.ends.push(self.all.len());
+    }
+
+    /// The notes of all rows, in order of the rows.
+    pub fn all(&self) -> &[BlockNote] {
+        &self.all
+    }
+
+    /// Number of rows with notes.
+    pub fn rows(&self) -> usize {
+        (0..self.ends.len()).filter(|row| !self.of(*row).is_empty()).count()
+    }
+}
+
+/// The error for notes that do not fit this request; `None` if they do. Only writes have notes, and these cover the request
+/// without gaps.
+pub(crate) fn fault_of_notes(request: &Request, notes: &[BlockNote]) -> Option<Error> {
+    let wrong = |column: TraceColumn, value: u64, what: &str| {
+        let error = Error::new(ErrorClass::Value, what);
+        Some(error.of_field(column.name(), column as u64 + 1, value.to_string().as_bytes()))
+    };
+    if notes.is_empty() {
+        return None;
+    }
+    if request.op != Op::Write {
+        let error = Error::new(ErrorClass::Value, "belongs to a request that is not a write");
+        let error =
+            error.of_field(TraceColumn::Role.name(), TraceColumn::Role as u64 + 1, notes[0].role.name().as_bytes());
+        return Some(error.hint("only writes have block notes; leave the lists of other requests empty"));
+    }
+    for note in notes {
+        if note.sectors == 0 {
+            return wrong(TraceColumn::RoleSectors, 0, "is a run without sectors");
+        }
+        if let Some(changed) = note.changed.filter(|changed| changed.len() > note.sectors) {
+            let what = format!("is more than the {} sectors of its run", note.sectors);
+            return wrong(TraceColumn::ChangedSectors, u64::from(changed.len()), &what);
+        }
+    }
+    let covered = notes.iter().map(|note| u64::from(note.sectors)).sum();
+    if covered != u64::from(request.sectors) {
+        let what = format!("is the length of all notes of a request of {} sectors", request.sectors);
+        return wrong(TraceColumn::RoleSectors, covered, &what);
+    }
+    None
 }

@@ -1,8 +1,10 @@
 //! The origin of a trace, and the format of its file.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
-use crate::{ClockJumps, RecordedFeatures};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{ClockJumps, Op, RequestFlags, batch::BatchRows};
 
 /// The origin of a trace; stored in its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,4 +68,151 @@ pub struct RecognisedFormat {
     pub format: &'static str,
     /// `content`, `--format` or `--columns`.
     pub by: &'static str,
+}
+
+/// The operations besides reads and writes, and the flags, that a format or a trace records. A count of others is unknown: that none is
+/// in the trace does not mean that there was none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordedFeatures {
+    /// A bit for each operation, by its code.
+    ops: u8,
+    flags: RequestFlags,
+}
+
+impl RecordedFeatures {
+    /// Reads and writes only.
+    pub const NONE: Self = Self::of(&[], RequestFlags(0));
+
+    /// The letters of an operation that the block layer's events state (such as `WFSM`), and errors.
+    pub const BLOCK_LAYER: Self = Self::of(
+        &[Op::Discard, Op::Flush, Op::SecureErase],
+        RequestFlags::SYNC
+            .union(RequestFlags::FUA)
+            .union(RequestFlags::PREFLUSH)
+            .union(RequestFlags::META)
+            .union(RequestFlags::READAHEAD)
+            .union(RequestFlags::FAILED)
+            .union(RequestFlags::APPEND),
+    );
+
+    /// The same with the names of threads, by which the writes of a journal are known.
+    pub const BLOCK_EVENTS: Self = Self::BLOCK_LAYER.and(RequestFlags::JOURNAL);
+
+    /// What software asks of a served device.
+    pub const SERVED: Self =
+        Self::of(&[Op::Discard, Op::Flush, Op::SecureErase], RequestFlags::FUA.union(RequestFlags::PREFLUSH));
+
+    /// Everything: for workloads that are defined by what they do.
+    pub const ALL: Self = Self { ops: u8::MAX, flags: RequestFlags(u16::MAX) };
+
+    /// These operations and flags.
+    pub const fn of(ops: &[Op], flags: RequestFlags) -> Self {
+        let (mut bits, mut at) = (1 << Op::Read as u8 | 1 << Op::Write as u8, 0);
+        while at < ops.len() {
+            bits |= 1 << ops[at] as u8;
+            at += 1;
+        }
+        Self { ops: bits, flags }
+    }
+
+    /// These flags as well.
+    #[must_use]
+    pub const fn and(self, flags: RequestFlags) -> Self {
+        Self { ops: self.ops, flags: self.flags.union(flags) }
+    }
+
+    /// Whether a count of this operation is known.
+    pub const fn has_op(self, op: Op) -> bool {
+        self.ops >> op as u8 & 1 == 1
+    }
+
+    /// Whether counts of all of these flags are known.
+    pub const fn has(self, flags: RequestFlags) -> bool {
+        self.flags.contains(flags)
+    }
+
+    /// What either of two records.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self { ops: self.ops | other.ops, flags: self.flags.union(other.flags) }
+    }
+
+    /// What both record: the counts that are known of the two together.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self { ops: self.ops & other.ops, flags: self.flags.intersection(other.flags) }
+    }
+
+    /// What this has and another does not.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self { ops: self.ops & !other.ops, flags: self.flags.difference(other.flags) }
+    }
+
+    /// Whether it is nothing at all.
+    pub const fn is_empty(self) -> bool {
+        self.ops == 0 && self.flags.0 == 0
+    }
+
+    /// Adds what these requests have: a file that contains an operation or a flag records it.
+    pub(crate) fn see(&mut self, rows: &BatchRows<'_>) {
+        self.ops |= rows.op.iter().fold(0, |all, op| all | 1_u8.unbounded_shl(u32::from(*op)));
+        self.flags.0 |= rows.flags.iter().fold(0, |all, flags| all | flags);
+    }
+
+    /// The names of everything but reads and writes, each with whether it is recorded.
+    fn named(self) -> impl Iterator<Item = (&'static str, Self)> {
+        let ops = Op::ALL.into_iter().filter(|op| !op.has_data());
+        let ops = ops.map(|op| (op.name(), Self { ops: 1 << op as u8, flags: RequestFlags(0) }));
+        let flags = RequestFlags::NAMES.into_iter().zip(0..);
+        ops.chain(flags.map(|(name, bit)| (name, Self { ops: 0, flags: RequestFlags(1 << bit) })))
+            .filter(move |(_, one)| self.intersection(*one) == *one)
+    }
+}
+
+/// Names with a blank between them, as in the header of a file; empty for reads and writes only.
+impl fmt::Display for RecordedFeatures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.named().map(|(name, _)| name).collect();
+        f.write_str(&names.join(" "))
+    }
+}
+
+impl Serialize for RecordedFeatures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Names that this version does not know are left out.
+impl<'de> Deserialize<'de> for RecordedFeatures {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let known: Vec<_> = Self::ALL.named().collect();
+        let named = text.split_whitespace().filter_map(|word| known.iter().find(|(name, _)| *name == word));
+        Ok(named.fold(Self::NONE, |all, (_, one)| all.union(*one)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_written_and_read_as_names() {
+        for records in [RecordedFeatures::NONE, RecordedFeatures::SERVED, RecordedFeatures::BLOCK_EVENTS] {
+            let text = serde_json::to_string(&records).unwrap();
+            assert_eq!(serde_json::from_str::<RecordedFeatures>(&text).unwrap(), records, "{text}");
+        }
+        assert_eq!(RecordedFeatures::SERVED.to_string(), "discard flush secure_erase fua preflush");
+        let later: RecordedFeatures = serde_json::from_str("\"flush colour\"").unwrap();
+        assert_eq!(later, RecordedFeatures::of(&[Op::Flush], RequestFlags(0)));
+    }
+
+    #[test]
+    fn of_traces_together_only_what_all_record_is_known() {
+        let both = RecordedFeatures::BLOCK_LAYER.intersection(RecordedFeatures::of(&[Op::Flush], RequestFlags::PACKED));
+        assert!(both.has_op(Op::Flush) && !both.has_op(Op::Discard));
+        assert!(!both.has(RequestFlags::PACKED) && !both.has(RequestFlags::SYNC));
+    }
 }

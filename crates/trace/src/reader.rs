@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::clock::{ClockMender, CoarseClock, FileClock, JUDGED};
-use crate::diagnosis;
-use crate::formats;
-use crate::request_screen::RequestScreen;
 use crate::{
     ArrivalGaps, BATCH_ROWS, Batch, BatchBuilder, ClockJump, ClockJumps, Error, ErrorClass, JumpDirection, Ledger,
     MOST_JUMPS, MendClock, NameTable, Nanos, ReadOptions, ReadProgress, RecognisedFormat, RecordedFeatures, Request,
-    Result, TraceExtent, TraceHeader, TraceSource, interrupt,
+    Result, TraceExtent, TraceHeader, TraceSource, diagnosis, formats, interrupt, request_screen::RequestScreen,
 };
 
 /// Default size of the reorder window: requests that are held back to sort them by arrival.

@@ -1,7 +1,6 @@
 //! The interface of readers: requests of a file of one format in the order of the file, with names, counts and progress.
 
-use crate::formats::FormatTimes;
-use crate::{Batch, EventTally, Ledger, NameTable, Request, Result, Sector, TraceHeader};
+use crate::{Batch, EventTally, Ledger, NameTable, Request, Result, Sector, TraceHeader, formats::FormatTimes};
 
 /// Progress of a reader, in bytes of the (possibly compressed) input.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,11 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::formats;
-use crate::read_ahead::TraceReadAhead;
 use crate::{
     BATCH_ROWS, Batch, BatchBuilder, BlockNote, Error, ErrorClass, GrowingNameTable, Ledger, NameId, NameTable, Nanos,
-    ReadOptions, ReadProgress, RecognisedFormat, RecordedFeatures, Request, Result, TraceHeader,
+    ReadOptions, ReadProgress, RecognisedFormat, RecordedFeatures, Request, Result, TraceHeader, formats,
+    read_ahead::TraceReadAhead,
 };
 
 /// A trace to combine.

@@ -5,7 +5,6 @@ use std::path::Path;
 use crate::formats::{self, FormatCapabilities};
 use crate::{
     AtomicFile, Batch, BatchBuilder, Error, ErrorClass, Ledger, OutputCompression, Result, TraceColumn, TraceHeader,
-    TraceSink,
 };
 
 /// Options of writing a trace.
@@ -99,4 +98,18 @@ impl TraceWriter {
     pub fn finish(self, ledger: &Ledger, header: &TraceHeader) -> Result<()> {
         self.sink.finish(ledger, header)?.commit()
     }
+}
+
+/// Encodes batches; implemented by each writable format.
+pub trait TraceSink: Send {
+    /// Adds a batch. All its operations must be in the format's [`crate::formats::FormatCapabilities`].
+    ///
+    /// # Errors
+    /// If the disk is full or the format cannot represent a request.
+    fn write(&mut self, batch: &Batch) -> Result<()>;
+    /// Completes the content with the final ledger and header, and returns the file for its commit.
+    ///
+    /// # Errors
+    /// If the disk is full.
+    fn finish(self: Box<Self>, ledger: &Ledger, header: &TraceHeader) -> Result<AtomicFile>;
 }

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use contents::{CpuPages, MAGIC, TraceBuffer, TraceDatContents};
-use emmclab_trace::formats::{DecompressedInput, FormatOrigin, FormatTimes, TimeUnit, TraceFormat};
+use emmclab_trace::formats::{DecompressedInput, FormatTimes, TimeUnit, TraceFormat};
 use emmclab_trace::{
     BATCH_ROWS, Batch, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress, RecordedFeatures,
     Request, Result, TraceColumn, TraceHeader, TraceSource,
@@ -30,11 +30,9 @@ pub(crate) static FORMAT: TraceFormat = TraceFormat {
     name: "trace-cmd",
     about: "trace.dat of trace-cmd, versions 6 and 7",
     known_by: "its magic number and `tracing` at its start",
-    origin: FormatOrigin {
-        from: "`trace-cmd record -C mono -e block -e mmc -e ufs -o FILE`",
-        gives: TraceColumn::OF_EVENTS,
-        unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
-    },
+    from: "`trace-cmd record -C mono -e block -e mmc -e ufs -o FILE`",
+    gives: TraceColumn::OF_EVENTS,
+    unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
     extensions: &[],
     recorded: RecordedFeatures::BLOCK_EVENTS,
     times: FormatTimes::Fixed(TimeUnit::Nanos),

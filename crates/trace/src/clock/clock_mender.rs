@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 
 use super::FileClock;
-use super::file_order::{FileOrderClassifier, HasArrival, OrderClass};
-use crate::duration::parse_duration;
+use super::file_clock::{FileOrderClassifier, HasArrival, OrderClass};
 use crate::{
     ClockJump, Error, ErrorClass, GapLocation, JumpDirection, MOST_JUMPS, Nanos, Request, Result, TraceSource,
-    interrupt,
+    duration::parse_duration, interrupt,
 };
 
 /// Number of cuts that are kept, for requests out of order that arrived before them.

@@ -10,18 +10,15 @@
 mod clock_mender;
 mod coarse_clock;
 mod file_clock;
-mod file_order;
 mod gaps;
-mod largest_values;
+
+use serde::{Deserialize, Serialize};
 
 pub(crate) use clock_mender::ClockMender;
 pub use clock_mender::MendClock;
 pub(crate) use coarse_clock::{CoarseClock, JUDGED};
 pub(crate) use file_clock::FileClock;
-pub use gaps::{ArrivalGaps, GapLocation};
-pub use largest_values::LargestValues;
-
-use serde::{Deserialize, Serialize};
+pub use gaps::{ArrivalGaps, GapLocation, LargestValues};
 
 /// Maximum number of gaps that may be jumps.
 pub const MOST_JUMPS: usize = 64;

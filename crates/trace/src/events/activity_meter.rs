@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use super::fs_writer_threads::writers_of;
+use super::task_names::writers_of;
 use crate::{
     ByteCount, CommandCounts, CommandEvent, CommandKind, CommandStep, FsEvent, FsStep, FsWriterThreads, HostActivity,
     JournalCounts, LostEventsGap, Nanos, RecordedActivity, SyncCounts, SyncWait, UnfinishedWait, unfilled,

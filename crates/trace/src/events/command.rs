@@ -1,12 +1,22 @@
 //! Commands that a host controller sends to its device, as the MMC and UFS drivers report them. Source: the kernel's
 //! `include/trace/events/mmc.h` and `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and arguments:
 //! JEDEC JESD84-B51, 6.10.4, and SBC-4.
+//!
+//! Commands of SCSI disks. Source: the kernel's `include/trace/events/scsi.h`; layout of commands: SBC-4.
+//!
+//! The address of a driver's command on its disk, in sectors of 512 bytes.
+//!
+//! The events of UFS and SCSI state a first block. UFS drivers of kernels up to 5.14 count in sectors, later ones in logical
+//! blocks of 4 KiB. SCSI commands count in the logical blocks of the disk, which have 512 bytes or 4 KiB. No event states the
+//! unit, but the addresses show it: see [`AddressUnitEvidence`].
+
+use std::cmp::Ordering;
+use std::io::Write;
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use super::scsi;
-use crate::opcodes;
+use crate::opcodes::{self, SCSI_UNMAP};
 use crate::{EventField, EventFieldValues, KernelEvent, Op, SECTOR_BYTES, fixed};
 
 /// The purpose of a command.
@@ -217,14 +227,12 @@ impl CommandEvent {
                 let step = if ufs_begins(values) { link_start(values) } else { DONE };
                 Self { host: fixed(values.text(EventField::Host)), id: UIC_ID, step }
             }
-            KernelEvent::ScsiStart => {
-                Self { host: scsi::host(values), id: scsi::id(values), step: scsi::start(values) }
-            }
+            KernelEvent::ScsiStart => Self { host: scsi_host(values), id: scsi_id(values), step: scsi_start(values) },
             KernelEvent::ScsiRefused | KernelEvent::ScsiDone | KernelEvent::ScsiTimeout => {
                 let again = event == KernelEvent::ScsiRefused;
                 let failed = event != KernelEvent::ScsiDone || values.number(EventField::Status) != 0;
                 let step = CommandStep::Done { failed, will_be_repeated: again };
-                Self { host: scsi::host(values), id: scsi::id(values), step }
+                Self { host: scsi_host(values), id: scsi_id(values), step }
             }
             KernelEvent::SyncBegin(_)
             | KernelEvent::SyncEnd(_)
@@ -358,4 +366,226 @@ fn link_start(values: &EventFieldValues) -> CommandStep {
 fn ufs_host(name: &[u8]) -> &[u8] {
     let is_disk = name.iter().all(|byte| byte.is_ascii_digit() || *byte == b':');
     if is_disk { b"ufs" } else { name }
+}
+
+/// The beginning of the host's name in a command event; `SCSI_HOST:CHANNEL:TARGET:UNIT` follows.
+pub(super) const SCSI_HOST: &[u8] = b"scsi ";
+/// Set in an id that is a tag, so that it differs from those made from a command's blocks.
+const TAG: u64 = 1 << 63;
+
+/// The name of the disk of a command, truncated or padded with zeros.
+pub(super) fn scsi_host(values: &EventFieldValues) -> [u8; 16] {
+    let number = |slot| values.number(slot);
+    let mut name = [0; 16];
+    let [host, unit] = [number(EventField::HostNumber), number(EventField::Unit)];
+    let [channel, target] = [number(EventField::Channel), number(EventField::Target)];
+    // A name that is too long is truncated.
+    let _ = write!(&mut name[..], "scsi {host}:{channel}:{target}:{unit}");
+    name
+}
+
+/// The id of a command in progress: its tag, or before kernel 5.14, a number from its opcode and blocks.
+pub(super) fn scsi_id(values: &EventFieldValues) -> u64 {
+    let tag = values.number(EventField::Tag);
+    if values.has(EventField::Tag) && tag >= 0 {
+        return TAG | tag as u64;
+    }
+    let ScsiCommand { opcode, first, count } = ScsiCommand::of(values);
+    (first << 24 ^ u64::from(count) << 8 ^ u64::from(opcode)) & !TAG
+}
+
+/// The start of a command.
+pub(super) fn scsi_start(values: &EventFieldValues) -> CommandStep {
+    let ScsiCommand { opcode, first, count } = ScsiCommand::of(values);
+    let kind = scsi_kind(i64::from(opcode));
+    let target = match kind {
+        CommandKind::Discard if opcode == SCSI_UNMAP => CommandTarget::Nowhere,
+        CommandKind::Read | CommandKind::Write | CommandKind::Discard => {
+            CommandTarget::Blocks { first, count: Some(count), is_recent: false }
+        }
+        _ => CommandTarget::Nowhere,
+    };
+    CommandStep::Start { kind, bytes: 0, target, packed: false, reliable: false }
+}
+
+/// Opcode, first block and number of blocks.
+struct ScsiCommand {
+    opcode: u8,
+    first: u64,
+    count: u32,
+}
+
+impl ScsiCommand {
+    /// Decodes the command descriptor block if the event contains it; otherwise uses the fields of the text.
+    fn of(values: &EventFieldValues) -> Self {
+        let bytes = values.text(EventField::Cdb);
+        let number = |from: usize, to: usize| {
+            bytes.get(from..to).unwrap_or_default().iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
+        };
+        let opcode = (values.number(EventField::Opcode) & 0xff) as u8;
+        let (first, count) = match opcode {
+            _ if bytes.is_empty() => (values.number(EventField::Lba) as u64, values.number(EventField::Blocks) as u64),
+            // Groups of commands by length: 6, 10, 16 and 12 bytes. In the first group, 0 means 256 blocks.
+            0x00..=0x1f => (number(1, 4) & 0x1f_ffff, (number(4, 5) + 255) % 256 + 1),
+            0x20..=0x5f => (number(2, 6), number(7, 9)),
+            0x80..=0x9f => (number(2, 10), number(10, 14)),
+            0xa0..=0xbf => (number(2, 6), number(6, 10)),
+            _ => (0, 0),
+        };
+        Self { opcode, first, count: u32::try_from(count).unwrap_or(0) }
+    }
+}
+
+/// Size of a logical block in bytes, of UFS and of SCSI disks whose blocks do not have 512 bytes.
+const LONG_BLOCK: u64 = 4096;
+const SECTORS_OF_LONG: u64 = LONG_BLOCK / SECTOR_BYTES;
+
+/// The blocks of a command, as its event states them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CommandBlocks {
+    /// The first.
+    pub(super) first: u64,
+    /// Their number, if the event states no bytes.
+    pub(super) count: Option<u32>,
+    /// Number of bytes, if the event states it.
+    pub(super) bytes: u64,
+    /// Whether the event has fields of kernels that use logical blocks.
+    pub(super) is_recent: bool,
+}
+
+/// Evidence from a host's commands for the unit of its addresses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AddressUnitEvidence {
+    commands: u64,
+    /// Number of commands whose address, and number of blocks if it is stated, are multiples of eight.
+    in_eights: u64,
+    /// Number of commands that begin at the end of the previous one if addresses are sectors; then the same if they are long
+    /// blocks.
+    follow_as_sectors: u64,
+    follow_as_blocks: u64,
+    /// The end of the last command, if addresses are sectors; then if they are long blocks.
+    end_in_sectors: u64,
+    end_in_blocks: u64,
+    is_recent: bool,
+    tells_bytes: bool,
+}
+
+impl AddressUnitEvidence {
+    /// Adds a command.
+    pub(super) fn see(&mut self, blocks: &CommandBlocks) {
+        let CommandBlocks { first, count, bytes, is_recent } = *blocks;
+        self.commands += 1;
+        self.is_recent |= is_recent;
+        let eights =
+            first.is_multiple_of(SECTORS_OF_LONG) && count.is_none_or(|count| u64::from(count) % SECTORS_OF_LONG == 0);
+        self.in_eights += u64::from(eights);
+        if count.is_some() {
+            return;
+        }
+        self.tells_bytes = true;
+        self.follow_as_sectors += u64::from(first != 0 && first == self.end_in_sectors);
+        self.follow_as_blocks += u64::from(first != 0 && first == self.end_in_blocks);
+        self.end_in_sectors = first.saturating_add(bytes / SECTOR_BYTES);
+        self.end_in_blocks = first.saturating_add(bytes / LONG_BLOCK);
+    }
+
+    /// The unit of the addresses in sectors: 1 or 8.
+    ///
+    /// If the events state bytes (UFS), the disk has long blocks, and addresses in sectors are all multiples of eight. An
+    /// address that is not shows that the unit is 8. Otherwise the unit is the one in which more commands follow the previous
+    /// one, and if both are equal, the form of the event decides. If the events state blocks (SCSI), most requests of a file
+    /// system are multiples of 4 KiB, so that on a disk with short blocks more than half are multiples of eight.
+    pub(super) fn sectors_of_unit(&self) -> u64 {
+        let is_long = if !self.tells_bytes {
+            self.commands > 0 && 2 * self.in_eights <= self.commands
+        } else if self.in_eights < self.commands {
+            true
+        } else {
+            match self.follow_as_blocks.cmp(&self.follow_as_sectors) {
+                Ordering::Equal => self.is_recent,
+                order => order == Ordering::Greater,
+            }
+        };
+        if is_long { SECTORS_OF_LONG } else { 1 }
+    }
+}
+
+impl CommandBlocks {
+    /// The first sector and number of sectors, given the unit of the addresses in sectors.
+    pub(super) fn sectors(&self, sectors_of_unit: u64) -> (u64, u64) {
+        let count = match self.count {
+            Some(count) => u64::from(count).saturating_mul(sectors_of_unit),
+            None => self.bytes.div_ceil(SECTOR_BYTES),
+        };
+        (self.first.saturating_mul(sectors_of_unit), count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_every_length_tell_first_block_and_number() {
+        let blocks = |bytes: &[u8]| {
+            let mut values = EventFieldValues::default();
+            values.set(EventField::Opcode, i64::from(bytes[0]));
+            values.set_text(EventField::Cdb, bytes);
+            match scsi_start(&values) {
+                CommandStep::Start { kind, target: CommandTarget::Blocks { first, count, .. }, .. } => {
+                    Some((kind, first, count?))
+                }
+                _ => None,
+            }
+        };
+        assert_eq!(blocks(&[0x08, 0x1f, 0, 2, 0, 0]), Some((CommandKind::Read, 0x1f_0002, 256)));
+        assert_eq!(blocks(&[0x2a, 0, 0, 0, 8, 0, 0, 0, 8, 0]), Some((CommandKind::Write, 2048, 8)));
+        assert_eq!(blocks(&[0xa8, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0]), Some((CommandKind::Read, 2048, 256)));
+        let long = [0x8a, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0];
+        assert_eq!(blocks(&long), Some((CommandKind::Write, 1 << 32, 8)));
+        assert_eq!((blocks(&[0x42, 0]), blocks(&[0x35, 0])), (None, None));
+        assert_eq!(blocks(&[0x2a, 0]), Some((CommandKind::Write, 0, 0)));
+    }
+
+    fn unit(commands: &[(u64, u64)], is_recent: bool) -> u64 {
+        let mut evidence = AddressUnitEvidence::default();
+        for (first, bytes) in commands {
+            evidence.see(&CommandBlocks { first: *first, count: None, bytes: *bytes, is_recent });
+        }
+        evidence.sectors_of_unit()
+    }
+
+    #[test]
+    fn an_address_that_is_no_multiple_of_eight_counts_blocks_of_4_kib() {
+        assert_eq!(unit(&[(8, 4096), (16, 4096), (3, 4096)], false), 8);
+        assert_eq!(unit(&[(8, 4096), (160, 4096)], false), 1);
+    }
+
+    #[test]
+    fn commands_in_a_row_show_the_unit() {
+        // 512 KiB each: 128 blocks, or 1,024 sectors.
+        assert_eq!(unit(&[(1024, 1 << 19), (1152, 1 << 19), (1280, 1 << 19)], false), 8);
+        assert_eq!(unit(&[(1024, 1 << 19), (2048, 1 << 19)], true), 1);
+    }
+
+    #[test]
+    fn without_other_evidence_the_kernel_decides() {
+        assert_eq!(unit(&[(8, 4096)], true), 8);
+        assert_eq!(unit(&[(8, 4096)], false), 1);
+    }
+
+    #[test]
+    fn of_scsi_disks_with_short_blocks_most_commands_are_multiples_of_eight() {
+        let unit = |commands: &[(u64, u32)]| {
+            let mut evidence = AddressUnitEvidence::default();
+            for (first, count) in commands {
+                evidence.see(&CommandBlocks { first: *first, count: Some(*count), bytes: 0, is_recent: false });
+            }
+            evidence.sectors_of_unit()
+        };
+        assert_eq!(unit(&[(2048, 8), (4096, 64), (63, 1)]), 1);
+        assert_eq!(unit(&[(256, 1), (8, 2), (19, 1)]), 8);
+        let blocks = CommandBlocks { first: 3, count: Some(2), bytes: 0, is_recent: false };
+        assert_eq!(blocks.sectors(8), (24, 16));
+    }
 }

@@ -14,8 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::command_address::{AddressUnitEvidence, CommandBlocks};
-use super::scsi;
+use super::command::{AddressUnitEvidence, CommandBlocks, SCSI_HOST};
 use crate::{
     CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind, Ledger, NameTable, Nanos, Op, Request,
     RequestFlags, Sector, unfilled,
@@ -199,7 +198,7 @@ impl DriverRequests {
     /// Appends the requests that ended to `out`; their devices are named after their hosts.
     pub(super) fn take(&mut self, devices: &mut NameTable, ledger: &mut Ledger, out: &mut Vec<Request>) {
         for row in self.ended_requests.drain(..) {
-            if self.has_ufs && row.host.starts_with(scsi::HOST) {
+            if self.has_ufs && row.host.starts_with(SCSI_HOST) {
                 // This is the same command as one of the UFS controller, reported by the SCSI layer above it.
                 continue;
             }

@@ -1,6 +1,9 @@
 //! The kernel events that are read in addition to those of the block layer.
+//!
+//! Events of file systems: waits of tasks for a file to be durable, and commits of a journal. Source: the kernel's
+//! `include/trace/events/ext4.h`, `f2fs.h` and `jbd2.h`.
 
-use crate::{EventField, EventFieldValues};
+use crate::CommandEvent;
 
 /// An event of the MMC or UFS driver, or of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +108,261 @@ impl KernelEvent {
     }
 }
 
+macro_rules! slots {
+    ($($(#[$doc:meta])* $slot:ident: $($name:literal)|+,)*) => {
+        /// The values of an event's fields.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum EventField {
+            $($(#[$doc])* $slot,)*
+        }
+
+        impl EventField {
+            const COUNT: usize = [$(EventField::$slot),*].len();
+
+            /// The slot for the kernel's name of a field; `None` for other fields.
+            pub fn by_name(name: &[u8]) -> Option<EventField> {
+                $($(if name == $name.as_bytes() { return Some(EventField::$slot); })+)*
+                None
+            }
+        }
+    };
+}
+
+slots! {
+    /// `dev_t`, as the kernel has it (major << 20 | minor).
+    Device: "dev",
+    /// First sector.
+    Sector: "sector",
+    /// Length in sectors.
+    Sectors: "nr_sector",
+    /// First sector of the second part of a split.
+    SecondSector: "new_sector",
+    /// Operation and flags in letters; a text.
+    Letters: "rwbs",
+    /// Name of the task; a text.
+    Task: "comm",
+    /// Name of the host controller; a text.
+    Host: "name" | "dev_name",
+    /// Opcode of the MMC or SCSI command.
+    Opcode: "cmd_opcode" | "opcode" | "cmd",
+    /// Argument of the MMC command.
+    Argument: "cmd_arg",
+    /// Argument of the `CMD23` before the command.
+    CountArgument: "sbc_arg",
+    /// First sector of the command. Kernels before 4.16 do not state it.
+    Address: "blk_addr" | "addr",
+    /// Number of blocks of data.
+    Blocks: "blocks" | "size",
+    /// Size of a block in bytes.
+    BlockBytes: "blksz",
+    /// Direction of the data.
+    DataFlags: "data_flags",
+    /// Identifies the request; the number has no other meaning.
+    Request: "mrq",
+    /// Number of times that the command may still be repeated after a failure.
+    Retries: "cmd_retries",
+    /// Error of the command.
+    CommandError: "cmd_err",
+    /// Error of the command that stops it.
+    StopError: "stop_err",
+    /// Error of the command that states its number of blocks (`CMD23`).
+    CountError: "sbc_err",
+    /// Error of its data.
+    DataError: "data_err",
+    /// Slot in the controller's queue.
+    Tag: "tag" | "driver_tag",
+    /// First logical block of a SCSI command.
+    Lba: "lba",
+    /// Group number of a UFS command. It exists since kernel 5.15, as do addresses in logical blocks.
+    Group: "group_id",
+    /// Number of a SCSI host.
+    HostNumber: "host_no",
+    /// Channel of a SCSI disk.
+    Channel: "channel",
+    /// Number of a SCSI target.
+    Target: "id",
+    /// Logical unit of a SCSI target.
+    Unit: "lun",
+    /// The bytes of a SCSI command; a text.
+    Cdb: "cmnd",
+    /// Result of a SCSI command: its status in the low byte, the host's status above it.
+    Status: "result",
+    /// Length of the data of a UFS command in bytes.
+    Bytes: "transfer_len" | "affected_bytes",
+    /// Whether a UFS command begins or ends, as a number (since kernel 5.12).
+    Step: "str_t",
+    /// Whether a UFS command begins or ends, as a word; a text.
+    Word: "str",
+    /// The result of a system call.
+    Result: "ret",
+    /// Number of metadata changes in a transaction.
+    Handles: "handle_count",
+    /// Number of blocks that a transaction wrote to the journal.
+    JournalBlocks: "blocks_logged",
+}
+
+impl EventField {
+    /// Whether its value is a text, not a number.
+    #[inline]
+    pub fn is_text(self) -> bool {
+        matches!(self, EventField::Letters | EventField::Task | EventField::Host | EventField::Word | EventField::Cdb)
+    }
+}
+
+/// The fields of one event.
+#[derive(Clone, Copy, Debug)]
+pub struct EventFieldValues<'a> {
+    numbers: [i64; EventField::COUNT],
+    letters: &'a [u8],
+    task: &'a [u8],
+    host: &'a [u8],
+    word: &'a [u8],
+    cdb: &'a [u8],
+    present_fields: u64,
+}
+
+impl Default for EventFieldValues<'_> {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            numbers: [0; EventField::COUNT],
+            letters: &[],
+            task: &[],
+            host: &[],
+            word: &[],
+            cdb: &[],
+            present_fields: 0,
+        }
+    }
+}
+
+impl<'a> EventFieldValues<'a> {
+    /// Stores the number of a field.
+    #[inline]
+    pub fn set(&mut self, slot: EventField, number: i64) {
+        self.numbers[slot as usize] = number;
+        self.present_fields |= 1 << slot as u64;
+    }
+
+    /// Stores the text of a field; does nothing if the field is a number.
+    #[inline]
+    pub fn set_text(&mut self, slot: EventField, text: &'a [u8]) {
+        let place = match slot {
+            EventField::Letters => &mut self.letters,
+            EventField::Task => &mut self.task,
+            EventField::Host => &mut self.host,
+            EventField::Word => &mut self.word,
+            EventField::Cdb => &mut self.cdb,
+            _ => return,
+        };
+        *place = text;
+        self.present_fields |= 1 << slot as u64;
+    }
+
+    /// Whether the event has this field.
+    #[inline]
+    pub fn has(&self, slot: EventField) -> bool {
+        self.present_fields & 1 << slot as u64 != 0
+    }
+
+    /// The number; 0 if there is none.
+    #[inline]
+    pub fn number(&self, slot: EventField) -> i64 {
+        self.numbers[slot as usize]
+    }
+
+    /// The text; empty if there is none.
+    #[inline]
+    pub fn text(&self, slot: EventField) -> &'a [u8] {
+        match slot {
+            EventField::Letters => self.letters,
+            EventField::Task => self.task,
+            EventField::Host => self.host,
+            EventField::Word => self.word,
+            EventField::Cdb => self.cdb,
+            _ => &[],
+        }
+    }
+}
+
+/// The journal of ext4.
+const JBD2: &str = "jbd2";
+
+/// The kind of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsStep {
+    /// `fsync` or `fdatasync` begins.
+    SyncBegin,
+    /// `fsync` or `fdatasync` ends.
+    SyncEnd {
+        /// Whether it returned an error.
+        failed: bool,
+    },
+    /// The thread of a journal begins to commit a transaction.
+    CommitBegin,
+    /// It has committed the transaction.
+    CommitEnd,
+    /// The counts of a transaction that is committed.
+    Commit {
+        /// Number of metadata changes (handles) in the transaction.
+        handles: u64,
+        /// Number of blocks written to the journal, including descriptors and the commit block.
+        blocks: u64,
+    },
+}
+
+/// An event of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FsEvent {
+    /// `ext4`, `f2fs` or `jbd2`.
+    pub system: &'static str,
+    /// The device that is mounted (a partition, a mapped device), as the kernel's `dev_t`.
+    pub device: u32,
+    /// Id of the task that was running.
+    pub pid: i32,
+    /// The kind of event.
+    pub step: FsStep,
+}
+
+impl FsEvent {
+    /// The meaning of an event with these fields; `None` if it does not concern a file system.
+    pub(super) fn read(event: KernelEvent, pid: i32, values: &EventFieldValues) -> Option<Self> {
+        let (system, step) = match event {
+            KernelEvent::SyncBegin(system) => (system, FsStep::SyncBegin),
+            KernelEvent::SyncEnd(system) => (system, FsStep::SyncEnd { failed: values.number(EventField::Result) < 0 }),
+            KernelEvent::CommitBegin => (JBD2, FsStep::CommitBegin),
+            KernelEvent::CommitEnd => (JBD2, FsStep::CommitEnd),
+            KernelEvent::Commit => {
+                let (handles, blocks) = (values.number(EventField::Handles), values.number(EventField::JournalBlocks));
+                (JBD2, FsStep::Commit { handles: handles as u64, blocks: blocks as u64 })
+            }
+            _ => return None,
+        };
+        Some(Self { system, device: values.number(EventField::Device) as u32, pid, step })
+    }
+}
+
+/// An event of the driver below the block layer, or of a file system above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodedEvent {
+    /// An event of the driver.
+    Command(CommandEvent),
+    /// An event of a file system.
+    File(FsEvent),
+}
+
+impl DecodedEvent {
+    /// Decodes the fields of an event that the task `pid` caused; `None` if fields are missing.
+    pub fn read(event: KernelEvent, pid: i32, values: &EventFieldValues) -> Option<Self> {
+        if !event.is_complete_in(values) {
+            return None;
+        }
+        CommandEvent::read(event, values)
+            .map(Self::Command)
+            .or_else(|| FsEvent::read(event, pid, values).map(Self::File))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,5 +374,12 @@ mod tests {
         for name in ["request_start", "", "/mmc_request_start", "ext4_sync_file_enter2"] {
             assert_eq!(KernelEvent::by_name(name.as_bytes()), None, "{name}");
         }
+    }
+
+    #[test]
+    fn fields_are_known_by_the_kernels_names() {
+        assert_eq!(EventField::by_name(b"affected_bytes"), Some(EventField::Bytes));
+        assert_eq!(EventField::by_name(b"cmd_flags"), None);
+        const { assert!(EventField::COUNT <= u64::BITS as usize) };
     }
 }

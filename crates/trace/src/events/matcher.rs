@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::accounted_requests::AccountedRequests;
-use super::activity_meter::ActivityMeter;
-use super::driver_requests::DriverRequests;
-use super::fs_writer_threads::JOURNAL_THREAD;
-use super::scsi;
-use super::task_names::TaskNames;
+use super::task_names::{JOURNAL_THREAD, TaskNames};
+use super::{
+    accounted_requests::AccountedRequests, activity_meter::ActivityMeter, command::SCSI_HOST,
+    driver_requests::DriverRequests,
+};
 use crate::{
     BlockEventKind, BlockLayerEvent, CommandEvent, CommandKind, CommandStep, CommandTarget, EventPairer, FsEvent,
     Ledger, LostEventsGap, NameId, NameTable, Nanos, Op, RecordedActivity, Request, RequestFlags, SECTOR_BYTES,
@@ -167,7 +166,7 @@ impl EventMatcher {
         ledger: &mut Ledger,
         out: &mut Vec<Request>,
     ) {
-        if event.host.starts_with(scsi::HOST) {
+        if event.host.starts_with(SCSI_HOST) {
             // The commands of a UFS are counted from its controller's events, and block events contain more.
             if self.level == EventLevel::Block {
                 ledger.skipped += 1;

@@ -7,15 +7,9 @@ mod accounted_requests;
 mod activity;
 mod activity_meter;
 mod command;
-mod command_address;
-mod decoded_event;
 mod driver_requests;
-mod event_fields;
-mod fs_event;
-mod fs_writer_threads;
 mod kernel_event;
 mod matcher;
-mod scsi;
 mod task_names;
 
 pub use activity::{
@@ -23,8 +17,5 @@ pub use activity::{
     UnfinishedWait,
 };
 pub use command::{CommandEvent, CommandKind, CommandStep, CommandTarget, EraseKind};
-pub use decoded_event::DecodedEvent;
-pub use event_fields::{EventField, EventFieldValues};
-pub use fs_event::{FsEvent, FsStep};
-pub use kernel_event::KernelEvent;
+pub use kernel_event::{DecodedEvent, EventField, EventFieldValues, FsEvent, FsStep, KernelEvent};
 pub use matcher::EventMatcher;

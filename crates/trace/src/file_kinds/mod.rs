@@ -9,16 +9,15 @@ mod recordings;
 mod registers;
 mod text;
 
+use crate::{Error, ErrorClass};
+
 /// The end of a hint: how to record requests.
 macro_rules! record {
     ($before:literal) => {
         concat!($before, "record requests with `emmclab record`, blktrace or trace-cmd")
     };
 }
-
 use record;
-
-use crate::{Error, ErrorClass};
 
 /// A kind of file that is not a trace.
 pub(crate) struct ForeignFileKind {

@@ -4,17 +4,14 @@ use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
 use super::input::damaged;
-use super::line_format::ParseContext;
-use crate::{
-    BATCH_ROWS, DecompressedInput, Error, ErrorClass, Ledger, NameTable, ReadOptions, ReadProgress, Request, Result,
-    TraceHeader, TraceSource,
-};
+use super::prelude::*;
+use crate::BATCH_ROWS;
 
 /// A format with records of a fixed size.
 pub(super) trait RecordFormat: Send {
     /// Appends the request of a record, if the record is a request.
     fn parse(&mut self, raw: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()>;
-    /// Format name, clock and note for the header.
+    /// The name of the format, the clock and the note for the header.
     fn header(&self) -> TraceHeader;
 }
 

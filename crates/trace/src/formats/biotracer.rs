@@ -6,31 +6,17 @@
 //! counted. Requests are in the order of completion.
 
 use std::io::Write;
-use std::path::Path;
 
-use super::capabilities::FormatCapabilities;
 use super::fast_fields::FastFields;
-use super::line_format::{
-    LineFormat, LineSource, ParseContext, blank_separated, decimal_time, first_line, is_digits, need, no_more, sectors,
-    unsigned,
-};
-use super::line_sink::{LineSink, LineWriter};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request,
-    RequestFlags, Result, SECTOR_BYTES, Sector, TraceColumn, TraceHeader, TraceSink, TraceSource,
-};
+use super::prelude::*;
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "biotracer",
     about: "BIOtracer text log (IISWC 2015, SNIA Nexus 5 smartphone traces)",
     known_by: "eight fields: four numbers, four decimal times",
-    origin: FormatOrigin {
-        from: "BIOtracer (SNIA IOTTA, Nexus 5 smartphone traces)",
-        gives: &[TraceColumn::Start, TraceColumn::Issue, TraceColumn::Complete, TraceColumn::Flags],
-        unknown: "processes",
-    },
+    from: "BIOtracer (SNIA IOTTA, Nexus 5 smartphone traces)",
+    gives: &[TraceColumn::Start, TraceColumn::Issue, TraceColumn::Complete, TraceColumn::Flags],
+    unknown: "processes",
     extensions: &["biotracer"],
     recorded: RecordedFeatures::of(
         &[],
@@ -38,7 +24,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     ),
     times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
-    open,
+    open: |input, options| LineSource::open(FORMAT.name, BiotracerFormat, input, options),
     writes: Some((HOLDS, create)),
 };
 
@@ -57,10 +43,6 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     fields.len() == 8
         && fields[..4].iter().all(|field| is_digits(field))
         && fields[4..].iter().all(|field| field.contains(&b'.'))
-}
-
-fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
-    Ok(Box::new(LineSource::new(BiotracerFormat, input, options)))
 }
 
 struct BiotracerFormat;
@@ -91,42 +73,25 @@ impl BiotracerRecord {
     /// Parses a line field by field; an error names the wrong field.
     #[cold]
     fn strict(line: &[u8]) -> Result<Self> {
-        let mut fields = blank_separated(line);
-        let mut next = |name, column| need(&mut fields, name, column);
-        let address = next("sector", 1)?;
-        let size = next("sectors", 2)?;
-        let bytes = next("bytes", 3)?;
-        let flags = next("flags", 4)?;
-        let mut time = |name, column| {
-            let field = need(&mut fields, name, column)?;
-            decimal_time(field, TimeUnit::Seconds, name, column).map(|time| (Nanos(time), field))
+        let mut fields = FieldReader::along(blank_separated(line));
+        let (sector, size) = (fields.next("sector")?, fields.next("sectors")?);
+        let (bytes, flags) = (fields.next("bytes")?, fields.next("flags")?);
+        let mut time = |name| {
+            let field = fields.next(name)?;
+            Ok::<_, Error>((Nanos(field.time(TimeUnit::Seconds)?), field))
         };
-        let (arrival, _) = time("arrival", 5)?;
-        let (start, start_field) = time("start", 6)?;
-        let (issue, issue_field) = time("issue", 7)?;
-        let (complete, complete_field) = time("complete", 8)?;
-        no_more(&mut fields, 9)?;
-        for (name, column, earlier, later, field) in [
-            ("start", 6, arrival, start, start_field),
-            ("issue", 7, start, issue, issue_field),
-            ("complete", 8, issue, complete, complete_field),
-        ] {
-            if later < earlier {
-                return Err(
-                    Error::new(ErrorClass::Value, "is earlier than the time before it").of_field(name, column, field)
-                );
-            }
+        let times = [time("arrival")?, time("start")?, time("issue")?, time("complete")?];
+        fields.end()?;
+        if let Some(pair) = times.windows(2).find(|pair| pair[1].0 < pair[0].0) {
+            return Err(pair[1].1.refused("is earlier than the time before it"));
         }
-        let count = unsigned(size, "sectors", 2)?;
-        let byte_count = unsigned(bytes, "bytes", 3)?;
-        if count.checked_mul(SECTOR_BYTES) != Some(byte_count) {
-            return Err(Error::new(ErrorClass::Value, format!("is not {count} sectors of 512 bytes"))
-                .of_field("bytes", 3, bytes));
+        let count = size.unsigned()?;
+        if count.checked_mul(SECTOR_BYTES) != Some(bytes.unsigned()?) {
+            return Err(bytes.refused(format!("is not {count} sectors of 512 bytes")));
         }
-        let bits = unsigned(flags, "flags", 4)?;
-        sectors(count, size, "sectors", 2)?;
-        let sector = unsigned(address, "sector", 1)?;
-        Ok(Self { sector, sectors: count, bits, times: [arrival, start, issue, complete] })
+        let bits = flags.unsigned()?;
+        size.sectors()?;
+        Ok(Self { sector: sector.unsigned()?, sectors: count, bits, times: times.map(|(time, _)| time) })
     }
 
     #[inline]
@@ -167,7 +132,7 @@ impl LineFormat for BiotracerFormat {
     }
 
     fn header(&self) -> TraceHeader {
-        TraceHeader { format: FORMAT.name.into(), clock: "unix".into(), ..TraceHeader::default() }
+        TraceHeader { clock: "unix".into(), ..TraceHeader::default() }
     }
 }
 

@@ -1,20 +1,9 @@
 //! Published block traces that are plain CSV files. They differ in the order of their columns, units, and words for operations, so that
 //! each is a row of a table. None has processes or flags.
 
-use std::path::Path;
-
-use super::field_reader::FieldReader;
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, is_decimal, is_digits, text,
-};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, SECTOR_BYTES,
-    Sector, TraceColumn, TraceHeader, TraceSource,
-};
-
 use CsvField::{Block, ByteOffset, Bytes, DeviceName, DeviceNumber, Operation, Response, Sectors, Time, WholeTime};
+
+use super::prelude::*;
 
 /// Content of a column. The address of a request precedes its size, and its arrival precedes its response.
 #[derive(Clone, Copy)]
@@ -59,7 +48,9 @@ struct CsvTable {
     name: &'static str,
     about: &'static str,
     known_by: &'static str,
-    origin: FormatOrigin,
+    from: &'static str,
+    gives: &'static [TraceColumn],
+    unknown: &'static str,
     columns: &'static [(&'static str, CsvField)],
     heading: HeadingRule,
     unit: TimeUnit,
@@ -74,15 +65,14 @@ struct CsvTable {
     no_trace: fn(&[u8], &Path) -> Option<Error>,
 }
 
-const UNKNOWN: &str = "response times, processes, flags";
-const DEVICE: &[TraceColumn] = &[TraceColumn::Device];
-
 /// What most rows have in common.
 const PLAIN: CsvTable = CsvTable {
     name: "",
     about: "",
     known_by: "",
-    origin: FormatOrigin { from: "", gives: DEVICE, unknown: UNKNOWN },
+    from: "",
+    gives: &[TraceColumn::Device],
+    unknown: "response times, processes, flags",
     columns: &[],
     heading: HeadingRule::Never,
     unit: TimeUnit::Seconds,
@@ -100,7 +90,7 @@ const TABLES: [CsvTable; 5] = [
         name: "alibaba",
         about: "Alibaba block traces CSV",
         known_by: "five columns, the second `R` or `W`, the others numbers; or their heading",
-        origin: FormatOrigin { from: "Alibaba's block traces", gives: DEVICE, unknown: UNKNOWN },
+        from: "Alibaba's block traces",
         columns: &[
             ("device_id", DeviceNumber),
             ("opcode", Operation(CAPITAL)),
@@ -118,11 +108,8 @@ const TABLES: [CsvTable; 5] = [
         name: "tencent",
         about: "Tencent block storage CSV (SNIA IOTTA)",
         known_by: "five numbers between commas, the fourth 0 or 1",
-        origin: FormatOrigin {
-            from: "SNIA IOTTA, Tencent block storage",
-            gives: DEVICE,
-            unknown: "response times, processes, flags; times are whole seconds",
-        },
+        from: "SNIA IOTTA, Tencent block storage",
+        unknown: "response times, processes, flags; times are whole seconds",
         columns: &[
             ("Timestamp", WholeTime),
             ("Offset", Block),
@@ -137,7 +124,7 @@ const TABLES: [CsvTable; 5] = [
         name: "k5cloud",
         about: "K5cloud CSV of Fujitsu (SNIA IOTTA)",
         known_by: "a number, a time, `R` or `W`, and two numbers, between commas",
-        origin: FormatOrigin { from: "SNIA IOTTA, K5cloud", gives: DEVICE, unknown: UNKNOWN },
+        from: "SNIA IOTTA, K5cloud",
         columns: &[
             ("ID", DeviceNumber),
             ("Timestamp", Time),
@@ -155,11 +142,7 @@ const TABLES: [CsvTable; 5] = [
         name: "spc1",
         about: "SPC-1 trace file (Storage Performance Council, UMass)",
         known_by: "three numbers, `R` or `W`, and a time, between commas",
-        origin: FormatOrigin {
-            from: "Storage Performance Council; UMass trace repository",
-            gives: DEVICE,
-            unknown: UNKNOWN,
-        },
+        from: "Storage Performance Council; UMass trace repository",
         columns: &[
             ("ASU", DeviceNumber),
             ("LBA", Block),
@@ -179,11 +162,9 @@ const TABLES: [CsvTable; 5] = [
         name: "systor17",
         about: "SNIA Systor '17 CSV (virtual desktops)",
         known_by: "its heading (`Timestamp,Response,IOType,...`)",
-        origin: FormatOrigin {
-            from: "SNIA IOTTA, Systor '17",
-            gives: &[TraceColumn::Complete, TraceColumn::Device],
-            unknown: "processes, flags",
-        },
+        from: "SNIA IOTTA, Systor '17",
+        gives: &[TraceColumn::Complete, TraceColumn::Device],
+        unknown: "processes, flags",
         columns: &[
             ("Timestamp", Time),
             ("Response", Response),
@@ -211,13 +192,13 @@ const fn format_of<const ROW: usize>() -> TraceFormat {
         name: table.name,
         about: table.about,
         known_by: table.known_by,
-        origin: table.origin,
-        extensions: &[],
-        recorded: RecordedFeatures::NONE,
+        from: table.from,
+        gives: table.gives,
+        unknown: table.unknown,
         times: FormatTimes::Fixed(table.unit),
         sniff: |head, path| TABLES[ROW].accepts(head, path),
         open: |input, options| CsvTableReader::open(&TABLES[ROW], input, options),
-        writes: None,
+        ..TraceFormat::READ_ONLY
     }
 }
 
@@ -280,7 +261,7 @@ impl CsvTableReader {
             return Err(error);
         }
         let reader = Self { table, device: NameIdCache::default(), lost: 0, first_lost: 0 };
-        Ok(Box::new(LineSource::new(reader, input, options)))
+        LineSource::open(table.name, reader, input, options)
     }
 }
 
@@ -347,6 +328,6 @@ impl LineFormat for CsvTableReader {
         let note = (count > 0).then(|| {
             format!("{count} of the records have no operation (IOType) and are left out, the first in line {line}")
         });
-        TraceHeader { format: self.table.name.into(), clock: self.table.clock.into(), note, ..TraceHeader::default() }
+        TraceHeader { clock: self.table.clock.into(), note, ..TraceHeader::default() }
     }
 }

@@ -2,7 +2,7 @@
 //! wrong field. If both succeed, they return the same requests.
 #![expect(clippy::inline_always, reason = "the hottest path of reading; the rest of the text stays in registers")]
 
-use super::time_unit::TimeUnit;
+use super::trace_format::TimeUnit;
 
 /// The rest of a text, from the current field of a line on. Numbers are read eight bytes at a time, so a number in the last
 /// seven bytes of the text is left to the strict parser.
@@ -172,11 +172,65 @@ fn eight_digits(digits: u64) -> u64 {
     fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
+/// Reads texts with both parsers, for the tests of formats.
+#[cfg(test)]
+pub(super) mod both_ways {
+    use emmclab_base::{Request, Result};
+
+    use super::super::input::DecompressedInput;
+    use super::super::line_format::LineFormat;
+    use super::super::line_format::LineSource;
+    use super::super::line_format::ParseContext;
+    use super::super::trace_format::ReadOptions;
+    use crate::ledger::Ledger;
+    use crate::source::TraceSource;
+
+    /// A format with its strict parser alone.
+    struct StrictOnly<F>(F);
+
+    impl<F: LineFormat> LineFormat for StrictOnly<F> {
+        fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+            self.0.parse(line, context, out)
+        }
+    }
+
+    /// The result of reading: requests, devices, counts and the first error.
+    type Outcome = (Vec<Request>, Vec<String>, Ledger, Option<String>);
+
+    fn read(format: impl LineFormat, text: &str, lenient: bool) -> Outcome {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, text).unwrap();
+        let options = ReadOptions { lenient, ..ReadOptions::default() };
+        let input = DecompressedInput::open(file.path()).unwrap();
+        let mut source = LineSource::over("", Box::new(format), input, &options, |bytes| bytes);
+        let mut requests = Vec::new();
+        let end = loop {
+            match source.fill(&mut requests) {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(error) => break Some(error.to_string()),
+            }
+        };
+        let devices: Vec<String> = source.names().1.iter().map(str::to_owned).collect();
+        (requests, devices, source.ledger(), end)
+    }
+
+    /// Asserts that both parsers have the same result, errors and counts included.
+    pub fn agree<F: LineFormat>(format: impl Fn() -> F, text: &str) {
+        for lenient in [false, true] {
+            let strict = read(StrictOnly(format()), text, lenient);
+            assert_eq!(read(format(), text, lenient), strict, "{text:?}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::line_format::{blank_separated, decimal_time, unsigned};
+    use super::super::fields::blank_separated;
+    use super::super::fields::decimal_time;
+    use super::super::fields::unsigned;
     use super::*;
 
     #[test]
@@ -251,60 +305,6 @@ mod tests {
             });
             prop_assert_eq!(fast(text.as_bytes(), &kinds), Some((values.collect(), &b"1234567"[..])));
             prop_assert_eq!(fast(line.as_bytes(), &kinds), None);
-        }
-    }
-}
-
-/// Reads texts with both parsers, for the tests of formats.
-#[cfg(test)]
-pub(super) mod both_ways {
-    use emmclab_base::{Request, Result};
-
-    use super::super::input::DecompressedInput;
-    use super::super::line_format::{LineFormat, LineSource, ParseContext};
-    use super::super::trace_format::ReadOptions;
-    use crate::header::TraceHeader;
-    use crate::ledger::Ledger;
-    use crate::source::TraceSource;
-
-    /// A format with its strict parser alone.
-    struct StrictOnly<F>(F);
-
-    impl<F: LineFormat> LineFormat for StrictOnly<F> {
-        fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
-            self.0.parse(line, context, out)
-        }
-
-        fn header(&self) -> TraceHeader {
-            self.0.header()
-        }
-    }
-
-    /// The result of reading: requests, devices, counts and the first error.
-    type Outcome = (Vec<Request>, Vec<String>, Ledger, Option<String>);
-
-    fn read(format: impl LineFormat, text: &str, lenient: bool) -> Outcome {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(&file, text).unwrap();
-        let options = ReadOptions { lenient, ..ReadOptions::default() };
-        let mut source = LineSource::new(format, DecompressedInput::open(file.path()).unwrap(), &options);
-        let mut requests = Vec::new();
-        let end = loop {
-            match source.fill(&mut requests) {
-                Ok(true) => {}
-                Ok(false) => break None,
-                Err(error) => break Some(error.to_string()),
-            }
-        };
-        let devices: Vec<String> = source.names().1.iter().map(str::to_owned).collect();
-        (requests, devices, source.ledger(), end)
-    }
-
-    /// Asserts that both parsers have the same result, errors and counts included.
-    pub fn agree<F: LineFormat>(format: impl Fn() -> F, text: &str) {
-        for lenient in [false, true] {
-            let strict = read(StrictOnly(format()), text, lenient);
-            assert_eq!(read(format(), text, lenient), strict, "{text:?}");
         }
     }
 }

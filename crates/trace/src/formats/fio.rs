@@ -10,28 +10,15 @@
 
 use std::io::Write;
 
-use super::capabilities::FormatCapabilities;
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits, need,
-    no_more, stream_span, text, unsigned,
-};
-use super::line_sink::{LineSink, LineWriter};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request,
-    RequestFlags, Result, SECTOR_BYTES, Sector, TraceColumn, TraceHeader, TraceSink, TraceSource,
-};
+use super::prelude::*;
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "fio",
     about: "fio I/O log, versions 2 and 3 (write_iolog, read_iolog)",
     known_by: "`fio version 2 iolog` or `fio version 3 iolog` in the first line, or a line of such a log",
-    origin: FormatOrigin {
-        from: "`fio JOB --write_iolog=FILE`",
-        gives: &[TraceColumn::Device],
-        unknown: "completions: a log states what fio should do and when; waits of version 2 are added up",
-    },
+    from: "`fio JOB --write_iolog=FILE`",
+    gives: &[TraceColumn::Device],
+    unknown: "completions: a log states what fio should do and when; waits of version 2 are added up",
     extensions: &["iolog", "fio"],
     recorded: RecordedFeatures::of(&[Op::Discard, Op::Flush], RequestFlags(0)),
     times: FormatTimes::Loose,
@@ -79,11 +66,8 @@ fn version(line: &[u8]) -> Option<u8> {
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let timed = version(first_line(input.head())) == Some(3);
     let unit = options.time_unit_or(TimeUnit::Micros)?;
-    Ok(Box::new(LineSource::new(
-        FioLogFormat { timed, unit, now_ns: 0, device: NameIdCache::default() },
-        input,
-        options,
-    )))
+    let log = FioLogFormat { timed, unit, now_ns: 0, device: NameIdCache::default() };
+    LineSource::open(FORMAT.name, log, input, options)
 }
 
 struct FioLogFormat {
@@ -158,10 +142,6 @@ impl LineFormat for FioLogFormat {
     /// Version 3 has the times of the requests. In version 2, delays may be missing, so that times are not checked.
     fn times(&self) -> Option<FormatTimes> {
         self.timed.then_some(FormatTimes::Busy(self.unit))
-    }
-
-    fn header(&self) -> TraceHeader {
-        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }
 

@@ -5,35 +5,21 @@
 //! 4 KB (for each 512 bytes in the traces of home directories), which are not read. No response times.
 
 use std::borrow::Cow;
-use std::path::Path;
 
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_digits, pid,
-    sectors, text, unsigned,
-};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use super::prelude::*;
 use crate::name_table::device_label;
-use crate::{
-    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, Sector,
-    TraceColumn, TraceHeader, TraceSource,
-};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "fiu",
     about: "FIU traces (SNIA IOTTA): processes and digests of contents",
     known_by: "`time pid process lba size W|R major minor digest`",
-    origin: FormatOrigin {
-        from: "SNIA IOTTA, FIU",
-        gives: &[TraceColumn::Pid, TraceColumn::Process, TraceColumn::Device],
-        unknown: "response times, flags",
-    },
-    extensions: &[],
-    recorded: RecordedFeatures::NONE,
+    from: "SNIA IOTTA, FIU",
+    gives: &[TraceColumn::Pid, TraceColumn::Process, TraceColumn::Device],
+    unknown: "response times, flags",
     times: FormatTimes::Fixed(TimeUnit::Nanos),
     sniff,
-    open,
-    writes: None,
+    open: |input, options| LineSource::open(FORMAT.name, FiuFormat::default(), input, options),
+    ..TraceFormat::READ_ONLY
 };
 
 /// Maximum number of fields that are read; digests may follow.
@@ -60,10 +46,6 @@ fn operation(fields: &[&[u8]]) -> Option<usize> {
         matches!(fields[*at], b"W" | b"R" | b"w" | b"r")
             && [at - 2, at - 1, at + 1, at + 2].iter().all(|number| is_digits(fields[*number]))
     })
-}
-
-fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
-    Ok(Box::new(LineSource::new(FiuFormat::default(), input, options)))
 }
 
 #[derive(Default)]
@@ -110,9 +92,5 @@ impl LineFormat for FiuFormat {
         let device = self.device.id(&self.raw, &mut context.devices, |_| Ok(Cow::Owned(device_label(major, minor))))?;
         out.push(Request { pid: Some(id), process, device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
-    }
-
-    fn header(&self) -> TraceHeader {
-        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }

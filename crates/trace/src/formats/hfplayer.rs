@@ -6,35 +6,21 @@
 //! latency; `LBA` and `NBLKS` in blocks of 512 bytes; `LATENCY_USECS`, from arrival to reply (0 if it is not known).
 
 use std::collections::VecDeque;
-use std::path::Path;
 
-use super::column_positions::{ColumnPositions, NamedField};
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, decimal_time, first_line, sectors, text,
-    unsigned,
-};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, Sector,
-    TraceColumn, TraceHeader, TraceSource,
-};
+use super::fields::ColumnPositions;
+use super::prelude::*;
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "hfplayer",
     about: "CSV of hfplayer (University of Minnesota)",
     known_by: "a heading with `ELAPSED_USECS.D`, `CMD.S`, `LBA.I`, ...",
-    origin: FormatOrigin {
-        from: "hfplayer (University of Minnesota)",
-        gives: &[TraceColumn::Complete, TraceColumn::Device],
-        unknown: "processes, flags",
-    },
-    extensions: &[],
-    recorded: RecordedFeatures::NONE,
+    from: "hfplayer (University of Minnesota)",
+    gives: &[TraceColumn::Complete, TraceColumn::Device],
+    unknown: "processes, flags",
     times: FormatTimes::Fixed(TimeUnit::Micros),
     sniff: |head: &[u8], _: &Path| columns(head).is_some(),
     open,
-    writes: None,
+    ..TraceFormat::READ_ONLY
 };
 
 const NAMES: [&str; 7] = ["ELAPSED_USECS.D", "CMD.S", "LUN_SSID.I", "PHASE.I", "LBA.I", "NBLKS.I", "LATENCY_USECS.D"];
@@ -50,11 +36,8 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
             .at_line(1)
             .hint("keep the heading of the file (`#DUMP_OFFSET.I,ELAPSED_USECS.D,...`)")
     })?;
-    Ok(Box::new(LineSource::new(
-        HfplayerFormat { columns, device: NameIdCache::default(), open: VecDeque::new() },
-        input,
-        options,
-    )))
+    let hfplayer = HfplayerFormat { columns, device: NameIdCache::default(), open: VecDeque::new() };
+    LineSource::open(FORMAT.name, hfplayer, input, options)
 }
 
 /// Maximum number of requests that wait for the rows of their ends; no queue is as long.
@@ -89,24 +72,22 @@ impl LineFormat for HfplayerFormat {
             return Ok(());
         }
         let [time, command, volume, phase, address, blocks, latency] = self.columns.read(comma_separated(line))?;
-        let number = |field: NamedField| unsigned(field.bytes, field.name, field.column);
-        let micros = |field: NamedField| decimal_time(field.bytes, TimeUnit::Micros, field.name, field.column);
         let op = match command.bytes {
             [b'R', b'D', ..] => Op::Read,
             [b'W', b'R', ..] => Op::Write,
             _ => return Err(command.refused("begins neither with RD nor with WR")),
         };
-        let (arrival, took) = (micros(time)?, micros(latency)?);
+        let (arrival, took) = (time.time(TimeUnit::Micros)?, latency.time(TimeUnit::Micros)?);
         let complete = arrival.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
-        let count = sectors(number(blocks)?, blocks.bytes, blocks.name, blocks.column)?;
-        number(volume)?;
+        let count = blocks.sectors()?;
+        volume.unsigned()?;
         let device = self.device.id(volume.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
         let request = Request {
             complete: (took > 0).then_some(Nanos(complete)),
             device: Some(device),
-            ..Request::new(Nanos(arrival), op, Sector(number(address)?), count)
+            ..Request::new(Nanos(arrival), op, Sector(address.unsigned()?), count)
         };
-        if number(phase)? == 0 {
+        if phase.unsigned()? == 0 {
             self.open.push_back(request);
         } else {
             context.skip();
@@ -121,9 +102,5 @@ impl LineFormat for HfplayerFormat {
     fn finish(&mut self, _: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         out.extend(self.open.drain(..));
         Ok(())
-    }
-
-    fn header(&self) -> TraceHeader {
-        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }

@@ -9,32 +9,20 @@
 //! `io` and are skipped.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-use super::column_positions::{ColumnPositions, NamedField};
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, first_line, text, unsigned,
-};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request, RequestFlags, Result,
-    Sector, TraceColumn, TraceHeader, TraceSource,
-};
+use super::fields::ColumnPositions;
+use super::prelude::*;
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "iotrace",
     about: "CSV and JSON of iotrace (Open CAS, Standalone Linux IO Tracer)",
     known_by: "a heading with `header.timestamp`, `io.lba`, `io.operation`, ..., or events in JSON that begin so",
-    origin: FormatOrigin {
-        from: "`iotrace --start-tracing --devices /dev/DISK`, then `iotrace --trace-parser --io --path PATH --format csv` (or json)",
-        gives: &[TraceColumn::Complete, TraceColumn::Flags, TraceColumn::Device],
-        unknown: "processes, the wait in the queue",
-    },
-    extensions: &[],
+    from: "`iotrace --start-tracing --devices /dev/DISK`, then `iotrace --trace-parser --io --path PATH --format csv` (or json)",
+    gives: &[TraceColumn::Complete, TraceColumn::Flags, TraceColumn::Device],
+    unknown: "processes, the wait in the queue",
     recorded: RecordedFeatures::of(
         &[Op::Discard, Op::Flush],
         RequestFlags::FUA.union(RequestFlags::PREFLUSH).union(RequestFlags::FAILED),
@@ -42,7 +30,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     times: FormatTimes::Fixed(TimeUnit::Nanos),
     sniff: |head: &[u8], _: &Path| IotraceEncoding::of(head).is_some(),
     open,
-    writes: None,
+    ..TraceFormat::READ_ONLY
 };
 
 const NAMES: [&str; 9] = [
@@ -81,7 +69,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
             .hint("print the trace without --raw: `iotrace --trace-parser --io --path PATH --format csv`")
     })?;
     let iotrace = IotraceFormat { form, heading: true, device: NameIdCache::default() };
-    Ok(Box::new(LineSource::new(iotrace, input, options)))
+    LineSource::open(FORMAT.name, iotrace, input, options)
 }
 
 struct IotraceFormat {
@@ -147,11 +135,11 @@ fn of_csv<'a>(fields: &ColumnPositions<9>, line: &'a [u8]) -> Result<Option<Iotr
         _ => return Err(operation.refused("is not Read, Write or Discard")),
     };
     // A field that is 0 may be empty.
-    let number = |field: NamedField| match field.bytes {
+    let number = |field: LineField| match field.bytes {
         b"" => Ok(0),
-        digits => unsigned(digits, field.name, field.column),
+        _ => field.unsigned(),
     };
-    let is_set = |field: NamedField| match field.bytes {
+    let is_set = |field: LineField| match field.bytes {
         b"true" => Ok(true),
         b"false" | b"" => Ok(false),
         _ => Err(field.refused("is neither true nor false")),
@@ -209,7 +197,7 @@ struct JsonHeader {
     timestamp: JsonNumber,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct JsonIo {
     lba: JsonNumber,
@@ -221,15 +209,9 @@ struct JsonIo {
     error: bool,
 }
 
-impl Default for JsonIo {
-    fn default() -> Self {
-        let zero = JsonNumber(0);
-        Self { lba: zero, len: zero, operation: JsonOp::Read, latency: zero, flush: false, fua: false, error: false }
-    }
-}
-
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 enum JsonOp {
+    #[default]
     Read,
     Write,
     Discard,
@@ -286,9 +268,5 @@ impl LineFormat for IotraceFormat {
         context.ledger.failed += u64::from(request.flags.contains(RequestFlags::FAILED));
         out.push(Request { device, ..request });
         Ok(())
-    }
-
-    fn header(&self) -> TraceHeader {
-        TraceHeader { format: FORMAT.name.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }

@@ -1,12 +1,11 @@
 //! The common part of all line-by-line formats: lines, fields, numbers, and errors with the position.
 
-use std::borrow::Cow;
+use std::io::{Read, Write};
 
-pub(crate) use super::line_source::LineSource;
-use super::time_unit::TimeUnit;
-use super::trace_format::FormatTimes;
+use super::{FormatTimes, input::damaged};
 use crate::{
-    Error, ErrorClass, EventTally, Ledger, NameId, NameTable, Request, Result, SECTOR_BYTES, Sector, TraceHeader,
+    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, EventTally, Ledger, NameTable, ReadOptions, ReadProgress,
+    Request, Result, TraceHeader, TraceSink, TraceSource,
 };
 
 /// The state that a line format updates while it reads.
@@ -107,272 +106,414 @@ pub(crate) trait LineFormat: Send + 'static {
     fn tally(&self) -> EventTally {
         EventTally::default()
     }
-    /// Format name, clock and device for the header.
-    fn header(&self) -> TraceHeader;
+    /// What the header tells besides the file and its format: a relative clock by default.
+    fn header(&self) -> TraceHeader {
+        TraceHeader { clock: "relative".into(), ..TraceHeader::default() }
+    }
 }
 
-/// The fields of a line, split at runs of blanks and tabs.
-pub(crate) fn blank_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty())
+/// Maximum length of a line in bytes; a file with longer ones is not text.
+const MAX_LINE: usize = 1 << 16;
+const CHUNK: usize = 1 << 18;
+/// Requests that are parsed at a time: few enough to stay in the cache until the reader processes them.
+const ROWS: usize = 1 << 8;
+/// Maximum number of lines that are joined to a broken line.
+const MOST_PARTS: u64 = 12;
+/// Maximum number of lines after a bad one that are parsed to decide whether to suggest skipping bad lines.
+const MOST_TRIED: usize = 1 << 12;
+
+/// Reads an input with a [`LineFormat`].
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(crate) struct LineSource {
+    format_name: &'static str,
+    format: Box<dyn LineFormat>,
+    context: ParseContext,
+    lenient: bool,
+    name: String,
+    path: std::path::PathBuf,
+    reader: Box<dyn Read + Send>,
+    meter: Box<dyn Fn() -> ReadProgress + Send>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    line: u64,
+    ended: bool,
+    finished: bool,
+    /// Whether requests were returned already.
+    has_returned_requests: bool,
+    /// The first line that is not empty.
+    first_line: Option<FirstLine>,
+    /// Arrival and end of the last request that was returned.
+    last: Option<RequestSpan>,
+    /// The line at which the recording may begin again, with the times of the request before it.
+    restart_at: Option<(u64, Option<RequestSpan>)>,
 }
 
-/// The fields of a line, split at commas.
-pub(crate) fn comma_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| *byte == b',')
+struct FirstLine {
+    text: Vec<u8>,
+    /// Whether it is not a record.
+    is_heading: bool,
 }
 
-/// The first line that is not empty, without its line end.
-pub(crate) fn first_line(head: &[u8]) -> &[u8] {
-    head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).find(|line| !line.is_empty()).unwrap_or(&[])
+/// Arrival and end of a request; the end is its arrival if it has none.
+type RequestSpan = (i64, i64);
+
+/// Minimum length of a first line that is recognised when it comes again: shorter ones are separators.
+const LEAST_FIRST: usize = 8;
+
+fn times_of(request: &Request) -> RequestSpan {
+    (request.arrival.0, request.complete.unwrap_or(request.arrival).0)
 }
 
-/// True for a field of decimal digits.
-pub(crate) fn is_digits(field: &[u8]) -> bool {
-    !field.is_empty() && field.iter().all(u8::is_ascii_digit)
-}
+impl LineSource {
+    /// Reads the lines of a file of the format of this name.
+    pub(crate) fn open(
+        format_name: &'static str,
+        format: impl LineFormat,
+        input: DecompressedInput,
+        options: &ReadOptions,
+    ) -> Result<Box<dyn TraceSource>> {
+        Ok(Box::new(Self::over(format_name, Box::new(format), input, options, |bytes| bytes)))
+    }
 
-/// True for digits with at most one decimal point.
-pub(crate) fn is_decimal(field: &[u8]) -> bool {
-    let (whole, fraction) = match memchr::memchr(b'.', field) {
-        Some(dot) => (&field[..dot], &field[dot + 1..]),
-        None => (field, &[][..]),
-    };
-    is_digits(whole) && fraction.iter().all(u8::is_ascii_digit)
-}
-
-/// Returns the next field; the error names the missing one.
-#[inline]
-pub(crate) fn need<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, name: &str, column: u64) -> Result<&'a [u8]> {
-    fields
-        .next()
-        .ok_or_else(|| Error::new(ErrorClass::Syntax, "the line ends before this field").of_field(name, column, b""))
-}
-
-/// Returns an error if there are more fields.
-#[inline]
-pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
-    match fields.next() {
-        Some(extra) => {
-            Err(Error::new(ErrorClass::Syntax, "the line continues after the last field").of_field("", column, extra))
+    /// Reads the lines of the text into which `text` converts the bytes of the file.
+    pub(crate) fn over(
+        format_name: &'static str,
+        format: Box<dyn LineFormat>,
+        input: DecompressedInput,
+        options: &ReadOptions,
+        text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
+    ) -> Self {
+        Self {
+            format_name,
+            format,
+            context: ParseContext::default(),
+            lenient: options.lenient,
+            name: input.name(),
+            path: input.path().to_owned(),
+            meter: Box::new(input.meter()),
+            reader: text(Box::new(input.into_reader())),
+            buffer: vec![0; CHUNK],
+            start: 0,
+            end: 0,
+            line: 0,
+            ended: false,
+            finished: false,
+            has_returned_requests: false,
+            first_line: None,
+            last: None,
+            restart_at: None,
         }
-        None => Ok(()),
     }
-}
 
-/// Whether the length after `+` is followed by another number, because a number was cut in two.
-pub(crate) fn cuts_a_length(line: &[u8]) -> bool {
-    let mut fields = blank_separated(line).skip_while(|field| *field != b"+").skip(1);
-    fields.next().is_some_and(is_digits) && fields.next().is_some_and(is_digits)
-}
-
-/// Parses a field that must be an unsigned decimal number.
-#[inline]
-pub(crate) fn unsigned(field: &[u8], name: &str, column: u64) -> Result<u64> {
-    let mut value = 0u64;
-    // 19 digits always fit.
-    if field.is_empty() || field.len() > 19 {
-        return unsigned_checked(field, name, column);
-    }
-    for &byte in field {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return Err(not_a_number(field, name, column, false));
+    /// Moves the incomplete line to the front of the buffer and reads more after it.
+    fn refill(&mut self) -> Result<()> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end > MAX_LINE {
+            return Err(Error::new(ErrorClass::Syntax, format!("the line is longer than {MAX_LINE} bytes"))
+                .at_line(self.line + 1)
+                .hint("see `emmclab formats` for what can be read; this is not a text trace"));
         }
-        value = value * 10 + u64::from(digit);
+        let n = loop {
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                result => break result.map_err(|error| damaged(&self.path, error).at_line(self.line + 1))?,
+            }
+        };
+        self.end += n;
+        self.ended = n == 0;
+        Ok(())
     }
-    Ok(value)
-}
 
-#[cold]
-fn unsigned_checked(field: &[u8], name: &str, column: u64) -> Result<u64> {
-    let text = std::str::from_utf8(field).ok().filter(|_| is_digits(field));
-    let Some(text) = text else { return Err(not_a_number(field, name, column, false)) };
-    text.parse().map_err(|_| not_a_number(field, name, column, true))
-}
-
-#[cold]
-fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error {
-    let problem = if too_large { "is 2^64 or more" } else { "is not an unsigned whole number" };
-    bad_number(field, problem).of_field(name, column, field)
-}
-
-/// The hint for a number that a spreadsheet has rounded.
-pub(crate) const LOST_DIGITS: &str = "take the file as it was before the spreadsheet: lost digits cannot be restored";
-
-/// The error for a field that is not a number: the reason if another program has changed it, otherwise `problem`.
-#[cold]
-pub(crate) fn bad_number(field: &[u8], problem: &str) -> Error {
-    let error = |problem| Error::new(ErrorClass::Value, problem);
-    if has_decimal_comma(field) {
-        error("has a decimal comma")
-            .hint("write decimal points, for example with LC_ALL=C in front of the command that prints")
-    } else if has_lost_digits(field) {
-        error("has lost its last digits in a spreadsheet").hint(LOST_DIGITS)
-    } else {
-        error(problem)
-    }
-}
-
-/// Whether a number has a decimal comma.
-pub(crate) fn has_decimal_comma(field: &[u8]) -> bool {
-    let field = field.strip_prefix(b"-").unwrap_or(field);
-    let comma = memchr::memchr(b',', field);
-    comma.is_some_and(|comma| is_digits(&field[..comma]) && is_digits(&field[comma + 1..]))
-}
-
-/// Whether a number has the form in which spreadsheets write whole numbers of 12 and more digits, with fewer digits than it has.
-pub(crate) fn has_lost_digits(field: &[u8]) -> bool {
-    const LEAST_EXPONENT: usize = 11;
-    let Some(at) = memchr::memmem::find(field, b"E+") else { return false };
-    let (number, exponent) = (&field[..at], &field[at + 2..]);
-    let decimals = memchr::memchr(b'.', number).map_or(0, |dot| number.len() - dot - 1);
-    let exponent = std::str::from_utf8(exponent).ok().and_then(|digits| digits.parse::<usize>().ok());
-    is_decimal(number) && exponent.is_some_and(|exponent| exponent >= LEAST_EXPONENT && exponent > decimals)
-}
-
-/// Parses a process or thread id.
-#[inline]
-pub(crate) fn pid(field: &[u8], name: &str, column: u64) -> Result<i32> {
-    i32::try_from(unsigned(field, name, column)?)
-        .map_err(|_| Error::new(ErrorClass::Value, "is not a process id").of_field(name, column, field))
-}
-
-/// Parses a decimal number of `unit`s exactly, into nanoseconds. Digits below a nanosecond are rounded half up, because some
-/// tools print doubles.
-#[inline]
-pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
-    let bad = |problem| Err(bad_number(field, problem).of_field(name, column, field));
-    let (whole, fraction) = match memchr::memchr(b'.', field) {
-        Some(dot) => (&field[..dot], &field[dot + 1..]),
-        None => (field, &[][..]),
-    };
-    if field.first() == Some(&b'-') {
-        return bad("is a negative time");
-    }
-    if whole.is_empty() && fraction.is_empty() {
-        return bad("is not a time");
-    }
-    let whole = if whole.is_empty() { 0 } else { unsigned(whole, name, column)? };
-    let places = unit.digits() as usize;
-    let mut rest = 0u64;
-    let stated = fraction.len().min(places);
-    for byte in &fraction[..stated] {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return bad("is not a time");
-        }
-        rest = rest * 10 + u64::from(digit);
-    }
-    rest *= 10u64.pow((places - stated) as u32);
-    if let Some(beyond) = fraction.get(places..) {
-        if !beyond.iter().all(u8::is_ascii_digit) {
-            return bad("is not a time");
-        }
-        rest += u64::from(beyond.first().is_some_and(|digit| *digit >= b'5'));
-    }
-    let ns = whole.checked_mul(10u64.pow(unit.digits())).and_then(|ns| ns.checked_add(rest));
-    ns.and_then(|ns| i64::try_from(ns).ok()).ok_or_else(|| {
-        Error::new(ErrorClass::Value, "is beyond the year 2262")
-            .of_field(name, column, field)
-            .hint("give --time-unit if it is in another unit")
-    })
-}
-
-/// Checks a size in sectors: it must not be 0, and must fit in 32 bits.
-#[inline]
-pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Result<u32> {
-    if value == 0 {
-        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
-    }
-    u32::try_from(value).map_err(|_| {
-        Error::new(ErrorClass::Value, "is a request of more than 2 TB")
-            .of_field(name, column, field)
-            .hint("give --size-unit if the size is in another unit")
-    })
-}
-
-/// The sectors that a range of bytes touches: the start is rounded down, the end rounded up.
-#[inline]
-pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32)> {
-    if bytes == 0 {
-        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
-    }
-    let end = offset
-        .checked_add(bytes)
-        .ok_or_else(|| Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
-    let first = offset / SECTOR_BYTES;
-    let count = sectors(end.div_ceil(SECTOR_BYTES) - first, field, name, column)?;
-    Ok((Sector(first), count))
-}
-
-/// The sectors of a range of bytes, and whether it was rounded. Both ends are rounded down to sectors, so that sequential
-/// ranges stay sequential and a stream keeps its length. The result has at least one sector.
-#[inline]
-pub(crate) fn stream_span(
-    offset: u64,
-    bytes: u64,
-    (field, name, column): (&[u8], &str, u64),
-) -> Result<(Sector, u32, bool)> {
-    if bytes == 0 {
-        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
-    }
-    let end = offset
-        .checked_add(bytes)
-        .ok_or_else(|| Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
-    let first = offset / SECTOR_BYTES;
-    let count = sectors((end / SECTOR_BYTES - first).max(1), field, name, column)?;
-    Ok((Sector(first), count, !(offset | end).is_multiple_of(SECTOR_BYTES)))
-}
-
-/// Decodes text as UTF-8, or, if it is not valid, as Latin-1, in which every byte is a character.
-pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
-    }
-}
-
-/// Caches the last name looked up, because the next one is usually the same.
-#[derive(Debug, Default)]
-pub(crate) struct NameIdCache {
-    raw: Vec<u8>,
-    id: Option<NameId>,
-}
-
-impl NameIdCache {
-    /// The id of the name into which `label` converts `raw`.
+    /// Parses the next line, which has this length.
     #[inline]
-    pub(crate) fn id<'a>(
-        &mut self,
-        raw: &'a [u8],
-        names: &mut NameTable,
-        label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
-    ) -> Result<NameId> {
-        match self.id {
-            Some(id) if self.raw == raw => Ok(id),
-            _ => {
-                let id = names.intern(&label(raw)?);
-                self.raw.clear();
-                self.raw.extend_from_slice(raw);
-                self.id = Some(id);
-                Ok(id)
+    fn parse_line(&mut self, length: usize, out: &mut Vec<Request>) -> Result<()> {
+        let from = self.start;
+        self.start = (from + length + 1).min(self.end);
+        self.line += 1;
+        let line = without_return(&self.buffer[from..from + length]);
+        if line.is_empty() {
+            return Ok(());
+        }
+        if self.first_line.as_ref().is_some_and(|first| first.text == line) {
+            self.restart_at = Some((self.line, out.last().map(times_of).or(self.last)));
+            if self.first_line.as_ref().is_some_and(|first| first.is_heading) {
+                return Ok(());
             }
         }
+        let seen = self.context.ledger.seen;
+        self.context.ledger.seen += 1;
+        self.context.line = self.line;
+        let rows = out.len();
+        match self.format.parse(line, &mut self.context, out) {
+            Ok(()) if !self.context.broken => {}
+            result => {
+                out.truncate(rows);
+                return self.join(from, length, result.err(), out);
+            }
+        }
+        if self.first_line.is_none() {
+            let line = without_return(&self.buffer[from..from + length]);
+            let text = if line.len() < LEAST_FIRST { Vec::new() } else { line.to_vec() };
+            self.first_line = Some(FirstLine { text, is_heading: self.context.ledger.seen == seen });
+        }
+        if self.context.restarts {
+            self.context.restarts = false;
+            self.restart_at = Some((self.line, out[..rows].last().map(times_of).or(self.last)));
+        }
+        Ok(())
     }
 
-    /// The id that was returned last, and its raw name.
-    #[inline]
-    pub(crate) fn last(&self) -> Option<(NameId, &[u8])> {
-        Some((self.id?, &self.raw))
+    /// Returns an error if the recording has begun again: `found`, the first requests after a line that may be the beginning of
+    /// another recording, are earlier than those before it.
+    #[cold]
+    fn check_beginning(&mut self, found: &[Request]) -> Result<()> {
+        let (Some((line, before)), Some(next)) = (self.restart_at, found.first()) else { return Ok(()) };
+        self.restart_at = None;
+        let (Some((arrival, end)), next) = (before, times_of(next)) else { return Ok(()) };
+        let is_heading = self.first_line.as_ref().is_none_or(|first| first.is_heading);
+        let is_again = if is_heading { next.0 <= arrival && next.1 <= end } else { next.0 < arrival && next.1 < end };
+        if !is_again {
+            return Ok(());
+        }
+        let problem =
+            "a recording begins here, but the file already holds one: its beginning is repeated, and times go back";
+        Err(Error::new(ErrorClass::Syntax, problem).at_line(line).hint(format!(
+            "read each alone: `head -n {} FILE > first.txt`, `tail -n +{line} FILE > second.txt`; if the second is only a copy, \
+             the first is the whole recording",
+            line - 1
+        )))
     }
 
-    /// The id of a name if it is in the table already; does not add it.
-    #[inline(never)]
-    pub(crate) fn id_if_known(&mut self, raw: &[u8], names: &NameTable) -> Option<NameId> {
-        let id = names.id(std::str::from_utf8(raw).ok()?)?;
-        self.raw.clear();
-        self.raw.extend_from_slice(raw);
-        self.id = Some(id);
-        self.id
+    /// Parses a line that is bad or seems to be broken, joined with those after it if the result is certainly a whole line;
+    /// otherwise parses it alone.
+    #[cold]
+    fn join(&mut self, from: usize, length: usize, fault: Option<Error>, out: &mut Vec<Request>) -> Result<()> {
+        self.context.broken = false;
+        let number = self.line;
+        let own = without_return(&self.buffer[from..from + length]).to_vec();
+        let rows = out.len();
+        if self.take_with_rest(&own, out)? {
+            return Ok(());
+        }
+        let result = fault.map_or_else(
+            || {
+                self.context.parse_unjoined = true;
+                let result = self.format.parse(&own, &mut self.context, out);
+                self.context.parse_unjoined = false;
+                result
+            },
+            Err,
+        );
+        match result {
+            Err(_) if self.lenient => {
+                out.truncate(rows);
+                self.context.ledger.skipped += 1;
+                Ok(())
+            }
+            Err(error) => {
+                let good = self.has_returned_requests || !out.is_empty() || self.others_are_good();
+                Err(error.at_line(number).hint(if good {
+                    "give --lenient to skip and count bad lines"
+                } else {
+                    "the lines after it contain no request either: check that the file is complete, and of this format \
+                     (`emmclab formats` lists what can be read)"
+                }))
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Joins the line with those after it until it is whole. If it never is, returns false and consumes no further line.
+    fn take_with_rest(&mut self, own: &[u8], out: &mut Vec<Request>) -> Result<bool> {
+        // Programs break lines at a blank, which they remove, or within a word.
+        let mut joined = [(&b" "[..], own.to_vec()), (&b""[..], own.to_vec())];
+        let (mut used, rows) = (0, out.len());
+        for count in 1..=MOST_PARTS {
+            let Some(length) = self.line_behind(used)? else { return Ok(false) };
+            let at = self.start + used;
+            let mut line = without_return(&self.buffer[at..at + length]);
+            if own.starts_with(b"> ") {
+                line = line.strip_prefix(b"> ").unwrap_or(line);
+            }
+            if line.trim_ascii().is_empty() || !self.format.may_be_rest(line) {
+                return Ok(false);
+            }
+            used += length + 1;
+            for (glue, text) in &mut joined {
+                text.extend_from_slice(glue);
+                text.extend_from_slice(line);
+                let ledger = self.context.ledger.clone();
+                self.context.joining = true;
+                let result = self.format.parse(text, &mut self.context, out);
+                self.context.joining = false;
+                if result.is_ok() && !self.context.broken {
+                    self.start = (self.start + used).min(self.end);
+                    self.line += count;
+                    self.context.ledger.joined += count;
+                    return Ok(true);
+                }
+                out.truncate(rows);
+                self.context.broken = false;
+                self.context.ledger = ledger;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Length of the line that begins `used` bytes after the current position; `None` at the end of the text.
+    fn line_behind(&mut self, used: usize) -> Result<Option<usize>> {
+        loop {
+            let text = self.buffer.get(self.start + used..self.end).unwrap_or(&[]);
+            if let Some(length) = memchr::memchr(b'\n', text) {
+                return Ok(Some(length));
+            }
+            if self.ended || self.end - self.start > MAX_LINE {
+                return Ok((!text.is_empty()).then_some(text.len()));
+            }
+            self.refill()?;
+        }
+    }
+
+    /// Whether the buffered lines after a bad one contain a valid request. Changes the state of the format, so reading must end
+    /// after it.
+    fn others_are_good(&mut self) -> bool {
+        let mut requests = Vec::new();
+        let ledger = self.context.ledger.clone();
+        for line in self.buffer[self.start..self.end].split(|byte| *byte == b'\n').take(MOST_TRIED) {
+            let line = without_return(line);
+            if !line.is_empty() {
+                self.context.ledger.seen += 1;
+                let rows = requests.len();
+                if self.format.parse(line, &mut self.context, &mut requests).is_err() {
+                    requests.truncate(rows);
+                }
+            }
+        }
+        let _ = self.format.finish(&mut self.context, &mut requests);
+        self.context.ledger = ledger;
+        !requests.is_empty()
+    }
+}
+
+/// A line without the carriage return at its end.
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+impl TraceSource for LineSource {
+    fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
+        let goal = out.len() + ROWS;
+        while out.len() < goal {
+            let text = &self.buffer[self.start..self.end];
+            let before = out.len();
+            let text = self.format.parse_fast_run(text, goal, &mut self.context, out);
+            let lines = (out.len() - before) as u64;
+            self.line += lines;
+            self.context.ledger.seen += lines;
+            self.start = self.end - text.len();
+            if out.len() == goal {
+                self.check_beginning(&out[before..])?;
+                break;
+            }
+            match memchr::memchr(b'\n', text) {
+                Some(length) => self.parse_line(length, out)?,
+                None if !self.ended => self.refill()?,
+                None => {
+                    // The last line may have no line end.
+                    if self.end > self.start {
+                        self.parse_line(self.end - self.start, out)?;
+                    }
+                    if !self.finished {
+                        self.finished = true;
+                        self.format.finish(&mut self.context, out)?;
+                    }
+                    self.check_beginning(&out[before..])?;
+                    return Ok(false);
+                }
+            }
+            if self.restart_at.is_some() {
+                self.check_beginning(&out[before..])?;
+            }
+        }
+        self.last = out.last().map(times_of).or(self.last);
+        self.has_returned_requests = true;
+        Ok(true)
+    }
+
+    fn in_file_order(&self) -> bool {
+        self.format.in_file_order()
+    }
+
+    fn times(&self) -> Option<FormatTimes> {
+        self.format.times()
+    }
+
+    fn names(&self) -> (&NameTable, &NameTable) {
+        (&self.context.processes, &self.context.devices)
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.context.ledger.clone()
+    }
+
+    fn tally(&self) -> EventTally {
+        self.format.tally()
+    }
+
+    fn header(&self) -> TraceHeader {
+        TraceHeader { source: self.name.clone(), format: self.format_name.into(), ..self.format.header() }
+    }
+
+    fn progress(&self) -> ReadProgress {
+        (self.meter)()
+    }
+}
+
+/// The part of writing that differs between text formats.
+pub(crate) trait LineWriter: Send {
+    /// Appends the lines before the first request.
+    fn heading(&mut self, _out: &mut Vec<u8>) {}
+    /// Appends the line of a request, with the line end.
+    fn line(&mut self, request: &Request, batch: &Batch, out: &mut Vec<u8>) -> Result<()>;
+    /// Appends the lines after the last request.
+    fn ending(&mut self, _out: &mut Vec<u8>) {}
+}
+
+/// Writes a file with a [`LineWriter`].
+pub(crate) struct LineSink<W> {
+    file: AtomicFile,
+    writer: W,
+    buffer: Vec<u8>,
+}
+
+impl<W: LineWriter> LineSink<W> {
+    pub(crate) fn new(file: AtomicFile, mut writer: W) -> Self {
+        let mut buffer = Vec::new();
+        writer.heading(&mut buffer);
+        Self { file, writer, buffer }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.write_all(&self.buffer).map_err(|error| Error::io(self.file.path(), error))?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl<W: LineWriter> TraceSink for LineSink<W> {
+    fn write(&mut self, batch: &Batch) -> Result<()> {
+        for request in batch {
+            self.writer.line(&request, batch, &mut self.buffer)?;
+        }
+        self.flush()
+    }
+
+    fn finish(mut self: Box<Self>, _ledger: &Ledger, _header: &TraceHeader) -> Result<AtomicFile> {
+        self.writer.ending(&mut self.buffer);
+        self.flush()?;
+        Ok(self.file)
     }
 }

@@ -4,30 +4,20 @@
 #![allow(clippy::unnecessary_wraps, clippy::needless_pass_by_value)]
 
 mod binary;
-mod biosnoop;
 mod biotracer;
-mod blk_action;
 mod blkparse;
 mod blktrace;
-mod capabilities;
-mod column_positions;
 mod csv;
 mod csv_tables;
-mod disksim;
 mod fast_fields;
-mod field_reader;
+mod fields;
 mod fio;
 mod fiu;
 mod ftrace;
 mod hfplayer;
 mod input;
-mod iosnoop;
 mod iotrace;
-mod libcachesim;
 mod line_format;
-mod line_sink;
-mod line_source;
-mod mqsim;
 mod msr;
 mod parquet;
 mod perfetto;
@@ -37,45 +27,56 @@ mod rwbs;
 mod snoop;
 mod ssdsim;
 mod systrace;
-mod tectonic;
-mod thesios;
-mod time_unit;
 mod trace_format;
 mod unit_guard;
-mod utf16;
 mod vscsi;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use blk_action::is_action;
-pub use capabilities::FormatCapabilities;
+pub(crate) use blkparse::is_action;
 pub use csv::{ColumnName as CsvColumn, NAMES as CSV_COLUMNS};
 pub use input::DecompressedInput;
 pub use parquet::{check_parquet, parquet_error, row_groups};
 pub use perfetto::{RequestSender, picture_file};
 pub use rwbs::{RwbsMeaning, read as read_rwbs};
-pub use time_unit::TimeUnit;
-pub use trace_format::{Create, FormatOrigin, FormatTimes, ReadOptions, TraceFormat, TraceSlice};
+pub use trace_format::{Create, FormatCapabilities, FormatTimes, ReadOptions, TimeUnit, TraceFormat, TraceSlice};
 pub(crate) use unit_guard::{FARTHEST_NS, UnitGuard};
 
 use crate::file_kinds;
 use crate::{Error, ErrorClass, MendClock, OutputCompression, RecognisedFormat, RecordedFeatures, Result, TraceSource};
+
+/// What most formats use.
+mod prelude {
+    pub(super) use std::path::Path;
+
+    pub(super) use super::fields::{
+        FieldReader, LineField, NameIdCache, blank_separated, comma_separated, decimal_time, first_line, is_decimal,
+        is_digits, need, no_more, pid, sectors, stream_span, text, unsigned,
+    };
+    pub(super) use super::line_format::{LineFormat, LineSink, LineSource, LineWriter, ParseContext};
+    pub(super) use super::trace_format::{FormatCapabilities, FormatTimes, TimeUnit, TraceFormat};
+    pub(super) use crate::{
+        AtomicFile, Batch, DecompressedInput, Error, ErrorClass, EventTally, Ledger, NameTable, Nanos, Op, ReadOptions,
+        ReadProgress, RecordedFeatures, Request, RequestFlags, Result, SECTOR_BYTES, Sector, TraceColumn, TraceHeader,
+        TraceSink, TraceSource,
+    };
+}
 
 /// All formats, those with the clearest marks first. A file is read as the first format whose `sniff` accepts it.
 pub static FORMATS: &[&TraceFormat] = &[
     &parquet::FORMAT,
     &blktrace::FORMAT,
     &perfetto::FORMAT,
-    &libcachesim::LCS,
-    &libcachesim::ORACLE_GENERAL,
+    &placement::LCS,
+    &placement::ORACLE_GENERAL,
     &vscsi::FORMAT,
     &fio::FORMAT,
-    &biosnoop::FORMAT,
-    &iosnoop::FORMAT,
+    &snoop::BIOSNOOP,
+    &snoop::IOSNOOP,
     &iotrace::FORMAT,
     &hfplayer::FORMAT,
-    &thesios::FORMAT,
-    &tectonic::FORMAT,
+    &placement::THESIOS,
+    &placement::TECTONIC,
     &vscsi::CSV,
     &csv::FORMAT,
     &pixel::FORMAT,
@@ -90,9 +91,9 @@ pub static FORMATS: &[&TraceFormat] = &[
     &systrace::FORMAT,
     &ftrace::FORMAT,
     &blkparse::FORMAT,
-    &mqsim::FORMAT,
-    &ssdsim::FORMAT,
-    &disksim::FORMAT,
+    &ssdsim::MQSIM,
+    &ssdsim::SSDSIM,
+    &ssdsim::DISKSIM,
 ];
 
 /// The format of this name, in [`FORMATS`] and `further`.
@@ -251,9 +252,9 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
         let words = line.split(|byte| byte.is_ascii_whitespace() || b",;".contains(byte));
         words.map(move |word| (word, number))
     });
-    let (word, line) = words.into_iter().find(|(word, _)| line_format::has_lost_digits(word))?;
+    let (word, line) = words.into_iter().find(|(word, _)| fields::has_lost_digits(word))?;
     let error = Error::new(ErrorClass::UnknownFormat, "has lost its last digits in a spreadsheet").at_line(line);
-    Some(error.of_field("number", 0, word).hint(line_format::LOST_DIGITS))
+    Some(error.of_field("number", 0, word).hint(fields::LOST_DIGITS))
 }
 
 /// The text after each comma between a digit and this many digits is replaced by a point.
@@ -261,7 +262,7 @@ fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
     let (mut out, mut at) = (text.to_vec(), 1);
     while at + digits < text.len() {
         let is_decimal =
-            text[at] == b',' && text[at - 1].is_ascii_digit() && line_format::is_digits(&text[at + 1..=at + digits]);
+            text[at] == b',' && text[at - 1].is_ascii_digit() && fields::is_digits(&text[at + 1..=at + digits]);
         if is_decimal {
             out[at] = b'.';
         }

@@ -6,31 +6,20 @@
 //! names, blanks and quotes around their fields, or other separators.
 
 use std::borrow::Cow;
-use std::path::Path;
 
-use super::field_reader::FieldReader;
-use super::line_format::{LineFormat, LineSource, NameIdCache, ParseContext, comma_separated, is_digits, text};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    DecompressedInput, Nanos, ReadOptions, RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceSource,
-};
+use super::prelude::*;
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "msr",
     about: "MSR Cambridge CSV (SNIA IOTTA)",
     known_by: "seven columns, the fourth `Read` or `Write`; with or without the heading `Timestamp,Hostname,...`",
-    origin: FormatOrigin {
-        from: "SNIA IOTTA, MSR Cambridge (also the revised form)",
-        gives: &[TraceColumn::Complete, TraceColumn::Device],
-        unknown: "processes, flags",
-    },
-    extensions: &[],
-    recorded: RecordedFeatures::NONE,
+    from: "SNIA IOTTA, MSR Cambridge (also the revised form)",
+    gives: &[TraceColumn::Complete, TraceColumn::Device],
+    unknown: "processes, flags",
     times: FormatTimes::Fixed(TimeUnit::Ticks),
     sniff,
-    open,
-    writes: None,
+    open: |input, options| LineSource::open(FORMAT.name, MsrFormat::default(), input, options),
+    ..TraceFormat::READ_ONLY
 };
 
 /// Ticks between 1601 and 1970.
@@ -58,10 +47,6 @@ fn usual(line: &[u8]) -> Vec<u8> {
     fields.map(unquoted).collect::<Vec<_>>().join(&b',')
 }
 
-fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
-    Ok(Box::new(LineSource::new(MsrFormat::default(), input, options)))
-}
-
 #[derive(Default)]
 struct MsrFormat {
     device: NameIdCache,
@@ -83,7 +68,7 @@ impl LineFormat for MsrFormat {
 
     fn header(&self) -> TraceHeader {
         let clock = if self.epoch == Some(0) { "relative" } else { "unix" };
-        TraceHeader { format: FORMAT.name.into(), clock: clock.into(), ..TraceHeader::default() }
+        TraceHeader { clock: clock.into(), ..TraceHeader::default() }
     }
 }
 

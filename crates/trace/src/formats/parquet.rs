@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::panic::{self, AssertUnwindSafe};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
 use arrow_array::cast::AsArray;
@@ -28,30 +28,25 @@ use parquet::file::metadata::{KeyValue, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use super::capabilities::FormatCapabilities;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::checksum_seal::CheckedFile;
+use super::prelude::*;
 use crate::{
-    AtomicFile, BATCH_ROWS, Batch, ByteCount, DecompressedInput, Error, ErrorClass, GrowingNameTable, Ledger,
-    NameTable, ReadOptions, ReadProgress, RecordedFeatures, Request, Result, SEALED_WRITER, SealedFile, Sector,
-    TraceColumn, TraceExtent, TraceHeader, TraceSink, TraceSource, finish_sealed, open_seekable,
+    BATCH_ROWS, ByteCount, GrowingNameTable, SEALED_WRITER, SealedFile, TraceExtent, checksum_seal::CheckedFile,
+    finish_sealed, open_seekable,
 };
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "parquet",
     about: "Apache Parquet with the columns of emmclab; the format to store traces in",
     known_by: "`PAR1` in the first 4 bytes",
-    origin: FormatOrigin {
-        from: "`emmclab record` and `emmclab convert TRACE x.parquet`; or any program that writes these columns (pandas, polars, DuckDB, Spark)",
-        gives: &TraceColumn::ALL_OPTIONAL,
-        unknown: "everything that was not recorded",
-    },
+    from: "`emmclab record` and `emmclab convert TRACE x.parquet`; or any program that writes these columns (pandas, polars, DuckDB, Spark)",
+    gives: &TraceColumn::ALL_OPTIONAL,
+    unknown: "everything that was not recorded",
     extensions: &["parquet", "pq"],
-    recorded: RecordedFeatures::NONE,
     times: FormatTimes::Stored,
     sniff: |head, _| head.starts_with(MAGIC),
     open,
     writes: Some((FormatCapabilities::EVERYTHING, create)),
+    ..TraceFormat::READ_ONLY
 };
 
 const MAGIC: &[u8] = b"PAR1";

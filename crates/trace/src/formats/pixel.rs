@@ -7,36 +7,22 @@
 //! digits may be rounding errors. Each request has one time, at which it was recorded; there are no service times.
 
 use std::borrow::Cow;
-use std::path::Path;
 
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, decimal_time, first_line, is_digits, need, pid, sectors, text,
-    unsigned,
-};
+use super::prelude::*;
 use super::rwbs;
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
 use crate::name_table::device_label;
-use crate::{
-    DecompressedInput, Nanos, Op, ReadOptions, RecordedFeatures, Request, Result, Sector, TraceColumn, TraceHeader,
-    TraceSource,
-};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "pixel",
     about: "MobileBlockIOTraces CSV (Pixel 6a)",
     known_by: "its heading (with `proces`)",
-    origin: FormatOrigin {
-        from: "MobileBlockIOTraces (Pixel 6a)",
-        gives: &[TraceColumn::Flags, TraceColumn::Pid, TraceColumn::Process, TraceColumn::Device],
-        unknown: "response times",
-    },
-    extensions: &[],
-    recorded: RecordedFeatures::NONE,
+    from: "MobileBlockIOTraces (Pixel 6a)",
+    gives: &[TraceColumn::Flags, TraceColumn::Pid, TraceColumn::Process, TraceColumn::Device],
+    unknown: "response times",
     times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
-    open,
-    writes: None,
+    open: |input, options| LineSource::open(FORMAT.name, PixelFormat::default(), input, options),
+    ..TraceFormat::READ_ONLY
 };
 
 const HEADING: &[u8] = b"proces,device,rw_flag,sector,size,timestamp";
@@ -44,10 +30,6 @@ const UNKNOWN: &[u8] = b"<...>";
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
     first_line(head) == HEADING
-}
-
-fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
-    Ok(Box::new(LineSource::new(PixelFormat::default(), input, options)))
 }
 
 #[derive(Default)]
@@ -110,6 +92,6 @@ impl LineFormat for PixelFormat {
     }
 
     fn header(&self) -> TraceHeader {
-        TraceHeader { format: FORMAT.name.into(), clock: "monotonic".into(), ..TraceHeader::default() }
+        TraceHeader { clock: "monotonic".into(), ..TraceHeader::default() }
     }
 }

@@ -4,18 +4,33 @@
 //! The heading states the columns, in any order, and their units. A process name may contain blanks, so the columns after it are
 //! counted from the end of the line. Lines of other programs before, between and after the lines of the table are skipped and counted;
 //! losses that the tool reports are counted as lost.
+//!
+//! The table of `biosnoop` of bcc (tools/biosnoop.py and its manual page) and of libbpf-tools (biosnoop.c).
+//!
+//! `TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)`; with `-Q`, `QUE(ms)` is before `LAT(ms)`; with `-P`, a pattern `P` is after
+//! `BYTES`. `TIME` is the completion, in seconds since the first line; with `-t` of libbpf-tools it is `TIMESTAMP`, the time of
+//! day. `LAT` is the time from issue to completion, so that the issue is `TIME - LAT`; `QUE` is the time in the queue before
+//! the issue (-1 if it was not recorded). Without `-Q`, the arrival is the time of issue. Sectors have 512 bytes. `T` is `R` or
+//! `W` in bcc, the kernel's letters in libbpf-tools. A flush has no bytes and often the sector 2^64-1, which is not an address.
+//! A table without its heading is read as the columns that bcc prints. The biosnoop of bpftrace prints neither addresses nor
+//! sizes and is refused.
+//!
+//! The table of `iosnoop` of perf-tools (its script and manual page iosnoop(8)).
+//!
+//! `COMM PID TYPE DEV BLOCK BYTES LATms`; `-s` puts `STARTs` and `-t` `ENDs` before it, both in seconds of the clock of ftrace.
+//! `LATms` is the time from issue to completion; with `-Q`, start and latency include the time in the queue. The output does
+//! not show whether `-Q` was given, so the start time at the driver stays unset if there is `STARTs`. Blocks are sectors of 512
+//! bytes, `DEV` is `major,minor`, `TYPE` the kernel's letters. A flush has no bytes, and the block 2^64-1 is not an address.
+//! Without `-s` and `-t` there are no times: each request then begins when the previous one ends, in the order of completion,
+//! and a note of the trace states this.
 
-use super::line_format::{
-    NameIdCache, ParseContext, bad_number, blank_separated, decimal_time, has_decimal_comma, is_decimal, is_digits,
-    sectors, text, unsigned,
-};
+use super::fields::{bad_number, has_decimal_comma};
+use super::prelude::*;
 use super::rwbs::{self, RwbsMeaning};
-use super::time_unit::TimeUnit;
-use crate::{Error, ErrorClass, Nanos, Op, Request, RequestFlags, Result, SECTOR_BYTES, Sector};
 
 /// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SnoopColumn {
+enum SnoopColumn {
     /// Time of issue.
     Start(TimeUnit),
     /// Time of completion.
@@ -38,6 +53,19 @@ pub(super) enum SnoopColumn {
 impl SnoopColumn {
     fn is_time(self) -> bool {
         matches!(self, SnoopColumn::Start(_) | SnoopColumn::End(_) | SnoopColumn::Clock)
+    }
+
+    /// The name for errors.
+    fn name(self) -> &'static str {
+        match self {
+            SnoopColumn::Start(_) => "start",
+            SnoopColumn::End(_) | SnoopColumn::Clock => "time",
+            SnoopColumn::Queue(_) => "queue",
+            SnoopColumn::Latency(_) => "latency",
+            SnoopColumn::Sector => "sector",
+            SnoopColumn::Bytes => "bytes",
+            _ => "pid",
+        }
     }
 
     /// Whether two columns have the same meaning, maybe in different units.
@@ -90,7 +118,7 @@ fn column(name: &[u8]) -> SnoopColumn {
 
 /// The columns that a heading names, in any order; `None` for any other line. Each is named once. A table has a device and a latency,
 /// and names processes, as that of bpftrace, or places.
-pub(super) fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
+fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let columns: Vec<_> = blank_separated(line).take(MOST_COLUMNS + 1).map(column).collect();
     let has = |wanted: SnoopColumn| columns.contains(&wanted);
     let is_once = |(at, column): (usize, &SnoopColumn)| {
@@ -104,7 +132,7 @@ pub(super) fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
 }
 
 /// The heading in the first lines; `device` is the name of its device column.
-pub(super) fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
+fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
     const LINES: usize = 200;
     let mut lines = head.split(|byte| *byte == b'\n').take(LINES).map(<[u8]>::trim_ascii_end);
     lines.find(|line| blank_separated(line).any(|name| name == device) && heading(line).is_some())
@@ -144,31 +172,26 @@ impl<'a> LineWords<'a> {
     }
 }
 
-/// A field of a line: its text and, for errors, its column.
-#[derive(Clone, Copy, Default)]
-struct SnoopField<'a> {
-    bytes: &'a [u8],
-    column: u64,
-}
-
 /// The fields of a line that are read.
 #[derive(Default)]
 struct SnoopRow<'a> {
     start: Option<i64>,
     end: Option<i64>,
     process: &'a [u8],
-    pid: SnoopField<'a>,
+    pid: LineField<'a>,
     device: &'a [u8],
-    letters: SnoopField<'a>,
-    sector: SnoopField<'a>,
-    bytes: SnoopField<'a>,
+    letters: LineField<'a>,
+    sector: LineField<'a>,
+    bytes: LineField<'a>,
     queue: Option<i64>,
-    latency: SnoopField<'a>,
+    latency: LineField<'a>,
     latency_ns: i64,
 }
 
 /// Reads the lines of such a table.
-pub(super) struct SnoopTable {
+#[derive(Default)]
+struct SnoopTable {
+    format: &'static str,
     columns: Vec<SnoopColumn>,
     /// The places of the columns of processes and of the time, if the table has them.
     process_at: Option<usize>,
@@ -183,11 +206,8 @@ pub(super) struct SnoopTable {
 }
 
 impl SnoopTable {
-    pub fn new(columns: Vec<SnoopColumn>) -> Self {
-        let (process, device) = (NameIdCache::default(), NameIdCache::default());
-        let (process_at, time_at) = (None, None);
-        let mut table =
-            Self { columns: Vec::new(), process_at, time_at, process, device, midnights: 0, time_of_day: 0, laid: 0 };
+    fn new(format: &'static str, columns: Vec<SnoopColumn>) -> Self {
+        let mut table = Self { format, ..Self::default() };
         table.begin(columns);
         table
     }
@@ -199,61 +219,11 @@ impl SnoopTable {
         self.columns = columns;
     }
 
-    fn has(&self, wanted: impl Fn(&SnoopColumn) -> bool) -> bool {
-        self.columns.iter().any(wanted)
-    }
-
-    /// Whether the time of a request is stated.
-    pub fn is_timed(&self) -> bool {
-        self.time_at.is_some()
-    }
-
-    /// Whether the time in the queue is stated.
-    pub fn is_queued(&self) -> bool {
-        self.has(|column| matches!(column, SnoopColumn::Queue(_)))
-    }
-
     /// The name of a needed column that is missing; `None` if all are present.
-    pub fn missing(&self) -> Option<&'static str> {
+    fn missing(&self) -> Option<&'static str> {
         let needed =
             [(SnoopColumn::Sector, "address"), (SnoopColumn::Bytes, "size"), (SnoopColumn::Letters, "operation")];
         needed.into_iter().find(|(column, _)| !self.columns.contains(column)).map(|(_, name)| name)
-    }
-
-    /// Reads a line, which may be of the table or not.
-    pub fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
-        if let Some(lost) = lost_events(line) {
-            context.no_record();
-            context.ledger.lost += lost;
-            return Ok(());
-        }
-        let words = LineWords::of(line).filter(|words| self.is_row(words));
-        let Some(words) = words else {
-            match heading(line) {
-                Some(columns) => {
-                    self.begin(columns);
-                    context.no_record();
-                    context.restarts = true;
-                }
-                None if line.trim_ascii().is_empty() => context.no_record(),
-                None => context.skip(),
-            }
-            return Ok(());
-        };
-        let process = self.process_at.map(|at| self.word(at, words.count));
-        let unknown = process.is_some_and(|process| words.range(process, process + 1) == b"?");
-        if words.count + 1 == self.columns.len() && unknown {
-            // bcc prints neither disk nor address of a request whose start it did not record.
-            context.skip();
-            return Ok(());
-        }
-        let row = self.row(&words)?;
-        let Some(request) = self.request(&row, context)? else {
-            context.skip();
-            return Ok(());
-        };
-        out.push(request);
-        Ok(())
     }
 
     /// The index of a column; `None` if the table lacks it.
@@ -298,17 +268,16 @@ impl SnoopTable {
         let extra = (words.count + 1).saturating_sub(self.columns.len());
         for (at, column) in self.columns.iter().enumerate() {
             let first = self.word(at, words.count);
-            let field =
-                SnoopField { bytes: words.range(first, (first + 1).min(words.count)), column: first as u64 + 1 };
-            let time = |unit, name| decimal_time(field.bytes, unit, name, field.column);
+            let bytes = words.range(first, (first + 1).min(words.count));
+            let field = LineField { bytes, name: column.name(), column: first as u64 + 1 };
             match *column {
-                SnoopColumn::Start(unit) => row.start = Some(time(unit, "start")?),
-                SnoopColumn::End(unit) => row.end = Some(time(unit, "time")?),
+                SnoopColumn::Start(unit) => row.start = Some(field.time(unit)?),
+                SnoopColumn::End(unit) => row.end = Some(field.time(unit)?),
                 SnoopColumn::Clock => {
                     let now = time_of_day(field.bytes).ok_or_else(|| {
                         let seconds = field.bytes.rsplit(|byte| *byte == b':').next().unwrap_or_default();
                         bad_number(seconds, "is not a time of day such as 23:59:59.000").of_field(
-                            "time",
+                            field.name,
                             field.column,
                             field.bytes,
                         )
@@ -328,10 +297,10 @@ impl SnoopTable {
                 SnoopColumn::Bytes => row.bytes = field,
                 // It is -1 if the tool did not record when the request entered the queue.
                 SnoopColumn::Queue(_) if field.bytes.starts_with(b"-") => {}
-                SnoopColumn::Queue(unit) => row.queue = Some(time(unit, "queue")?),
+                SnoopColumn::Queue(unit) => row.queue = Some(field.time(unit)?),
                 SnoopColumn::Latency(unit) => {
                     row.latency = field;
-                    row.latency_ns = time(unit, "latency")?;
+                    row.latency_ns = field.time(unit)?;
                 }
                 SnoopColumn::Other => {}
             }
@@ -344,21 +313,11 @@ impl SnoopTable {
         if row.latency_ns > LONGEST_NS {
             let problem =
                 "is longer than an hour, so it is not a latency: the tool used the completion of another request";
-            return Err(Error::new(ErrorClass::Value, problem).of_field(
-                "latency",
-                row.latency.column,
-                row.latency.bytes,
-            ));
+            return Err(row.latency.refused(problem));
         }
-        let bytes = unsigned(row.bytes.bytes, "bytes", row.bytes.column)?;
+        let bytes = row.bytes.unsigned()?;
         let Some((op, flags, sector, count)) = request_range(row, bytes)? else { return Ok(None) };
-        let bad = || {
-            Error::new(ErrorClass::Value, "puts the begin before time 0 of the clock").of_field(
-                "latency",
-                row.latency.column,
-                row.latency.bytes,
-            )
-        };
+        let bad = || row.latency.refused("puts the begin before time 0 of the clock");
         let (start, complete) = match (row.start, row.end) {
             (Some(start), Some(end)) => (start, end.max(start)),
             (Some(start), None) => (start, start.checked_add(row.latency_ns).ok_or_else(bad)?),
@@ -385,6 +344,68 @@ impl SnoopTable {
     }
 }
 
+impl LineFormat for SnoopTable {
+    /// Reads a line, which may be of the table or not.
+    fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
+        if let Some(lost) = lost_events(line) {
+            context.no_record();
+            context.ledger.lost += lost;
+            return Ok(());
+        }
+        let words = LineWords::of(line).filter(|words| self.is_row(words));
+        let Some(words) = words else {
+            match heading(line) {
+                Some(columns) => {
+                    self.begin(columns);
+                    context.no_record();
+                    context.restarts = true;
+                }
+                None if line.trim_ascii().is_empty() => context.no_record(),
+                None => context.skip(),
+            }
+            return Ok(());
+        };
+        let process = self.process_at.map(|at| self.word(at, words.count));
+        let unknown = process.is_some_and(|process| words.range(process, process + 1) == b"?");
+        if words.count + 1 == self.columns.len() && unknown {
+            // bcc prints neither disk nor address of a request whose start it did not record.
+            context.skip();
+            return Ok(());
+        }
+        let row = self.row(&words)?;
+        let Some(request) = self.request(&row, context)? else {
+            context.skip();
+            return Ok(());
+        };
+        out.push(request);
+        Ok(())
+    }
+
+    fn in_file_order(&self) -> bool {
+        false
+    }
+
+    fn header(&self) -> TraceHeader {
+        let is_queued = self.columns.iter().any(|column| matches!(column, SnoopColumn::Queue(_)));
+        let (clock, note) = match (self.format == BIOSNOOP.name, self.time_at) {
+            (true, _) if is_queued => ("relative", None),
+            (true, _) => (
+                "relative",
+                Some("biosnoop without -Q: the time in the queue is unknown, so arrivals are times of issue"),
+            ),
+            (false, Some(_)) => ("monotonic", None),
+            (false, None) => (
+                "relative",
+                Some(
+                    "iosnoop without -s and -t prints no times: requests are placed one after the other in order of completion; \
+                     addresses, sizes and latencies are as recorded, arrivals and rates are not",
+                ),
+            ),
+        };
+        TraceHeader { clock: clock.into(), note: note.map(str::to_owned), ..TraceHeader::default() }
+    }
+}
+
 /// Operation, flags and range of a line. `None` for a command without an address or without data.
 fn request_range(row: &SnoopRow, bytes: u64) -> Result<Option<(Op, RequestFlags, Sector, u32)>> {
     let RwbsMeaning::Request(operation) = rwbs::read(row.letters.bytes, row.letters.column)? else {
@@ -392,7 +413,7 @@ fn request_range(row: &SnoopRow, bytes: u64) -> Result<Option<(Op, RequestFlags,
     };
     let sector = match row.sector.bytes {
         b"-1" => NO_SECTOR,
-        digits => unsigned(digits, "sector", row.sector.column)?,
+        _ => row.sector.unsigned()?,
     };
     if bytes == 0 {
         // biosnoop of bcc prints no more than R or W of a flush.
@@ -411,12 +432,12 @@ fn request_range(row: &SnoopRow, bytes: u64) -> Result<Option<(Op, RequestFlags,
 }
 
 /// The process id of a field; `None` if the table has no such column.
-fn signed(field: SnoopField) -> Result<Option<i32>> {
+fn signed(field: LineField) -> Result<Option<i32>> {
     if field.column == 0 {
         return Ok(None);
     }
     let digits = field.bytes.strip_prefix(b"-").unwrap_or(field.bytes);
-    let id = super::line_format::pid(digits, "pid", field.column)?;
+    let id = pid(digits, field.name, field.column)?;
     Ok(Some(if digits.len() < field.bytes.len() { -id } else { id }))
 }
 
@@ -450,4 +471,121 @@ fn lost_events(line: &[u8]) -> Option<u64> {
     }
     let count = unsigned(words.next()?, "", 0).ok()?;
     words.next().is_some_and(|word| word.starts_with(b"event") || word.starts_with(b"sample")).then_some(count)
+}
+
+pub(super) static BIOSNOOP: TraceFormat = TraceFormat {
+    name: "biosnoop",
+    about: "biosnoop of bcc and libbpf-tools, with -Q, -P and -t too",
+    known_by: "its heading (`TIME(s) COMM PID DISK ...`), or a line of its columns",
+    from: "`biosnoop` of bcc, `biosnoop -Q` of bcc or libbpf-tools",
+    gives: &[
+        TraceColumn::Start,
+        TraceColumn::Issue,
+        TraceColumn::Complete,
+        TraceColumn::Flags,
+        TraceColumn::Pid,
+        TraceColumn::Process,
+        TraceColumn::Device,
+    ],
+    unknown: "merges and errors; the wait in the queue without `-Q`; of bcc all flags but the operation",
+    recorded: RecordedFeatures::of(&[Op::Flush], RequestFlags(0)),
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
+    sniff: |head: &[u8], _: &Path| columns(head).is_some(),
+    open: open_biosnoop,
+    ..TraceFormat::READ_ONLY
+};
+
+/// The columns of a file, from its heading, or recognised from its first line; `None` if neither fits.
+fn columns(head: &[u8]) -> Option<Vec<SnoopColumn>> {
+    heading_with(head, b"DISK").and_then(heading).or_else(|| columns_of_line(first_line(head)))
+}
+
+/// The columns of a table without a heading, recognised from a line: `TIME COMM PID DISK T SECTOR BYTES [QUE] LAT`.
+fn columns_of_line(line: &[u8]) -> Option<Vec<SnoopColumn>> {
+    let fields: Vec<_> = blank_separated(line).collect();
+    let with_point = |field: &[u8]| is_decimal(field) && field.contains(&b'.');
+    let queued = with_point(fields.get(fields.len().checked_sub(2)?)?);
+    let bytes = fields.len().checked_sub(if queued { 3 } else { 2 })?;
+    let from_bytes = |back: usize| bytes.checked_sub(back).filter(|at| *at > 0).map(|at| fields[at]);
+    let letters = from_bytes(2)?;
+    let fits = with_point(fields[0])
+        && with_point(fields[fields.len() - 1])
+        && is_digits(fields[bytes])
+        && is_digits(from_bytes(1)?)
+        && letters.len() <= 8
+        && letters.iter().all(u8::is_ascii_uppercase)
+        && is_digits(from_bytes(4)?)
+        && from_bytes(5).is_some();
+    let mut columns = vec![
+        SnoopColumn::End(TimeUnit::Seconds),
+        SnoopColumn::Process,
+        SnoopColumn::Pid,
+        SnoopColumn::Device,
+        SnoopColumn::Letters,
+        SnoopColumn::Sector,
+        SnoopColumn::Bytes,
+    ];
+    if queued {
+        columns.push(SnoopColumn::Queue(TimeUnit::Millis));
+    }
+    columns.push(SnoopColumn::Latency(TimeUnit::Millis));
+    fits.then_some(columns)
+}
+
+fn open_biosnoop(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    let columns = columns(input.head()).ok_or_else(|| {
+        Error::new(ErrorClass::Syntax, "has no heading of biosnoop in its first lines")
+            .at_line(1)
+            .hint("save the output of biosnoop whole, with the line `TIME(s) COMM PID DISK ...`")
+    })?;
+    let table = SnoopTable::new(BIOSNOOP.name, columns);
+    if let Some(missing) = table.missing() {
+        let problem = format!("this biosnoop prints no {missing} of a request (that of bpftrace does not)");
+        return Err(Error::new(ErrorClass::Unsupported, problem).hint(
+            "record with biosnoop of bcc (in Debian and Ubuntu `biosnoop-bpfcc -Q`), whose lines have sector and bytes",
+        ));
+    }
+    if table.time_at.is_none() {
+        let problem = "this biosnoop prints no time of a request";
+        return Err(Error::new(ErrorClass::Unsupported, problem)
+            .hint("record with biosnoop of bcc, whose first column is TIME(s)"));
+    }
+    LineSource::open(BIOSNOOP.name, table, input, options)
+}
+
+pub(super) static IOSNOOP: TraceFormat = TraceFormat {
+    name: "iosnoop",
+    about: "iosnoop of perf-tools, with -s and -t too",
+    known_by: "its heading (`COMM PID TYPE DEV BLOCK BYTES LATms`)",
+    from: "`iosnoop -st` of perf-tools",
+    gives: &[
+        TraceColumn::Start,
+        TraceColumn::Complete,
+        TraceColumn::Flags,
+        TraceColumn::Pid,
+        TraceColumn::Process,
+        TraceColumn::Device,
+    ],
+    unknown: "times without `-s` and `-t`; whether the start is that of the queue (`-Q`)",
+    recorded: RecordedFeatures::BLOCK_LAYER,
+    times: FormatTimes::Fixed(TimeUnit::Seconds),
+    sniff: |head: &[u8], _: &Path| heading_with(head, b"DEV").is_some(),
+    open: open_iosnoop,
+    ..TraceFormat::READ_ONLY
+};
+
+fn open_iosnoop(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
+    let columns = heading_with(input.head(), b"DEV").and_then(heading).ok_or_else(|| {
+        Error::new(ErrorClass::Syntax, "has no heading of iosnoop in its first lines")
+            .at_line(1)
+            .hint("save the output of iosnoop whole, with the line `COMM PID TYPE DEV BLOCK BYTES LATms`")
+    })?;
+    let table = SnoopTable::new(IOSNOOP.name, columns);
+    if let Some(missing) = table.missing() {
+        let problem = format!("this table of iosnoop has no {missing} of a request");
+        return Err(
+            Error::new(ErrorClass::Unsupported, problem).hint("record with iosnoop of perf-tools: `iosnoop -st`")
+        );
+    }
+    LineSource::open(IOSNOOP.name, table, input, options)
 }

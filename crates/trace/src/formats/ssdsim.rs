@@ -2,46 +2,45 @@
 //!
 //! Five numbers per line, as its `get_requests` scans them: arrival time in nanoseconds, device, first sector, sectors, and
 //! operation, 1 = read and 0 = write. The MQSim and DiskSim readers use the same record with other units of time.
+//!
+//! MQSim (Tavakkol et al., FAST 2018): trace-based workloads.
+//!
+//! The record of SSDsim: arrival time, device, first sector, sectors, and type, 1 = read and 0 = write. MQSim's own workload
+//! file states the unit of time (`Time_Unit`); here it is nanoseconds unless `--time-unit` is given. Nothing in the file
+//! distinguishes the two simulators, so the extension `.mqsim` or `--format` does.
+//!
+//! DiskSim's default ASCII format (Bucy et al., "The DiskSim Simulation Environment Version 4.0 Reference Manual",
+//! CMU-PDL-08-101).
+//!
+//! Arrival time in milliseconds with a fraction, device, first block (512 bytes), blocks, and flags, whose lowest bit is 1 for
+//! a read. The record is that of SSDsim with another unit of time.
 
 use std::io::Write;
 
-use super::capabilities::FormatCapabilities;
 use super::fast_fields::FastFields;
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, decimal_time, first_line, is_decimal,
-    is_digits, need, no_more, sectors, text, unsigned,
-};
-use super::line_sink::{LineSink, LineWriter};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    AtomicFile, Batch, DecompressedInput, Error, ErrorClass, Nanos, Op, ReadOptions, RecordedFeatures, Request,
-    RequestFlags, Result, Sector, TraceColumn, TraceHeader, TraceSink, TraceSource,
-};
+use super::prelude::*;
 
-pub(super) static FORMAT: TraceFormat = TraceFormat {
+pub(super) static SSDSIM: TraceFormat = TraceFormat {
     name: "ssdsim",
     about: "SSDsim ASCII trace (arrival in ns, device, sector, sectors, 1 = read)",
     known_by: "five numbers, the last 0 or 1, and integer times",
-    origin: FormatOrigin {
-        from: "SSDsim's traces",
-        gives: &[TraceColumn::Device],
-        unknown: "response times, processes, flags",
-    },
+    from: "SSDsim's traces",
+    gives: &[TraceColumn::Device],
+    unknown: "response times, processes, flags",
     extensions: &["ssdsim", "ascii"],
-    recorded: RecordedFeatures::NONE,
     times: FormatTimes::Open(TimeUnit::Nanos),
     sniff: |head, _| is_record(head) && is_digits(blank_separated(first_line(head)).next().unwrap_or(&[])),
-    open: |input, options| open(input, options, TimeUnit::Nanos, FORMAT.name),
+    open: |input, options| open(&SSDSIM, TimeUnit::Nanos, input, options),
     writes: Some((HOLDS, create)),
+    ..TraceFormat::READ_ONLY
 };
 
 /// The values that the five numbers can represent.
-pub(super) const HOLDS: FormatCapabilities =
+const HOLDS: FormatCapabilities =
     FormatCapabilities { ops: &[Op::Read, Op::Write], columns: &[], flags: RequestFlags(0), tick_ns: 1 };
 
 /// Whether the first line is a record of SSDsim.
-pub(super) fn is_record(head: &[u8]) -> bool {
+fn is_record(head: &[u8]) -> bool {
     let fields: Vec<_> = blank_separated(first_line(head)).collect();
     fields.len() == 5
         && is_decimal(fields[0])
@@ -50,20 +49,19 @@ pub(super) fn is_record(head: &[u8]) -> bool {
 }
 
 /// Reads records of SSDsim, with times in `unit` unless `--time-unit` is given.
-pub(super) fn open(
+fn open(
+    format: &TraceFormat,
+    unit: TimeUnit,
     input: DecompressedInput,
     options: &ReadOptions,
-    unit: TimeUnit,
-    format: &'static str,
 ) -> Result<Box<dyn TraceSource>> {
-    let reader = SsdsimFormat { unit: options.time_unit_or(unit)?, device: NameIdCache::default(), format };
-    Ok(Box::new(LineSource::new(reader, input, options)))
+    let reader = SsdsimFormat { unit: options.time_unit_or(unit)?, device: NameIdCache::default() };
+    LineSource::open(format.name, reader, input, options)
 }
 
 struct SsdsimFormat {
     unit: TimeUnit,
     device: NameIdCache,
-    format: &'static str,
 }
 
 impl LineFormat for SsdsimFormat {
@@ -88,36 +86,29 @@ impl LineFormat for SsdsimFormat {
     /// Parses a line field by field; an error names the wrong field.
     #[cold]
     fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
-        let mut fields = blank_separated(line);
-        let mut next = |name, column| need(&mut fields, name, column);
-        let arrival = Nanos(decimal_time(next("arrival", 1)?, self.unit, "arrival", 1)?);
-        let device = next("device", 2)?;
-        let sector = Sector(unsigned(next("sector", 3)?, "sector", 3)?);
-        let size = next("sectors", 4)?;
-        let op = match next("operation", 5)? {
+        let mut fields = FieldReader::along(blank_separated(line));
+        let arrival = Nanos(fields.next("arrival")?.time(self.unit)?);
+        let device = fields.next("device")?;
+        let sector = Sector(fields.next("sector")?.unsigned()?);
+        let size = fields.next("sectors")?;
+        let operation = fields.next("operation")?;
+        let op = match operation.bytes {
             b"0" => Op::Write,
             b"1" => Op::Read,
-            other => {
-                let problem = "is neither 0 (write) nor 1 (read)";
-                return Err(Error::new(ErrorClass::Value, problem).of_field("operation", 5, other));
-            }
+            _ => return Err(operation.refused("is neither 0 (write) nor 1 (read)")),
         };
-        no_more(&mut fields, 6)?;
-        unsigned(device, "device", 2)?;
-        let count = sectors(unsigned(size, "sectors", 4)?, size, "sectors", 4)?;
-        let device = self.device.id(device, &mut context.devices, |raw| Ok(text(raw)))?;
+        fields.end()?;
+        device.unsigned()?;
+        let count = size.sectors()?;
+        let device = self.device.id(device.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
         out.push(Request { device: Some(device), ..Request::new(arrival, op, sector, count) });
         Ok(())
-    }
-
-    fn header(&self) -> TraceHeader {
-        TraceHeader { format: self.format.into(), clock: "relative".into(), ..TraceHeader::default() }
     }
 }
 
 /// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators wait for it from time 0.
 /// The device is its index in the trace's list of devices.
-pub(super) fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
+fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
     Ok(Box::new(LineSink::new(file, SsdsimWriter { origin: None })))
 }
 
@@ -141,11 +132,39 @@ impl LineWriter for SsdsimWriter {
     }
 }
 
+pub(super) static MQSIM: TraceFormat = TraceFormat {
+    name: "mqsim",
+    about: "MQSim ASCII trace (arrival, device, sector, sectors, 1 = read)",
+    known_by: "five numbers, the last 0 or 1, in a file that ends in .mqsim",
+    from: "MQSim's traces",
+    gives: &[TraceColumn::Device],
+    unknown: "response times, processes, flags",
+    extensions: &["mqsim"],
+    times: FormatTimes::Open(TimeUnit::Nanos),
+    sniff: |head, path| path.extension().is_some_and(|ending| ending == "mqsim") && is_record(head),
+    open: |input, options| open(&MQSIM, TimeUnit::Nanos, input, options),
+    writes: Some((HOLDS, create)),
+    ..TraceFormat::READ_ONLY
+};
+
+pub(super) static DISKSIM: TraceFormat = TraceFormat {
+    name: "disksim",
+    about: "DiskSim ASCII trace (arrival in ms, device, block, blocks, 1 = read)",
+    known_by: "five numbers, the last 0 or 1, and decimal times",
+    from: "DiskSim's traces in ASCII",
+    gives: &[TraceColumn::Device],
+    unknown: "response times, processes, flags",
+    times: FormatTimes::Open(TimeUnit::Millis),
+    sniff: |head, _| is_record(head),
+    open: |input, options| open(&DISKSIM, TimeUnit::Millis, input, options),
+    ..TraceFormat::READ_ONLY
+};
+
 #[cfg(test)]
 mod tests {
+    use super::super::fast_fields::both_ways::agree;
     use proptest::prelude::*;
 
-    use super::super::fast_fields::both_ways::agree;
     use super::*;
 
     proptest! {
@@ -158,7 +177,7 @@ mod tests {
             unit in prop::sample::select(&[TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Nanos][..]),
             end in prop::sample::select(&["", "\n"][..]),
         ) {
-            let reader = || SsdsimFormat { unit, device: NameIdCache::default(), format: "ssdsim" };
+            let reader = || SsdsimFormat { unit, device: NameIdCache::default() };
             agree(reader, &(lines.join("\n") + end));
         }
     }

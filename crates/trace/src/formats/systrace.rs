@@ -13,37 +13,32 @@ use std::io::{self, BufRead, BufReader, Read};
 use memchr::memmem;
 
 use super::ftrace::FtraceFormat;
-use super::line_format::LineSource;
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{DecompressedInput, ReadOptions, RecordedFeatures, Result, TraceColumn, TraceSource};
+use super::prelude::*;
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "systrace",
     about: "Android systrace HTML and atrace output (plain or -z) with block events",
     known_by: "a page of HTML, or `TRACE:` in a line of its own",
-    origin: FormatOrigin {
-        from: "`systrace.py -o page.html disk`, `atrace -t 10 disk` ([guide](../guides/read-what-others-recorded.md#systrace-and-atrace))",
-        gives: TraceColumn::OF_EVENTS,
-        unknown: "the wait in the queue: the category `disk` has issues and completions only",
-    },
-    extensions: &[],
+    from: "`systrace.py -o page.html disk`, `atrace -t 10 disk` ([guide](../guides/read-what-others-recorded.md#systrace-and-atrace))",
+    gives: TraceColumn::OF_EVENTS,
+    unknown: "the wait in the queue: the category `disk` has issues and completions only",
     recorded: RecordedFeatures::BLOCK_EVENTS,
     times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head, _| is_page(head) || begin_of_atrace(head).is_some(),
     open,
-    writes: None,
+    ..TraceFormat::READ_ONLY
 };
 
 /// A line that is longer than this is of the page's own scripts.
 const LONGEST_LINE: usize = 1 << 16;
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
-    let format = FtraceFormat::of_format(FORMAT.name);
-    if let Some(begin) = begin_of_atrace(input.head()) {
-        return Ok(Box::new(LineSource::over(Box::new(format), input, options, |text| after_words(text, begin))));
-    }
-    Ok(Box::new(LineSource::over(Box::new(format), input, options, |page| Box::new(SystracePage::new(page)))))
+    let format = Box::new(FtraceFormat::default());
+    let begin = begin_of_atrace(input.head());
+    Ok(Box::new(LineSource::over(FORMAT.name, format, input, options, |text| match begin {
+        Some(begin) => after_words(text, begin),
+        None => Box::new(SystracePage::new(text)),
+    })))
 }
 
 /// Whether this is HTML.

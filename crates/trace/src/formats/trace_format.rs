@@ -4,11 +4,9 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use super::capabilities::FormatCapabilities;
-use super::time_unit::TimeUnit;
 use crate::{
-    AtomicFile, DecompressedInput, MendClock, Nanos, RecordedFeatures, ReissueWindow, RequestFilter, Result,
-    TraceColumn, TraceHeader, TraceSink, TraceSource,
+    AtomicFile, BlockNote, DecompressedInput, Error, ErrorClass, MendClock, Nanos, Op, RecordedFeatures, ReissueWindow,
+    Request, RequestFilter, RequestFlags, Result, TraceColumn, TraceHeader, TraceSink, TraceSource,
 };
 
 /// A trace format: how it is recognised, read and written.
@@ -19,8 +17,12 @@ pub struct TraceFormat {
     pub about: &'static str,
     /// The mark by which `sniff` recognises its content, in words.
     pub known_by: &'static str,
-    /// The origin and content of its files.
-    pub origin: FormatOrigin,
+    /// The program with the command that writes such a file, or the collection of traces; in Markdown.
+    pub from: &'static str,
+    /// The optional columns that a file can contain.
+    pub gives: &'static [TraceColumn],
+    /// What remains unknown, except for the missing columns; in Markdown.
+    pub unknown: &'static str,
     /// File-name extensions for which [`crate::TraceWriter`] writes this format, without the dot.
     pub extensions: &'static [&'static str],
     /// What it records besides reads and writes, in every file; a file that contains more records it, too.
@@ -35,15 +37,22 @@ pub struct TraceFormat {
     pub writes: Option<(FormatCapabilities, Create)>,
 }
 
-/// The origin and content of the files of a format, in Markdown for the page of formats.
-#[derive(Clone, Copy, Debug)]
-pub struct FormatOrigin {
-    /// The program with the command that writes such a file, or the collection of traces.
-    pub from: &'static str,
-    /// The optional columns that a file can contain.
-    pub gives: &'static [TraceColumn],
-    /// What remains unknown, except for the missing columns.
-    pub unknown: &'static str,
+impl TraceFormat {
+    /// What most formats share: they are only read, and record reads and writes.
+    pub(super) const READ_ONLY: Self = Self {
+        name: "",
+        about: "",
+        known_by: "",
+        from: "",
+        gives: &[],
+        unknown: "",
+        extensions: &[],
+        recorded: RecordedFeatures::NONE,
+        times: FormatTimes::Stored,
+        sniff: |_, _| false,
+        open: |_, _| Err(Error::new(ErrorClass::Unsupported, "the format has no reader")),
+        writes: None,
+    };
 }
 
 /// Prints the name alone, because addresses of functions differ from run to run.
@@ -115,5 +124,110 @@ impl ReadOptions {
     /// The unit of times from the option, or `usual` without it.
     pub(crate) fn time_unit_or(&self, usual: TimeUnit) -> Result<TimeUnit> {
         self.time_unit.as_deref().map_or(Ok(usual), TimeUnit::by_name)
+    }
+}
+
+/// The values that a format can represent; [`crate::TraceWriter`] counts all others as lost.
+#[derive(Clone, Copy, Debug)]
+pub struct FormatCapabilities {
+    /// The operations; requests with other operations are left out.
+    pub ops: &'static [Op],
+    /// The columns, except arrival, sector, sectors, op and flags.
+    pub columns: &'static [TraceColumn],
+    /// The flags that the format can represent.
+    pub flags: RequestFlags,
+    /// Resolution of its times, in nanoseconds.
+    pub tick_ns: i64,
+}
+
+impl FormatCapabilities {
+    /// All values of a trace.
+    pub const EVERYTHING: FormatCapabilities =
+        FormatCapabilities { ops: &Op::ALL, columns: &TraceColumn::ALL, flags: RequestFlags(u16::MAX), tick_ns: 1 };
+
+    /// All values of a trace except block notes.
+    pub const ALL_BUT_NOTES: FormatCapabilities =
+        FormatCapabilities { columns: TraceColumn::OF_REQUEST, ..FormatCapabilities::EVERYTHING };
+
+    /// True for a format that loses nothing of a batch with or without block notes.
+    pub const fn is_everything(&self, notes: bool) -> bool {
+        let columns = if notes { TraceColumn::ALL.len() } else { TraceColumn::OF_REQUEST.len() };
+        self.ops.len() == Op::ALL.len() && self.columns.len() >= columns && self.tick_ns == 1
+    }
+
+    /// Whether writing `request` with its notes loses its value in `column`.
+    pub(crate) fn loses(&self, column: TraceColumn, request: &Request, notes: &[BlockNote]) -> bool {
+        let time = |time: Option<Nanos>| {
+            time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0)
+        };
+        let noted = |has: fn(&BlockNote) -> bool| notes.iter().any(has) && !self.columns.contains(&column);
+        match column {
+            TraceColumn::Arrival => request.arrival.0 % self.tick_ns != 0,
+            TraceColumn::Start => time(request.start),
+            TraceColumn::Issue => time(request.issue),
+            TraceColumn::Served => time(request.served),
+            TraceColumn::Complete => time(request.complete),
+            TraceColumn::Sector | TraceColumn::Sectors | TraceColumn::Op => false,
+            // Suspected re-issues are no loss: they are found again when the file is read.
+            TraceColumn::Flags => !self.flags.union(RequestFlags::REISSUED).contains(request.flags),
+            TraceColumn::Pid => request.pid.is_some() && !self.columns.contains(&column),
+            TraceColumn::Process => request.process.is_some() && !self.columns.contains(&column),
+            TraceColumn::Device => request.device.is_some() && !self.columns.contains(&column),
+            TraceColumn::Role | TraceColumn::RoleSectors => noted(|_| true),
+            TraceColumn::HomeSector => noted(|note| note.home.is_some()),
+            TraceColumn::ChangedSectors => noted(|note| note.changed.is_some()),
+            TraceColumn::Transaction => noted(|note| note.transaction.is_some()),
+        }
+    }
+}
+
+/// The unit in which a file states its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Millis,
+    /// Microseconds.
+    Micros,
+    /// Windows FILETIME ticks of 100 ns.
+    Ticks,
+    /// Nanoseconds.
+    Nanos,
+}
+
+impl TimeUnit {
+    /// The power of ten of nanoseconds in this unit.
+    pub(crate) const fn digits(self) -> u32 {
+        match self {
+            TimeUnit::Seconds => 9,
+            TimeUnit::Millis => 6,
+            TimeUnit::Micros => 3,
+            TimeUnit::Ticks => 2,
+            TimeUnit::Nanos => 0,
+        }
+    }
+
+    /// The name for `--time-unit`; ticks cannot be chosen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TimeUnit::Seconds => "s",
+            TimeUnit::Millis => "ms",
+            TimeUnit::Micros => "us",
+            TimeUnit::Ticks => "100 ns",
+            TimeUnit::Nanos => "ns",
+        }
+    }
+
+    /// The units that can be chosen, the coarsest first.
+    pub(crate) const CHOICES: [TimeUnit; 4] = [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros, TimeUnit::Nanos];
+
+    /// The unit of this name.
+    pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {
+        TimeUnit::CHOICES.into_iter().find(|unit| unit.name() == name).ok_or_else(|| {
+            Error::new(ErrorClass::Config, "is not a unit of time")
+                .of_field("--time-unit", 0, name.as_bytes())
+                .hint("choose one of: s, ms, us, ns; `none` if a table has no times")
+        })
     }
 }

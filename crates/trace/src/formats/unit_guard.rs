@@ -1,9 +1,7 @@
 //! Refuses a trace whose times or sizes are absurd in the assumed unit.
 
-use super::time_unit::TimeUnit;
-use super::trace_format::FormatTimes;
-use crate::batch_rows::BatchRows;
-use crate::{ByteCount, Error, ErrorClass, Nanos, ReadOptions, Result, SECTOR_BYTES};
+use super::trace_format::{FormatTimes, TimeUnit};
+use crate::{ByteCount, Error, ErrorClass, Nanos, ReadOptions, Result, SECTOR_BYTES, batch::BatchRows};
 
 /// Maximum plausible rate, in requests per second; a large array reaches a tenth of it.
 const MAX_RATE: f64 = 20e6;
@@ -298,7 +296,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Batch;
-    use crate::builder::BatchBuilder;
+    use crate::batch::BatchBuilder;
     use emmclab_base::{Op, Request, Sector};
 
     fn batch(requests: &[Request]) -> Batch {

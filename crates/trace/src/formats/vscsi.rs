@@ -8,53 +8,36 @@
 //! write, flush nor unmap are skipped and counted. The CSV is `version,time,op,size,lbn` with whole seconds and the code in
 //! hexadecimal.
 
-use std::path::Path;
-
 use super::binary::{RecordFormat, RecordSource, bytes, refused};
-use super::field_reader::FieldReader;
-use super::line_format::{LineFormat, LineSource, ParseContext, comma_separated, first_line};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
+use super::prelude::*;
 use crate::opcodes::scsi;
-use crate::{
-    DecompressedInput, Nanos, Op, ReadOptions, RecordedFeatures, Request, RequestFlags, Result, SECTOR_BYTES, Sector,
-    TraceHeader, TraceSource,
-};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "vscsi",
     about: "CloudPhysics traces of VMware's vscsi, versions 1 and 2",
     known_by: "the version and SCSI codes of its first records, of 32 or 40 bytes",
-    origin: FormatOrigin {
-        from: "CloudPhysics traces of VMware (`vscsiStats`), binary",
-        gives: &[],
-        unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
-    },
-    extensions: &[],
+    from: "CloudPhysics traces of VMware (`vscsiStats`), binary",
+    gives: &[],
+    unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
     recorded: RecordedFeatures::of(&[Op::Flush], RequestFlags(0)),
     times: FormatTimes::Fixed(TimeUnit::Micros),
     sniff: |head: &[u8], _: &Path| version(head).is_some(),
     open,
-    writes: None,
+    ..TraceFormat::READ_ONLY
 };
 
 pub(super) static CSV: TraceFormat = TraceFormat {
     name: "vscsi-csv",
     about: "CloudPhysics traces as CSV of libCacheSim",
     known_by: "its heading (`version,time,op,size,lbn`)",
-    origin: FormatOrigin {
-        from: "CloudPhysics traces as libCacheSim prints them",
-        gives: &[],
-        unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
-    },
-    extensions: &[],
+    from: "CloudPhysics traces as libCacheSim prints them",
+    gives: &[],
+    unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
     recorded: RecordedFeatures::of(&[Op::Flush], RequestFlags(0)),
     times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| first_line(head) == HEADING,
-    open: |input: DecompressedInput, options: &ReadOptions| {
-        Ok(Box::new(LineSource::new(VscsiCsvFormat, input, options)))
-    },
-    writes: None,
+    open: |input, options| LineSource::open(CSV.name, VscsiCsvFormat, input, options),
+    ..TraceFormat::READ_ONLY
 };
 
 const HEADING: &[u8] = b"version,time,op,size,lbn";
@@ -172,6 +155,6 @@ impl LineFormat for VscsiCsvFormat {
     }
 
     fn header(&self) -> TraceHeader {
-        TraceHeader { format: CSV.name.into(), clock: "monotonic".into(), ..TraceHeader::default() }
+        TraceHeader { clock: "monotonic".into(), ..TraceHeader::default() }
     }
 }

@@ -1,9 +1,7 @@
 //! Follows the requests of one device through the block layer.
 
-use super::MAX_OPEN;
-use super::event_counts::PairingOutput;
-use super::flushes::{FlushQueues, is_kernel_flush};
-use super::open_requests::{OpenRequest, OpenRequestsBySector};
+use super::open_requests::{FlushQueues, OpenRequest, OpenRequestsBySector, is_kernel_flush};
+use super::{MAX_OPEN, special_commands::PairingOutput};
 use crate::{BlockEventKind, BlockLayerEvent, Nanos, Op, Request, RequestFlags, Sector};
 
 /// Stage of an I/O, for [`DevicePairingState::queue`]: it was inserted into the scheduler's queue.

@@ -32,21 +32,17 @@
 //! last time that its data was issued, or given to the device if the driver reports that. `complete` is the final completion.
 
 mod device_state;
-mod event_counts;
-mod flushes;
 mod open_requests;
 mod special_commands;
-mod zone_appends;
 
 use std::collections::BTreeMap;
 
+use crate::{Ledger, NameId, Nanos, Op, Request, RequestFlags, Sector};
 use device_state::{ALLOCATED, DevicePairingState, INSERTED, QUEUED};
-pub use event_counts::EventCounts;
-use event_counts::PairingOutput;
-use special_commands::SpecialCommandCounts;
-use zone_appends::OpenZoneAppends;
+use open_requests::OpenZoneAppends;
+use special_commands::{PairingOutput, SpecialCommandCounts};
 
-use crate::{Ledger, NameId, Nanos, Op, Request, RequestFlags, Sector, ZoneCommand};
+pub use special_commands::{EventCounts, ZoneCommand};
 
 /// Maximum number of open requests of a device; if there are more, the oldest half is dropped.
 const MAX_OPEN: usize = 1 << 16;

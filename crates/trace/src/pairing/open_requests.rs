@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{BlockLayerEvent, Nanos, Op, Request, RequestFlags, Sector};
+use crate::{BlockEventKind, BlockLayerEvent, NameId, Nanos, Op, Request, RequestFlags, Sector};
 
 /// A request that is not complete.
 #[derive(Clone, Copy, Debug)]
@@ -192,5 +192,147 @@ impl OpenRequestsBySector {
         let mut all: Vec<_> = std::mem::take(&mut self.by_sector).into_values().flatten().collect();
         all.sort_by_key(|open| open.request.arrival);
         all
+    }
+}
+
+/// A flush that the kernel gave to the driver.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KernelFlush {
+    pub(super) open: OpenRequest,
+    /// Whether a request that is kept waits for it.
+    pub(super) serves: bool,
+    /// Whether the driver returned it; the next issue is then of the same flush.
+    returned: bool,
+}
+
+/// The flushes of one device.
+#[derive(Debug, Default)]
+pub(super) struct FlushQueues {
+    /// Flushes that tasks requested, the oldest first.
+    pub(super) waiting: VecDeque<OpenRequest>,
+    /// Flushes of the kernel that the driver has, the oldest first.
+    pub(super) running: VecDeque<KernelFlush>,
+}
+
+/// Whether the event is of a flush that the kernel itself issues: `FF`, or before kernel 4.8 a write of no sectors with a
+/// preflush, which completes at sector 2^64-1.
+pub(super) fn is_kernel_flush(event: &BlockLayerEvent) -> bool {
+    let empty_write = event.op == Op::Write && event.sectors == 0 && event.flags.contains(RequestFlags::PREFLUSH);
+    match event.kind {
+        BlockEventKind::Issue | BlockEventKind::Requeue => event.op == Op::Flush || empty_write,
+        BlockEventKind::Complete => event.op == Op::Flush || empty_write && event.sector == u64::MAX,
+        _ => false,
+    }
+}
+
+impl FlushQueues {
+    /// Handles the issue of a flush of the kernel. `serves` is whether a write waits for it as one of its steps.
+    pub(super) fn issue(&mut self, event: &BlockLayerEvent, mut serves: bool) {
+        if let Some(running) = self.running.back_mut().filter(|running| running.returned) {
+            running.returned = false;
+            running.open.request.issue = Some(event.time);
+            running.open.events += 1;
+            return;
+        }
+        for open in self.waiting.iter_mut().filter(|open| open.request.issue.is_none()) {
+            open.request.start = Some(event.time);
+            open.request.issue = Some(event.time);
+            serves = true;
+        }
+        let mut open = OpenRequest::new(event);
+        open.request.op = Op::Flush;
+        open.request.start = Some(event.time);
+        open.request.issue = Some(event.time);
+        self.running.push_back(KernelFlush { open, serves, returned: false });
+    }
+
+    /// Handles the requeue of the latest flush; false if the driver has none.
+    pub(super) fn requeue(&mut self) -> bool {
+        let Some(running) = self.running.back_mut() else { return false };
+        running.returned = true;
+        running.open.events += 1;
+        true
+    }
+
+    /// Ends the latest flush, because older ones never end if their completion was lost. Also returns whether it was the only
+    /// one.
+    pub(super) fn complete(&mut self) -> Option<(KernelFlush, bool)> {
+        let flush = self.running.pop_back()?;
+        Some((flush, self.running.is_empty()))
+    }
+
+    /// Arrivals of the open flushes that become requests.
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = Nanos> {
+        let running = self.running.iter().filter(|running| !running.serves).map(|running| &running.open);
+        self.waiting.iter().chain(running).map(|open| open.request.arrival)
+    }
+
+    /// The number of waiting flushes or of running ones, whichever is larger.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len().max(self.running.len())
+    }
+}
+
+/// Maximum number of open appends; a queue of a driver is shorter.
+const MOST_OPEN_APPENDS: usize = 1 << 12;
+
+/// An append, with the values that all its events except the completion state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ZoneAppend {
+    device: NameId,
+    /// The start of the zone.
+    sector: u64,
+    sectors: u32,
+}
+
+/// The zone appends in flight.
+#[derive(Debug, Default)]
+pub(super) struct OpenZoneAppends(VecDeque<ZoneAppend>);
+
+impl OpenZoneAppends {
+    /// Adds an append that is issued.
+    pub fn issue(&mut self, device: NameId, sector: u64, sectors: u32) {
+        if self.0.len() == MOST_OPEN_APPENDS {
+            self.0.pop_front();
+        }
+        self.0.push_back(ZoneAppend { device, sector, sectors });
+    }
+
+    /// Removes an append that the driver returned.
+    pub fn requeue(&mut self, device: NameId, sector: u64, sectors: u32) {
+        let given_back = ZoneAppend { device, sector, sectors };
+        if let Some(at) = self.0.iter().rposition(|open| *open == given_back) {
+            self.0.remove(at);
+        }
+    }
+
+    /// Ends the append that was written at this sector; returns the start of its zone. The append is the oldest one of this
+    /// length whose zone has the nearest start at or before the sector.
+    pub fn complete(&mut self, device: NameId, written: u64, sectors: u32) -> Option<u64> {
+        let fits = |open: &ZoneAppend| open.device == device && open.sectors == sectors && open.sector <= written;
+        let nearest = self.0.iter().filter(|open| fits(open)).map(|open| open.sector).max()?;
+        let at = self.0.iter().position(|open| fits(open) && open.sector == nearest)?;
+        self.0.remove(at).map(|open| open.sector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_append_is_found_by_the_zone_that_it_was_written_in() {
+        let (one, other) = (NameId(1), NameId(2));
+        let mut appends = OpenZoneAppends::default();
+        appends.issue(one, 0, 8);
+        appends.issue(one, 524_288, 8);
+        appends.issue(one, 0, 8);
+        assert_eq!(appends.complete(other, 64, 8), None);
+        assert_eq!(appends.complete(one, 524_400, 8), Some(524_288));
+        assert_eq!([appends.complete(one, 64, 8), appends.complete(one, 72, 8)], [Some(0); 2]);
+        assert_eq!(appends.complete(one, 80, 8), None);
+        appends.issue(one, 0, 8);
+        appends.requeue(one, 0, 8);
+        assert_eq!(appends.complete(one, 64, 8), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{BlockEventKind, ZoneCommand};
+use crate::{BlockEventKind, Ledger, Request};
 
 /// Counts of commands of some kinds, by the step that was recorded.
 #[derive(Clone, Debug)]
@@ -113,6 +113,69 @@ fn named(error: i32) -> String {
     match NAMES.iter().find(|(number, _)| *number == error) {
         Some((number, name)) => format!("{number} ({name})"),
         None => error.to_string(),
+    }
+}
+
+/// Events of the block layer, counted by what happened to them. Once no request is open, `seen` is the sum of the other counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// Number of all events.
+    pub seen: u64,
+    /// Events of requests that were kept.
+    pub kept: u64,
+    /// Events that add nothing, because an earlier step of the same I/O is recorded.
+    pub repeated: u64,
+    /// Events of the kernel's flushes that belong to requests which are kept.
+    pub flushes: u64,
+    /// Events of commands without data, except flushes.
+    pub without_data: u64,
+    /// Events of requests whose beginning or end is missing.
+    pub unpaired: u64,
+    /// Events of I/O that a mapped device passed on.
+    pub passed_on: u64,
+    /// Merges, splits and requeues of an unknown request.
+    pub unmatched: u64,
+}
+
+impl EventCounts {
+    /// Sum of the counts except `seen`: events whose fate is known.
+    pub fn classified_events(&self) -> u64 {
+        self.kept + self.repeated + self.flushes + self.without_data + self.unpaired + self.passed_on + self.unmatched
+    }
+}
+
+/// The outputs of pairing: the ledger, the counts and the requests.
+pub(super) struct PairingOutput<'a> {
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) counts: &'a mut EventCounts,
+    pub(super) out: &'a mut Vec<Request>,
+}
+
+/// A command to a zone, or to all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ZoneCommand {
+    /// Moves the write pointer back to the start of the zone.
+    Reset,
+    /// Moves the write pointers of all zones back to their start.
+    ResetAll,
+    /// Makes the zone full.
+    Finish,
+    /// Opens the zone.
+    Open,
+    /// Closes the zone.
+    Close,
+}
+
+impl ZoneCommand {
+    /// The name of the command in the note of a trace.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ZoneCommand::Reset => "zone reset",
+            ZoneCommand::ResetAll => "zone reset all",
+            ZoneCommand::Finish => "zone finish",
+            ZoneCommand::Open => "zone open",
+            ZoneCommand::Close => "zone close",
+        }
     }
 }
 

@@ -2,23 +2,18 @@
 //! then re-issues are dropped if asked. This order matters: all requests are used to find re-issues, but only re-issues among
 //! the wanted requests are counted.
 
-mod recent_requests;
 mod reissue_detector;
-mod reissue_window;
-mod request_filter;
-mod requests_by_name;
 mod selection;
-
-use reissue_detector::ReissueDetector;
-pub use reissue_window::ReissueWindow;
-pub use request_filter::RequestFilter;
-pub(crate) use requests_by_name::RequestsByName;
-use requests_by_name::several_devices;
-use selection::RequestSelection;
 
 use std::sync::Arc;
 
 use crate::{Batch, BatchBuilder, Ledger, NameTable, ReadOptions, RequestFlags, Result};
+use reissue_detector::ReissueDetector;
+use selection::{RequestSelection, several_devices};
+
+pub use reissue_detector::ReissueWindow;
+pub use selection::RequestFilter;
+pub(crate) use selection::RequestsByName;
 
 /// Screens batches in order of arrival, in bounded memory.
 pub(crate) struct RequestScreen {

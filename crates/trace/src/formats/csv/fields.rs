@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::super::line_format::text;
-use crate::{Error, ErrorClass, Result};
+use crate::formats::fields::{decimal_time, has_lost_digits, text, unsigned};
+use crate::formats::trace_format::TimeUnit;
+use crate::{Error, ErrorClass, Op, Result, opcodes};
 
 /// A field in the form that it has in the line.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +116,173 @@ impl<'a> CsvFields<'a> {
     }
 }
 
+/// The unit of a column of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeColumnUnit {
+    Decimal(TimeUnit),
+    /// A unit of this many seconds.
+    Seconds(u32),
+}
+
+impl TimeColumnUnit {
+    /// The unit with this suffix of column names; `None` if there is none.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "ticks" => TimeColumnUnit::Decimal(TimeUnit::Ticks),
+            "min" => TimeColumnUnit::Seconds(60),
+            "h" => TimeColumnUnit::Seconds(3_600),
+            "d" => TimeColumnUnit::Seconds(86_400),
+            name => TimeColumnUnit::Decimal(TimeUnit::by_name(name).ok()?),
+        })
+    }
+
+    /// Parses a time, which may be negative here, because a trace may begin before time 0 of its clock.
+    pub fn time(self, field: &[u8], name: &str, column: u64) -> Result<i64> {
+        match field {
+            [b'-', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => {
+                self.positive(digits, name, column).map(|time| -time)
+            }
+            field => self.positive(field, name, column),
+        }
+    }
+
+    #[inline]
+    fn positive(self, field: &[u8], name: &str, column: u64) -> Result<i64> {
+        match self {
+            TimeColumnUnit::Decimal(unit) => decimal_time(field, unit, name, column)
+                .or_else(|error| in_powers_of_ten(field, unit, name, column).unwrap_or(Err(error))),
+            TimeColumnUnit::Seconds(seconds) => long_time(field, seconds, name, column),
+        }
+    }
+}
+
+/// Parses a time with an exponent, such as `1.5e-05`; `None` for a field without one.
+#[cold]
+fn in_powers_of_ten(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Option<Result<i64>> {
+    const FARTHEST: u32 = 30;
+    if has_lost_digits(field) {
+        return None;
+    }
+    let at = field.iter().position(|byte| matches!(byte, b'e' | b'E'))?;
+    let exponent: i32 = std::str::from_utf8(&field[at + 1..]).ok()?.parse().ok()?;
+    let number = &field[..at];
+    let dot = number.iter().position(|byte| *byte == b'.').unwrap_or(number.len());
+    let digits: Vec<u8> = [&number[..dot], number.get(dot + 1..).unwrap_or(&[])].concat();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) || exponent.unsigned_abs() > FARTHEST {
+        return None;
+    }
+    let point = dot as i32 + exponent;
+    let digit = |at: i32| usize::try_from(at).ok().and_then(|at| digits.get(at)).copied().unwrap_or(b'0');
+    let whole = (0..point).map(digit).skip_while(|byte| *byte == b'0');
+    let part = (point..(digits.len() as i32).max(point)).map(digit);
+    let plain: Vec<u8> = [b'0'].into_iter().chain(whole).chain([b'.']).chain(part).collect();
+    Some(decimal_time(&plain, unit, name, column))
+}
+
+/// Parses a time in units of `seconds` seconds, rounded to the nearest nanosecond.
+fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64> {
+    const PLACES: usize = 18;
+    let bad = |problem| Error::new(ErrorClass::Value, problem).of_field(name, column, field);
+    let (whole, fraction) = match field.iter().position(|byte| *byte == b'.') {
+        Some(dot) => (&field[..dot], &field[dot + 1..]),
+        None => (field, &[][..]),
+    };
+    if whole.is_empty() && fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
+        return Err(bad("is not a time"));
+    }
+    let whole = if whole.is_empty() { 0 } else { unsigned(whole, name, column)? };
+    let digit = |at: usize| u128::from(fraction.get(at).map_or(0, |byte| byte - b'0'));
+    let part = (0..PLACES).fold(0, |part, at| part * 10 + digit(at));
+    let unit = u128::from(seconds) * 1_000_000_000;
+    let scale = 10_u128.pow(PLACES as u32);
+    let ns = u128::from(whole) * unit + (part * unit + scale / 2) / scale;
+    i64::try_from(ns).map_err(|_| bad("is beyond the year 2262"))
+}
+
+/// Parses an unsigned number; hexadecimal after `0x`.
+#[inline]
+pub(super) fn number(field: &[u8], name: &str, column: u64) -> Result<u64> {
+    match field {
+        [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits, name, column),
+        field => unsigned(field, name, column).map_err(|error| {
+            let hexadecimal = !field.is_empty() && field.iter().all(u8::is_ascii_hexdigit) && field.len() <= 16;
+            if hexadecimal && field.iter().any(u8::is_ascii_alphabetic) {
+                error.hint("write hexadecimal numbers with 0x, or let the name of the column end in _hex, for example `sector_hex`")
+            } else {
+                error
+            }
+        }),
+    }
+}
+
+/// Parses an unsigned hexadecimal number, with or without `0x`.
+pub(super) fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> {
+    let digits = field.strip_prefix(b"0x").unwrap_or(field);
+    let text = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
+    text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| {
+        Error::new(ErrorClass::Value, "is not an unsigned hexadecimal number below 2^64").of_field(name, column, field)
+    })
+}
+
+/// How a column states operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OperationCoding {
+    /// Names, or the kernel's letters.
+    Names,
+    /// 0 is a read, 1 a write.
+    ReadIsZero,
+    /// 1 is a read, 0 a write.
+    ReadIsOne,
+    /// The operation code of a SCSI command, in hexadecimal.
+    Scsi,
+    /// The operation code of an NVM Express command, in hexadecimal.
+    Nvme,
+    /// The number of an MMC command, in decimal.
+    Mmc,
+}
+
+impl OperationCoding {
+    /// The kind of codes from a column's name; `None` for other names.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "op" => OperationCoding::Names,
+            "op_read0" => OperationCoding::ReadIsZero,
+            "op_read1" => OperationCoding::ReadIsOne,
+            "op_scsi" => OperationCoding::Scsi,
+            "op_nvme" => OperationCoding::Nvme,
+            "op_mmc" => OperationCoding::Mmc,
+            _ => return None,
+        })
+    }
+
+    /// The operation of a code; `None` if the column has names.
+    pub fn operation(self, field: &[u8], column: u64) -> Result<Option<Op>> {
+        let of = |code: u64, op: fn(u8) -> Option<Op>| u8::try_from(code).ok().and_then(op);
+        let (op, what) = match self {
+            OperationCoding::Names => return Ok(None),
+            OperationCoding::ReadIsZero | OperationCoding::ReadIsOne => {
+                let op = match (unsigned(field, "op", column)?, self) {
+                    (0, OperationCoding::ReadIsZero) | (1, OperationCoding::ReadIsOne) => Some(Op::Read),
+                    (0 | 1, _) => Some(Op::Write),
+                    _ => None,
+                };
+                (op, "neither 0 nor 1")
+            }
+            OperationCoding::Scsi => {
+                (of(hexadecimal(field, "op", column)?, opcodes::scsi), "no SCSI command with data, flush or unmap")
+            }
+            OperationCoding::Nvme => {
+                (of(hexadecimal(field, "op", column)?, opcodes::nvme), "no NVMe command with data, flush or discard")
+            }
+            OperationCoding::Mmc => {
+                (of(number(field, "op", column)?, opcodes::mmc), "no MMC command that reads, writes or erases")
+            }
+        };
+        let op = op.ok_or_else(|| Error::new(ErrorClass::Value, format!("is {what}")).of_field("op", column, field))?;
+        Ok(Some(op))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,5 +324,53 @@ mod tests {
         for line in [r#""a"#, r#"1,""#, r#""a""#.trim_end_matches('"'), r#""a"b,c"#, r#""a"""#] {
             assert_eq!(all(line).unwrap_err().kind(), ErrorClass::Syntax, "{line}");
         }
+    }
+
+    #[test]
+    fn times_have_any_unit_from_nanoseconds_to_days() {
+        for (unit, field, ns) in [
+            ("ns", "7", 7),
+            ("ticks", "7", 700),
+            ("us", "1.5", 1_500),
+            ("s", "1.5e-05", 15_000),
+            ("s", "2E3", 2_000_000_000_000),
+            ("s", "12.5e0", 12_500_000_000),
+            ("min", "0.5", 30_000_000_000),
+            ("h", "1.25", 4_500_000_000_000),
+            ("d", "0.000000000000011574", 1),
+            ("d", "-2", -172_800_000_000_000),
+        ] {
+            let scale = TimeColumnUnit::by_name(unit).unwrap();
+            assert_eq!(scale.time(field.as_bytes(), "arrival", 1).unwrap(), ns, "{field} {unit}");
+        }
+        for field in ["", "-", ".", "1e", "e5", "1e99", "1.2.3", "x"] {
+            for unit in ["s", "d"] {
+                assert!(
+                    TimeColumnUnit::by_name(unit).unwrap().time(field.as_bytes(), "arrival", 1).is_err(),
+                    "{field} {unit}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn hexadecimal_numbers_are_marked_by_themselves_or_by_their_column() {
+        assert_eq!(number(b"0x1F", "sector", 1).unwrap(), 31);
+        assert_eq!(hexadecimal(b"1f", "sector", 1).unwrap(), 31);
+        let error = number(b"1f", "sector", 1).unwrap_err();
+        assert!(error.hint_text().unwrap().contains("sector_hex"));
+        assert!(hexadecimal(b"10000000000000000", "sector", 1).is_err() && hexadecimal(b"", "sector", 1).is_err());
+    }
+
+    #[test]
+    fn codes_mean_what_their_standard_says() {
+        let op = |name, field: &str| OperationCoding::by_name(name).unwrap().operation(field.as_bytes(), 1);
+        assert_eq!(op("op_read0", "0").unwrap(), Some(Op::Read));
+        assert_eq!(op("op_read1", "0").unwrap(), Some(Op::Write));
+        assert_eq!(op("op_scsi", "2a").unwrap(), Some(Op::Write));
+        assert_eq!(op("op_scsi", "0x88").unwrap(), Some(Op::Read));
+        assert_eq!(op("op_nvme", "2").unwrap(), Some(Op::Read));
+        assert_eq!(op("op_mmc", "25").unwrap(), Some(Op::Write));
+        assert!(op("op_read0", "2").is_err() && op("op_scsi", "12").is_err() && op("op_mmc", "600").is_err());
     }
 }

@@ -12,48 +12,33 @@
 //! the place is needed: each line is then a read of one unit of its address, unless it has a length and an operation. Ranges of bytes that do not begin and end at
 //! sectors are rounded down at both ends and counted, so that streams stay sequential.
 
-mod column_suggestions;
 mod columns;
 mod fields;
-mod numbers;
-mod writer;
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::io::Write;
 
-use columns::{ColumnMeaning, LEAST, MOMENTS, OffsetOrSize, TimeColumn, is_heading, is_without_times, meanings};
-pub use columns::{ColumnName, NAMES};
-use fields::{CsvField, CsvFields, separator};
-use numbers::{OperationCoding, hexadecimal, number};
-
-use super::capabilities::FormatCapabilities;
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, first_line, is_decimal, pid, sectors, stream_span, text,
-    unsigned,
-};
+use super::prelude::*;
 use super::rwbs::{self, RwbsOperation};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    DecompressedInput, Error, ErrorClass, NameId, NameTable, Nanos, Op, ReadOptions, RecordedFeatures, Request,
-    RequestFlags, Result, SECTOR_BYTES, Sector, TraceColumn, TraceHeader, TraceSource,
-};
+use crate::NameId;
+use columns::{ColumnMeaning, LEAST, MOMENTS, OffsetOrSize, TimeColumn, is_heading, is_without_times, meanings};
+use fields::{CsvField, CsvFields, OperationCoding, hexadecimal, number, separator};
+
+pub use columns::{ColumnName, NAMES};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "csv",
     about: "CSV with named columns, in a heading or in --columns; separated by commas, semicolons, tabs or blanks",
     known_by: "a heading of four or more names, all known",
-    origin: FormatOrigin {
-        from: "any program: a heading with these names, or `--columns`; `emmclab convert TRACE x.csv`",
-        gives: TraceColumn::OF_EVENTS,
-        unknown: "everything that has no column",
-    },
+    from: "any program: a heading with these names, or `--columns`; `emmclab convert TRACE x.csv`",
+    gives: TraceColumn::OF_EVENTS,
+    unknown: "everything that has no column",
     extensions: &["csv"],
-    recorded: RecordedFeatures::NONE,
     times: FormatTimes::Open(TimeUnit::Nanos),
     sniff,
     open,
-    writes: Some((FormatCapabilities::ALL_BUT_NOTES, writer::create)),
+    writes: Some((FormatCapabilities::ALL_BUT_NOTES, create)),
+    ..TraceFormat::READ_ONLY
 };
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
@@ -101,7 +86,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
         skip_first,
         untimed: without_times.then_some(0),
     };
-    Ok(Box::new(LineSource::new(reader, input, options)))
+    LineSource::open(FORMAT.name, reader, input, options)
 }
 
 /// The distance of the requests of a file without times.
@@ -309,12 +294,7 @@ impl LineFormat for CsvFormat {
     fn header(&self) -> TraceHeader {
         let note = "the file has no times: requests are placed 1 us apart in its order; addresses, lengths and their order are as \
                     recorded, arrivals and rates are not";
-        TraceHeader {
-            format: FORMAT.name.into(),
-            clock: "relative".into(),
-            note: self.untimed.map(|_| note.to_owned()),
-            ..TraceHeader::default()
-        }
+        TraceHeader { clock: "relative".into(), note: self.untimed.map(|_| note.to_owned()), ..TraceHeader::default() }
     }
 }
 
@@ -411,4 +391,52 @@ fn request_range(
     };
     let (op, flags) = operation.of(count);
     Ok(Some(CsvRequestRange { op, flags, sector: Sector(first), count, rounded }))
+}
+
+/// Writes all columns of requests under their names in the Parquet schema. Block notes, header and ledger cannot be written to
+/// CSV.
+fn create(file: AtomicFile, _header: &TraceHeader) -> Result<Box<dyn TraceSink>> {
+    Ok(Box::new(LineSink::new(file, CsvWriter)))
+}
+
+struct CsvWriter;
+
+impl LineWriter for CsvWriter {
+    fn heading(&mut self, out: &mut Vec<u8>) {
+        let names: Vec<_> = TraceColumn::OF_REQUEST.iter().map(|column| column.name()).collect();
+        out.extend_from_slice(names.join(",").as_bytes());
+        out.push(b'\n');
+    }
+
+    fn line(&mut self, request: &Request, batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
+        let _ = write!(out, "{}", request.arrival.0);
+        for time in [request.start, request.issue, request.served, request.complete] {
+            out.push(b',');
+            let _ = time.map_or(Ok(()), |time| write!(out, "{}", time.0));
+        }
+        let Request { sector, sectors, op, flags, .. } = request;
+        let _ = write!(out, ",{},{sectors},{},{},", sector.0, op.name(), flags.0);
+        let _ = request.pid.map_or(Ok(()), |pid| write!(out, "{pid}"));
+        let process = request.process.and_then(|id| batch.processes().get(id));
+        let device = request.device.and_then(|id| batch.devices().get(id));
+        for name in [process, device] {
+            out.push(b',');
+            if let Some(name) = name {
+                write_name(name, out);
+            }
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+}
+
+/// Writes the name of a process or device, in quotes if necessary. A line break in the name of a process is written as `\n` or
+/// `\r`, because some tools read CSV line by line.
+fn write_name(name: &str, out: &mut Vec<u8>) {
+    let name = name.replace('\n', "\\n").replace('\r', "\\r");
+    if name.is_empty() || name.starts_with(' ') || name.contains([',', '"']) {
+        let _ = write!(out, "\"{}\"", name.replace('"', "\"\""));
+    } else {
+        out.extend_from_slice(name.as_bytes());
+    }
 }

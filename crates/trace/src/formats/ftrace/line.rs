@@ -12,9 +12,7 @@
 
 use memchr::memmem;
 
-use super::super::line_format::{blank_separated, decimal_time, is_decimal, is_digits, pid};
-use super::super::time_unit::TimeUnit;
-use crate::{Error, ErrorClass, Nanos, Result};
+use crate::formats::prelude::*;
 
 /// Maximum number of digits of a CPU number, including padding.
 const MOST_CPU_DIGITS: usize = 6;

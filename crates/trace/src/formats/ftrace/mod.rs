@@ -7,46 +7,34 @@
 //! the buffer lost, call stacks, foreign lines, and lines that a mail program broke are counted too.
 
 mod line;
-mod named_block_event;
 mod notice;
 mod payload;
 
 use std::borrow::Cow;
-use std::path::Path;
 
+use super::blkparse::{self, ActionMeaning, BlkAction, is_action, rest_after};
+use super::fields::cuts_a_length;
+use super::prelude::*;
+use super::rwbs::{self, RwbsMeaning};
+use crate::{
+    BlockEventKind, BlockLayerEvent, DecodedEvent, EventMatcher, KernelEvent, NameId, ZoneCommand, dev_t_label,
+    diagnosis::NameCounts,
+};
 use line::FtraceLine;
 use notice::FtraceNotice;
-
-use super::blk_action::{ActionMeaning, BlkAction, is_action, rest_after};
-use super::blkparse;
-use super::line_format::{
-    LineFormat, LineSource, NameIdCache, ParseContext, blank_separated, cuts_a_length, is_digits, need, text, unsigned,
-};
-use super::rwbs::{self, RwbsMeaning};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::event_tally::NameCounts;
-use crate::{
-    BlockEventKind, BlockLayerEvent, DecodedEvent, DecompressedInput, Error, ErrorClass, EventMatcher, EventTally,
-    KernelEvent, NameId, ReadOptions, RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceSource,
-    ZoneCommand, dev_t_label,
-};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "ftrace",
     about: "events as text: tracefs trace and trace_pipe, tracer `blk`, trace-cmd report, perf script and perf trace",
     known_by: "`# tracer:`, or a line `task-pid [cpu] time: event:`",
-    origin: FormatOrigin {
-        from: "`cat /sys/kernel/tracing/trace`, `trace-cmd report`, `perf script`, `perf trace -e 'block:*'`, tracer `blk`",
-        gives: TraceColumn::OF_EVENTS,
-        unknown: "what was not recorded: see [events that are used](../guides/read-what-others-recorded.md#events-that-are-used)",
-    },
-    extensions: &[],
+    from: "`cat /sys/kernel/tracing/trace`, `trace-cmd report`, `perf script`, `perf trace -e 'block:*'`, tracer `blk`",
+    gives: TraceColumn::OF_EVENTS,
+    unknown: "what was not recorded: see [events that are used](../guides/read-what-others-recorded.md#events-that-are-used)",
     recorded: RecordedFeatures::BLOCK_EVENTS,
     times: FormatTimes::Fixed(TimeUnit::Seconds),
     sniff,
-    open,
-    writes: None,
+    open: |input, options| LineSource::open(FORMAT.name, FtraceFormat::default(), input, options),
+    ..TraceFormat::READ_ONLY
 };
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
@@ -78,10 +66,6 @@ fn is_certain(line: &FtraceLine) -> bool {
         }
 }
 
-fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
-    Ok(Box::new(LineSource::new(FtraceFormat::of_format(FORMAT.name), input, options)))
-}
-
 /// The meaning of an event, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FtraceEventMeaning {
@@ -106,9 +90,9 @@ impl FtraceEventMeaning {
     }
 }
 
-/// Reads the tracer's text, in a file of its own or in one of another `format`.
+/// Reads the tracer's text, in a file of its own or in one of another format.
+#[derive(Default)]
 pub(super) struct FtraceFormat {
-    format: &'static str,
     matcher: EventMatcher,
     process: NameIdCache,
     device: NameIdCache,
@@ -205,21 +189,6 @@ pub(super) fn remapped_from(payload: &[u8]) -> Option<&str> {
 }
 
 impl FtraceFormat {
-    pub(super) fn of_format(format: &'static str) -> Self {
-        Self {
-            format,
-            matcher: EventMatcher::default(),
-            process: NameIdCache::default(),
-            device: NameIdCache::default(),
-            events: NameCounts::default(),
-            tracer: None,
-            is_relative: false,
-            overwritten: 0,
-            lost: 0,
-            activity: None,
-        }
-    }
-
     /// Reads an event of the block layer; false if the line seems to be a part of one. `accounted` is true for `block_io_start`
     /// and `block_io_done`.
     fn block(
@@ -230,7 +199,7 @@ impl FtraceFormat {
         context: &mut ParseContext,
         out: &mut Vec<Request>,
     ) -> Result<bool> {
-        if let Some(named) = named_block_event::NamedBlockEvent::read(kind, line.payload)? {
+        if let Some(named) = payload::NamedBlockEvent::read(kind, line.payload)? {
             let device = self.device(named.device.as_bytes(), context)?;
             let operation = match rwbs::read(named.rwbs, 0)? {
                 RwbsMeaning::Request(operation) => operation,
@@ -485,7 +454,6 @@ impl LineFormat for FtraceFormat {
 
     fn header(&self) -> TraceHeader {
         TraceHeader {
-            format: self.format.into(),
             clock: if self.is_relative { "relative" } else { "monotonic" }.into(),
             note: self.matcher.note(),
             activity: self.activity.clone(),

@@ -1,6 +1,6 @@
 //! Recognises lines of a recording that are not events: headings, losses, call stacks, and foreign lines.
 
-use super::super::line_format::{blank_separated, is_digits, unsigned};
+use crate::formats::fields::{blank_separated, is_digits, unsigned};
 
 /// The meaning of a line that is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 //! The forms are `name=value`, `name = value`, `name: value` or `name value`, with or without commas. Most names are those of
 //! the fields.
 
-use crate::{EventField, EventFieldValues, KernelEvent};
+use crate::formats::fields::unsigned;
+use crate::{BlockEventKind, Error, ErrorClass, EventField, EventFieldValues, KernelEvent, Result, dev_t_label};
 
 /// The values of the fields in the text of this event.
 pub(super) fn values(event: KernelEvent, payload: &[u8]) -> EventFieldValues<'_> {
@@ -116,13 +117,78 @@ fn dev_t(major: i64, minor: &[u8]) -> Option<i64> {
     ((0..1 << 12).contains(&major) && (0..1 << 20).contains(&minor)).then_some(major << 20 | minor)
 }
 
+/// The fields of a block event.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NamedBlockEvent<'a> {
+    pub kind: BlockEventKind,
+    pub device: String,
+    pub rwbs: &'a [u8],
+    pub sector: u64,
+    pub sectors: u32,
+}
+
+impl<'a> NamedBlockEvent<'a> {
+    /// Reads fields by name; `None` if the text is not of this form.
+    #[inline]
+    pub(super) fn read(kind: BlockEventKind, payload: &'a [u8]) -> Result<Option<Self>> {
+        if payload.first() == Some(&b'd') && payload.starts_with(b"dev: ") {
+            return Self::fields(kind, payload).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn fields(kind: BlockEventKind, payload: &'a [u8]) -> Result<Self> {
+        let (mut device, mut sector, mut sectors, mut new, mut rwbs) = (None, None, None, None, None);
+        for field in payload.split(|byte| *byte == b',') {
+            let Some(colon) = memchr::memchr(b':', field) else { continue };
+            let (name, value) = (field[..colon].trim_ascii(), field[colon + 1..].trim_ascii());
+            let number = |name: &str| unsigned(value, name, 0).map(Some);
+            match name {
+                b"dev" => device = number("dev")?,
+                b"sector" => sector = number("sector")?,
+                b"nr_sector" => sectors = number("nr_sector")?,
+                b"new_sector" => new = number("new_sector")?,
+                b"rwbs" => rwbs = Some(unquoted(value)),
+                _ => {}
+            }
+        }
+        let missing = |name: &str| Error::new(ErrorClass::Syntax, "the line lacks this field").in_field(name);
+        let device = device.ok_or_else(|| missing("dev"))?;
+        let device = u32::try_from(device).map_err(|_| {
+            Error::new(ErrorClass::Value, "is no device number").of_field("dev", 0, device.to_string().as_bytes())
+        })?;
+        let (kind, sectors) = match kind {
+            BlockEventKind::Split(_) => (BlockEventKind::Split(new.ok_or_else(|| missing("new_sector"))?), 0),
+            _ => (kind, sectors.ok_or_else(|| missing("nr_sector"))?),
+        };
+        Ok(Self {
+            kind,
+            device: dev_t_label(device),
+            rwbs: rwbs.ok_or_else(|| missing("rwbs"))?,
+            sector: sector.ok_or_else(|| missing("sector"))?,
+            sectors: u32::try_from(sectors).map_err(|_| {
+                Error::new(ErrorClass::Value, "is a request of more than 2 TB").of_field(
+                    "nr_sector",
+                    0,
+                    sectors.to_string().as_bytes(),
+                )
+            })?,
+        })
+    }
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::events::{
         CommandEvent, CommandKind, CommandStep, CommandTarget, DecodedEvent, EraseKind, FsEvent, FsStep,
     };
     use crate::name_table::{fixed, unfilled};
+
+    use super::*;
 
     fn read(name: &str, payload: &str) -> Option<DecodedEvent> {
         let event = KernelEvent::by_name(name.as_bytes()).unwrap();
@@ -252,5 +318,19 @@ mod tests {
         let done = read("mmc_request_done", "mmc1: end struct mmc_request[(____ptrval____)]: cmd_opcode=18 cmd_err=0");
         let Some(DecodedEvent::Command(done)) = done else { panic!("{done:?}") };
         assert_eq!((unfilled(&done.host), done.id), (&b"mmc1"[..], 0));
+    }
+
+    #[test]
+    fn fields_are_found_by_name() {
+        let text = b"dev: 8388608, sector: 2048, nr_sector: 8, bytes: 4096, rwbs: \"WS\", comm: \"a, b\", cmd: \"\"";
+        let named = NamedBlockEvent::read(BlockEventKind::Issue, text).unwrap().unwrap();
+        assert_eq!((named.device.as_str(), named.rwbs, named.sector, named.sectors), ("8,0", &b"WS"[..], 2048, 8));
+        let text = b"dev: 8388608, sector: 8, new_sector: 12, rwbs: \"R\"";
+        assert_eq!(
+            NamedBlockEvent::read(BlockEventKind::Split(0), text).unwrap().unwrap().kind,
+            BlockEventKind::Split(12)
+        );
+        assert_eq!(NamedBlockEvent::read(BlockEventKind::Issue, b"8,0 W 0 () 8 + 8 [x]").unwrap(), None);
+        assert!(NamedBlockEvent::read(BlockEventKind::Issue, b"dev: 8388608, sector: 2048").is_err());
     }
 }

@@ -13,12 +13,10 @@ use EventField::{
 
 use super::names::name_of;
 use super::wire::{WireFields, WireValue};
-use crate::event_tally::NameCounts;
-use crate::formats::line_format::text;
-use crate::formats::rwbs;
+use crate::formats::fields::text;
 use crate::{
     BlockEventKind, DecodedEvent, EventField, EventFieldValues, EventTally, KernelEvent, Op, RequestFlags, Result,
-    ZoneCommand, fixed,
+    ZoneCommand, diagnosis::NameCounts, fixed, formats::rwbs,
 };
 
 /// The events that are used.

@@ -9,40 +9,28 @@
 
 mod clock;
 mod event;
-mod event_losses;
 mod names;
-mod packets;
-mod process_names;
 mod slice_writer;
 mod wire;
 
 use std::io::{self, Read};
 
-use clock::PerfettoClocks;
+use super::prelude::*;
+use crate::{BATCH_ROWS, BlockLayerEvent, CpuStreamMerge, DecodedEvent, EventMatcher, NameId, dev_t_label, unfilled};
+use clock::{EventLosses, PerfettoClocks};
 use event::{DecodedEventKind, DecodedFtraceEvent, FtraceDecoder, FtraceRecord};
-use event_losses::EventLosses;
-use packets::{CountingReader, next_packet};
-use process_names::ProcessNames;
-pub use slice_writer::{RequestSender, picture_file};
-use wire::WireFields;
+use names::ProcessNames;
+use wire::{CountingReader, WireFields, next_packet};
 
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    BATCH_ROWS, BlockLayerEvent, CpuStreamMerge, DecodedEvent, DecompressedInput, Error, ErrorClass, EventMatcher,
-    EventTally, Ledger, NameId, NameTable, Nanos, ReadOptions, ReadProgress, RecordedFeatures, Request, Result,
-    TraceColumn, TraceHeader, TraceSource, dev_t_label, unfilled,
-};
+pub use slice_writer::{RequestSender, picture_file};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "perfetto",
     about: "Perfetto traces (.perfetto-trace, .pftrace): ftrace block events are read, slices for its UI written",
     known_by: "protobuf packets whose fields are consistent",
-    origin: FormatOrigin {
-        from: "`perfetto -c CONFIG --txt -o FILE` with `ftrace_events: \"block/*\"` ([guide](../guides/read-what-others-recorded.md#perfetto))",
-        gives: TraceColumn::OF_EVENTS,
-        unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
-    },
+    from: "`perfetto -c CONFIG --txt -o FILE` with `ftrace_events: \"block/*\"` ([guide](../guides/read-what-others-recorded.md#perfetto))",
+    gives: TraceColumn::OF_EVENTS,
+    unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
     extensions: slice_writer::EXTENSIONS,
     recorded: RecordedFeatures::BLOCK_EVENTS,
     times: FormatTimes::Fixed(TimeUnit::Nanos),

@@ -1,16 +1,13 @@
 //! Writes requests as slices for Perfetto's UI: one for each, from arrival to completion, in the row of its process.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use emmclab_perfetto::{Argument, ArgumentValue, DrawnRequest, RequestTracks, TrackWriter};
 use rustc_hash::FxHashMap;
 
-use crate::formats::capabilities::FormatCapabilities;
-use crate::{
-    AtomicFile, Batch, Error, ErrorClass, Ledger, NameId, NameTable, Nanos, OutputCompression, Request, RequestFlags,
-    Result, SECTOR_BYTES, TraceHeader, TraceSink,
-};
+use crate::formats::prelude::*;
+use crate::{NameId, OutputCompression};
 
 /// File-name extensions; the UI accepts both.
 pub(super) const EXTENSIONS: &[&str] = &["pftrace", "perfetto-trace"];

@@ -6,48 +6,38 @@
 //! requests. Names are read from the records about processes; gaps in a CPU's sequence numbers are counted as lost. Commands to
 //! zones, which version 8 records, are not requests: the note names and counts them. A zone append is a write at the address
 //! that its completion states.
-
-mod recording;
-mod records;
+//!
+//! The records of a file, of version 7 or 8, in either byte order.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::fs;
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
 
-use super::line_format::{ParseContext, text};
-use super::time_unit::TimeUnit;
-use super::trace_format::{FormatOrigin, FormatTimes, TraceFormat};
-use crate::{
-    BATCH_ROWS, BlockEventKind, BlockLayerEvent, DecompressedInput, Error, ErrorClass, EventPairer, EventTally, Ledger,
-    NameId, NameTable, Nanos, Op, ReadOptions, ReadProgress, RecordedFeatures, Request, RequestFlags, Result,
-    SECTOR_BYTES, TraceColumn, TraceHeader, TraceSource, ZoneCommand, dev_t_label,
-};
-use recording::{MissingCpus, prefix, processors};
-pub(super) use recording::{files, first_of};
-use records::{BlktraceByteOrder, BlktraceFileReader, BlktraceRecord, byte_order};
+use super::input::damaged;
+use super::prelude::*;
+use crate::{BATCH_ROWS, BlockEventKind, BlockLayerEvent, EventPairer, NameId, ZoneCommand, dev_t_label};
 
 pub(super) static FORMAT: TraceFormat = TraceFormat {
     name: "blktrace",
     about: "blktrace's binary files, one per processor or dumped into one",
     known_by: "the records' magic number, in either byte order",
-    origin: FormatOrigin {
-        from: "`blktrace -d /dev/DISK -o NAME`, which writes `NAME.blktrace.N` for each processor; or one file of `blkparse -i NAME -d FILE`",
-        gives: &[
-            TraceColumn::Start,
-            TraceColumn::Issue,
-            TraceColumn::Complete,
-            TraceColumn::Flags,
-            TraceColumn::Pid,
-            TraceColumn::Process,
-            TraceColumn::Device,
-        ],
-        unknown: "the time of the device itself: the driver's events are not in it",
-    },
-    extensions: &[],
+    from: "`blktrace -d /dev/DISK -o NAME`, which writes `NAME.blktrace.N` for each processor; or one file of `blkparse -i NAME -d FILE`",
+    gives: &[
+        TraceColumn::Start,
+        TraceColumn::Issue,
+        TraceColumn::Complete,
+        TraceColumn::Flags,
+        TraceColumn::Pid,
+        TraceColumn::Process,
+        TraceColumn::Device,
+    ],
+    unknown: "the time of the device itself: the driver's events are not in it",
     recorded: RecordedFeatures::BLOCK_LAYER,
     times: FormatTimes::Fixed(TimeUnit::Nanos),
     sniff: |head, _| byte_order(head).is_some(),
     open,
-    writes: None,
+    ..TraceFormat::READ_ONLY
 };
 
 // Categories, above the lower 16 bits of `action`.
@@ -364,4 +354,269 @@ impl TraceSource for BlktraceSource {
         }
         all
     }
+}
+
+const MIDDLE: &str = ".blktrace.";
+
+/// The path before `.blktrace.N`; `None` for other paths.
+pub(super) fn prefix(path: &Path) -> Option<String> {
+    let text = path.to_str()?;
+    let at = text.rfind(MIDDLE)?;
+    let number = text[at + MIDDLE.len()..].split('.').next()?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then(|| text[..at].to_owned())
+}
+
+/// The file to open for `path`: `path` itself, or the file of the first CPU if `path` is their common beginning.
+pub(super) fn first_of(path: &Path) -> PathBuf {
+    if !path.exists()
+        && let Some(first) = path.to_str().and_then(|prefix| processors(prefix).into_iter().next())
+    {
+        return first;
+    }
+    path.to_owned()
+}
+
+/// The files of the recording at `path`: `path` itself, or the files of all CPUs.
+pub(super) fn files(path: &Path) -> Vec<PathBuf> {
+    let first = first_of(path);
+    prefix(&first).map(|prefix| processors(&prefix)).filter(|all| !all.is_empty()).unwrap_or(vec![first])
+}
+
+/// All files of a recording, in the order of CPU numbers.
+pub(super) fn processors(prefix: &str) -> Vec<PathBuf> {
+    numbered(prefix).into_iter().map(|(_, path)| path).collect()
+}
+
+/// The files of a recording with their CPU numbers.
+fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
+    let whole = Path::new(prefix);
+    let folder = whole.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let stem = format!("{}{MIDDLE}", whole.file_name().unwrap_or_default().to_string_lossy());
+    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let number = name.strip_prefix(&stem)?.split('.').next()?.parse().ok()?;
+            Some((number, folder.join(name)))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The CPUs whose files are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MissingCpus {
+    /// The only CPU whose file exists here; there may be others.
+    alone: Option<u32>,
+    /// CPU numbers below the highest that have no file.
+    gaps: Vec<u32>,
+}
+
+impl MissingCpus {
+    /// Finds the CPUs whose files are missing from a recording.
+    pub fn of(prefix: &str) -> Self {
+        /// No machine has more CPUs.
+        const MOST: u32 = 1 << 13;
+        let numbers: Vec<u32> = numbered(prefix).into_iter().map(|(number, _)| number).collect();
+        match numbers.as_slice() {
+            [only] => Self { alone: Some(*only), gaps: Vec::new() },
+            [.., last] => {
+                let gaps = (0..(*last).min(MOST)).filter(|number| numbers.binary_search(number).is_err()).collect();
+                Self { alone: None, gaps }
+            }
+            [] => Self::default(),
+        }
+    }
+
+    /// A sentence on the missing files; `None` if none is missing. A single file may be the whole recording: this is assumed if
+    /// `complete`, which is whether all requests have an issue and a completion.
+    pub fn note(&self, prefix: &str, complete: bool) -> Option<String> {
+        const NAMED: usize = 8;
+        if let Some(only) = self.alone.filter(|_| !complete) {
+            return Some(format!(
+                "only the file of processor {only} is here, so that events of others are missing: copy all of {prefix}{MIDDLE}*"
+            ));
+        }
+        if self.gaps.is_empty() {
+            return None;
+        }
+        let named: Vec<_> = self.gaps.iter().take(NAMED).map(u32::to_string).collect();
+        let more = if self.gaps.len() > NAMED { ", ..." } else { "" };
+        Some(format!("the files of processors {}{more} are missing, and with them their events", named.join(", ")))
+    }
+}
+
+const MAGIC: u32 = 0x6561_7400;
+const VERSION: u32 = 7;
+const RECORD_BYTES: usize = 48;
+/// `struct blk_io_trace2` of Linux 6.19.
+const WIDE_VERSION: u32 = 8;
+const WIDE_RECORD_BYTES: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum BlktraceByteOrder {
+    Little,
+    Big,
+}
+
+pub(super) fn byte_order(head: &[u8]) -> Option<BlktraceByteOrder> {
+    let word: [u8; 4] = head.get(..4)?.try_into().ok()?;
+    if u32::from_le_bytes(word) & !0xff == MAGIC {
+        Some(BlktraceByteOrder::Little)
+    } else if u32::from_be_bytes(word) & !0xff == MAGIC {
+        Some(BlktraceByteOrder::Big)
+    } else {
+        None
+    }
+}
+
+/// One record.
+pub(super) struct BlktraceRecord {
+    pub offset: u64,
+    pub sequence: u32,
+    pub time: u64,
+    pub sector: u64,
+    pub bytes: u32,
+    /// The action in the lower 16 bits, categories above them.
+    pub action: u64,
+    pub pid: u32,
+    pub device: u32,
+    pub cpu: u32,
+    /// For a completion, the lower 16 bits of the negative error code; 0 if it succeeded.
+    pub error: u16,
+    pub payload: Vec<u8>,
+}
+
+/// Reads the records of one file, one record ahead.
+pub(super) struct BlktraceFileReader {
+    path: PathBuf,
+    reader: BufReader<Box<dyn Read + Send>>,
+    pub order: BlktraceByteOrder,
+    offset: u64,
+    record_bytes: usize,
+    pub next: Option<BlktraceRecord>,
+}
+
+impl BlktraceFileReader {
+    pub fn open(input: DecompressedInput) -> Result<Self> {
+        let path = input.path().to_owned();
+        let order = byte_order(input.head()).ok_or_else(|| {
+            Error::new(ErrorClass::Syntax, "does not begin with a blktrace record").in_file(&path).at_offset(0)
+        })?;
+        let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
+        let mut records = Self {
+            path,
+            reader: BufReader::with_capacity(1 << 18, reader),
+            order,
+            offset: 0,
+            record_bytes: RECORD_BYTES,
+            next: None,
+        };
+        records.advance()?;
+        Ok(records)
+    }
+
+    /// Returns the next record, and reads the one after it.
+    pub fn advance(&mut self) -> Result<Option<BlktraceRecord>> {
+        let next = self.read().map_err(|error| error.in_file(&self.path).at_offset(self.offset))?;
+        if let Some(record) = &next {
+            self.offset += (self.record_bytes + record.payload.len()) as u64;
+        }
+        Ok(std::mem::replace(&mut self.next, next))
+    }
+
+    fn read(&mut self) -> Result<Option<BlktraceRecord>> {
+        let mut raw = [0; WIDE_RECORD_BYTES];
+        let got = self.read_some(&mut raw[..RECORD_BYTES])?;
+        if got == 0 {
+            return Ok(None);
+        }
+        if got < RECORD_BYTES {
+            return Err(cut("the file ends in the middle of a record"));
+        }
+        let version = self.version(&raw)?;
+        self.record_bytes = RECORD_BYTES;
+        if version == WIDE_VERSION {
+            self.record_bytes = WIDE_RECORD_BYTES;
+            if self.read_some(&mut raw[RECORD_BYTES..])? < WIDE_RECORD_BYTES - RECORD_BYTES {
+                return Err(cut("the file ends in the middle of a record"));
+            }
+        }
+        let order = self.order;
+        let short = |at: usize| {
+            let word = [raw[at], raw[at + 1]];
+            if order == BlktraceByteOrder::Little { u16::from_le_bytes(word) } else { u16::from_be_bytes(word) }
+        };
+        let word = |at: usize| match order {
+            BlktraceByteOrder::Little => u32::from(short(at)) | u32::from(short(at + 2)) << 16,
+            BlktraceByteOrder::Big => u32::from(short(at)) << 16 | u32::from(short(at + 2)),
+        };
+        let long = |at: usize| match order {
+            BlktraceByteOrder::Little => u64::from(word(at)) | u64::from(word(at + 4)) << 32,
+            BlktraceByteOrder::Big => u64::from(word(at)) << 32 | u64::from(word(at + 4)),
+        };
+        // In version 8 the action has 64 bits, and the process id is before it.
+        let wide = version == WIDE_VERSION;
+        let [pid, device, cpu, error, length] = if wide { [28, 40, 44, 48, 50] } else { [32, 36, 40, 44, 46] };
+        let action = if wide { long(32) } else { u64::from(word(28)) };
+        let mut payload = vec![0; usize::from(short(length))];
+        if self.read_some(&mut payload)? < payload.len() {
+            return Err(cut("the file ends in the middle of a payload"));
+        }
+        Ok(Some(BlktraceRecord {
+            offset: self.offset,
+            sequence: word(4),
+            time: long(8),
+            sector: long(16),
+            bytes: word(24),
+            action,
+            pid: word(pid),
+            device: word(device),
+            cpu: word(cpu),
+            error: short(error),
+            payload,
+        }))
+    }
+
+    /// The version of a record.
+    fn version(&self, raw: &[u8; WIDE_RECORD_BYTES]) -> Result<u32> {
+        let word = [raw[0], raw[1], raw[2], raw[3]];
+        let magic =
+            if self.order == BlktraceByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) };
+        if magic & !0xff != MAGIC {
+            return Err(Error::new(ErrorClass::Syntax, "a record does not begin with its magic number")
+                .of_field("magic", 0, format!("{magic:#010x}").as_bytes())
+                .hint("copy it again, as binary: the file is damaged, or was copied as text"));
+        }
+        let version = magic & 0xff;
+        if ![VERSION, WIDE_VERSION].contains(&version) {
+            return Err(Error::new(
+                ErrorClass::Unsupported,
+                format!("is neither version {VERSION} nor {WIDE_VERSION}"),
+            )
+            .of_field("version", 0, version.to_string().as_bytes()));
+        }
+        Ok(version)
+    }
+
+    /// Fills the buffer, less at the end of the file; returns the number of bytes.
+    fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut got = 0;
+        while got < buffer.len() {
+            match self.reader.read(&mut buffer[got..]) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(damaged(&self.path, error)),
+            }
+        }
+        Ok(got)
+    }
+}
+
+fn cut(problem: &str) -> Error {
+    Error::new(ErrorClass::Truncated, problem).hint("give --lenient to read up to there: the recording was cut short")
 }

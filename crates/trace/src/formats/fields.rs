@@ -1,0 +1,393 @@
+//! The fields of a line, and the numbers, times and names in them; errors have the name and column of a field.
+
+use std::borrow::Cow;
+
+use super::trace_format::TimeUnit;
+use crate::{Error, ErrorClass, NameId, NameTable, Op, Result, SECTOR_BYTES, Sector};
+
+/// The fields of a line, split at runs of blanks and tabs.
+pub(crate) fn blank_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty())
+}
+
+/// The fields of a line, split at commas.
+pub(crate) fn comma_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| *byte == b',')
+}
+
+/// The first line that is not empty, without its line end.
+pub(crate) fn first_line(head: &[u8]) -> &[u8] {
+    head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).find(|line| !line.is_empty()).unwrap_or(&[])
+}
+
+/// True for a field of decimal digits.
+pub(crate) fn is_digits(field: &[u8]) -> bool {
+    !field.is_empty() && field.iter().all(u8::is_ascii_digit)
+}
+
+/// True for digits with at most one decimal point.
+pub(crate) fn is_decimal(field: &[u8]) -> bool {
+    let (whole, fraction) = match memchr::memchr(b'.', field) {
+        Some(dot) => (&field[..dot], &field[dot + 1..]),
+        None => (field, &[][..]),
+    };
+    is_digits(whole) && fraction.iter().all(u8::is_ascii_digit)
+}
+
+/// Returns the next field; the error names the missing one.
+#[inline]
+pub(crate) fn need<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, name: &str, column: u64) -> Result<&'a [u8]> {
+    fields
+        .next()
+        .ok_or_else(|| Error::new(ErrorClass::Syntax, "the line ends before this field").of_field(name, column, b""))
+}
+
+/// Returns an error if there are more fields.
+#[inline]
+pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
+    match fields.next() {
+        Some(extra) => {
+            Err(Error::new(ErrorClass::Syntax, "the line continues after the last field").of_field("", column, extra))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether the length after `+` is followed by another number, because a number was cut in two.
+pub(crate) fn cuts_a_length(line: &[u8]) -> bool {
+    let mut fields = blank_separated(line).skip_while(|field| *field != b"+").skip(1);
+    fields.next().is_some_and(is_digits) && fields.next().is_some_and(is_digits)
+}
+
+/// Parses a field that must be an unsigned decimal number.
+#[inline]
+pub(crate) fn unsigned(field: &[u8], name: &str, column: u64) -> Result<u64> {
+    let mut value = 0u64;
+    // 19 digits always fit.
+    if field.is_empty() || field.len() > 19 {
+        return unsigned_checked(field, name, column);
+    }
+    for &byte in field {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(not_a_number(field, name, column, false));
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    Ok(value)
+}
+
+#[cold]
+fn unsigned_checked(field: &[u8], name: &str, column: u64) -> Result<u64> {
+    let text = std::str::from_utf8(field).ok().filter(|_| is_digits(field));
+    let Some(text) = text else { return Err(not_a_number(field, name, column, false)) };
+    text.parse().map_err(|_| not_a_number(field, name, column, true))
+}
+
+#[cold]
+fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error {
+    let problem = if too_large { "is 2^64 or more" } else { "is not an unsigned whole number" };
+    bad_number(field, problem).of_field(name, column, field)
+}
+
+/// The hint for a number that a spreadsheet has rounded.
+pub(crate) const LOST_DIGITS: &str = "take the file as it was before the spreadsheet: lost digits cannot be restored";
+
+/// The error for a field that is not a number: the reason if another program has changed it, otherwise `problem`.
+#[cold]
+pub(crate) fn bad_number(field: &[u8], problem: &str) -> Error {
+    let error = |problem| Error::new(ErrorClass::Value, problem);
+    if has_decimal_comma(field) {
+        error("has a decimal comma")
+            .hint("write decimal points, for example with LC_ALL=C in front of the command that prints")
+    } else if has_lost_digits(field) {
+        error("has lost its last digits in a spreadsheet").hint(LOST_DIGITS)
+    } else {
+        error(problem)
+    }
+}
+
+/// Whether a number has a decimal comma.
+pub(crate) fn has_decimal_comma(field: &[u8]) -> bool {
+    let field = field.strip_prefix(b"-").unwrap_or(field);
+    let comma = memchr::memchr(b',', field);
+    comma.is_some_and(|comma| is_digits(&field[..comma]) && is_digits(&field[comma + 1..]))
+}
+
+/// Whether a number has the form in which spreadsheets write whole numbers of 12 and more digits, with fewer digits than it has.
+pub(crate) fn has_lost_digits(field: &[u8]) -> bool {
+    const LEAST_EXPONENT: usize = 11;
+    let Some(at) = memchr::memmem::find(field, b"E+") else { return false };
+    let (number, exponent) = (&field[..at], &field[at + 2..]);
+    let decimals = memchr::memchr(b'.', number).map_or(0, |dot| number.len() - dot - 1);
+    let exponent = std::str::from_utf8(exponent).ok().and_then(|digits| digits.parse::<usize>().ok());
+    is_decimal(number) && exponent.is_some_and(|exponent| exponent >= LEAST_EXPONENT && exponent > decimals)
+}
+
+/// Parses a process or thread id.
+#[inline]
+pub(crate) fn pid(field: &[u8], name: &str, column: u64) -> Result<i32> {
+    i32::try_from(unsigned(field, name, column)?)
+        .map_err(|_| Error::new(ErrorClass::Value, "is not a process id").of_field(name, column, field))
+}
+
+/// Parses a decimal number of `unit`s exactly, into nanoseconds. Digits below a nanosecond are rounded half up, because some
+/// tools print doubles.
+#[inline]
+pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
+    let bad = |problem| Err(bad_number(field, problem).of_field(name, column, field));
+    let (whole, fraction) = match memchr::memchr(b'.', field) {
+        Some(dot) => (&field[..dot], &field[dot + 1..]),
+        None => (field, &[][..]),
+    };
+    if field.first() == Some(&b'-') {
+        return bad("is a negative time");
+    }
+    if whole.is_empty() && fraction.is_empty() {
+        return bad("is not a time");
+    }
+    let whole = if whole.is_empty() { 0 } else { unsigned(whole, name, column)? };
+    let places = unit.digits() as usize;
+    let mut rest = 0u64;
+    let stated = fraction.len().min(places);
+    for byte in &fraction[..stated] {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return bad("is not a time");
+        }
+        rest = rest * 10 + u64::from(digit);
+    }
+    rest *= 10u64.pow((places - stated) as u32);
+    if let Some(beyond) = fraction.get(places..) {
+        if !beyond.iter().all(u8::is_ascii_digit) {
+            return bad("is not a time");
+        }
+        rest += u64::from(beyond.first().is_some_and(|digit| *digit >= b'5'));
+    }
+    let ns = whole.checked_mul(10u64.pow(unit.digits())).and_then(|ns| ns.checked_add(rest));
+    ns.and_then(|ns| i64::try_from(ns).ok()).ok_or_else(|| {
+        Error::new(ErrorClass::Value, "is beyond the year 2262")
+            .of_field(name, column, field)
+            .hint("give --time-unit if it is in another unit")
+    })
+}
+
+/// Checks a size in sectors: it must not be 0, and must fit in 32 bits.
+#[inline]
+pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Result<u32> {
+    if value == 0 {
+        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
+    }
+    u32::try_from(value).map_err(|_| {
+        Error::new(ErrorClass::Value, "is a request of more than 2 TB")
+            .of_field(name, column, field)
+            .hint("give --size-unit if the size is in another unit")
+    })
+}
+
+/// The sectors that a range of bytes touches: the start is rounded down, the end rounded up.
+#[inline]
+pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32)> {
+    if bytes == 0 {
+        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
+    }
+    let end = offset
+        .checked_add(bytes)
+        .ok_or_else(|| Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
+    let first = offset / SECTOR_BYTES;
+    let count = sectors(end.div_ceil(SECTOR_BYTES) - first, field, name, column)?;
+    Ok((Sector(first), count))
+}
+
+/// The sectors of a range of bytes, and whether it was rounded. Both ends are rounded down to sectors, so that sequential
+/// ranges stay sequential and a stream keeps its length. The result has at least one sector.
+#[inline]
+pub(crate) fn stream_span(
+    offset: u64,
+    bytes: u64,
+    (field, name, column): (&[u8], &str, u64),
+) -> Result<(Sector, u32, bool)> {
+    if bytes == 0 {
+        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
+    }
+    let end = offset
+        .checked_add(bytes)
+        .ok_or_else(|| Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
+    let first = offset / SECTOR_BYTES;
+    let count = sectors((end / SECTOR_BYTES - first).max(1), field, name, column)?;
+    Ok((Sector(first), count, !(offset | end).is_multiple_of(SECTOR_BYTES)))
+}
+
+/// Decodes text as UTF-8, or, if it is not valid, as Latin-1, in which every byte is a character.
+pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
+    }
+}
+
+/// Caches the last name looked up, because the next one is usually the same.
+#[derive(Debug, Default)]
+pub(crate) struct NameIdCache {
+    raw: Vec<u8>,
+    id: Option<NameId>,
+}
+
+impl NameIdCache {
+    /// The id of the name into which `label` converts `raw`.
+    #[inline]
+    pub(crate) fn id<'a>(
+        &mut self,
+        raw: &'a [u8],
+        names: &mut NameTable,
+        label: impl FnOnce(&'a [u8]) -> Result<Cow<'a, str>>,
+    ) -> Result<NameId> {
+        match self.id {
+            Some(id) if self.raw == raw => Ok(id),
+            _ => {
+                let id = names.intern(&label(raw)?);
+                self.raw.clear();
+                self.raw.extend_from_slice(raw);
+                self.id = Some(id);
+                Ok(id)
+            }
+        }
+    }
+
+    /// The id that was returned last, and its raw name.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<(NameId, &[u8])> {
+        Some((self.id?, &self.raw))
+    }
+
+    /// The id of a name if it is in the table already; does not add it.
+    #[inline(never)]
+    pub(crate) fn id_if_known(&mut self, raw: &[u8], names: &NameTable) -> Option<NameId> {
+        let id = names.id(std::str::from_utf8(raw).ok()?)?;
+        self.raw.clear();
+        self.raw.extend_from_slice(raw);
+        self.id = Some(id);
+        self.id
+    }
+}
+
+/// Reads the fields of a line one by one.
+pub(super) struct FieldReader<I> {
+    fields: I,
+    column: u64,
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> FieldReader<I> {
+    /// Starts at the first of these fields.
+    pub fn along(fields: I) -> Self {
+        Self { fields, column: 0 }
+    }
+
+    /// The next field; the error names the missing one.
+    #[inline]
+    pub fn next(&mut self, name: &'static str) -> Result<LineField<'a>> {
+        self.column += 1;
+        let bytes = need(&mut self.fields, name, self.column)?;
+        Ok(LineField { bytes, name, column: self.column })
+    }
+
+    /// Returns an error if there are more fields.
+    #[inline]
+    pub fn end(mut self) -> Result<()> {
+        no_more(&mut self.fields, self.column + 1)
+    }
+}
+
+/// A field of a line.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LineField<'a> {
+    pub bytes: &'a [u8],
+    pub name: &'static str,
+    pub column: u64,
+}
+
+impl LineField<'_> {
+    /// Parses the field as an unsigned whole number.
+    #[inline]
+    pub fn unsigned(self) -> Result<u64> {
+        unsigned(self.bytes, self.name, self.column)
+    }
+
+    /// Parses the field as a decimal number of `unit`s, into nanoseconds.
+    #[inline]
+    pub fn time(self, unit: TimeUnit) -> Result<i64> {
+        decimal_time(self.bytes, unit, self.name, self.column)
+    }
+
+    /// Parses the field as a size in sectors.
+    #[inline]
+    pub fn sectors(self) -> Result<u32> {
+        sectors(self.unsigned()?, self.bytes, self.name, self.column)
+    }
+
+    /// The sectors of a range: the field is its size in bytes, and `offset` its start in bytes.
+    #[inline]
+    pub fn span(self, offset: u64) -> Result<(Sector, u32)> {
+        sector_span(offset, self.unsigned()?, (self.bytes, self.name, self.column))
+    }
+
+    /// As [`LineField::span`], but both ends are rounded down, as [`stream_span`] does; also whether they were rounded.
+    pub fn stream_span(self, offset: u64) -> Result<(Sector, u32, bool)> {
+        stream_span(offset, self.unsigned()?, (self.bytes, self.name, self.column))
+    }
+
+    /// The operation: a read if the field is `read`, a write if it is `write`.
+    #[inline]
+    pub fn op(self, read: &[u8], write: &[u8]) -> Result<Op> {
+        match self.bytes {
+            bytes if bytes == read => Ok(Op::Read),
+            bytes if bytes == write => Ok(Op::Write),
+            _ => {
+                let [read, write] = [read, write].map(String::from_utf8_lossy);
+                Err(self.refused(format!("is neither {read}, a read, nor {write}, a write")))
+            }
+        }
+    }
+
+    /// The error that names this field.
+    #[cold]
+    pub fn refused(self, problem: impl Into<String>) -> Error {
+        Error::new(ErrorClass::Value, problem).of_field(self.name, self.column, self.bytes)
+    }
+}
+
+/// Maximum number of columns; no format has as many.
+const MOST: usize = 32;
+
+/// The positions of `N` named columns in a line, found by the names in the heading; the order of columns may differ between files.
+pub(super) struct ColumnPositions<const N: usize> {
+    names: [&'static str; N],
+    /// The index of the name of each column of the file; `None` for other columns.
+    name_of_column: Vec<Option<usize>>,
+}
+
+impl<const N: usize> ColumnPositions<N> {
+    /// Finds the columns in a heading; `None` if one is missing.
+    pub fn of<'a>(names: [&'static str; N], heading: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+        let known = |name: &[u8]| names.iter().position(|known| known.as_bytes() == name);
+        let wanted: Vec<_> = heading.take(MOST).map(|name| known(name.trim_ascii())).collect();
+        (0..N).all(|name| wanted.contains(&Some(name))).then_some(Self { names, name_of_column: wanted })
+    }
+
+    /// The fields of a line, in the order of the names.
+    pub fn read<'a>(&self, fields: impl Iterator<Item = &'a [u8]>) -> Result<[LineField<'a>; N]> {
+        let mut found = [LineField::default(); N];
+        let mut count = 0;
+        for (at, bytes) in fields.enumerate() {
+            count += 1;
+            if let Some(Some(name)) = self.name_of_column.get(at) {
+                found[*name] = LineField { bytes, name: self.names[*name], column: at as u64 + 1 };
+            }
+        }
+        if count == self.name_of_column.len() {
+            return Ok(found);
+        }
+        let problem = format!("has {count} fields, but the heading has {}", self.name_of_column.len());
+        Err(Error::new(ErrorClass::Syntax, problem).of_field("line", count as u64, b""))
+    }
+}
