@@ -1,6 +1,7 @@
 """Measures whole processes that simulate two workloads in every input format, and SSDsim if it is given.
 
     .venv/bin/python benches/whole_process.py [--traces FOLDER] [--ssdsim FOLDER] [--rounds 9]
+    .venv/bin/python benches/whole_process.py --instructions [--keep]
 
 * a Pixel 6a `telegram_exec` (251,879 requests, 1.54 million pages) on a 32 GB device;
 * 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 %.
@@ -12,11 +13,17 @@ a second thread reads the trace ahead.
 `--ssdsim`, or the variable EMMCLAB_SSDSIM, names a folder with SSDsim's program `ssd` and its parameters for
 each workload, `telegram.parameters` and `random.parameters`. SSDsim then runs in the same rounds, and the
 table has the ratio of the medians. Without it there is no ratio.
+
+`--instructions` counts the instructions of each process that does nothing else (Valgrind's cachegrind, a minute each)
+and compares them with the kept table, instructions.csv, which `--keep` writes anew. A case that takes 2 % more
+fails. The column `nov_25` has the counts of 25 November 2026, when all crates were built at level 3 in one unit.
 """
 
 import argparse
+import csv
 import os
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -31,6 +38,7 @@ import emmclab
 
 ROOT = Path(__file__).parents[1]
 SSDSIM = "SSDsim"
+INSTRUCTIONS = Path(__file__).with_name("instructions.csv")
 TELEGRAM = Path("pixel6a") / "telegram_exec.csv.gz"
 
 
@@ -59,6 +67,35 @@ def timed(case: Case) -> tuple[float, float]:
     if status and case.label != SSDSIM:
         sys.exit(f"failed: {' '.join(case.command)}")
     return wall, usage.ru_utime + usage.ru_stime
+
+
+def count_instructions(rows: list[Case], keep: bool) -> None:
+    """Print the millions of instructions of each process beside those of the kept table, or keep them there."""
+    with INSTRUCTIONS.open() as file:
+        kept = {row["case"]: row for row in csv.DictReader(file)}
+    worse = []
+    print(f"{'case':<48} {'Minstr':>8} {'of kept':>8} {'of 25 Nov':>9}")
+    for row in rows:
+        if row.label in (SSDSIM, "emmclab simulate"):
+            continue
+        name = f"{row.workload}, {row.label}, {row.device}"
+        count = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", *row.command]
+        text = subprocess.run(count, cwd=row.folder, check=True, capture_output=True, text=True).stderr
+        (number,) = re.findall(r"I +refs: +([\d,]+)", text)
+        millions = int(number.replace(",", "")) / 1e6
+        before = kept.setdefault(name, {"case": name, "kept": "", "nov_25": ""})
+        ratios = [f"{millions / float(before[of]):.3f}" if before[of] else "-" for of in ("kept", "nov_25")]
+        print(f"{name:<48} {millions:>8.1f} {ratios[0]:>8} {ratios[1]:>9}", flush=True)
+        if before["kept"] and millions > 1.02 * float(before["kept"]):
+            worse.append(name)
+        before["kept"] = f"{millions:.1f}"
+    if keep:
+        with INSTRUCTIONS.open("w") as file:
+            table = csv.DictWriter(file, ["case", "kept", "nov_25"], lineterminator="\n")
+            table.writeheader()
+            table.writerows(kept.values())
+    elif worse:
+        sys.exit(f"2 % more instructions than kept: {'; '.join(worse)}")
 
 
 def make_telegram(source: Path, folder: Path) -> dict[str, Path]:
@@ -107,7 +144,7 @@ def cases(traces: Path, peer: Path | None, folder: Path) -> Iterator[Case]:
     telegram = (traces / TELEGRAM).resolve()
     if telegram.exists():
         for label, path in make_telegram(telegram, folder).items():
-            for device in ("iiswc15-4ps", "ssdsim"):
+            for device in ("iiswc15-4ps", "ssdsim", "nexus5", "ufs31"):
                 yield Case("telegram", label, device, [program, str(path), device])
         path = folder / "telegram.ssdsim"
         yield Case("telegram", "emmclab simulate", "iiswc15-4ps", [*cli, "iiswc15-4ps", str(path)])
@@ -129,9 +166,14 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=os.environ.get("EMMCLAB_TRACES", "../shared/traces"))
     parser.add_argument("--ssdsim", type=Path, default=os.environ.get("EMMCLAB_SSDSIM") or None)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         rows = list(cases(given.traces, given.ssdsim, Path(name)))
+        if given.instructions:
+            count_instructions(rows, given.keep)
+            return
         rounds = [[timed(row) for row in rows] for _ in range(given.rounds)]
     medians = [
         tuple(statistics.median(run[which] for run in runs) for which in (0, 1)) for runs in zip(*rounds, strict=True)

@@ -41,6 +41,8 @@ cargo build --release --locked --quiet -p emmclab-record --example record
     printf 'needs root and loop devices\n'
 printf "\n== Simulations, whole processes (EMMCLAB_SSDSIM=FOLDER: beside SSDsim)\n"
 .venv/bin/python benches/whole_process.py
+command -v valgrind >/dev/null && .venv/bin/python benches/whole_process.py --instructions ||
+    printf 'more instructions than kept, or no valgrind\n'
 printf '\n== Start of the command line\n'
 .venv/bin/python benches/start_up.py
 printf '\n== Beside what users have today, whole processes\n'

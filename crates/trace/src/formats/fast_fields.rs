@@ -55,6 +55,13 @@ impl<'a> FastFields<'a> {
         let (mut value, mut count) = leading_digits(*self.0.first_chunk()?);
         self.0 = &self.0[count..];
         if count == 8 {
+            // Times in nanoseconds have up to 16 digits.
+            if let Some(eight) = self.0.first_chunk() {
+                let (more, further) = leading_digits(*eight);
+                value = value * POWERS[further] + more;
+                count += further;
+                self.0 = &self.0[further..];
+            }
             while let [digit @ b'0'..=b'9', rest @ ..] = self.0 {
                 value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
                 count += 1;

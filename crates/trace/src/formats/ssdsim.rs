@@ -65,7 +65,8 @@ struct SsdsimFormat {
 }
 
 impl LineFormat for SsdsimFormat {
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the hottest path of reading; the loop over lines is its only caller")]
     fn parse_fast<'a>(&mut self, lines: &'a [u8], context: &mut ParseContext) -> Option<(Request, &'a [u8])> {
         let mut fields = FastFields::new(lines);
         let arrival = Nanos(fields.time(self.unit)?);
