@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, assert_refused, begin, emmclab, environment, instances
-from emmclab.cli.top_types import Interval
+from emmclab.cli.top import Interval
 
 
 def _write(loop: str, blocks: int) -> None:

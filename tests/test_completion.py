@@ -8,7 +8,6 @@ import pytest
 
 from conftest import COMMAND, PATIENCE_S, environment
 from emmclab.cli import COMMANDS
-from emmclab.cli.apps import COMMANDS as APPS
 from emmclab.simulation.device import presets
 from emmclab.simulation.layers import layers
 
@@ -25,7 +24,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
     ("words", "offered"),
     [
         ([""], [*COMMANDS]),
-        (["apps", ""], [*APPS]),
+        (["apps", ""], ["list", "show", "hosts", "schema", "run", "compare", "solutions", "live", "learn"]),
         (["apps", "show", "ema"], ["email"]),
         (["papers", "t"], ["tables"]),
         (["simulate", "--device", ""], presets()),

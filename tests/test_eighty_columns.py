@@ -12,8 +12,7 @@ from rich.text import Text
 
 import emmclab as lab
 from conftest import emmclab, emmclab_ok
-from emmclab.cli.data_console import DataConsole
-from emmclab.cli.show_profile import framed, show_explained
+from emmclab.cli.tables import DataConsole, framed, show_explained
 from emmclab.simulation.device import Device
 
 COLUMNS = 80

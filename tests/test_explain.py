@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, assert_refused, emmclab, emmclab_json, emmclab_ok
+from emmclab.cli.explain_texts import choices
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_fields
-from emmclab.simulation.setting_words import choices
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
 
 

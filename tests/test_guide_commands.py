@@ -15,8 +15,7 @@ from typer.core import TyperGroup
 import emmclab as lab
 from conftest import ROOT, biotracer
 from emmclab import _core
-from emmclab.cli import application
-from emmclab.cli.optional_value import insert_default_values
+from emmclab.cli import application, insert_default_values
 from pages import BLOCK, File, Step, parts, run
 from perfetto_messages import host_text, recording
 from repository import complain, place, tracked

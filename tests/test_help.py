@@ -11,10 +11,9 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from conftest import emmclab
-from emmclab.cli import COMMANDS, PANELS, application, application_for, overview
+from emmclab.cli import COMMANDS, PANELS, application, application_for, insert_default_values, overview
 from emmclab.cli.command import READING_PANEL
 from emmclab.cli.command_groups import walk_commands
-from emmclab.cli.optional_value import insert_default_values
 from repository import complain, place, tracked
 
 EVERY = dict(walk_commands(application()))

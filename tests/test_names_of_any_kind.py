@@ -12,7 +12,7 @@ from rich.text import Text
 import emmclab as package
 from conftest import COMMAND, PATIENCE_S, emmclab_ok, environment
 from emmclab.cli.console import one_line
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError, EmmclabError, FormatError
 
 CLEARED = "a\x1b[2J\x07\x9b"

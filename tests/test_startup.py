@@ -116,10 +116,8 @@ def test_a_command_does_not_import_another() -> None:
         "emmclab.cli.signals",
         "emmclab.cli.failures",
         "emmclab.cli.formats",
-        "emmclab.cli.help_format",
         "emmclab.cli.command_groups",
         "emmclab.cli.name_completion",
         "emmclab.cli.options",
         "emmclab.cli.output_files",
-        "emmclab.cli.optional_value",
     }

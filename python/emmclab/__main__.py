@@ -11,9 +11,8 @@ def main() -> int:
     """
     gc.disable()
     try:
-        from emmclab.cli import application_for
+        from emmclab.cli import application_for, insert_default_values
         from emmclab.cli.failures import run
-        from emmclab.cli.optional_value import insert_default_values
 
         command = application_for(sys.argv[1:])
     except KeyboardInterrupt:

@@ -5,18 +5,18 @@ it needs; so commands import rooms inside their functions, which no other room d
 """
 
 import os
+import re
 from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from emmclab import __version__
 from emmclab.cli import failures
-from emmclab.cli.command_groups import add_commands, placeholder_command
+from emmclab.cli.command import examples
+from emmclab.cli.command_groups import add_commands, summary
 from emmclab.cli.console import print_stdout, stdout
-from emmclab.cli.help_format import examples
-from emmclab.cli.optional_value import insert_default_values
 
 #: The commands by panel of the help, in its order. The module of its name registers a command.
 PANELS = {
@@ -33,6 +33,8 @@ PANELS = {
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
 #: Set by the scripts of `--show-completion` when a shell asks for completion.
 _COMPLETING = "_EMMCLAB_COMPLETE"
+#: A word after `--mend-clock` that is taken as its value (valid or not), and not as a file.
+_LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
 
 
 def application(commands: Collection[str] = COMMANDS) -> TyperGroup:
@@ -46,7 +48,7 @@ def application(commands: Collection[str] = COMMANDS) -> TyperGroup:
 def overview() -> TyperGroup:
     """Make the application for its help: all commands with their summaries, and none imported."""
     group: Any = typer.main.get_command(_empty(completion=True))
-    group.commands = {name: placeholder_command(__name__, name) for name in COMMANDS}
+    group.commands = {name: TyperCommand(name, help=summary(__name__, name)) for name in COMMANDS}
     return _in_panels(group)
 
 
@@ -104,6 +106,22 @@ def _words_before() -> list[str]:
         return os.environ["COMP_WORDS"].split()[1 : int(os.environ["COMP_CWORD"])]
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
     return line.split()[1:] if line.endswith(" ") else line.split()[1:-1]
+
+
+def insert_default_values(words: list[str]) -> list[str]:
+    """Insert the default value of `--mend-clock`, the only option with an optional value, if none follows it.
+
+    >>> insert_default_values(["profile", "--mend-clock", "trace.txt"])
+    ['profile', '--mend-clock=auto', 'trace.txt']
+    >>> insert_default_values(["profile", "trace.txt", "--mend-clock", "1h"])
+    ['profile', 'trace.txt', '--mend-clock', '1h']
+    """
+    end = words.index("--") if "--" in words else len(words)
+    following = [*words[1:end], "", *words[end + 1 :], ""]
+    return [
+        f"{word}=auto" if word == "--mend-clock" and place < end and not _LENGTH.fullmatch(next_word) else word
+        for place, (word, next_word) in enumerate(zip(words, following, strict=False))
+    ]
 
 
 def main(words: list[str]) -> int:

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -14,14 +13,13 @@ from emmclab.advice.advise import advise as try_options
 from emmclab.advice.device_state import AUTO, USED
 from emmclab.advice.lifetime import measurement_text
 from emmclab.advice.tables import journal_table, lives_table, options_table
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import complete_words
 from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Counter, StudyMeter
-from emmclab.cli.show_profile import table_of
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation_options import (
     Capacity,
@@ -30,12 +28,14 @@ from emmclab.cli.simulation_options import (
     Images,
     Mode,
     Settings,
+    Used,
     Wrap,
     configured,
     end,
+    preconditioned,
 )
 from emmclab.cli.study_options import RESULTS, executor
-from emmclab.cli.used_device import Used, preconditioned
+from emmclab.cli.tables import table_of
 from emmclab.comparison.seed_statistics import check_random
 from emmclab.runtime.document import Column, TextTable
 from emmclab.runtime.number_format import signed, size
@@ -61,10 +61,8 @@ class DeviceState:
     precondition: Annotated[
         str,
         option(
-            "State of the devices before the run: auto, none, sequential:PCT, random:PCT, "
-            "steady[:CAPACITIES], "
-            "used:AGE or a trace. auto: the state that matches the recorded mean response best, else "
-            f"{USED}.",
+            "State of the devices before the run: auto, none, sequential:PCT, random:PCT, steady[:CAPACITIES], "
+            f"used:AGE or a trace. auto: the state that matches the recorded mean response best, else {USED}.",
             "Replay",
             metavar="WHAT",
         ),
@@ -112,11 +110,7 @@ class Together:
     ] = str(RESULTS)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab advise trace.txt --device nexus5 --by p99 --html advice.html"))(advise)
-
-
+@command("emmclab advise trace.txt --device nexus5 --by p99 --html advice.html")
 def advise(
     *,
     traces: TraceFiles,

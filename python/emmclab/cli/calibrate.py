@@ -4,32 +4,23 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from emmclab.calibration.calibrate import calibrate as calibrate_device
 from emmclab.calibration.calibrate import is_fio, refuse_probe
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stderr
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.progress import Working
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.core_types import Calibration
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_atomically
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab calibrate trace.txt -o my-phone.toml", "emmclab calibrate fio.json -o card.toml --capacity-gb 64"
-        )
-    )(calibrate)
-
-
+@command("emmclab calibrate trace.txt -o my-phone.toml", "emmclab calibrate fio.json -o card.toml --capacity-gb 64")
 def calibrate(
     *,
     source: Annotated[

@@ -9,12 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import paper_names
 from emmclab.cli.options import AsJson, Reading
-from emmclab.cli.show_profile import framed
 from emmclab.cli.study_options import (
     RESULTS,
     Jobs,
@@ -26,6 +25,7 @@ from emmclab.cli.study_options import (
     recordings_of,
     run_with_meter,
 )
+from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,11 +37,7 @@ if TYPE_CHECKING:
     from emmclab.studies import Results, Study
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab claims --paper iiswc15 --json"))(claims)
-
-
+@command("emmclab claims --paper iiswc15 --json")
 def claims(
     *,
     paper: Annotated[

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stdout
 from emmclab.cli.declared_options import Percentiles, argument
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import output_option
 from emmclab.cli.study_options import StudyName, incomplete
@@ -15,16 +13,10 @@ from emmclab.errors import EmmclabError
 from emmclab.runtime.files import digest, refuse_other_endings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab collect study.toml emmclab-results -o all.parquet",
-            "emmclab collect study.toml node-1 node-2 s3://bucket/sweeps -o all.parquet",
-        )
-    )(collect)
-
-
+@command(
+    "emmclab collect study.toml emmclab-results -o all.parquet",
+    "emmclab collect study.toml node-1 node-2 s3://bucket/sweeps -o all.parquet",
+)
 def collect(
     *,
     study: StudyName,

@@ -1,10 +1,11 @@
-"""The class of all commands: it refuses options that would have no effect."""
+"""The class of all commands, which refuses options that would have no effect, and the texts of their help."""
 
 import copy
+import inspect
 import itertools
 import re
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperOption
@@ -68,10 +69,51 @@ ALONE: dict[str, _Others] = {
 }
 
 
+_Function = TypeVar("_Function", bound=Callable[..., None])
+
 #: Matches the end of a sentence before another.
 _SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z`-])")
 #: The panel of the options on how to read a trace; it is a topic of `emmclab explain`.
 READING_PANEL = "Reading"
+
+
+def command(*lines: str, **settings: Any) -> Callable[[_Function], _Function]:
+    """Make a function a command, with example command lines; `settings` are those of `Typer.command`."""
+
+    def mark(function: _Function) -> _Function:
+        vars(function)["command"] = {"epilog": examples(*lines), "help": paragraphs(function), **settings}
+        return function
+
+    return mark
+
+
+def examples(*commands: str) -> str:
+    r"""Return the examples of a help text: command lines, each with an optional purpose after ` # `.
+
+    >>> examples("emmclab head trace.txt", "emmclab head - # of stdin").split("\n\n")
+    ['Examples:', '[cyan]emmclab head trace.txt[/]', '[cyan]emmclab head -[/] # of stdin']
+    """
+    lines = []
+    for command in commands:
+        line, mark, purpose = command.partition(" # ")
+        lines.append(f"[cyan]{line}[/]{mark}{purpose}")
+    return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
+
+
+def paragraphs(command: Callable[..., Any]) -> str:
+    r"""Return the docstring of a command with one line for each paragraph; the help wraps them.
+
+    >>> def head() -> None:
+    ...     '''Show requests.
+    ...
+    ...     In order
+    ...     of arrival.
+    ...     '''
+    >>> paragraphs(head)
+    'Show requests.\n\nIn order of arrival.'
+    """
+    text = inspect.getdoc(command) or ""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 class Command(TyperCommand):

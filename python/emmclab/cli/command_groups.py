@@ -1,17 +1,16 @@
 """Registers the commands of modules in groups, and reads summaries for lists without importing modules."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from types import CodeType
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from emmclab.cli.command import Command
-from emmclab.cli.help_format import paragraphs
 
 
 class ListsByDefault(TyperGroup):
@@ -25,26 +24,23 @@ class ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def add_group(app: typer.Typer, package: str, names: Iterable[str], about: Callable[[], None], epilog: str) -> None:
-    """Add a package of commands as a group; the function `about` provides its name and help text."""
-    group = typer.Typer(cls=ListsByDefault, epilog=epilog)
-    group.callback(help=paragraphs(about))(about)
-    add_commands(group, package, names)
-    app.add_typer(group, name=about.__name__)
-
-
 def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
-    """Add the commands that the modules of a package register; a module has the name of its command."""
+    """Add the commands of these modules of a package; a module with `MODULES` is a group of commands."""
     for name in names:
-        import_module(f"{package}.{name}").register(app)
-    for command in app.registered_commands:
         # The overview has no commands, and declarations of options take long to import.
         from emmclab.cli.declared_options import with_groups
 
-        command.cls = Command
-        if command.callback is not None:
-            command.help = paragraphs(command.callback)
-            command.callback = with_groups(command.callback)
+        module = import_module(f"{package}.{name}")
+        functions = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
+        for function in functions:
+            settings = getattr(function, "command", None)
+            if isinstance(settings, dict) and hasattr(module, "MODULES"):
+                group = typer.Typer(cls=ListsByDefault, epilog=settings["epilog"])
+                group.callback(help=settings["help"])(function)
+                add_commands(group, module.__name__, module.MODULES)
+                app.add_typer(group, name=name)
+            elif isinstance(settings, dict):
+                app.command(cls=Command, **settings)(with_groups(function))
 
 
 def walk_commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -54,11 +50,6 @@ def walk_commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any
         yield words, command
         if isinstance(command, TyperGroup):
             yield from walk_commands(command, words)
-
-
-def placeholder_command(package: str, name: str) -> TyperCommand:
-    """Return a placeholder of a command for lists: its name and summary, without options."""
-    return TyperCommand(name, help=summary(package, name))
 
 
 def summary(package: str, name: str) -> str:

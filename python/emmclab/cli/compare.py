@@ -5,12 +5,10 @@ import itertools
 from pathlib import Path
 from typing import Annotated, cast
 
-import typer
-
 from emmclab.calibration.fit_sources import runs_note
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names, layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
@@ -36,17 +34,11 @@ from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultFields
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps",
-            "emmclab compare live.parquet --devices emmc51-cache "
-            "--layers none,journal:delta,journal:aware --set journal.log=8MB",
-        )
-    )(compare)
-
-
+@command(
+    "emmclab compare trace.txt --devices iiswc15-4ps,iiswc15-hps",
+    "emmclab compare live.parquet --devices emmc51-cache "
+    "--layers none,journal:delta,journal:aware --set journal.log=8MB",
+)
 def compare(
     *,
     traces: TraceFiles,
@@ -115,7 +107,7 @@ def compare(
         warn(results)
         print_json([_with_gain(result, gain) for result, gain in _gains(results)])
     elif seeds is not None:
-        from emmclab.cli.show_seeds import show_compared_seeds
+        from emmclab.cli.show_runs import show_compared_seeds
 
         show_compared_seeds(stdout(), results)
     else:

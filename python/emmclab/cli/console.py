@@ -33,7 +33,7 @@ def one_line(text: str) -> str:
 
 def stdout() -> "Console":
     """Return the console for data; colours only on a terminal and without NO_COLOR."""
-    from emmclab.cli.data_console import DataConsole
+    from emmclab.cli.tables import DataConsole
 
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
     return DataConsole(file=sys.stdout, highlight=False, width=wide, soft_wrap=False, emoji=False)
@@ -41,7 +41,7 @@ def stdout() -> "Console":
 
 def stderr() -> "Console":
     """Return the console for messages."""
-    from emmclab.cli.data_console import HarmlessConsole
+    from emmclab.cli.tables import HarmlessConsole
 
     return HarmlessConsole(file=sys.stderr, highlight=False, emoji=False)
 

@@ -3,20 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr
 from emmclab.cli.declared_options import argument
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import control_commands
 from emmclab.errors import ConfigError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab control c.sock cut", "emmclab control c.sock set cache.lies=flush"))(control)
-
-
+@command("emmclab control c.sock cut", "emmclab control c.sock set cache.lies=flush")
 def control(
     socket: Annotated[Path, argument("SOCKET", "The socket of `emmclab serve --control`.")],
     command: Annotated[

@@ -4,11 +4,9 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import parse_duration
 from emmclab.cli.options import AsJson, Reading, one_per_recording
 from emmclab.cli.output_files import To, note_picture, output_option, report, to_stdout
@@ -20,19 +18,13 @@ from emmclab.traces.reading import combine
 from emmclab.traces.trace import Trace
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab convert log106_Messaging.txt messaging.parquet",
-            "emmclab convert trace.dat trace.csv.zst",
-            "emmclab convert trace.dat - --to csv | head",
-            "emmclab convert trace.parquet picture.pftrace # for ui.perfetto.dev",
-            "emmclab convert music.txt chat.txt -o both.parquet --offset 0s,10s # as one trace",
-        )
-    )(convert)
-
-
+@command(
+    "emmclab convert log106_Messaging.txt messaging.parquet",
+    "emmclab convert trace.dat trace.csv.zst",
+    "emmclab convert trace.dat - --to csv | head",
+    "emmclab convert trace.parquet picture.pftrace # for ui.perfetto.dev",
+    "emmclab convert music.txt chat.txt -o both.parquet --offset 0s,10s # as one trace",
+)
 def convert(
     *,
     traces: Annotated[

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from emmclab import _core
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.crash_run import LOGS_PANEL, CrashOptions, explored, minimized, recorded, results_folder
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
 from emmclab.crash.recording import RUN_PANEL
@@ -29,19 +29,13 @@ if TYPE_CHECKING:
 FOUND, UNTESTED = 4, 5
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000",
-            "emmclab crash --device emmc51-cache --repeat 5 --check $PWD/check.sh -- $PWD/workload.sh",
-            "emmclab crash --device emmc51-cache --workload files --against '--set cache.lies=flush'",
-            "emmclab crash --device emmc51-cache --fs f2fs --guest /boot/vmlinuz --workload ace:1",
-            "emmclab crash --again c3f2:8812:17:5f0a31",
-        )
-    )(crash)
-
-
+@command(
+    "emmclab crash --device emmc51-cache --workload sqlite-wal --cuts 10000",
+    "emmclab crash --device emmc51-cache --repeat 5 --check $PWD/check.sh -- $PWD/workload.sh",
+    "emmclab crash --device emmc51-cache --workload files --against '--set cache.lies=flush'",
+    "emmclab crash --device emmc51-cache --fs f2fs --guest /boot/vmlinuz --workload ace:1",
+    "emmclab crash --again c3f2:8812:17:5f0a31",
+)
 def crash(
     context: typer.Context,
     *,
@@ -86,10 +80,9 @@ def crash(
 ) -> None:
     """Cut the power of a device under real software, and name the level that loses acknowledged data.
 
-    Runs a workload on a file system on a simulated device, then tries the states that a cut may leave.
-    One recording has one timing; --repeat makes several. Exit status 4: a promise was broken; 5: nothing was
-    tested, because the check did not fail without any data, or the workload failed, was ended by --timeout,
-    or acknowledged nothing.
+    Runs a workload on a file system on a simulated device, then tries the states that a cut may leave. One recording
+    has one timing; --repeat makes several. Exit status 4: a promise was broken; 5: nothing was tested, because the
+    check did not fail without any data, or the workload failed, was ended by --timeout, or acknowledged nothing.
     """
     from emmclab.crash.stored_log import Session
     from emmclab.crash.summary import ExploredRecording

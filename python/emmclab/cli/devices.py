@@ -4,36 +4,29 @@ import tomllib
 from collections.abc import Sequence
 from typing import Annotated, TypedDict
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.progress import Working
-from emmclab.cli.show_profile import framed
 from emmclab.cli.simulation_options import Capacity
+from emmclab.cli.tables import framed
 from emmclab.core_types import DeviceCapabilities, FittedFigure
 from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device, presets
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab devices",
-            "emmclab explain nexus5 # prints every setting of a device",
-            "emmclab devices --capacity 128GB # each device scaled to this capacity",
-            "emmclab devices --check emmc51-cache # how far it is from the figures that it was fitted to",
-        )
-    )(devices)
-
-
+@command(
+    "emmclab devices",
+    "emmclab explain nexus5 # prints every setting of a device",
+    "emmclab devices --capacity 128GB # each device scaled to this capacity",
+    "emmclab devices --check emmc51-cache # how far it is from the figures that it was fitted to",
+)
 def devices(
     check: Annotated[
         str | None,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stderr, stdout
 from emmclab.cli.crash import FOUND
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout
 from emmclab.cli.probe import confirm_overwriting
@@ -25,17 +25,11 @@ _WRITE, _CHECK = "Before the cut", "After the cut"
 _SPAN_MB = 32
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab durability /dev/mmcblk1 --write --log cuts.log",
-            "emmclab durability /dev/mmcblk1 --check cuts.log",
-            "emmclab durability --check cuts.log # all cuts so far",
-        )
-    )(durability)
-
-
+@command(
+    "emmclab durability /dev/mmcblk1 --write --log cuts.log",
+    "emmclab durability /dev/mmcblk1 --check cuts.log",
+    "emmclab durability --check cuts.log # all cuts so far",
+)
 def durability(
     *,
     target: Annotated[

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +12,7 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.calibration.register_files import holds_registers
 from emmclab.calibration.registers import registers
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.declared_options import argument, option
 from emmclab.cli.explain_pair import Pair, explain_pair
@@ -28,18 +28,17 @@ from emmclab.cli.explain_texts import (
     show_provenance,
 )
 from emmclab.cli.glossary import Term, define, glossary, words
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names, explained_words
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.progress import Meter
-from emmclab.cli.show_activity import show_activity
-from emmclab.cli.show_profile import framed, show_explained
+from emmclab.cli.show_profile import show_activity
 from emmclab.cli.show_registers import explain_registers, show_recorded
 from emmclab.cli.simulation_options import Capacity, configured
+from emmclab.cli.tables import framed, show_explained
 from emmclab.core_types import ClockJumpRow, SettingExplanation
 from emmclab.errors import ConfigError, InputError
+from emmclab.runtime.document import Row
 from emmclab.runtime.number_format import size
-from emmclab.runtime.table_row import Row
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_text import completion_of
 from emmclab.simulation.stored_result import holds_results, read_results, run_of
@@ -64,23 +63,17 @@ _CLOCKS = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        # The argument may be an option of another command: `emmclab explain --rate`.
-        context_settings={"ignore_unknown_options": True},
-        epilog=examples(
-            "emmclab explain trace.txt",
-            "emmclab explain nexus5",
-            "emmclab explain ext_csd.txt # what the registers of a real device mean",
-            "emmclab explain ufs31 pixel6a",
-            "emmclab explain before.json after.json --one-at-a-time",
-            "emmclab explain gc.policy",
-            "emmclab explain watermark",
-        ),
-    )(explain)
-
-
+# The argument may be an option of another command: `emmclab explain --rate`.
+@command(
+    "emmclab explain trace.txt",
+    "emmclab explain nexus5",
+    "emmclab explain ext_csd.txt # what the registers of a real device mean",
+    "emmclab explain ufs31 pixel6a",
+    "emmclab explain before.json after.json --one-at-a-time",
+    "emmclab explain gc.policy",
+    "emmclab explain watermark",
+    context_settings={"ignore_unknown_options": True},
+)
 def explain(
     *,
     what: Annotated[

@@ -14,8 +14,8 @@ from emmclab.cli.console import print_json, print_note, print_stderr, stdout
 from emmclab.cli.declared_options import option
 from emmclab.cli.explain_texts import explain_difference
 from emmclab.cli.options import Reading
-from emmclab.cli.show_profile import framed, show_explained
 from emmclab.cli.simulation_options import Images, Replay, configured
+from emmclab.cli.tables import framed, show_explained
 from emmclab.comparison.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
 from emmclab.comparison.result_difference import (
     Difference,

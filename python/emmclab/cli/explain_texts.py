@@ -8,16 +8,16 @@ from typing import Any, TypedDict
 from rich.console import Console
 from rich.text import Text
 
+from emmclab import _core
 from emmclab.cli.command import READING_PANEL
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.show_profile import framed, show_explained
+from emmclab.cli.tables import framed, show_explained
 from emmclab.core_types import SettingExplanation
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.layers import layers as layer_kinds
 from emmclab.simulation.result_fields import result_fields
 from emmclab.simulation.result_text import completion
 from emmclab.simulation.run_options import RUN_OPTIONS
-from emmclab.simulation.setting_words import choices
 from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult
 from emmclab.traces.profile_fields import KEY_FIELDS, LEDGER_MEANINGS, TABLES, Field
 
@@ -316,3 +316,31 @@ def _flat(made: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]
         else:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             yield path, "–" if value in (None, {}, []) else text
+
+
+def choices(key: str) -> list[tuple[str, str]]:
+    """Return the allowed words for a setting of a device, each with its meaning; empty if it has none.
+
+    >>> [word for word, _ in choices("cache.write_back")]
+    ['eager', 'idle', 'when_full']
+    >>> choices("cache.size_kb")
+    []
+    """
+    schema: dict[str, Any] = json.loads(_core.device_schema())
+    node = schema
+    for part in key.split("."):
+        if part.isdigit():
+            continue
+        node = _resolved(node.get("properties", {}).get(part, {}), schema)
+    return [
+        (one["const"], " ".join(one["description"].split()))
+        for one in node.get("oneOf", [])
+        if "const" in one and "description" in one
+    ]
+
+
+def _resolved(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition to which a node refers; for a list, the definition of its elements."""
+    while "$ref" in node or "items" in node:
+        node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node["items"]
+    return node

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_stderr
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import Reading, TraceFile
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option, write_text
 from emmclab.cli.progress import Meter
@@ -15,11 +13,7 @@ from emmclab.traces.workload import FITTED, fit_note
 from emmclab.traces.workload import fit as fit_workload
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab fit trace.txt -o behaviour.toml"))(fit)
-
-
+@command("emmclab fit trace.txt -o behaviour.toml")
 def fit(
     *,
     trace: TraceFile,

@@ -4,12 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import argument, option
 from emmclab.cli.failures import complete_files
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import in_a_folder, output_option
 from emmclab.cli.progress import Counter
@@ -27,16 +25,9 @@ _SHOWN = 10
 _ENDING = ".fleet.parquet"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab fleet recordings/ --by model,build --html fleet.html",
-            "emmclab fleet before/ --against s3://phones/after",
-        )
-    )(fleet)
-
-
+@command(
+    "emmclab fleet recordings/ --by model,build --html fleet.html", "emmclab fleet before/ --against s3://phones/after"
+)
 def fleet(
     *,
     folder: Annotated[

@@ -1,18 +1,12 @@
 """`emmclab formats`."""
 
-import typer
-
 from emmclab import _core
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab formats --json"))(formats)
-
-
+@command("emmclab formats --json")
 def formats(as_json: AsJson = False) -> None:
     """List the trace formats that can be read and written."""
     entries = _core.formats()
@@ -21,7 +15,7 @@ def formats(as_json: AsJson = False) -> None:
         return
     from rich.text import Text
 
-    from emmclab.cli.show_profile import framed, show_explained
+    from emmclab.cli.tables import framed, show_explained
 
     table = framed("", "Format", "Read", "Write", "About", words=4)
     for entry in entries:

@@ -4,23 +4,18 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.traces.trace import RequestRow
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab head trace.txt -n 20"))(head)
-
-
+@command("emmclab head trace.txt -n 20")
 def head(
     *,
     trace: TraceFile,

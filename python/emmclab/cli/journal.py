@@ -3,23 +3,18 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Meter
 from emmclab.traces.ledger_text import ledger_line
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab journal trace.parquet --html journal.html"))(journal)
-
-
+@command("emmclab journal trace.parquet --html journal.html")
 def journal(
     *,
     trace: TraceFile,

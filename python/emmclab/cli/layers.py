@@ -2,23 +2,16 @@
 
 import json
 
-import typer
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show_profile import framed, show_explained
+from emmclab.cli.tables import framed, show_explained
 from emmclab.simulation.layers import layers as kinds
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples("emmclab layers", "emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB")
-    )(layers)
-
-
+@command("emmclab layers", "emmclab simulate trace.txt --layer advil --set advil.reserved=64MiB")
 def layers(as_json: AsJson = False) -> None:
     """List the layers (host software above a device) with their settings."""
     rows = kinds()

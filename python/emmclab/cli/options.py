@@ -83,9 +83,8 @@ OverTime = Annotated[
 Bin = Annotated[
     str | None,
     option(
-        "Width of the bins of time, for example 1s or 100ms; doubled if there would be more than "
-        "16,384. "
-        "Default: at most 256 bins.",
+        "Width of the bins of time, for example 1s or 100ms; doubled if there would be more than 16,384. Default: at "
+        "most 256 bins.",
         advanced=True,
         metavar="WIDTH",
     ),
@@ -132,9 +131,8 @@ class Reading:
     mend_clock: Annotated[
         str | None,
         option(
-            "Cut clock jumps and pauses of the recording to the median gap, and move the requests after a "
-            "backward jump to the end of those before it. With a length, for "
-            "example 1h: cut longer gaps, in one pass.",
+            "Cut clock jumps and pauses of the recording to the median gap, and move the requests after a backward "
+            "jump to the end of those before it. With a length, for example 1h: cut longer gaps, in one pass.",
             READING_PANEL,
             advanced=True,
             metavar="[LENGTH]",

@@ -8,9 +8,9 @@ import typer
 
 from emmclab.calibration.register_files import is_recording
 from emmclab.calibration.registers import Registers, registers
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stderr
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import PresetFile, PresetName
@@ -28,18 +28,12 @@ _SOURCES = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab preset --ext-csd /sys/kernel/debug/mmc0/mmc0:0001/ext_csd -o my.toml",
-            "emmclab preset --ext-csd mmc-utils.txt --like emmc51-tlc -o my.toml",
-            "emmclab preset --ufs /sys/devices/platform/soc/1d84000.ufshc -o my.toml",
-            "emmclab preset --from phone.parquet -o my.toml",
-        )
-    )(preset)
-
-
+@command(
+    "emmclab preset --ext-csd /sys/kernel/debug/mmc0/mmc0:0001/ext_csd -o my.toml",
+    "emmclab preset --ext-csd mmc-utils.txt --like emmc51-tlc -o my.toml",
+    "emmclab preset --ufs /sys/devices/platform/soc/1d84000.ufshc -o my.toml",
+    "emmclab preset --from phone.parquet -o my.toml",
+)
 def preset(
     *,
     # Accepted only to report the option that the file needs.
@@ -70,9 +64,8 @@ def preset(
     like: Annotated[
         str | None,
         option(
-            "Preset that gives the settings that no register states (latencies, flash, collection); "
-            "default: by kind and "
-            "version.",
+            "Preset that gives the settings that no register states (latencies, flash, collection); default: by kind "
+            "and version.",
             metavar="DEVICE",
             autocompletion=device_names,
         ),

@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import json_text, print_json, stderr, stdout
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder, output_option
 from emmclab.cli.progress import Meter
-from emmclab.cli.show_profile import framed
 from emmclab.cli.simulation_options import Capacity, Settings, configured
+from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
 from emmclab.real_devices.probe import Disk, Probe, Simulated
 from emmclab.real_devices.probe import probe as measure
@@ -27,17 +27,11 @@ _SIMULATED_MB = 1024
 _REAL_MB = 256
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab probe galaxys2",
-            "emmclab probe /dev/mmcblk0",
-            "emmclab probe scratch.bin --write --html probe.html -o probe.json",
-        )
-    )(probe)
-
-
+@command(
+    "emmclab probe galaxys2",
+    "emmclab probe /dev/mmcblk0",
+    "emmclab probe scratch.bin --write --html probe.html -o probe.json",
+)
 def probe(
     target: Annotated[
         str,

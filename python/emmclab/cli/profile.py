@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import Percentiles, argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import (
     AsJson,
@@ -56,20 +54,14 @@ class _Profiled(NamedTuple):
     inputs: list[InputRecord]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab profile --demo --html report.html",
-            "emmclab profile trace.txt --html report.html",
-            "emmclab profile a.csv.gz b.csv.gz --compare",
-            "emmclab profile trace.txt --against Messaging",
-            "emmclab profile phone.parquet --fsync",
-            "emmclab profile trace.txt --over-time load.csv --bin 1s",
-        )
-    )(profile)
-
-
+@command(
+    "emmclab profile --demo --html report.html",
+    "emmclab profile trace.txt --html report.html",
+    "emmclab profile a.csv.gz b.csv.gz --compare",
+    "emmclab profile trace.txt --against Messaging",
+    "emmclab profile phone.parquet --fsync",
+    "emmclab profile trace.txt --over-time load.csv --bin 1s",
+)
 def profile(
     *,
     traces: Annotated[
@@ -91,9 +83,8 @@ def profile(
     against: Annotated[
         str | None,
         option(
-            "Compare one trace with another trace, a workload of the paper by name, or a model (.toml): "
-            "prints how far each value of Tables III and IV differs from it, in percent, shares in "
-            "percentage points.",
+            "Compare one trace with another trace, a workload of the paper by name, or a model (.toml): prints how far "
+            "each value of Tables III and IV differs from it, in percent, shares in percentage points.",
             metavar="TRACE|NAME",
             autocompletion=workload_names,
         ),
@@ -229,7 +220,7 @@ def _write(profiled: list[_Profiled], html: Path | None, figures: Path | None) -
         write_report([one.profile for one in profiled], html, provenance_here(inputs))
         print_stderr(f"report: {html}")
     if figures is not None:
-        from emmclab.pages.plots import write_figures
+        from emmclab.pages.chart_files import write_figures
 
         count = write_figures([one.profile for one in profiled], figures)
         print_stderr(f"figures: {count} in {figures}")
@@ -246,7 +237,7 @@ def _print_differences(profiles: list[Profile], as_json: bool) -> None:
         names = {"first": profiles[0].name, "second": profiles[1].name}
         print_json(names | {"fields": rows, "warnings": notes})
         return
-    from emmclab.cli.show_profile_difference import show_differences
+    from emmclab.cli.show_profile import show_differences
 
     show_differences(stdout(), profiles, rows)
 

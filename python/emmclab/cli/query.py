@@ -9,21 +9,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import study_names
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import output_option
 from emmclab.cli.progress import Working
-from emmclab.cli.show_profile import framed
 from emmclab.cli.study_options import RESULTS, ResultsFolder, warn_of_changes
+from emmclab.cli.tables import framed
 from emmclab.errors import InputError
+from emmclab.runtime.document import Row
 from emmclab.runtime.files import cell, refuse_other_endings, write_pieces
-from emmclab.runtime.table_row import Row
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
@@ -36,11 +35,7 @@ _TABLES = (
 _PIECE = 1 << 16
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples('emmclab query "select device, avg(mean_response_ms) from runs group by all"'))(query)
-
-
+@command('emmclab query "select device, avg(mean_response_ms) from runs group by all"')
 def query(
     *,
     sql: Annotated[

@@ -11,15 +11,14 @@ from typing import Annotated, NamedTuple
 import typer
 
 from emmclab import _core
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import argument
-from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import note_picture, output_option
-from emmclab.cli.show_activity import show_activity
-from emmclab.cli.signals import stop_on_signals
-from emmclab.cli.subprocess_output import output_aside
+from emmclab.cli.show_profile import show_activity
+from emmclab.cli.signals import output_aside, stop_on_signals
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.traces.activity import longest_waits
 from emmclab.traces.ledger_text import ledger_line
@@ -45,16 +44,11 @@ class _RecordingEnd(NamedTuple):
 _ACTIVITY = ("hosts", "syncs", "stalls", "journals")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab record --duration 60s -o phone.parquet --adb", "emmclab record --device /dev/sda -- make test"
-        ),
-        context_settings={"allow_interspersed_args": False},
-    )(record)
-
-
+@command(
+    "emmclab record --duration 60s -o phone.parquet --adb",
+    "emmclab record --device /dev/sda -- make test",
+    context_settings={"allow_interspersed_args": False},
+)
 def record(
     *,
     command: Annotated[

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Figures, Reading
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.study_options import RESULTS, StudyName, incomplete, warn_of_changes
@@ -17,11 +15,7 @@ if TYPE_CHECKING:
     from emmclab.studies import Results, Study
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab report my-study.toml --html page.html --figures figures"))(report)
-
-
+@command("emmclab report my-study.toml --html page.html --figures figures")
 def report(
     *,
     study: StudyName,
@@ -70,7 +64,7 @@ def report(
         told |= cut_verdicts(found)
         count = 0
     elif not found.runs and not found.failures:
-        from emmclab.pages.plots import write_figures
+        from emmclab.pages.chart_files import write_figures
         from emmclab.pages.profiles import write_report
 
         profiles = found.inputs_once()
@@ -79,7 +73,7 @@ def report(
         count = write_figures(profiles, figures) if figures is not None else 0
     else:
         from emmclab.pages import study as pages
-        from emmclab.pages.plots import write_charts
+        from emmclab.pages.chart_files import write_charts
         from emmclab.studies.summary import overload_note, overloaded, summaries
         from emmclab.studies.verdicts import rankings
 

@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading
 from emmclab.cli.output_files import in_a_folder
@@ -30,11 +29,7 @@ from emmclab.errors import ConfigError
 from emmclab.papers.findings import NAME as FINDINGS
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html"))(reproduce)
-
-
+@command("emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html")
 def reproduce(
     *,
     paper: Annotated[
@@ -61,9 +56,8 @@ def reproduce(
     """Run the whole study of a paper and write one page: each table, figure and claim beside the result.
 
     `emmclab run`, `emmclab report` and `emmclab claims` do the same in steps. The workloads of `iiswc15` and
-    `implications` are made from published figures; with --traces the original traces take their place.
-    `systor24` needs --traces.
-    Options for reading only apply to recorded traces.
+    `implications` are made from published figures; with --traces the original traces take their place. `systor24` needs
+    --traces. Options for reading only apply to recorded traces.
     """
     from emmclab.papers.pages import write_judged_page
     from emmclab.papers.registry import studies

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
 from emmclab.cli.declared_options import Percentiles, option
 from emmclab.cli.failures import EARLY_END
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.progress import StudyMeter, estimate_text
 from emmclab.cli.study_options import (
@@ -45,17 +45,11 @@ _OVERLOADED = 3
 _KEY_DIGITS = 12
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab run iiswc15 --jobs 2",
-            "emmclab run study.toml --on auto --results s3://bucket/sweeps",
-            "emmclab run study.toml --shard 3/16",
-        )
-    )(run)
-
-
+@command(
+    "emmclab run iiswc15 --jobs 2",
+    "emmclab run study.toml --on auto --results s3://bucket/sweeps",
+    "emmclab run study.toml --shard 3/16",
+)
 def run(
     *,
     study: StudyName,

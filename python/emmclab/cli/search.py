@@ -5,11 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stdout, stdout
 from emmclab.cli.declared_options import Percentiles, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import StudyMeter
@@ -25,15 +23,7 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab search study.toml --minimize mean_response_ms --minimize waf --budget 500 --html search.html"
-        )
-    )(search)
-
-
+@command("emmclab search study.toml --minimize mean_response_ms --minimize waf --budget 500 --html search.html")
 def search(
     *,
     study: StudyName,
@@ -139,7 +129,7 @@ def _json(found: "SearchResult") -> dict[str, object]:
 def _show(found: "SearchResult") -> None:
     from rich.text import Text
 
-    from emmclab.cli.show_profile import framed
+    from emmclab.cli.tables import framed
     from emmclab.pages.search import compared, headline, number, text_of
 
     console = stdout()

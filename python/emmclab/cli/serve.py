@@ -13,17 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_stderr, stderr
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Preparing
-from emmclab.cli.signals import Ending, stop_on_signals, terminating
-from emmclab.cli.simulation_options import Capacity, Settings, configured, layered
-from emmclab.cli.subprocess_output import output_aside
-from emmclab.cli.used_device import Used, preconditioned
+from emmclab.cli.signals import Ending, output_aside, stop_on_signals, terminating
+from emmclab.cli.simulation_options import Capacity, Settings, Used, configured, layered, preconditioned
 from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError
 from emmclab.live.serve import RUN, TIME, WHERE, ServeOptions, require_servable
@@ -43,16 +41,10 @@ _GRACE_S = 5.0
 _VIEW_S = 1.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab serve nexus5 --nbd /run/user/0/emmc.sock",
-            "emmclab serve emmc51-tlc --mkfs ext4 --mount /mnt/x -- cp -r /etc /mnt/x",
-        )
-    )(serve)
-
-
+@command(
+    "emmclab serve nexus5 --nbd /run/user/0/emmc.sock",
+    "emmclab serve emmc51-tlc --mkfs ext4 --mount /mnt/x -- cp -r /etc /mnt/x",
+)
 def serve(
     *,
     device: Annotated[
@@ -92,9 +84,8 @@ def serve(
 ) -> None:
     """Serve a simulated eMMC or UFS as a block device of this machine, until Ctrl-C or the end of CMD.
 
-    CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD; with --json, its output goes
-    to stderr. Without --nbd, --tcp, --sdhci, --loop, --ublk and --file, the device is a loop device
-    for root, otherwise a file.
+    CMD finds the device as EMMCLAB_DEVICE, and the exit status is that of CMD; with --json, its output goes to stderr.
+    Without --nbd, --tcp, --sdhci, --loop, --ublk and --file, the device is a loop device for root, otherwise a file.
     """
     layers, second, clock = options["layers"], options["second"], options["clock"]
     own, options["layer_settings"] = layered(settings, layers)

@@ -86,10 +86,9 @@ def _show_tried_finding(console: Console, tried: ExploredRecording, options: Opt
     rate = found.states / found.took_s if found.took_s else 0.0
     _print_line(
         console,
-        f"{found.states:,} states were tried ({rate:,.0f} per second), after power cuts at "
-        f"{covered['cuts']:,} of {covered['moments']:,} possible times; "
-        f"{covered['equal']:,} equal states were skipped{_pruned(found)}. A device that keeps its promises "
-        f"may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
+        f"{found.states:,} states were tried ({rate:,.0f} per second), after power cuts at {covered['cuts']:,} of "
+        f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{_pruned(found)}. A "
+        f"device that keeps its promises may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
     )
     _show_after_syncs(console, tried, options)
     _show_reused(console, tried, options)
@@ -133,9 +132,8 @@ def _show_several(console: Console, tried: Sequence[ExploredRecording], options:
         covered = one.exploration.covered
         _print_line(
             console,
-            f"  {one.log.short}: {one.exploration.states:,} states tried, after power cuts at "
-            f"{covered['cuts']:,} of {covered['moments']:,} possible times; "
-            f"the workload paused {pauses_of(one.log):,} times; "
+            f"  {one.log.short}: {one.exploration.states:,} states tried, after power cuts at {covered['cuts']:,} of "
+            f"{covered['moments']:,} possible times; the workload paused {pauses_of(one.log):,} times; "
             f"{len(one.exploration.findings()):,} findings",
         )
         _show_after_syncs(console, one, options)

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.real_devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
 from emmclab.runtime.number_format import size
 
@@ -26,9 +26,8 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
         )
     _print_line(
         console,
-        f"{verdict.syncs:,} syncs acknowledged in {size(run.plan.blocks * 4096)}; {verdict.promised:,} "
-        f"blocks of 4 KB promised; {verdict.unflushed:,} written and not flushed, "
-        f"{verdict.unflushed_lost:,} of them lost (allowed)",
+        f"{verdict.syncs:,} syncs acknowledged in {size(run.plan.blocks * 4096)}; {verdict.promised:,} blocks of 4 KB "
+        f"promised; {verdict.unflushed:,} written and not flushed, {verdict.unflushed_lost:,} of them lost (allowed)",
     )
     for name in verdict.found:
         _print_line(console, f"{name}: {getattr(verdict, name):,} blocks: {FINDINGS[name]}")

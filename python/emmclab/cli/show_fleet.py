@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.show_profile import show_table
+from emmclab.cli.tables import show_table
 from emmclab.fleet.summary import (
     TEST_RULE,
     Comparison,

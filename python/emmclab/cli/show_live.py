@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.core_types import FlashOperations, LiveStatus
 from emmclab.runtime.number_format import duration, size
 from emmclab.simulation.result import Result
@@ -66,10 +66,9 @@ def _preparation_text(live: Any) -> str:
     flash: FlashOperations = live.settled.fields["flash"]
     requests, seconds = result["requests"], result["run"]["simulated_s"]
     line = (
-        f"making and mounting the file system came before and is not counted: {requests['total']:,} "
-        f"requests, {size(requests['bytes_written'])} written, "
-        f"{_PROGRAMS.text(result['flash']['page_programs']['total'])} {_PROGRAMS.name}, "
-        f"{duration(seconds)} of simulated time"
+        f"making and mounting the file system came before and is not counted: {requests['total']:,} requests, "
+        f"{size(requests['bytes_written'])} written, {_PROGRAMS.text(result['flash']['page_programs']['total'])} "
+        f"{_PROGRAMS.name}, {duration(seconds)} of simulated time"
     )
     moved, erased = flash["page_programs"]["total"], flash["block_erases"]
     if moved or erased:
@@ -87,9 +86,8 @@ def _moved(result: Result) -> str:
     if not moved:
         return ""
     return (
-        f"{_PROGRAMS.name}: {by_cause['total'] - moved:,} for the requests, {moved:,} to move data "
-        "(collection, folding, wear levelling), which may be older than the run; "
-        "write amplification counts both"
+        f"{_PROGRAMS.name}: {by_cause['total'] - moved:,} for the requests, {moved:,} to move data (collection, "
+        "folding, wear levelling), which may be older than the run; write amplification counts both"
     )
 
 

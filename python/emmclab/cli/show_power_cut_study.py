@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, RULE
 from emmclab.studies.results import Results
 from emmclab.studies.verdicts import NOT_JUDGED, Table, counts, headline, tables

@@ -3,29 +3,27 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.columns import Columns
-from rich.console import Console, RenderableType
-from rich.markup import escape
+from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.console import one_line
-from emmclab.cli.table_fitting import explained
+from emmclab.cli.tables import framed, show_table
 from emmclab.cli.unicode_bars import bar, spark
 from emmclab.core_types import Finding
-from emmclab.runtime.document import TextTable
-from emmclab.runtime.table_row import Row
+from emmclab.runtime.document import Row
+from emmclab.traces.activity import Activity, activity_tables
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
-from emmclab.traces.profile import Profile
+from emmclab.traces.profile import FieldDifference, Profile
 from emmclab.traces.profile_fields import SIZE_FIELDS, TABLES, Field
 from emmclab.traces.profile_notes import clock_tables, devices_table, doubts, notes, recording_note, reissues_table
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.published import published_row
+from emmclab.traces.workload import difference_text
 
 #: Figures shown on the terminal: field, title, count.
 _DISTRIBUTIONS = (
@@ -302,27 +300,6 @@ def _title(finding: Finding) -> str:
     return f"{finding['kind'].capitalize()} {finding['number']}: {finding['title']}"
 
 
-def show_table(console: Console, part: TextTable) -> None:
-    """Print an empty line and a table of texts."""
-    console.print()
-    console.print(table_of(part))
-
-
-def table_of(part: TextTable, *, is_first_bold: bool = False, no_wrap: bool = False) -> Table:
-    """Return a table in the style of all commands; numbers are not wrapped if `no_wrap` is set."""
-    table = framed(escape(part.title))
-    for heading, column in zip(part.headings, part.columns, strict=True):
-        head, left = heading if isinstance(heading, str) else heading.head, column.is_text
-        table.add_column(head, justify="left" if left else "right", no_wrap=no_wrap and not left)
-    for number, cells in enumerate(part.rows):
-        texts = [Text(cell if isinstance(cell, str) else cell.text) for cell in cells]
-        if is_first_bold and not number:
-            texts[0].stylize("bold")
-        table.add_row(*texts)
-    table.caption, table.caption_justify = part.caption or None, "left"
-    return table
-
-
 def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:
     """Print where the time of waits for durability goes in each trace."""
     _provenance(console, profiles)
@@ -341,42 +318,23 @@ def show_journal(console: Console, found: Journal | Fsync) -> None:
         console.print(Text(text, "dim"), soft_wrap=True)
 
 
-def show_explained(console: Console, table: Table, meanings: Sequence[Text]) -> None:
-    """Print a table, with the meaning of each row in a line below the row."""
-    for line in explained(console, table, meanings):
-        console.print(line, soft_wrap=True)
+def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequence[FieldDifference]) -> None:
+    """Print the fields of Tables III and IV of two profiles, with their differences."""
+    fields = {field.name: field for _, fields in TABLES for field in fields}
+    table = framed("Profiles compared", "")
+    for heading in (*(profile.name for profile in profiles), "Difference"):
+        table.add_column(Text(heading), justify="right")
+    for row in rows:
+        field = fields[row["field"]]
+        table.add_row(field.heading, field.text(row["first"]), field.text(row["second"]), difference_text(row))
+    console.print(table)
 
 
-class _Framed(Table):
-    """A table in which each cell is one line, even if a name contains line breaks."""
-
-    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        super().add_row(*(_cell(cell) if isinstance(cell, (str, Text)) else cell for cell in cells), **options)
-
-
-def _cell(cell: str | Text) -> str | Text:
-    """Return a cell without line breaks; its spans of bold or coloured text are unchanged."""
-    if isinstance(cell, str):
-        return one_line(cell)
-    made = cell.copy()
-    made.plain = one_line(cell.plain)
-    return made
-
-
-def framed(title: str = "", *headings: str | Text, words: int = 1, tall: bool = False) -> Table:
-    """Make a table without rows in the style of all commands; cells of a `tall` one may have several lines.
-
-    The first `words` columns contain names, the others numbers. More columns may be added.
-    """
-    table = (Table if tall else _Framed)(
-        title=title or None,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number < words else "right")
-    return table
+def show_activity(console: Console, activity: Activity) -> None:
+    """Print the activity that was recorded besides the requests, such as journal commits."""
+    for part in activity_tables({**activity, "journals": []}):
+        show_table(console, part)
+    # One line per journal; usually there is only one.
+    for row in activity.get("journals", []):
+        parts = f"{row['commits']:,} commits, {row['blocks']:,} blocks, {row['handles']:,} handles"
+        console.print(f"journal of {row['device']}: {parts}", markup=False)

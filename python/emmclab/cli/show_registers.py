@@ -6,10 +6,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.calibration.register_preset import RegisterPreset
-from emmclab.calibration.registers import Registers
+from emmclab.calibration.registers import RegisterPreset, Registers
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.core_types import DerivedSetting, RegisterReport
 from emmclab.traces.recorded_registers import RecordedDevice
 

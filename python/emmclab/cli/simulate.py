@@ -4,11 +4,9 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import Perfetto, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.simulation_options import (
@@ -30,11 +28,7 @@ from emmclab.cli.simulation_options import (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both"))(simulate)
-
-
+@command("emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both")
 def simulate(
     *,
     traces: TraceFiles,
@@ -106,6 +100,6 @@ def _show_seeds(runs: list[Any], as_json: bool) -> None:
         found = {"spread": spread, "runs": [run.to_dict() for run in runs]}
         print_json(found | {"provenance": runs[0].fields["provenance"]})
         return
-    from emmclab.cli.show_seeds import show_spread
+    from emmclab.cli.show_runs import show_spread
 
     show_spread(stdout(), runs)

@@ -5,16 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import To, output_option, to_stdout
 from emmclab.cli.progress import Meter
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
 from emmclab.traces.generated import fio_jobs, pattern, size_of
 from emmclab.traces.trace import Trace
@@ -69,17 +67,11 @@ class OneKind:
         return {names.get(name, name): value for name, value in given.items() if value is not None}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab synth Messaging messaging.parquet --seed 7",
-            "emmclab synth --fio job.fio -o job.parquet",
-            "emmclab synth --reads 30 --size 4k --zipf 0.9 --iops 500 --requests 100000 -o random.parquet",
-        )
-    )(synth)
-
-
+@command(
+    "emmclab synth Messaging messaging.parquet --seed 7",
+    "emmclab synth --fio job.fio -o job.parquet",
+    "emmclab synth --reads 30 --size 4k --zipf 0.9 --iops 500 --requests 100000 -o random.parquet",
+)
 def synth(
     *,
     name: Annotated[

@@ -4,22 +4,22 @@ import json
 import sys
 import time
 from contextlib import closing, nullcontext
-from typing import Annotated
+from typing import Annotated, TypedDict
 
-import typer
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from emmclab import _core
+from emmclab.cli.command import command
 from emmclab.cli.console import ClosedPipe, one_line, print_stderr, stdout
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import Duration, Machine, parse_duration
-from emmclab.cli.show_profile import framed
 from emmclab.cli.signals import Ending, stop_on_signals
-from emmclab.cli.top_types import Interval, ProcessRates, RecorderStats
+from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
+from emmclab.traces.activity import SyncCounts
+from emmclab.traces.trace import Ledger
 
 #: Maximum wait for a batch, and so the delay until an end is noticed, seconds.
 _WAIT_S = 0.1
@@ -29,11 +29,56 @@ _WAITS = 4
 _ROWS = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab top --adb", "emmclab top --device /dev/sda --once --json"))(top)
+class ProcessCounts(TypedDict):
+    """The requests of one process by one operation since the last view."""
+
+    process: str
+    op: str
+    requests: int
+    bytes: int
+    largest_bytes: int
+    response_p50_ns: int
+    response_p99_ns: int
+    no_wait: int
 
 
+class ProcessRates(ProcessCounts):
+    """`ProcessCounts` with rates by the clock of this host."""
+
+    requests_per_s: float
+    bytes_per_s: int
+
+
+class _Counts(TypedDict):
+    requests: int
+    no_wait: int
+    gaps: int
+    idle_ns: int
+    longest_gap_ns: int
+    syncs: list[SyncCounts]
+
+
+class RecorderStats(_Counts):
+    """The counts since the last view, and the ledger since the start."""
+
+    span_ns: int
+    response_sum_ns: int
+    processes: list[ProcessCounts]
+    ledger: Ledger
+
+
+class Interval(_Counts):
+    """The view of one interval; `lost` counts events since the start."""
+
+    interval_s: float
+    requests_per_s: float
+    bytes_per_s: int
+    queue_depth: float
+    lost: int
+    processes: list[ProcessRates]
+
+
+@command("emmclab top --adb", "emmclab top --device /dev/sda --once --json")
 def top(
     *,
     interval: Annotated[str, option("Time of one view, for example 2s or 500ms.", metavar="TIME")] = "1s",

@@ -7,21 +7,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import option
 from emmclab.cli.failures import is_run_failure
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import device_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.progress import Meter
-from emmclab.cli.show_profile import show_table
 from emmclab.cli.simulation_options import DEVICE_OPTION, Mode, Precondition, Seed, Wrap
+from emmclab.cli.tables import show_table
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once, split_names
@@ -33,15 +32,7 @@ if TYPE_CHECKING:
     from emmclab.traces.trace import Trace
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab validate trace.txt --html validation.html", "emmclab validate trace.txt --device nexus5 --json"
-        )
-    )(validate)
-
-
+@command("emmclab validate trace.txt --html validation.html", "emmclab validate trace.txt --device nexus5 --json")
 def validate(
     *,
     traces: TraceFiles,

@@ -4,12 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from emmclab.apps.closed_loop import learn_application
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stdout, stdout
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option
 from emmclab.cli.progress import Meter
@@ -17,17 +15,9 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_atomically
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "strace -f -ttt -T -y -o app.strace ./app",
-            "emmclab apps learn app.strace -o app.toml",
-            "emmclab apps run app.toml",
-        )
-    )(learn)
-
-
+@command(
+    "strace -f -ttt -T -y -o app.strace ./app", "emmclab apps learn app.strace -o app.toml", "emmclab apps run app.toml"
+)
 def learn(
     recording: Annotated[str, argument("RECORDING", "A recording of system calls by strace or ftrace.")],
     output: Annotated[
@@ -60,9 +50,8 @@ def learn(
     cpu_factor: Annotated[
         float,
         option(
-            "CPU factor of the recorded machine, as hosts have it (`emmclab apps hosts`): 0.25 for "
-            "cores four times as fast as 1 GHz of 2010. On a host of this factor, work takes as long as "
-            "recorded.",
+            "CPU factor of the recorded machine, as hosts have it (`emmclab apps hosts`): 0.25 for cores four times as "
+            "fast as 1 GHz of 2010. On a host of this factor, work takes as long as recorded.",
             metavar="F",
         ),
     ] = 1.0,

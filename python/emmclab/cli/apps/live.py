@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from emmclab.apps.closed_loop import NETWORK, AppResult, SoftwareOptions
 from emmclab.apps.processes import LIVE_HOST, agreement, run_live
 from emmclab.cli.apps.run_options import (
@@ -18,9 +16,9 @@ from emmclab.cli.apps.run_options import (
     software,
     write_page,
 )
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.declared_options import option
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
@@ -29,11 +27,7 @@ from emmclab.simulation.provenance import Provenance
 from emmclab.traces.inputs import ProvenanceFields
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab apps live facebook --device kingston-c4 # as root"))(live)
-
-
+@command("emmclab apps live facebook --device kingston-c4 # as root")
 def live(
     *,
     application: Application,

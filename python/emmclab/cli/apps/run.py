@@ -1,43 +1,40 @@
-"""`emmclab apps run NAME`."""
+"""`emmclab apps run NAME` and `emmclab apps compare NAME...`."""
 
 from typing import Annotated
-
-import typer
 
 from emmclab.apps.closed_loop import NETWORK, AppResult, FileOptions, SoftwareAndFiles, SoftwareOptions, parts_of
 from emmclab.cli.apps.run_options import (
     RUN,
     Application,
+    Devices,
     Host,
     Network,
+    Networks,
     Page,
     Running,
+    devices_of,
+    networks_of,
     require_single,
     show_results,
     software,
     write_page,
 )
+from emmclab.cli.command import command
 from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import Perfetto, option
-from emmclab.cli.help_format import examples
+from emmclab.cli.declared_options import Perfetto, argument, option
+from emmclab.cli.name_completion import application_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.simulation_options import Capacity, DeviceName, Events, Settings, configured, layered
 from emmclab.runtime.lists import once
 from emmclab.simulation.provenance import Provenance
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            "emmclab apps run facebook --device nexus5 --network usb",
-            "emmclab apps run email --what-if all",
-            "emmclab apps run webbench --beside facebook --beside email",
-            "emmclab apps run webbench --events webbench.parquet # its requests as a trace",
-        )
-    )(run)
-
-
+@command(
+    "emmclab apps run facebook --device nexus5 --network usb",
+    "emmclab apps run email --what-if all",
+    "emmclab apps run webbench --beside facebook --beside email",
+    "emmclab apps run webbench --events webbench.parquet # its requests as a trace",
+)
 def run(
     *,
     application: Application,
@@ -80,3 +77,38 @@ def run(
     made = Provenance([chosen]).to_dict()
     write_page([result], faster, html, made)
     show_results([result], faster, as_json, made)
+
+
+@command("emmclab apps compare email maps --devices nexus5,sdcard --networks wifi,usb")
+def compare(
+    *,
+    applications: Annotated[
+        list[str],
+        argument(
+            "NAME|FILE...", "Applications: presets (`emmclab apps`) or TOML files.", autocompletion=application_names
+        ),
+    ],
+    devices: Devices = "nexus5",
+    networks: Networks = NETWORK,
+    host: Host = None,
+    files: FileOptions,
+    above: SoftwareOptions,
+    settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
+    running: Running,
+    html: Page = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run applications on several devices and over several networks, and put the runs side by side."""
+    own, layer_settings = layered(settings, above["layers"])
+    chosen = devices_of(devices, own, capacity)
+    options: SoftwareAndFiles = {**files, **software(host, chosen, layer_settings, above)}
+    results = [
+        running.run(name, device, network, **options)
+        for name in once(applications)
+        for device in chosen
+        for network in networks_of(networks)
+    ]
+    made = Provenance(chosen).to_dict()
+    write_page(results, [], html, made)
+    show_results(results, [], as_json, made)

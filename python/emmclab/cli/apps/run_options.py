@@ -20,8 +20,7 @@ from emmclab.cli.declared_options import argument, declared, option
 from emmclab.cli.name_completion import application_names, device_names, network_names, several
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
-from emmclab.cli.simulation_options import DEVICE_OPTION, Images, configured
-from emmclab.cli.used_device import Used, preconditioned
+from emmclab.cli.simulation_options import DEVICE_OPTION, Images, Used, configured, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import split_names
 from emmclab.simulation.layers import Setting

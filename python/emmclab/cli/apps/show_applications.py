@@ -9,11 +9,10 @@ from rich.text import Text
 
 from emmclab.apps.closed_loop import STATES, AppResult, LearnedProgram, dominating, durability_line, requests_line
 from emmclab.apps.result_types import Agreement, LearnedTime
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 from emmclab.cli.unicode_bars import bar
 from emmclab.core_types import ThreadResult, UserWaitPart
-from emmclab.runtime.difference import percent_text
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import percent_text, signed
 
 _BAR = 32
 #: Minimum part of the user's time that is reported, ns.
@@ -145,9 +144,8 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
         console.print(Text(text, "yellow"), soft_wrap=True)
     console.print(
         Text(
-            f"{output}: {known['file_operations']:,} file operations of {found.threads:,} threads on "
-            f"{found.files:,} files, {known['read_bytes'] / 2**20:,.1f} MB read, "
-            f"{known['written_bytes'] / 2**20:,.1f} MB written",
+            f"{output}: {known['file_operations']:,} file operations of {found.threads:,} threads on {found.files:,} "
+            f"files, {known['read_bytes'] / 2**20:,.1f} MB read, {known['written_bytes'] / 2**20:,.1f} MB written",
             "bold",
         ),
         soft_wrap=True,

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.apps.solutions import Comparison
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 
 #: Gain up to which a run is as fast as the plain one.
 _NO_CHANGE = 1.01

@@ -4,14 +4,12 @@ import itertools
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from emmclab.apps.closed_loop import NETWORK, AppResult, activities, host_for
 from emmclab.apps.solutions import Solution, compare_solutions, find_solutions
 from emmclab.cli.apps.run_options import RUN, Devices, Host, Networks, Running, devices_of, networks_of
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import application_names, solution_names
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import in_a_folder
@@ -21,11 +19,7 @@ from emmclab.runtime.lists import once
 from emmclab.simulation.provenance import Provenance
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab apps solutions email --device kingston-c4"))(solutions)
-
-
+@command("emmclab apps solutions email --device kingston-c4")
 def solutions(
     *,
     names: Annotated[

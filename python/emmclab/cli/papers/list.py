@@ -3,23 +3,18 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import typer
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show_profile import framed
+from emmclab.cli.tables import framed
 
 if TYPE_CHECKING:
     from emmclab.papers.registry import Paper
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("list", epilog=examples("emmclab papers list --json"))(list_papers)
-
-
+@command("emmclab papers list --json", name="list")
 def list_papers(as_json: AsJson = False) -> None:
     """List the papers: their studies, how many claims each has, and whether its system is implemented."""
     from emmclab.papers.claims import rules

@@ -1,22 +1,18 @@
 """`emmclab papers tables`."""
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
+from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show_profile import as_printed, framed
+from emmclab.cli.show_profile import as_printed
+from emmclab.cli.tables import framed
 from emmclab.traces.profile_fields import TABLES
 from emmclab.traces.published import Inconsistency, doubts, published
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=examples("emmclab papers tables --json"))(tables)
-
-
+@command("emmclab papers tables --json")
 def tables(as_json: AsJson = False) -> None:
     """Print Tables III and IV of IISWC 2015, and mark figures that contradict others."""
     printed = published()

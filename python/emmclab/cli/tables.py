@@ -1,15 +1,22 @@
-"""Fits tables into the terminal without losing a digit or a part of a name."""
+"""Tables in the style of all commands, fitted into the terminal without losing a digit or a part of a name."""
 
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from rich.console import Console
+from rich import box
+from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
+
+from emmclab.cli.console import ClosedPipe, one_line
+from emmclab.errors import harmless
+from emmclab.runtime.document import TextTable
 
 #: Length of the longest word that is not broken, in characters.
 _LONGEST_WORD = 36
@@ -149,3 +156,104 @@ def _part(table: Table, places: Sequence[int], widths: Sequence[int]) -> Table:
         for number, (place, width) in enumerate(zip(places, widths, strict=True))
     ]
     return part
+
+
+class HarmlessConsole(Console):
+    """A console that removes control sequences from printed text; its own take effect."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            segment if segment.control else segment._replace(text=harmless(segment.text)) for segment in buffer
+        )
+
+
+class DataConsole(HarmlessConsole):
+    """A console that prints every digit and name; a closed pipe ends the command with its exit code."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects; tables are fitted to the terminal, and exceed it only if a number is wider."""
+        if not any(isinstance(one, Table) for one in objects):
+            super().print(*objects, **options)
+            return
+        for one in objects:
+            parts = fitted(self, one) if isinstance(one, Table) else [one]
+            for number, part in enumerate(parts):
+                if number:
+                    super().print()
+                self._print_whole(part, options)
+
+    def _print_whole(self, part: Any, options: dict[str, Any]) -> None:
+        """Print an object without cutting any line."""
+        least = least_width(part) if isinstance(part, Table) else 0
+        fits = self.width
+        self.width = max(least, fits)
+        try:
+            super().print(part, crop=least <= fits, **options)
+        finally:
+            self.width = fits
+
+    def on_broken_pipe(self) -> None:
+        """Raise `ClosedPipe` instead of the exit that rich would do."""
+        raise ClosedPipe
+
+
+def show_table(console: Console, part: TextTable) -> None:
+    """Print an empty line and a table of texts."""
+    console.print()
+    console.print(table_of(part))
+
+
+def table_of(part: TextTable, *, is_first_bold: bool = False, no_wrap: bool = False) -> Table:
+    """Return a table in the style of all commands; numbers are not wrapped if `no_wrap` is set."""
+    table = framed(escape(part.title))
+    for heading, column in zip(part.headings, part.columns, strict=True):
+        head, left = heading if isinstance(heading, str) else heading.head, column.is_text
+        table.add_column(head, justify="left" if left else "right", no_wrap=no_wrap and not left)
+    for number, cells in enumerate(part.rows):
+        texts = [Text(cell if isinstance(cell, str) else cell.text) for cell in cells]
+        if is_first_bold and not number:
+            texts[0].stylize("bold")
+        table.add_row(*texts)
+    table.caption, table.caption_justify = part.caption or None, "left"
+    return table
+
+
+def show_explained(console: Console, table: Table, meanings: Sequence[Text]) -> None:
+    """Print a table, with the meaning of each row in a line below the row."""
+    for line in explained(console, table, meanings):
+        console.print(line, soft_wrap=True)
+
+
+class _Framed(Table):
+    """A table in which each cell is one line, even if a name contains line breaks."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*(_cell(cell) if isinstance(cell, (str, Text)) else cell for cell in cells), **options)
+
+
+def _cell(cell: str | Text) -> str | Text:
+    """Return a cell without line breaks; its spans of bold or coloured text are unchanged."""
+    if isinstance(cell, str):
+        return one_line(cell)
+    made = cell.copy()
+    made.plain = one_line(cell.plain)
+    return made
+
+
+def framed(title: str = "", *headings: str | Text, words: int = 1, tall: bool = False) -> Table:
+    """Make a table without rows in the style of all commands; cells of a `tall` one may have several lines.
+
+    The first `words` columns contain names, the others numbers. More columns may be added.
+    """
+    table = (Table if tall else _Framed)(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number < words else "right")
+    return table

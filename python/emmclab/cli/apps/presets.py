@@ -1,0 +1,43 @@
+"""`emmclab apps list`, `show`, `hosts` and `schema`: the applications and hosts that come with emmclab."""
+
+from emmclab.apps import closed_loop
+from emmclab.cli.apps.run_options import Application
+from emmclab.cli.command import command
+from emmclab.cli.console import print_json, print_stdout, stdout
+from emmclab.cli.options import AsJson
+
+
+@command("emmclab apps list --json", name="list")
+def list_applications(as_json: AsJson = False) -> None:
+    """List the applications that come with emmclab."""
+    rows = closed_loop.applications()
+    if as_json:
+        print_json(rows)
+        return
+    from emmclab.cli.apps.show_applications import show_applications
+
+    show_applications(stdout(), rows)
+
+
+@command("emmclab apps show email")
+def show(application: Application) -> None:
+    """Print the file of an application, with its sources and assumptions."""
+    print_stdout(closed_loop.application_text(application).rstrip("\n"))
+
+
+@command("emmclab apps hosts")
+def hosts(as_json: AsJson = False) -> None:
+    """List the hosts of applications, with their partitions and networks."""
+    rows = closed_loop.hosts()
+    if as_json:
+        print_json(rows)
+        return
+    from emmclab.cli.apps.show_applications import show_hosts
+
+    show_hosts(stdout(), rows)
+
+
+@command("emmclab apps schema")
+def schema() -> None:
+    """Print the JSON Schema of the files of applications."""
+    print_json(closed_loop.application_schema())
