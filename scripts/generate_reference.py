@@ -19,7 +19,7 @@ from emmclab.cli.command_groups import walk_commands
 from emmclab.cli.failures import EXIT_CODES
 from emmclab.cli.glossary import glossary
 from emmclab.cli.layers import default_text
-from emmclab.pages.plots import FIGURES
+from emmclab.pages.profile_figures import FIGURES
 from emmclab.runtime.number_format import size
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.layers import layers

@@ -9,7 +9,7 @@ from typing import Any
 import altair
 import jsonschema
 
-from emmclab.pages.plots.figure import Chart
+from emmclab.pages.plots import Chart
 
 #: The data of a page: its charts and their rows.
 DATA = re.compile(r'<script id="page-data" type="application/json">(.*?)</script>', re.DOTALL)

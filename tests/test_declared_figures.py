@@ -19,8 +19,7 @@ from emmclab.comparison.one_at_a_time import MAIN
 from emmclab.comparison.recorded_vs_simulated import COMPARED_FIGURES
 from emmclab.comparison.seed_statistics import SPREAD_FIGURES
 from emmclab.core_types import LiveStatus
-from emmclab.pages import simulation
-from emmclab.pages.plots import simulation as simulation_plots
+from emmclab.pages import run_figures, simulation
 from emmclab.simulation import result_tables, result_text
 from emmclab.simulation.result import _SECOND, _WAITS, at, second_figures, ufs_figures
 from emmclab.simulation.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
@@ -41,7 +40,7 @@ TABLES = {
     "parts of the mean response": shown_fields(_WAITS),
     "lifetime": (LIFETIME,),
     "figures over seeds": SPREAD_FIGURES,
-    "charts of runs": (simulation_plots._MEAN, simulation_plots._SPACE, simulation_plots._WAF),
+    "charts of runs": (run_figures._MEAN, run_figures._SPACE, run_figures._WAF),
     "the answer of a run": (result_text._MEAN, result_text._P99),
     "the second device": shown_fields(tuple(_SECOND.values())),
     "the live view": show_live.FIGURES,

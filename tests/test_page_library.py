@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conftest import emmclab_ok
-from emmclab.pages import chart_library as kept
+from emmclab.pages import chart_files as kept
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page
 import emmclab
 from browsing import Visit
 from charts import faults_of, invalid_charts
-from emmclab.pages.plots import simulation as simulated_plots
 from emmclab.pages.profiles import write_report
+from emmclab.pages.run_figures import waits
 from emmclab.pages.simulation import write_simulation_report
 
 
@@ -84,7 +84,7 @@ def test_where_the_time_goes_is_drawn_in_ms_so_that_a_slower_device_has_a_longer
         for result in emmclab.compare([emmclab.read(trace)], devices)
         for name, value in result["waits"].items()
     ]
-    axis = simulated_plots.waits(rows).to_dict()["encoding"]["x"]
+    axis = waits.draw(rows).to_dict()["encoding"]["x"]
     assert axis["stack"] == "zero" and axis["title"] == "mean response, ms"
 
 

@@ -9,10 +9,10 @@ from conftest import assert_refused, emmclab, emmclab_ok
 from emmclab.advice.advise import Advice, Advised
 from emmclab.advice.device_state import GIVEN, State
 from emmclab.advice.journal_modes import JournalAdvice
-from emmclab.comparison.fastest_device import comparison_headlines
-from emmclab.pages.plots.sweep import over_values
+from emmclab.comparison.seed_statistics import comparison_headlines
 from emmclab.pages.search import headline as search_headline
 from emmclab.pages.study import figures, headline
+from emmclab.pages.sweep_chart import over_values
 from emmclab.runtime.statistics import positive_interval
 from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study

@@ -11,10 +11,9 @@ from markupsafe import Markup, escape
 
 from emmclab import __version__
 from emmclab.errors import harmless
-from emmclab.pages.chart_library import library
+from emmclab.pages.chart_files import library
 from emmclab.pages.first_screen import Head, Provenance
-from emmclab.pages.plots import Figure, Rows
-from emmclab.pages.plots.figure import specification
+from emmclab.pages.plots import Figure, Rows, specification
 from emmclab.pages.theme import DARK, LIGHT
 from emmclab.runtime.document import Section
 from emmclab.runtime.number_format import signed
@@ -41,11 +40,10 @@ def assemble(
 ) -> str:
     """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
 
-    The template `document.html.j2` shows `sections`. In each template, `picture` is the figure of the first
-    screen, which `head` names. `figures` is the list of all other figures that can be drawn, or that explain
-    why they cannot. `beside` contains the claims below
-    each figure. `trace_names` are those of `names` that are names of traces; others may be names of settings
-    or readings.
+    The template `document.html.j2` shows `sections`. In each template, `picture` is the figure of the first screen,
+    which `head` names. `figures` is the list of all other figures that can be drawn, or that explain why they cannot.
+    `beside` contains the claims below each figure. `trace_names` are those of `names` that are names of traces; others
+    may be names of settings or readings.
     """
     figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
     drawn = [_figure(figure, rows[figure.name], names, trace_names) for figure in figures]

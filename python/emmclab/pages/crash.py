@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import altair as alt
 from markupsafe import Markup
 
 from emmclab.crash.explore import Exploration, open_run
@@ -23,8 +25,9 @@ from emmclab.crash.stored_log import (
 from emmclab.pages import crash_text as words
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
-from emmclab.pages.plots import Chart, Figure, Row, Rows, power_cuts
-from emmclab.runtime.document import Bullets, Heading, Part, Section, TextTable
+from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.pages.theme import CRASH_COLOURS
+from emmclab.runtime.document import Bullets, Heading, Part, Row, Section, TextTable
 from emmclab.runtime.files import write_atomically
 
 #: Number of distinguishable positions on the time line; cuts at one position are counted together.
@@ -42,8 +45,7 @@ class Scene:
     Attributes:
         verdicts: counts of the states of each cut, by its moment.
         acknowledged_ns: the time of each acknowledgement.
-        before: for each finding, the time of the cut that shows it, and the commands that had arrived by
-            then.
+        before: for each finding, the time of the cut that shows it, and the commands that had arrived by then.
     """
 
     verdicts: Mapping[int, CutTally]
@@ -164,9 +166,8 @@ def _power(factor: str, power: str) -> Markup | str:
 class _ShownFinding(FindingFields):
     """A finding in the form that the page shows.
 
-    `meaning` and `shown_in` are sentences, `command` reproduces the state, `smallest` is the smallest state,
-    `listed` contains the listed missing writes, which `listed_table` shows, and `unlisted` is the number of
-    further ones.
+    `meaning` and `shown_in` are sentences, `command` reproduces the state, `smallest` is the smallest state, `listed`
+    contains the listed missing writes, which `listed_table` shows, and `unlisted` is the number of further ones.
     """
 
     meaning: str
@@ -216,13 +217,13 @@ def _line_figure(clock: _Clock) -> Figure:
         "Cuts by verdict",
         "A mark for each cut, in the row of its worst state; below, a mark for each acknowledgement of the "
         "workload. Numbers are those of the findings. A cut whose states all equal earlier ones has no mark.",
-        partial(power_cuts.time_line, axis=clock.line),
+        partial(_time_line_chart, axis=clock.line),
         wide=True,
     )
 
 
 def _commands_figure(number: int, clock: _Clock) -> Figure:
-    draw: Callable[[Rows], Chart] = partial(power_cuts.commands, axis=clock.commands)
+    draw: Callable[[Rows], Chart] = partial(_commands_chart, axis=clock.commands)
     return Figure(
         f"commands-{number}",
         f"Commands before the cut of finding {number}",
@@ -262,7 +263,7 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
             known[field] += count
 
     for number, (finding, (at_ns, _)) in enumerate(zip(summary["findings"], scene.before, strict=True), 1):
-        mark(power_cuts.FINDINGS, at_ns, str(number), (finding["states"], finding["states"], 0))
+        mark(FINDINGS, at_ns, str(number), (finding["states"], finding["states"], 0))
     lanes = ("promise broken", "documented loss", "all states kept")
     for lane in lanes:
         for _, tally in sorted(scene.verdicts.items()):
@@ -333,3 +334,60 @@ def _provenance(summary: CrashSummary) -> list[tuple[str, str]]:
     values = dict(options)
     rows.append(("Options", ", ".join(f"{key} = {values[key]}" for key in keys)))
     return rows
+
+
+#: The lane of the findings, which are marked by number.
+FINDINGS = "findings"
+_ROW_PX = 30
+#: Width for the labels of lanes, pixels.
+_LABEL_PX = 260
+#: The axis is logarithmic if the first command is this many times farther from the cut than the last quarter.
+_FAR_APART = 60
+
+
+def _time_line_chart(rows: Rows, axis: str) -> Chart:
+    """Draw each cut in the lane of its verdict, the acknowledgements, and the findings by number."""
+    lanes = in_order(rows, "row")
+    base = chart_of(rows, _ROW_PX * len(lanes)).encode(
+        x=alt.X("time:Q", title=axis, scale=alt.Scale(zero=False)),
+        y=alt.Y("row:N", title=None, sort=lanes, axis=alt.Axis(grid=True)),
+        color=_colours([lane for lane in lanes if lane != FINDINGS], "row", legend=False),
+        tooltip=tooltip(rows),
+    )
+    ticks = base.transform_filter(f"datum.row != '{FINDINGS}'").mark_tick(thickness=1.5, size=18)
+    numbers = base.transform_filter(f"datum.row == '{FINDINGS}'")
+    marks = numbers.mark_point(shape="triangle-down", size=60, filled=True, yOffset=6).encode(
+        color=alt.value(CRASH_COLOURS["promise broken"])
+    )
+    labels = numbers.mark_text(fontWeight="bold", yOffset=-7, fontSize=12).encode(
+        text="number:N", color=alt.value(CRASH_COLOURS["promise broken"])
+    )
+    return alt.layer(ticks, marks, labels) if FINDINGS in lanes else ticks
+
+
+def _commands_chart(rows: Rows, axis: str) -> Chart:
+    """Draw each command from its arrival to its completion; time 0 is the cut."""
+    names = in_order(rows, "command")
+    states = [name for name in CRASH_COLOURS if any(row["state"] == name for row in rows)]
+    begins = sorted(row["begin"] for row in rows)
+    near = min(begins[len(begins) * 3 // 4], -1e-3)
+    # A missing write may have arrived long before the other commands.
+    far = begins[0] < _FAR_APART * near
+    scale = alt.Scale(type="symlog", constant=-near) if far else alt.Scale(zero=True)
+    base = chart_of(rows, 18 * len(names))
+    bars = base.mark_bar(height=9, strokeWidth=2).encode(
+        x=alt.X("begin:Q", title=axis, scale=scale, axis=alt.Axis(labelExpr="format(0 - datum.value, '~r')")),
+        x2="end:Q",
+        y=alt.Y("command:N", title=None, sort=names, axis=alt.Axis(labelLimit=_LABEL_PX)),
+        color=_colours(states, "state"),
+        stroke=_colours(states, "state"),
+        tooltip=tooltip(rows),
+    )
+    cut = base.transform_aggregate(count="count()").mark_rule(strokeWidth=2, strokeDash=[4, 3])
+    return bars + cut.encode(x=alt.datum(0), color=alt.value(CRASH_COLOURS["missing"]))
+
+
+def _colours(names: list[str], field: str, *, legend: bool = True) -> Any:
+    shades = [CRASH_COLOURS[name] for name in names]
+    how = alt.Legend(columns=3, title=None) if legend else None
+    return alt.Color(f"{field}:N", scale=alt.Scale(domain=names, range=shades), legend=how)

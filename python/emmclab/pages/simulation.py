@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emmclab.calibration.fit_sources import runs_note
-from emmclab.comparison.fastest_device import comparison_headlines
 from emmclab.comparison.recorded_vs_simulated import comparison_rows
+from emmclab.comparison.seed_statistics import comparison_headlines
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
 from emmclab.pages.run_figures import FIGURES as CHARTS
 from emmclab.pages.run_figures import OF_SEVERAL, rows_of
-from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.document import Cells, Charts, Column, Folded, Heading, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import change_pct, percent_text, signed
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result, ufs_figures
 from emmclab.simulation.result_fields import result_field, shown_fields
@@ -178,9 +177,8 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
         answer=answers[0],
         lead=[
             *answers[1:],
-            f"{_title(results, list(first))}: simulated replay, {mode_line(run)}; {device_before(run)}. "
-            f"Rate x{options['rate']:g}, {passes} pass{'es' if passes != 1 else ''}, seed "
-            f"{options['seed']}{checked}.",
+            f"{_title(results, list(first))}: simulated replay, {mode_line(run)}; {device_before(run)}. Rate "
+            f"x{options['rate']:g}, {passes} pass{'es' if passes != 1 else ''}, seed {options['seed']}{checked}.",
         ],
         notices=[
             *(Notice("caution", f"{runs}: {text}") for runs, text in warnings_by_text(results)),

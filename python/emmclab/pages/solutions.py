@@ -3,12 +3,16 @@
 from pathlib import Path
 from statistics import median
 
+import altair as alt
+
 from emmclab.apps.solutions import Comparison
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.plots.solutions import FIGURES
 from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable, number_cell
+from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.runtime.document import Bullets, Column, Note, Number, Part, Section, Terms, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.traces.inputs import ProvenanceFields
 
@@ -175,3 +179,28 @@ def _headline(found: Comparison, application: str) -> str:
 def write_solutions_report(found: Comparison, path: str | Path, made: ProvenanceFields | None = None) -> None:
     """Write the page for solutions, atomically."""
     write_atomically(path, render(found, made))
+
+
+def gains(rows: Rows) -> Chart:
+    """Draw the gain of each run as a point, a row for each solution; the plain device is the line at 1."""
+    solutions = in_order(rows, "solution")
+    base = chart_of(rows, 28 * len(solutions))
+    points = base.mark_point(filled=True, size=70, opacity=0.8).encode(
+        x=alt.X("gain:Q", title="gain, times (plain runtime / runtime)", scale=alt.Scale(type="log")),
+        y=alt.Y("solution:N", title=None, sort=solutions),
+        color=alt.Color("application:N", legend=alt.Legend(columns=4, title=None)),
+        tooltip=tooltip(rows),
+    )
+    plain = base.transform_aggregate(count="count()").mark_rule(strokeDash=[4, 3]).encode(x=alt.datum(1))
+    return alt.layer(plain, points)
+
+
+FIGURES = (
+    Figure(
+        "gains",
+        "Gain by solution",
+        "A point for each application, device and network; right of the dashed line it is faster than plain.",
+        gains,
+        wide=True,
+    ),
+)

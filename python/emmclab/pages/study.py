@@ -9,9 +9,11 @@ from typing import Any
 from emmclab import __version__
 from emmclab.calibration.fit_sources import Fitted, is_durable, order_note
 from emmclab.comparison.seed_statistics import MORE_SEEDS, Spread, untested
+from emmclab.pages import sweep_chart
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
-from emmclab.pages.plots import FIGURES, Figure, Row, Rows, sweep
+from emmclab.pages.plots import Figure, Rows
+from emmclab.pages.profile_figures import FIGURES
 from emmclab.runtime.document import (
     Bullets,
     Cell,
@@ -22,6 +24,7 @@ from emmclab.runtime.document import (
     Note,
     Number,
     Part,
+    Row,
     Section,
     TextTable,
 )
@@ -114,10 +117,9 @@ def _sections(
     seeds = sorted({cell["seed"] for cell in (*results.runs, *results.failures)})
     if effects := [table for summary in found if (table := _effects(summary)).rows]:
         rule = (
-            "A pair is two runs that differ only in this setting, with the same input, other settings and "
-            "seed; in so many pairs the best value is better. An effect is told apart by the interval over "
-            "the seeds, or if a pair of either sign were equally probable and so many of one sign had a "
-            "chance below 5 %."
+            "A pair is two runs that differ only in this setting, with the same input, other settings and seed; in so "
+            "many pairs the best value is better. An effect is told apart by the interval over the seeds, or if a pair "
+            "of either sign were equally probable and so many of one sign had a chance below 5 %."
         )
         yield Section("effects", "Effect of each setting", [*effects, Note(rule)], nav="Effects")
     best: list[Part] = []
@@ -564,7 +566,7 @@ def _row(place: tuple[str, str, str], points: Sequence[dict[int, float]], metric
 
 
 def _chart(key: str, title: str, rows: Rows) -> Any:
-    return sweep.over_values(rows, key, title)
+    return sweep_chart.over_values(rows, key, title)
 
 
 def _others(point: Point, key: str) -> str:

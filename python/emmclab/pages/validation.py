@@ -13,7 +13,7 @@ from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
-from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Section
+from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Row, Section
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.table_row import Row

@@ -10,8 +10,8 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError
+from emmclab.runtime.document import Row
 from emmclab.runtime.lists import Names
-from emmclab.runtime.table_row import Row
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
 from emmclab.studies.results import Results

@@ -7,6 +7,7 @@ import altair as alt
 
 from emmclab.pages import plots
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order
+from emmclab.pages.profile_figures import FIGURES
 from emmclab.pages.theme import GREY
 from emmclab.papers.iiswc15.hybrid import (
     EIGHT,
@@ -220,7 +221,7 @@ def _throughput(results: Results) -> Drawing:
 
 
 def _distribution(profiles: Sequence[Profile], what: str, title: str, source: str, prefix: str = "") -> Drawing:
-    figure = next(one for one in plots.FIGURES if one.name == f"{what}_distribution")
+    figure = next(one for one in FIGURES if one.name == f"{what}_distribution")
     rows = [
         {key: value for key, value in row.items() if key in ("trace", "op", "bin", "pct")}
         for row in figure.rows(profiles)

@@ -2,8 +2,7 @@
 
 import altair as alt
 
-from emmclab.pages.plots.chart_parts import chart_of, in_order, tooltip
-from emmclab.pages.plots.figure import Chart, Rows
+from emmclab.pages.plots import Chart, Rows, chart_of, in_order, tooltip
 from emmclab.pages.theme import CATEGORIES, GREY
 
 #: Ratio of values above which the axis is logarithmic.
@@ -60,8 +59,7 @@ def _base(rows: Rows, key: str) -> Chart:
 def _legend_of_others(rows: Rows, symbol: str) -> alt.Legend | None:
     """Return the legend of the other settings; None if there is only one combination of them.
 
-    Its symbols have the colour of the marks if all have the same one, else grey, which is visible on both
-    backgrounds.
+    Its symbols have the colour of the marks if all have the same one, else grey, which is visible on both backgrounds.
     """
     if len(in_order(rows, "others")) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The process that `emmclab.pages.plots.vega` starts: executes calls of vl-convert until its input ends.
+"""The process that `emmclab.pages.chart_files` starts: executes calls of vl-convert until its input ends.
 
 Run as a script, so that it imports nothing of emmclab.
 """

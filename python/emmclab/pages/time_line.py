@@ -4,8 +4,7 @@ from typing import Any
 
 import altair as alt
 
-from emmclab.pages.plots.chart_parts import chart_of, in_order, symlog, tooltip
-from emmclab.pages.plots.figure import Chart, Rows
+from emmclab.pages.plots import Chart, Rows, chart_of, in_order, symlog, tooltip
 from emmclab.pages.theme import CAUSE_COLOURS, OP_COLOURS
 
 #: Width for the labels of all panels, pixels, so that the panels are aligned.

@@ -1,0 +1,494 @@
+"""All figures of a profile, in the order of the page."""
+
+import functools
+import json
+from typing import Any
+
+import altair as alt
+
+from emmclab.pages.plots import (
+    Chart,
+    Figure,
+    Rows,
+    chart_of,
+    figure,
+    in_order,
+    op_colour,
+    over_ranges,
+    symlog,
+    tooltip,
+    trace_colour,
+    traces_of,
+)
+from emmclab.pages.theme import FSYNC_COLOURS, OP_COLOURS
+from emmclab.traces.profile_fields import FSYNC_PARTS
+
+#: Maximum number of processes with their own colour.
+_COLOURED = 8
+
+
+def _by_range(name: str, title: str, about: str, value: str, axis: str, legend: str, **how: Any) -> Figure:
+    """Return the figure of a distribution over ranges."""
+    return Figure(name, title, about, functools.partial(over_ranges, value=value, axis=axis, legend=legend), **how)
+
+
+@figure(
+    "Figure 3: throughput by request size",
+    "Total data divided by total service time, by range of sizes. The published axis ends at 16 MB.",
+    paper=True,
+    needs="high_kb",
+)
+def throughput_by_size(rows: Rows) -> Chart:
+    """Figure 3 (IISWC 2015, section III-A): rate against request size."""
+    one = len(traces_of(rows)) == 1
+    chart = chart_of(rows).transform_filter("datum.high_kb != null")
+    base = chart.encode(
+        x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
+        y=alt.Y("mb_per_s:Q", title="MB/s of service time", scale=alt.Scale(type="log")),
+        color=op_colour(rows) if one else trace_colour(rows),
+        tooltip=tooltip(rows),
+    )
+    if not one:
+        base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None), shape=alt.Shape("op:N", title=None))
+    return base.mark_line() + base.mark_point(filled=True, size=45)
+
+
+@figure(
+    "Response times by request size",
+    "Median, and 10th to 90th percentile: upper edges of ranges a quarter of an octave wide.",
+    needs="high_kb",
+)
+def response_by_size(rows: Rows) -> Chart:
+    """Response times against request size: the median, and from the 10th to the 90th percentile."""
+    one = len(traces_of(rows)) == 1
+    chart = chart_of([row for row in rows if row["op"] != "all"]).transform_filter("datum.high_kb != null")
+    base = chart.encode(
+        x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
+        color=op_colour(rows) if one else trace_colour(rows),
+        tooltip=tooltip(rows),
+    )
+    if not one:
+        base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None))
+    middle = base.encode(y=alt.Y("p50_ms:Q", title="response time, ms", scale=alt.Scale(type="log")))
+    shown = middle.mark_line() + middle.mark_point(filled=True, size=45)
+    if not one:
+        return shown
+    return base.mark_area(opacity=0.15).encode(y="p10_ms:Q", y2="p90_ms:Q") + shown
+
+
+def _reads_and_writes(rows: Rows, reads: str, writes: str, title: str) -> Chart:
+    """Draw amounts per second in each time bin."""
+    return (
+        chart_of(rows)
+        .transform_calculate(read=f"{reads} / datum.width_s", write=f"{writes} / datum.width_s")
+        .transform_calculate(end_s="datum.time_s + datum.width_s")
+        .transform_fold(["read", "write"], ["op", "per_s"])
+        .transform_calculate(bottom="datum.op == 'read' ? 0 : datum.read")
+        .transform_calculate(top="datum.bottom + datum.per_s")
+        .mark_rect()
+        .encode(
+            x=alt.X("time_s:Q", title="time, s"),
+            x2="end_s:Q",
+            y=alt.Y("bottom:Q", title=title),
+            y2="top:Q",
+            color=op_colour([{"op": "read"}, {"op": "write"}]),
+            tooltip=tooltip(rows),
+        )
+        .properties(height=200)
+    )
+
+
+@figure("I/O over time", "Data read and written in equal steps of time.", each=True, wide=True)
+def io_over_time(rows: Rows) -> Chart:
+    """Data read and written over time, writes on top of reads."""
+    return _reads_and_writes(rows, "datum.read_kb / 1024", "datum.write_kb / 1024", "MB/s")
+
+
+@figure(
+    "IOPS over time",
+    "Reads and writes per second.",
+    each=True,
+    wide=True,
+    source="io_over_time",
+    fields=("time_s", "width_s", "reads", "writes"),
+)
+def iops_over_time(rows: Rows) -> Chart:
+    """Reads and writes per second over time, writes on top of reads."""
+    return _reads_and_writes(rows, "datum.reads", "datum.writes", "requests per second")
+
+
+@figure(
+    "Response times over time",
+    "Mean and 99th percentile (at most 3 % too high) of the requests that arrive in a step.",
+    each=True,
+    wide=True,
+    needs="response_mean_ms",
+    source="io_over_time",
+    fields=("time_s", "width_s", "response_mean_ms", "response_p99_ms", "response_max_ms"),
+)
+def response_over_time(rows: Rows) -> Chart:
+    """Mean and 99th percentile of the response times of the requests that arrive in a bin."""
+    log = symlog(rows, "response_p99_ms", 1.0)
+    base = (
+        chart_of(rows)
+        .transform_filter("datum.response_mean_ms != null")
+        .transform_calculate(middle_s="datum.time_s + datum.width_s / 2")
+        .transform_calculate(mean="datum.response_mean_ms", p99="datum.response_p99_ms")
+        .transform_fold(["mean", "p99"], ["of", "response_ms"])
+        .encode(
+            x=alt.X("middle_s:Q", title="time, s"),
+            y=alt.Y("response_ms:Q", title="response, ms", scale=log.scale, axis=log.axis),
+            color=alt.Color("of:N", title=None, sort=["mean", "p99"]),
+            tooltip=tooltip(rows),
+        )
+    )
+    # A line alone would not show an isolated bin between two pauses.
+    return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=200)
+
+
+@figure(
+    "Addresses over time",
+    "Start addresses of requests; darker cells hold more. Lines are streams, bands are hot regions.",
+    each=True,
+    wide=True,
+)
+def address_time(rows: Rows) -> Chart:
+    """Requests by time and address."""
+    return (
+        chart_of(rows)
+        .transform_calculate(end_s="datum.time_s + datum.width_s", requests="datum.reads + datum.writes")
+        .mark_rect()
+        .encode(
+            x=alt.X("time_s:Q", title="time, s"),
+            x2="end_s:Q",
+            y=alt.Y("low_mb:Q", title="address, MB"),
+            y2="high_mb:Q",
+            color=alt.Color(
+                "requests:Q", title="requests", scale=alt.Scale(type="log"), legend=alt.Legend(tickCount=3)
+            ),
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+@figure(
+    "Waking up",
+    "Delay between fetch and submission (or service time) by the idle gap before it: a step shows the device's "
+    "power-saving threshold and the cost of waking.",
+    each=True,
+)
+def wake_up(rows: Rows) -> Chart:
+    """Delay of requests by the idle gap before them."""
+    bins = in_order(rows, "bin")
+    base = (
+        chart_of(rows)
+        .transform_calculate(median="datum.median_delay_ms", slow="datum.p90_delay_ms")
+        .transform_fold(["median", "slow"], ["of", "delay_ms"])
+        .transform_calculate(of="datum.of == 'slow' ? '90th percentile' : 'median'")
+        .transform_calculate(shown_ms="max(datum.delay_ms, 0.001)")
+        .encode(
+            x=alt.X(
+                "bin:N",
+                sort=bins,
+                title="idle gap before the request",
+                axis=alt.Axis(labelAngle=-40, labelOverlap=False),
+            ),
+            y=alt.Y("shown_ms:Q", title="delay, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
+            color=alt.Color("of:N", title=None),
+            tooltip=tooltip(rows),
+        )
+    )
+    return base.mark_line() + base.mark_point(filled=True, size=45)
+
+
+@figure("Queue depth over time", "At arrivals. Bars: mean. Points: maximum.", each=True, wide=True)
+def queue_depth_over_time(rows: Rows) -> Chart:
+    """Unfinished requests over time: the mean as bars, the maximum as points."""
+    base = chart_of(rows).transform_calculate(
+        end_s="datum.time_s + datum.width_s", middle_s="datum.time_s + datum.width_s / 2", bottom="0"
+    )
+    y = alt.Y("mean_depth:Q", title="unfinished requests on arrival")
+    mean = base.mark_rect().encode(
+        x=alt.X("time_s:Q", title="time, s"), x2="end_s:Q", y=y, y2="bottom:Q", tooltip=tooltip(rows)
+    )
+    most = base.mark_point(size=14, opacity=0.6, color=OP_COLOURS["write"]).encode(
+        x="middle_s:Q", y="max_depth:Q", tooltip=tooltip(rows)
+    )
+    return (mean + most).properties(height=200)
+
+
+@figure("Working set", "Unique 4 KB pages touched so far.")
+def working_set(rows: Rows) -> Chart:
+    """Unique pages accessed so far; for one trace also those written. Traces may differ much in length."""
+    chart = chart_of(rows).transform_calculate(touched="datum.unique_kb / 1024", written="datum.written_kb / 1024")
+    if one := len(traces_of(rows)) == 1:
+        chart = chart.transform_fold(["touched", "written"], ["pages", "mb"])
+    return chart.mark_line(interpolate="step-after").encode(
+        x=alt.X("time_s:Q", title="time, s", scale=alt.Scale(type="linear" if one else "log")),
+        y=alt.Y("mb:Q" if one else "touched:Q", title="unique pages so far, MB"),
+        color=alt.Color("pages:N", title=None) if one else trace_colour(rows),
+        tooltip=tooltip(rows),
+    )
+
+
+@figure(
+    "Hit rate of a buffer",
+    "Share of page accesses that hit an LRU buffer of this size, from reuse distances.",
+    needs="high_kb",
+)
+def reuse_distance(rows: Rows) -> Chart:
+    """Hit rate of a least-recently-used cache by its size (SHARDS: Waldspurger et al., FAST 2015)."""
+    base = (
+        chart_of(rows)
+        .transform_filter("datum.high_kb != null")
+        .transform_calculate(size_mb="datum.high_kb / 1024")
+        .encode(
+            x=alt.X("size_mb:Q", title="cache size, MB", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
+            y=alt.Y("hit_pct:Q", title="page touches that hit, %", scale=alt.Scale(domain=[0, 100])),
+            color=trace_colour(rows),
+            tooltip=tooltip(rows),
+        )
+    )
+    return base.mark_line() + base.mark_point(filled=True, size=30)
+
+
+@figure("Hot pages", "Share of page accesses to the hottest 1, 5 and 20 % of pages.")
+def hot_pages(rows: Rows) -> Chart:
+    """Share of the accesses that go to the hottest pages."""
+    one = len(traces_of(rows)) == 1
+    chart = chart_of(rows) if one else chart_of(rows).transform_filter("datum.op == 'write'")
+    return chart.mark_bar().encode(
+        x=alt.X("pages_pct:O", title="hottest pages, %", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("share_pct:Q", title="share of page touches, %" if one else "share of page writes, %"),
+        xOffset=alt.XOffset("op:N") if one else alt.XOffset("trace:N", sort=traces_of(rows)),
+        color=op_colour(rows) if one else trace_colour(rows),
+        tooltip=tooltip(rows),
+    )
+
+
+@figure(
+    "Page size and space",
+    "Data over the flash pages it would take, each request padded to whole pages: space utilisation.",
+)
+def alignment(rows: Rows) -> Chart:
+    """Space utilisation of writes by flash page size (section V-A)."""
+    one = len(traces_of(rows)) == 1
+    chart = chart_of(rows) if one else chart_of(rows).transform_filter("datum.op == 'write'")
+    return chart.mark_bar().encode(
+        x=alt.X("page_kb:O", title="flash page, KB", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(
+            "space_utilisation_pct:Q",
+            title="data over pages taken, %" if one else "written data over pages taken, %",
+            scale=alt.Scale(domain=[0, 100]),
+        ),
+        xOffset=alt.XOffset("op:N") if one else alt.XOffset("trace:N", sort=traces_of(rows)),
+        color=op_colour(rows) if one else trace_colour(rows),
+        tooltip=tooltip(rows),
+    )
+
+
+@figure(
+    "Requests issued twice",
+    "Share of requests that are issued again, by the idle time before them: a step shows when the link to the device "
+    "sleeps.",
+)
+def reissue_by_idle(rows: Rows) -> Chart:
+    """Share of re-issued requests, by the preceding time without requests."""
+    chart = chart_of(rows).encode(
+        x=alt.X(
+            "bin:N",
+            sort=in_order(rows, "bin"),
+            title="idle time before",
+            axis=alt.Axis(labelAngle=-40, labelOverlap=False),
+        ),
+        y=alt.Y("pct:Q", title="issued again, % of requests", scale=alt.Scale(domain=[0, 100])),
+        color=trace_colour(rows),
+        tooltip=tooltip(rows),
+    )
+    return chart.mark_line() + chart.mark_point(filled=True, size=45)
+
+
+@figure(
+    "Waits for durability",
+    "The longest waits of processes in fsync, fdatasync and msync, at most 256; lines from start to end.",
+    each=True,
+    wide=True,
+)
+def sync_stalls(rows: Rows) -> Chart:
+    """The longest waits for durability over time, by process; processes with short waits share one colour."""
+    waits: dict[str, float] = {}
+    for row in rows:
+        waits[row["process"]] = waits.get(row["process"], 0.0) + row["wait_ms"]
+    named = sorted(waits, key=lambda name: -waits[name])[:_COLOURED]
+    base = (
+        chart_of(rows)
+        .transform_calculate(
+            of=f"indexof({json.dumps(named)}, datum.process) < 0 ? '(others)' : datum.process",
+            shown_ms="max(datum.wait_ms, 0.001)",
+        )
+        .encode(
+            x=alt.X("start_s:Q", title="time, s", scale=alt.Scale(nice=False)),
+            y=alt.Y("shown_ms:Q", title="wait, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
+            color=alt.Color("of:N", title=None, sort=[*named, "(others)"]),
+            tooltip=tooltip(rows),
+        )
+    )
+    return base.mark_rule(strokeWidth=3).encode(x2="end_s:Q") + base.mark_point(filled=True, size=18)
+
+
+@figure(
+    "Where the longest waits for durability go",
+    "Parts of the longest waits in fsync, at most 24; the longest first.",
+    each=True,
+    wide=True,
+    optional=True,
+)
+def fsync_parts(rows: Rows) -> Chart:
+    """The parts of the longest waits for durability: a stacked bar for each wait."""
+    names = {field.name: field.label.lower() for field in FSYNC_PARTS}
+    return (
+        chart_of(rows, 22 * len(in_order(rows, "rank")))
+        .transform_calculate(
+            wait="datum.rank + '. ' + datum.process + ', ' + format(datum.start_s, ',.3f') + ' s'",
+            of=f"({json.dumps(names)})[datum.part]",
+            place=f"indexof({json.dumps(list(names))}, datum.part)",
+        )
+        .mark_bar()
+        .encode(
+            y=alt.Y("wait:N", title=None, sort=alt.SortField("rank")),
+            x=alt.X("part_ms:Q", title="wait, ms", stack="zero"),
+            color=alt.Color(
+                "of:N",
+                title=None,
+                scale=alt.Scale(domain=list(names.values()), range=[FSYNC_COLOURS[name] for name in names]),
+                legend=alt.Legend(columns=3),
+            ),
+            order="place:Q",
+            tooltip=tooltip(rows),
+        )
+    )
+
+
+@figure("Processes", "Data read and written by the twelve most active processes.", each=True)
+def process_share(rows: Rows) -> Chart:
+    """Data by process."""
+    shown = 12
+    return (
+        chart_of(rows)
+        .transform_calculate(all_kb="datum.read_kb + datum.write_kb")
+        .transform_window(rank="row_number()", sort=[alt.SortField("all_kb", order="descending")])
+        .transform_filter(f"datum.rank <= {shown}")
+        .transform_calculate(read="datum.read_kb / 1024", write="datum.write_kb / 1024")
+        .transform_fold(["read", "write"], ["op", "mb"])
+        .mark_bar()
+        .encode(
+            y=alt.Y("process:N", sort=alt.SortField("rank"), title=None),
+            x=alt.X("mb:Q", title="data, MB"),
+            color=op_colour([{"op": "read"}, {"op": "write"}]),
+            tooltip=tooltip(rows),
+        )
+        .properties(height=20 * min(shown, len({row["process"] for row in rows})))
+    )
+
+
+@figure("Flags and flushes", "Requests with a flag, and flush requests.", needs="pct")
+def flags(rows: Rows) -> Chart:
+    """Requests by flag, and flushes; a dash for what a format cannot record."""
+    several = {"xOffset": alt.XOffset("trace:N", sort=traces_of(rows))} if len(traces_of(rows)) > 1 else {}
+    base = chart_of(rows).encode(
+        x=alt.X("flag:N", sort=in_order(rows, "flag"), title=None, axis=alt.Axis(labelAngle=0)),
+        color=trace_colour(rows),
+        **several,
+    )
+    bars = base.mark_bar().encode(y=alt.Y("pct:Q", title="share of requests, %"), tooltip=tooltip(rows))
+    # A dash, not an empty bar, shows what the format of a trace cannot record.
+    dashes = base.transform_filter("datum.pct === null").mark_text(text="–", baseline="bottom")
+    return bars + dashes.encode(y=alt.datum(0))
+
+
+FIGURES = (
+    throughput_by_size,
+    _by_range(
+        "size_distribution",
+        "Figure 4: request sizes",
+        "Share of requests by size.",
+        "pct",
+        "share of requests, %",
+        "request size",
+        paper=True,
+    ),
+    _by_range(
+        "response_distribution",
+        "Figure 5: response times",
+        "From arrival to completion.",
+        "pct",
+        "share of requests, %",
+        "response time",
+        paper=True,
+    ),
+    response_by_size,
+    _by_range(
+        "inter_arrival_distribution",
+        "Figure 6: inter-arrival times",
+        "From one arrival to the next.",
+        "pct",
+        "share of gaps, %",
+        "inter-arrival time",
+        paper=True,
+    ),
+    io_over_time,
+    iops_over_time,
+    response_over_time,
+    address_time,
+    wake_up,
+    _by_range(
+        "idle_gaps",
+        "Idle time",
+        "Idle time by the length of its gaps; garbage collection fits into the long ones.",
+        "idle_pct",
+        "share of idle time, %",
+        "length of the idle gap",
+    ),
+    _by_range(
+        "service_distribution",
+        "Service times",
+        "From fetch by the driver to completion.",
+        "pct",
+        "share of requests, %",
+        "service time",
+    ),
+    _by_range(
+        "queue_depth",
+        "Queue depth",
+        "Unfinished requests at an arrival; 0 is no-wait.",
+        "pct",
+        "share of requests, %",
+        "unfinished requests on arrival",
+    ),
+    queue_depth_over_time,
+    working_set,
+    reuse_distance,
+    hot_pages,
+    _by_range(
+        "update_interval",
+        "Update intervals",
+        "Time between two writes of the same 4 KB page.",
+        "pct",
+        "share of overwrites, %",
+        "time since the last write",
+    ),
+    _by_range(
+        "sequential_runs",
+        "Sequential runs",
+        "Requests in runs in which each starts where its predecessor ended.",
+        "requests_pct",
+        "share of requests, %",
+        "requests in the run",
+    ),
+    alignment,
+    reissue_by_idle,
+    sync_stalls,
+    fsync_parts,
+    process_share,
+    flags,
+)
