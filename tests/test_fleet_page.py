@@ -11,7 +11,6 @@ import emmclab as package
 from conftest import biotracer, emmclab, emmclab_ok
 from emmclab.fleet.summary import ComparisonFields
 from emmclab.fleet.table import row_of
-from emmclab.pages.plots.fleets import effects
 from emmclab.pages.fleet import effects
 from emmclab.pages.theme import VERDICT_COLOURS
 from fleets import make

@@ -15,8 +15,7 @@ from emmclab.advice.journal_modes import JournalAdvice, advise_journal
 from emmclab.advice.lifetime import GB, LIFETIME, Life, life_under
 from emmclab.comparison.seed_statistics import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.runtime.difference import change_pct
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import change_pct, signed
 from emmclab.runtime.threads import threads
 from emmclab.simulation.device import Device
 from emmclab.simulation.preconditioning import parse_precondition
@@ -252,17 +251,15 @@ def advise(
     `planned` is called before the options run, with the number of devices that are preconditioned for them
     and the maximum number of bytes that this writes; options that do not change the contents share a device.
 
-    With several `seeds`, each figure is the mean of this many runs, with consecutive seeds from that of
-    `replay`. An option is called the best only if its difference from the others is significant over the
-    seeds.
+    With several `seeds`, each figure is the mean of this many runs, with consecutive seeds from that of `replay`. An
+    option is called the best only if its difference from the others is significant over the seeds.
 
     `jobs` simulations run in parallel; 0 means one per processor. The results do not depend on it.
 
     Without `precondition`, or with `auto`, the devices are in the state that meets the recorded response best
-    (`settle`), or in that of a phone after a year. That takes seconds for each different device and 32 GB,
-    and is done once only if `images` names a folder. `precondition="none"` simulates new devices. Options
-    whose run ended early or was overloaded come last. If the trace has block notes, the modes of the layer
-    `journal` are tried too.
+    (`settle`), or in that of a phone after a year. That takes seconds for each different device and 32 GB, and is done
+    once only if `images` names a folder. `precondition="none"` simulates new devices. Options whose run ended early or
+    was overloaded come last. If the trace has block notes, the modes of the layer `journal` are tried too.
 
     On a short trace a new device never collects garbage, so that no lifetime can be estimated. With
     `lifetime`, or if the options are ranked by it, every option is run once more. This run repeats the traces

@@ -25,8 +25,7 @@ STATES = (NEW, "sequential:50", "sequential:90", "random:50", "random:90", USED)
 
 #: Maximum difference between the simulated and the recorded mean response for a match, in percent.
 MEETS_PCT = 10.0
-#: Maximum difference between two states for which the simpler one is chosen, in percent of the recorded
-#: response.
+#: Maximum difference between two states for which the simpler one is chosen, in percent of the recorded response.
 ALIKE_PCT = 1.0
 #: A device whose nearest state is this many times slower or faster is not the recorded device.
 _OTHER = 2.0
@@ -236,8 +235,7 @@ def collects(device: Device) -> bool:
 def state_of_life(state: State) -> str:
     """Return the state for measuring the lifetime: the given one, or a used device instead of a new one.
 
-    A state that was chosen because it matches a recording shows how fast the device was, not how long it had
-    been used.
+    A state that was chosen because it matches a recording shows how fast the device was, not how long it had been used.
     """
     is_given = state.chosen == GIVEN and state.precondition != NEW
     return state.precondition if is_given else parse_text(USED)

@@ -15,8 +15,7 @@ from emmclab.traces.trace import Trace
 LIFETIME = result_field("wear.lifetime.even_host_bytes")
 GB = 1 << 30
 _YEAR_S = 365.25 * 86400
-#: Share of the capacity that must be written for an estimate of the lifetime, and the maximum number of
-#: passes.
+#: Share of the capacity that must be written for an estimate of the lifetime, and the maximum number of passes.
 _LIFE_SHARE = 0.01
 _MOST_PASSES = 100
 

@@ -3,9 +3,8 @@
 from emmclab.advice.advise import FIGURES, ORDERS, Advised
 from emmclab.advice.journal_modes import MODE_FIGURES
 from emmclab.advice.lifetime import LIFETIME, Life, lifetime_text
-from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.document import Cell, Cells, Column, TextTable
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import change_pct, percent_text, signed
 from emmclab.simulation.result_fields import ResultField, result_field
 
 _RAM = result_field("configuration.ram_kb")

@@ -292,8 +292,7 @@ def learn_application(
             durations are supported, too), or syscall events of ftrace as text.
         name: name of the program; default: that of the file.
         partitions: folder by name of partition; the first partition also has all files outside these folders.
-        user_waits_for: the thread that the user waits for, by its PID in the recording; default: the first
-            thread.
+        user_waits_for: the thread that the user waits for, by its PID in the recording; default: the first thread.
         keep_pauses: accept a thread that sleeps or waits for unknown causes for more than half of its time.
         cpu_factor: CPU factor of the recorded machine: time of work on it divided by that on a 1 GHz core of
             2010, such as 0.25 for `phone-2020`.
@@ -524,10 +523,9 @@ def durability_line(result: AppResult) -> str:
     flushes = device.fields["requests"]["other"] or 0 if counts is None else counts["flushes"]
     mean, p99 = (device.shown(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
     return (
-        f"{result.app['file_syncs']:,} syncs of files, mean {_ms(result.sync_mean_ms)}; "
-        f"{flushes:,} {'flushes and discards' if counts is None else 'flushes'}; "
-        f"flushes, FUA and synchronous writes: {'–' if points is None else f'{points:,}'}, "
-        f"mean {_ms(mean)}, p99 {_ms(p99)}"
+        f"{result.app['file_syncs']:,} syncs of files, mean {_ms(result.sync_mean_ms)}; {flushes:,} "
+        f"{'flushes and discards' if counts is None else 'flushes'}; flushes, FUA and synchronous writes: "
+        f"{'–' if points is None else f'{points:,}'}, mean {_ms(mean)}, p99 {_ms(p99)}"
     )
 
 

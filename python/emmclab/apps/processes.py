@@ -14,7 +14,7 @@ from emmclab.apps.result_types import Agreement
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
-from emmclab.runtime.difference import change_pct
+from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device
 
@@ -51,8 +51,7 @@ def run_live(
         device: a device, or a name for `Device.named`.
         clock: clock of the device, as for `serve`.
         record: trace to write, without the preparation.
-        options: see `ApplicationOptions`; of the kernel settings of the host only the limit of dirty data is
-            used.
+        options: see `ApplicationOptions`; of the kernel settings of the host only the limit of dirty data is used.
 
     Raises:
         ConfigError: as `run_application`; or this kernel does not support a file system of the host.

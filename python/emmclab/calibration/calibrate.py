@@ -34,12 +34,11 @@ def calibrate(
         skip_packed: exclude packed commands of a trace, whose entries a device may program one by one.
 
     Returns:
-        `toml` (the preset, commented), `figures` (name, unit, value, low, high; None if the samples do not
-        show it), `durability` (flushes, durable writes and discards: kind, requests, median, setting),
-        `queue_depth` (and `overlapping`, the number of requests it is based on), `stalls` (requests that took
-        at least twice the time of their size: op, requests, stalls, median_us), `warnings` (what was assumed
-        because the samples do not show it), `sizes` (measured, predicted and held-out service times in us)
-        and the held-out errors in percent.
+        `toml` (the preset, commented), `figures` (name, unit, value, low, high; None if the samples do not show it),
+        `durability` (flushes, durable writes and discards: kind, requests, median, setting), `queue_depth` (and
+        `overlapping`, the number of requests it is based on), `stalls` (requests that took at least twice the time of
+        their size: op, requests, stalls, median_us), `warnings` (what was assumed because the samples do not show it),
+        `sizes` (measured, predicted and held-out service times in us) and the held-out errors in percent.
 
     Raises:
         EmmclabError: the source contains no service times, or too few sizes.

@@ -1,16 +1,246 @@
 """The registers of a real device, and a device preset made of them."""
 
 import json
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from emmclab import _core
+from emmclab import __version__, _core
 from emmclab.calibration.register_files import register_files
-from emmclab.calibration.register_preset import RegisterPreset, preset_of
-from emmclab.core_types import FieldRow, RegisterFact, RegisterReport
+from emmclab.core_types import DerivedSetting, FieldRow, RegisterFact, RegisterReport
+from emmclab.errors import ConfigError
 from emmclab.runtime.files import printable
+from emmclab.runtime.number_format import size
 from emmclab.simulation.device import Device
+
+#: Maximum cache size of the model, KB.
+_MOST_CACHE_KB = 1 << 20
+#: Tags of the single list of commands of UFSHCI 2 and 3.
+_TAGS_OF_A_LIST = 32
+#: Settings that are derived from the capacity and the size of the flash in SLC mode.
+_SIZES = ("blocks", "pages_per_block", "spare_blocks", "over_provisioning_pct")
+#: Whether WriteBooster preserves the user capacity; this is decided together with the sizes.
+_PRESERVES = "slc.preserve_user_space"
+
+
+@dataclass(frozen=True)
+class RegisterPreset:
+    """A device preset, with the origin of its values.
+
+    Attributes:
+        device: the device.
+        toml: its file, with a comment on each value.
+        like: the base preset.
+        settings: the settings that registers determine: `key`, `value`, `from`.
+        notes: what was not adopted, with the reason.
+        assumed_capacity: that no register states the capacity, and whose it is; None if one does.
+    """
+
+    device: Device
+    toml: str
+    like: str
+    settings: list[DerivedSetting]
+    notes: list[str]
+    assumed_capacity: str | None
+
+
+@dataclass
+class _Draft:
+    """The settings of a preset while it is made."""
+
+    base: dict[str, Any]
+    values: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def set(self, key: str, value: object, whence: str) -> None:
+        """Set a value; a string is TOML."""
+        self.values[key] = value if isinstance(value, str) else json.dumps(value)
+        self.sources[key] = whence
+
+    def value(self, key: str) -> Any:
+        """Return the value that a setting will have."""
+        if key in self.values:
+            return tomllib.loads(f"value = {self.values[key]}")["value"]
+        found: Any = self.base
+        for part in key.split("."):
+            found = found[int(part)] if part.isdigit() else found[part]
+        return found
+
+
+def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> RegisterPreset:
+    """Make the preset of a report of registers; `base` provides everything that no register states.
+
+    Raises:
+        ConfigError: the base is of the other kind, or the model does not support what the registers state.
+    """
+    draft = _Draft(tomllib.loads(base.to_toml()), notes=list(report["notes"]))
+    _refuse_other_kind(report, base, draft)
+    for row in report["settings"]:
+        draft.set(row["key"], row["value"], row["from"])
+    _fit_cache(draft)
+    _fit_queue(draft)
+    _fit_packing(draft)
+    whole = _fit_slc(draft, report)
+    shown = Path(source).name or source
+    capacity, slc = report["capacity"], None if whole else report["slc"]
+    stated = f"of {size(capacity['bytes'])}" if capacity else "of unknown capacity"
+    about = f"{report['standard']} {stated}"
+    what = "EXT_CSD register" if report["kind"] == "emmc" else "descriptors"
+    naming = {
+        "name": json.dumps(name, ensure_ascii=False),
+        "about": json.dumps(f"{about}, made of its {what} ({shown})", ensure_ascii=False),
+    }
+    sizes = {_PRESERVES} if capacity is not None else set()
+    try:
+        device = base.set({key: value for key, value in draft.values.items() if key not in sizes} | naming)
+        if capacity is not None:
+            preserves = draft.value(_PRESERVES)
+            device = Device(device.core.sized(capacity["bytes"], slc["bytes"] if slc else None, preserves))
+    except ConfigError as error:
+        raise ConfigError(
+            f"{source}: `{base.name}` cannot have the values of the registers: {error}",
+            file=source,
+            field=error.field,
+            hint="name another base preset with --like",
+        ) from error
+    read: list[DerivedSetting] = [
+        {"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.sources.items()
+    ]
+    assumed = None
+    if capacity is None:
+        assumed = f"no register states the capacity: {size(device.capacity_bytes)} is that of {base.name}"
+    text = _toml(device, base, report, draft, shown, assumed)
+    return RegisterPreset(device, text, base.name, read, draft.notes, assumed)
+
+
+def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> None:
+    kind = draft.base["interface"]["kind"]
+    if kind != report["kind"]:
+        raise ConfigError(
+            f"`{base.name}` is a device of kind {kind}, and the registers are those of kind {report['kind']}",
+            field="--like",
+            hint=f"use `{report['like']}`, or leave it out",
+        )
+
+
+def _fit_cache(draft: _Draft) -> None:
+    """Limit the cache size to the range of the model; without a cache, clear the settings of the cache."""
+    if "cache.size_kb" not in draft.values:
+        return
+    whence, kb = draft.sources["cache.size_kb"], draft.value("cache.size_kb")
+    if kb == 0:
+        for key in ("cache.flush_us", "cache.idle_after_us"):
+            draft.set(key, 0.0, whence)
+        return
+    page_kb = max(group["page_kb"] for group in draft.base["geometry"]["block_groups"])
+    fitted = min(max(kb, page_kb), _MOST_CACHE_KB)
+    if fitted != kb:
+        draft.notes.append(f"{whence}: {kb} KB; the model supports {page_kb} KB to {_MOST_CACHE_KB >> 10:,} MB")
+        draft.set("cache.size_kb", fitted, whence)
+
+
+def _fit_queue(draft: _Draft) -> None:
+    """Limit the queue depth of a UFS to the tags of a host with a single command list."""
+    key = "controller.queue_depth"
+    if key in draft.values and draft.base["interface"]["kind"] == "ufs":
+        depth = draft.value(key)
+        if draft.base["interface"]["queues"] == 0 and depth > _TAGS_OF_A_LIST:
+            whence = draft.sources[key]
+            draft.notes.append(f"{whence}: a host without interface.queues uses {_TAGS_OF_A_LIST} of {depth} tags")
+            draft.set(key, _TAGS_OF_A_LIST, whence)
+
+
+def _fit_packing(draft: _Draft) -> None:
+    """Limit the packed commands of the base's host to those of the device; a command queue disables them."""
+    if draft.base["interface"]["kind"] != "emmc":
+        return
+    queued = draft.value("controller.queue_depth") > 1
+    for name in ("packed_writes", "packed_reads"):
+        asked, taken = draft.base["host"][name], 0 if queued else draft.value(f"features.{name}")
+        if asked > taken:
+            key = "controller.queue_depth" if queued else f"features.{name}"
+            draft.set(f"host.{name}", taken, draft.sources.get(key, "the base preset"))
+
+
+def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
+    """Reserve blocks in SLC mode; return True if all flash is in SLC mode, which needs no such blocks."""
+    mode = draft.value("slc.mode")
+    if report["kind"] != "emmc" or mode != "region" or report["slc"] is None:
+        if mode != "off" and draft.base["slc"]["mode"] == "off":
+            _first_slc_blocks(draft, draft.sources["slc.mode"])
+        return False
+    whence = report["slc"]["from"]
+    if report["capacity"] and report["slc"]["bytes"] >= report["capacity"]["bytes"]:
+        draft.set("slc.mode", '"off"', whence)
+        draft.set("slc.blocks", 0, whence)
+        for number, _ in enumerate(draft.base["geometry"]["block_groups"]):
+            draft.set(f"geometry.block_groups.{number}.cell_mode", '"slc"', whence)
+            for time in ("read_us", "program_us", "erase_us"):
+                draft.values[f"geometry.block_groups.{number}.{time}"] = json.dumps(draft.base["slc"][time])
+        return True
+    _first_slc_blocks(draft, whence)
+    return False
+
+
+def _first_slc_blocks(draft: _Draft, whence: str) -> None:
+    """Set the minimum number of blocks in SLC mode, until their size is known."""
+    if draft.base["slc"]["mode"] == "off":
+        draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, whence)
+
+
+def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str, assumed: str | None) -> str:
+    """Return the settings that differ from the defaults as TOML, each with its origin."""
+    defaults = {row["key"]: row["value"] == row["default"] for row in device.explain()}
+    of_base = {row["key"]: row["value"] for row in base.explain()}
+    origin = f"{_one_line(source)}, {report['standard']}"
+    lines = [f"# {assumed[0].upper()}{assumed[1:]}."] if assumed else []
+    lines += [
+        f"# Written by `emmclab preset` (version {__version__}) from {origin}.",
+        "#",
+        "# read: a register of the device states it; its name and value follow.",
+        f"# sized: follows from the sizes that registers state, in whole blocks of {base.name}.",
+        f"# assumed: no register states it; it is that of {base.name}, a preset of the same class.",
+        "# `emmclab calibrate TRACE` measures latencies, which no register has.",
+    ]
+    lines += [f"# note: {_one_line(note)}" for note in draft.notes]
+    section, number, pending = "", -1, ""
+    for line in device.to_toml().splitlines():
+        if line.startswith("["):
+            name = line.strip("[]")
+            number = number + 1 if line.startswith("[[") and name == section.rpartition(".")[0] else 0
+            section = f"{name}.{number}" if line.startswith("[[") else name
+            pending = line
+            continue
+        key, separator, value = line.partition(" = ")
+        dotted = f"{section}.{key}" if section else key
+        if not separator or (defaults.get(dotted, False) and dotted not in draft.sources):
+            continue
+        if pending:
+            lines += ["", pending]
+            pending = ""
+        lines.append(f"{line}{_comment(dotted, value, of_base, report, draft, base.name)}")
+    return "\n".join(lines) + "\n"
+
+
+def _comment(key: str, value: str, of_base: dict[str, str], report: RegisterReport, draft: _Draft, like: str) -> str:
+    """Return the comment on the origin of a value."""
+    if key in ("name", "about"):
+        return ""
+    last = key.rpartition(".")[2]
+    if last in _SIZES and of_base.get(key) != value:
+        stated = report["slc"] if key == "slc.blocks" and report["slc"] else report["capacity"]
+        return f" # sized: {_one_line(stated['from'])}" if stated else f" # assumed: {like}"
+    if key in draft.sources:
+        return f" # read: {_one_line(draft.sources[key])}"
+    return f" # assumed: {like}"
+
+
+def _one_line(text: str) -> str:
+    """Return a text that can be used in a comment of TOML."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 @dataclass(frozen=True)
@@ -63,8 +293,7 @@ class Registers:
             name: the name of the device.
 
         Raises:
-            ConfigError: the base is of the other kind, or the model does not support what the registers
-                state.
+            ConfigError: the base is of the other kind, or the model does not support what the registers state.
         """
         base = Device.named(like or self.report["like"])
         return preset_of(self.report, base, self.source, printable(name or "own-device"))

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple, TypedDict
 
 import duckdb
 
-from emmclab.runtime.difference import change_pct
+from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.parquet import quoted
 from emmclab.traces.reading import read
 
-#: A cut is moved to the next moment at which the device is idle, by at most one part in this many of the
-#: requests.
+#: A cut is moved to the next moment at which the device is idle, by at most one part in this many of the requests.
 _PUT_OFF = 10
 #: Bits of the flags field of a trace.
 _DURABLE, _FAILED, _APPEND = 1 << 1 | 1 << 2, 1 << 10, 1 << 11
@@ -343,8 +342,7 @@ class Judgement:
 
     Attributes:
         response: from arrival to completion, over all requests.
-        service: of the device; None if the recording has no service times that differ from the response
-            times.
+        service: of the device; None if the recording has no service times that differ from the response times.
         groups: response times by operation, size, idle time before, and requests unfinished at arrival.
         together: response times by operation, size and idle time at once.
         curve: percentile, recorded and predicted response time in ms.

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from emmclab.calibration.validation import Model, Validation
 from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
-from emmclab.runtime.difference import change_pct, percent_text
 from emmclab.runtime.document import TextTable
-from emmclab.runtime.number_format import duration, signed
+from emmclab.runtime.number_format import change_pct, duration, percent_text, signed
 
 #: The headline states the share of requests within this error, percent.
 SAID_PCT = 25

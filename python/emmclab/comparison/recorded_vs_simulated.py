@@ -75,8 +75,7 @@ class ComparedSpread(TypedDict):
 def comparison_spread(results: Sequence[Result]) -> dict[str, dict[str, ComparedSpread]]:
     """Compare each recorded figure with the mean and range of the simulated one, by group and operation.
 
-    `error` is that of the mean: in percent for times, in percentage points for shares; None without a
-    recorded figure.
+    `error` is that of the mean: in percent for times, in percentage points for shares; None without a recorded figure.
     """
     found: dict[str, dict[str, ComparedSpread]] = {}
     for row in COMPARED_FIGURES:

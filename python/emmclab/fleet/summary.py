@@ -8,10 +8,9 @@ from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError
 from emmclab.fleet.table import COMPARED, FIGURES, TOTALS, Table
-from emmclab.runtime.difference import change_of
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.lists import Names, listed_names
-from emmclab.runtime.number_format import duration, signed
+from emmclab.runtime.number_format import change_of, duration, signed
 from emmclab.runtime.statistics import (
     cliffs_delta,
     effect,

@@ -10,10 +10,10 @@ import duckdb
 from emmclab import _core
 from emmclab.errors import ConfigError, EmmclabError, FormatError, InputError
 from emmclab.runtime import checksummed
+from emmclab.runtime.document import Row
 from emmclab.runtime.files import digest, folder_aside, move_into_place, note_written_files, printable
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.parquet import questions, quoted, refusing, typed
-from emmclab.runtime.table_row import Row
 from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, Field
 from emmclab.traces.reading import read
 from emmclab.traces.recording_files import metadata

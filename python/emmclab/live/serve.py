@@ -7,7 +7,9 @@
 """
 
 import errno
+import json
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,13 +21,27 @@ from typing import Annotated, Any, TypedDict, Unpack
 from emmclab import _core
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.live.device import LiveDevice
-from emmclab.live.qemu import qemu_command
 from emmclab.runtime.lists import Names
 from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, stack
 from emmclab.simulation.preconditioning import no_trace
 from emmclab.simulation.run_options import RUN_OPTIONS
+
+
+def qemu_command(socket: str | PathLike[str]) -> str:
+    """Return the command of QEMU (10.1 or later) for a guest with the card at this socket.
+
+    The options for kernel and disk have to be added. The memory of the guest is shared, so that the card can
+    transfer data.
+
+    >>> '"path":"/run/card"' in qemu_command("/run/card")
+    True
+    """
+    card = {"driver": "vfio-user-pci", "socket": {"type": "unix", "path": str(Path(fspath(socket)).absolute())}}
+    memory = "-m 1G -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram"
+    return f"qemu-system-x86_64 {memory} -device {shlex.quote(json.dumps(card, separators=(',', ':')))}"
+
 
 #: The panels of the options in the help of commands.
 WHERE, TIME, RUN = "Where clients find it", "Time", "The run"

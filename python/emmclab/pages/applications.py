@@ -13,10 +13,8 @@ from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.document import Charts, Column, Heading, Note, Number, Part, Row, Section, Terms, TextTable
 from emmclab.runtime.files import write_atomically
-from emmclab.runtime.number_format import signed
-from emmclab.runtime.table_row import Row
-from emmclab.traces.inputs import ProvenanceFields
 from emmclab.runtime.number_format import change_pct, signed
+from emmclab.traces.inputs import ProvenanceFields
 
 #: Maximum numbers of states and of runs on the first screen.
 _MOST_STATES, _MOST_TILES = 4, 6

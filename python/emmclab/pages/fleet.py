@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import altair as alt
+
 from emmclab.fleet.summary import (
     ALL,
     NONE,

@@ -10,10 +10,8 @@ from typing import Any, TypedDict
 from emmclab.core_types import ClockJumpRow, Finding
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
-from emmclab.pages.plots import FIGURES
-from emmclab.runtime.document import Cells, Charts, Heading, Note, Number, Part, Section, TextTable
 from emmclab.pages.profile_figures import FIGURES
-from emmclab.runtime.document import Cell, Cells, Charts, Heading, Note, Number, Part, Section, TextTable
+from emmclab.runtime.document import Cells, Charts, Heading, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
 from emmclab.traces.activity import activity_tables
 from emmclab.traces.fsync_text import Fsync

@@ -8,11 +8,8 @@ import altair as alt
 from emmclab.apps.solutions import Comparison
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
-from emmclab.pages.plots.figure import Rows
-from emmclab.pages.plots.solutions import FIGURES
-from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable, number_cell
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
-from emmclab.runtime.document import Bullets, Column, Note, Number, Part, Section, Terms, TextTable
+from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable, number_cell
 from emmclab.runtime.files import write_atomically
 from emmclab.traces.inputs import ProvenanceFields
 

@@ -16,7 +16,6 @@ from emmclab.pages.plots import Chart, Figure, Rows
 from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Row, Section
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
-from emmclab.runtime.table_row import Row
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.ledger_text import ledger_line
 

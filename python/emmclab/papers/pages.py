@@ -10,6 +10,7 @@ import altair as alt
 
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
+from emmclab.pages.chart_files import write_charts
 from emmclab.pages.first_screen import Head, Provenance, Tile, lost
 from emmclab.pages.plots import Chart, Rows, chart_of
 from emmclab.pages.study import command_of, study_provenance
@@ -80,7 +81,7 @@ def bars_by_trace(
 
 def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
     """Write each chart as SVG and PDF, and its rows as CSV; return the number of charts."""
-    return plots.write_charts(((one.name, one.chart, one.rows) for one in drawn), folder)
+    return write_charts(((one.name, one.chart, one.rows) for one in drawn), folder)
 
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}

@@ -1,10 +1,13 @@
-"""Documents: sections of texts, tables and charts, which the terminal, pages and notebooks show."""
+"""Documents: sections of texts, tables and charts, which the terminal, pages and notebooks show; rows of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+#: Values by column: texts, numbers, booleans and None.
+Row = dict[str, Any]
 
 
 class Column(NamedTuple):
@@ -73,10 +76,9 @@ Cells = Sequence[str | Number | Cell]
 class TextTable(NamedTuple):
     """A table of texts; the first `words` columns contain names, the others numbers.
 
-    `style` contains the classes of the table on a page: `sortable`; `folds`, if rows become cards on a narrow
-    screen; `matrix`, if names may have several lines, with `numbers` if cells are numbers; `dense` and
-    `results`, if many columns are printed small. `attached` contains a row that stays below another, by the
-    number of that one.
+    `style` contains the classes of the table on a page: `sortable`; `folds`, if rows become cards on a narrow screen;
+    `matrix`, if names may have several lines, with `numbers` if cells are numbers; `dense` and `results`, if many
+    columns are printed small. `attached` contains a row that stays below another, by the number of that one.
     """
 
     title: str

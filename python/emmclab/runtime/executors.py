@@ -1,6 +1,7 @@
 """Runs tasks: the executor protocol, and executors for this computer (`cluster` has one for a cluster)."""
 
 import contextlib
+import ctypes
 import functools
 import multiprocessing
 import os
@@ -19,18 +20,33 @@ from queue import SimpleQueue
 from typing import Any, Literal, Protocol, TypeVar
 
 from emmclab.errors import EmmclabError
-from emmclab.runtime.memory import keep_freed_memory
+
+#: Parameters of `mallopt` in glibc's malloc.h.
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+#: Free memory at the end of the heap above which glibc returns it to the system, bytes: the maximum `int`.
+_KEPT_BYTES = 2**31 - 1
+
+
+def keep_freed_memory() -> None:
+    """Keep freed memory in this process for the next use. Does nothing if the C library is not glibc.
+
+    Simulations copy used devices of some hundred megabytes again and again. By default glibc returns each
+    copy to the system, which has to clear every page for the next one: half the time of a short simulation.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_MAX, 0)
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+
 
 #: Time for cleaning up after the parent process has ended, seconds.
 _TIDY_S = 10.0
 #: Maximum number of consecutive worker processes that end before they are ready.
 _STILLBORN = 3
-#: Tasks shorter than this are queued one ahead in each worker, so that it does not wait for the next,
-#: seconds.
+#: Tasks shorter than this are queued one ahead in each worker, so that it does not wait for the next, seconds.
 _SHORT_S = 2.0
 
-#: Maximum length of the path of a unix socket, without the terminating zero: `sun_path` of Linux has 108
-#: bytes.
+#: Maximum length of the path of a unix socket, without the terminating zero: `sun_path` of Linux has 108 bytes.
 _SOCKET_PATH_BYTES = 107
 
 Task = TypeVar("Task")
@@ -248,11 +264,9 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     _follow_parent()
     keep_freed_memory()
     tasks: SimpleQueue[Any] = SimpleQueue()
-    # A thread reads the pipe, so that the parent never blocks on a busy worker, or on one that waits for the
-    # parent.
+    # A thread reads the pipe, so that the parent never blocks on a busy worker, or on one that waits for the parent.
     threading.Thread(target=_receive, args=[pipe, tasks], daemon=True).start()
-    # Tells the parent that the worker is ready; a process that ends before this did not fail because of a
-    # task.
+    # Tells the parent that the worker is ready; a process that ends before this did not fail because of a task.
     pipe.send(None)
     while (received := tasks.get()) is not None:
         task, refused = received

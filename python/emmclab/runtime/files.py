@@ -258,8 +258,7 @@ def move_into_place(made: Path, path: Path) -> None:
 def stale_folders(parent: Path) -> list[Path]:
     """Return the temporary folders of this user in `parent`.
 
-    Links are left out: if `parent` is the temporary folder of all users, others could make links with such
-    names.
+    Links are left out: if `parent` is the temporary folder of all users, others could make links with such names.
     """
     from emmclab import _core
 

@@ -1,8 +1,7 @@
 """Declarations of options: each option is declared once, at the field of its group.
 
-A group of options is a frozen dataclass or a `TypedDict` whose fields are annotated with an `Option`.
-Functions accept the group, commands make their options of it (`cli.declared_options`), and docstrings
-describe it from here.
+A group of options is a frozen dataclass or a `TypedDict` whose fields are annotated with an `Option`. Functions accept
+the group, commands make their options of it (`cli.declared_options`), and docstrings describe it from here.
 """
 
 from collections.abc import Callable, Mapping

@@ -16,8 +16,8 @@ import msgspec
 
 from emmclab.errors import InputError
 from emmclab.runtime import checksummed
+from emmclab.runtime.document import Row
 from emmclab.runtime.files import folder_aside, move_into_place
-from emmclab.runtime.table_row import Row
 
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 

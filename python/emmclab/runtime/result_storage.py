@@ -189,8 +189,7 @@ class Folder:
                         try:
                             yield
                         finally:
-                            # A process that waits for the lock finds that the file is gone, and makes a new
-                            # one.
+                            # A process that waits for the lock finds that the file is gone, and makes a new one.
                             if not shared:
                                 path.unlink(missing_ok=True)
                         return

@@ -39,8 +39,7 @@ class Interval(NamedTuple):
 def within(t: float, degrees: int) -> float:
     """Return the probability of Student's t distribution between -t and t.
 
-    It is computed by the sums of Abramowitz and Stegun, 26.7.3 for odd and 26.7.4 for even degrees of
-    freedom.
+    It is computed by the sums of Abramowitz and Stegun, 26.7.3 for odd and 26.7.4 for even degrees of freedom.
 
     >>> round(within(12.706, 1), 4), round(within(2.571, 5), 4), round(within(2.228, 10), 4)
     (0.95, 0.95, 0.95)
@@ -147,8 +146,7 @@ def binomial_interval(hits: int, trials: int, confidence: float) -> Interval:
     if trials == 0:
         return Interval(0.0, 1.0)
     doubt = (1 - confidence) / (2 if 0 < hits < trials else 1)
-    # At the lower bound, at least this many hits have the probability `doubt`; at the upper bound, at most as
-    # many.
+    # At the lower bound, at least this many hits have the probability `doubt`; at the upper bound, at most as many.
     low = 0.0 if hits == 0 else _bisected(lambda p: 1 - _at_most(hits - 1, trials, p) < doubt, 1.0).low
     high = 1.0 if hits == trials else _bisected(lambda p: _at_most(hits, trials, p) > doubt, 1.0).low
     return Interval(low, high)
@@ -272,8 +270,7 @@ def _exact(ranks: Sequence[int], few: int, away: int, expected: int) -> float:
 def least_p(before: Sequence[float], after: Sequence[float]) -> float:
     """Return the smallest p-value possible with this many values, or with these values and their ties.
 
-    If all values differ, it is that of complete separation in either direction; ties may leave only one
-    direction.
+    If all values differ, it is that of complete separation in either direction; ties may leave only one direction.
 
     >>> least_p([1, 2, 3], [4, 5, 6]), least_p([1], [0, 0])
     (0.1, 0.3333333333333333)

@@ -240,8 +240,7 @@ class Device:
     def seeded(self, seed: int) -> Device:
         """Return the device with seeds derived from the seed of a run: its own seeds plus `seed` - 1.
 
-        The seeds are those of the wake-up times (`power.seed`) and of random choices in garbage collection
-        (`gc.seed`).
+        The seeds are those of the wake-up times (`power.seed`) and of random choices in garbage collection (`gc.seed`).
 
         >>> rows = Device.preset("nexus5").seeded(3).explain()
         >>> [row["value"] for row in rows if row["key"] == "power.seed"]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from emmclab.runtime.document import Row
 from emmclab.runtime.files import refuse_other_endings, to_csv, write_atomically
-from emmclab.runtime.table_row import Row
 from emmclab.simulation.result import Result
 from emmclab.traces.profile import Profile
 

@@ -1,5 +1,6 @@
 """Simulates a stored run again, with its traces, device and options."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -11,7 +12,6 @@ from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
 from emmclab.simulation.run_options import RUN_OPTIONS, SimulationProgress
 from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult, device_of, second_of
-from emmclab.simulation.toml_text import toml_text
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
 
@@ -125,3 +125,17 @@ def with_settings(device: Device, values: Mapping[str, Any]) -> Device:
     return device.set(
         {key: toml_text(value) for key, value in values.items() if key.partition(".")[0] not in NAMING_SETTINGS}
     )
+
+
+def toml_text(value: Any) -> str:
+    """Return a JSON value as TOML in one line.
+
+    >>> toml_text({"gc": {"policy": "fifo", "blocks": [1, 2.5, True]}})
+    '{"gc" = {"policy" = "fifo", "blocks" = [1, 2.5, true]}}'
+    """
+    if isinstance(value, dict):
+        inner = ", ".join(f"{json.dumps(name)} = {toml_text(one)}" for name, one in value.items())
+        return f"{{{inner}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_text, value))}]"
+    return json.dumps(value, ensure_ascii=False)

@@ -144,10 +144,8 @@ def much_wrapped(result: Result) -> str:
     if (wrapped := result.fields["requests"]["wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
         return ""
     return (
-        f"{wrapped:.1f} % of the requests lie beyond the {result.fields['device']} device and "
-        "were wrapped into it: "
-        "distant addresses share pages, which changes overwrites and write amplification; "
-        "take a larger device"
+        f"{wrapped:.1f} % of the requests lie beyond the {result.fields['device']} device and were wrapped into it: "
+        "distant addresses share pages, which changes overwrites and write amplification; take a larger device"
     )
 
 

@@ -1,10 +1,9 @@
 """The options of a simulated run. Each is declared once: name, type, default, range and meaning.
 
-Those that the core implements are the fields of `ReplayOptions` in `crates/replay/src/options.rs`, from
-which `make generate` writes `core_types.ReplayOptions`; the others are declared here.
-`Device.simulate` accepts all of them as keywords, commands as options, grids of studies as keys and axes,
-results repeat them, a stored run is simulated again with them, and the reference and `emmclab explain`
-describe them.
+Those that the core implements are the fields of `ReplayOptions` in `crates/replay/src/options.rs`, from which `make
+generate` writes `core_types.ReplayOptions`; the others are declared here. `Device.simulate` accepts all of them as
+keywords, commands as options, grids of studies as keys and axes, results repeat them, a stored run is simulated again
+with them, and the reference and `emmclab explain` describe them.
 """
 
 from __future__ import annotations

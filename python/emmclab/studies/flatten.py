@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from emmclab.runtime.table_row import Row
+from emmclab.runtime.document import Row
 from emmclab.simulation.result_fields import result_fields
 from emmclab.studies.stored_types import CellFields
 from emmclab.traces.profile_options import percentile_label

@@ -10,11 +10,11 @@ from typing import Any
 from emmclab import _core
 from emmclab.comparison.seed_statistics import is_distinguished
 from emmclab.errors import ConfigError
+from emmclab.runtime.document import Row
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.lists import Names, once, several
 from emmclab.runtime.optional_libraries import library
 from emmclab.runtime.result_storage import Place
-from emmclab.runtime.table_row import Row
 from emmclab.simulation.layers import Setting
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_scheduler import Sweep

@@ -4,8 +4,8 @@ import hashlib
 import json
 from collections.abc import Iterator
 
+from emmclab.runtime.document import Row
 from emmclab.runtime.parquet import Line, form_of, text_of
-from emmclab.runtime.table_row import Row
 from emmclab.studies.flatten import flat, with_settings
 from emmclab.studies.kinds import kind_of_cell
 from emmclab.studies.stored_types import Entry, Run

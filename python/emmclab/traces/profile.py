@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import TypedDict
 
 from emmclab.core_types import ClockJumpRow, Finding, ReissueSummary
+from emmclab.runtime.document import Row
 from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.html_pages import write_page
 from emmclab.runtime.number_format import size
-from emmclab.runtime.table_row import Row
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from emmclab.runtime.table_row import Row
+from emmclab.runtime.document import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.studies.flatten import flat, percentile_columns, with_settings

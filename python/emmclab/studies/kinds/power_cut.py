@@ -16,7 +16,7 @@ from emmclab.crash.stored_log import Session, StoredLog
 from emmclab.crash.summary import finding_fields
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.live.serve import require_loop, require_tools
-from emmclab.runtime.table_row import Row
+from emmclab.runtime.document import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting

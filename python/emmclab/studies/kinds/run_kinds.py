@@ -8,7 +8,7 @@ from typing import Literal, cast
 from emmclab import _core
 from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application, setup_of
 from emmclab.errors import ConfigError
-from emmclab.runtime.table_row import Row
+from emmclab.runtime.document import Row
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
