@@ -1,6 +1,6 @@
 """Writes types of what the core returns, and the table of the fields of a result, from the core's schemas.
 
-`make generate` runs it; `tests/test_generated.py` fails if the files are not current.
+`make generate` runs it; `tests/test_types.py` fails if the files are not current.
 """
 
 import json

@@ -1,30 +1,33 @@
-"""Design options for a user's own trace, and the study of the implications."""
+"""Advice: design options for a user's own trace, the state of the device that fits it, and their study."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import annotated
-import emmclab
-from conftest import assert_refused, emmclab_json, emmclab_ok, need_library
-from conftest import emmclab as run_emmclab
+import emmclab as api
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok, need_library
 from emmclab.advice.advise import ORDERS, advise, options
+from emmclab.advice.device_state import ASSUMED, GIVEN, RECORDED, STATES, STEADY, USED, State, settle
 from emmclab.advice.lifetime import measurement_text
 from emmclab.errors import ConfigError
 from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
 from emmclab.studies import Serial, Study
 from emmclab.studies.advise_deep import Deep, advise_deep, space_of, trial_options
 
 
 @pytest.fixture(scope="module")
-def trace() -> emmclab.Trace:
+def trace() -> api.Trace:
     """Return the smallest bundled trace."""
-    return emmclab.read(min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size))
+    return api.read(min(api.bundled(), key=lambda path: Path(path).stat().st_size))
 
 
-def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
+def test_options_are_ranked_with_what_they_cost(trace: api.Trace) -> None:
     device = Device.preset("emmc51-tlc")
     advised = advise(device, [trace], precondition="none")
     base, found = advised.base, advised.options
@@ -50,14 +53,12 @@ def test_options_are_ranked_with_what_they_cost(trace: emmclab.Trace) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Deep:
     need_library("optuna")
-    source = min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size)
+    source = min(api.bundled(), key=lambda path: Path(path).stat().st_size)
     place = Folder(tmp_path_factory.mktemp("deep"))
     return advise_deep("emmc51-tlc", [str(source)], place, Serial(), budget=6, settings={"cache.size_kb": 0})
 
 
-def test_options_are_tried_together_and_alone_and_what_gains_nothing_is_left_out(
-    together: Deep, trace: emmclab.Trace
-) -> None:
+def test_options_are_tried_together_and_alone_and_useless_ones_left_out(together: Deep, trace: api.Trace) -> None:
     device = Device.preset("emmc51-tlc").set({"cache.size_kb": 0})
     known = {option.name: option for option in options(device)}
     alone = {trial_options(one)[0]: one for one in together.found.trials if len(trial_options(one)) == 1}
@@ -92,32 +93,32 @@ def test_options_that_share_a_setting_are_never_taken_together() -> None:
 @pytest.mark.slow
 def test_deep_advice_is_in_every_form_and_refused_before_the_work(tmp_path: Path) -> None:
     need_library("optuna")
-    source = min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size)
+    source = min(api.bundled(), key=lambda path: Path(path).stat().st_size)
     words = ("advise", source, "--device", "emmc51-tlc", "--new", "--deep", "--budget", 2)
     words = (*words, "--jobs", 1, "--results", tmp_path / "results")
     page = tmp_path / "advice.html"
     found = emmclab_json(*words, "--html", page)["together"]
     assert found["trials"] >= 1 + 9 and found["front"][0]["options"]
     assert "mean_response_ms" in page.with_name("advice-deep.html").read_text()
-    done = run_emmclab(*words)
+    done = emmclab(*words)
     assert "Together: " in done.stdout and "the best one alone" in done.stdout
-    assert_refused(run_emmclab(*words, "--by", "lifetime"), "leave out --deep")
+    assert_refused(emmclab(*words, "--by", "lifetime"), "leave out --deep")
 
 
-def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: emmclab.Trace) -> None:
+def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: api.Trace) -> None:
     advised = advise(Device.preset("ssdsim"), [trace], wrap_addresses=True)
     assert "packed writes" in advised.refused
     assert "queue" in advised.refused["packed writes"]
     assert {advice.option for advice in advised.options}.isdisjoint(advised.refused)
 
 
-def test_an_option_that_a_device_has_already_says_so(trace: emmclab.Trace) -> None:
+def test_an_option_that_a_device_has_already_says_so(trace: api.Trace) -> None:
     device = Device.preset("ufs31", capacity="8GB")
     advised = advise(device, [trace], wrap_addresses=True, precondition="none")
     assert advised.refused["SLC cache"] == f"{device.name} has a WriteBooster already"
 
 
-def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
+def test_a_lifetime_is_that_of_a_device_in_use(trace: api.Trace) -> None:
     device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 3000})
     advised = advise(device, [trace], by="lifetime", wrap_addresses=True, precondition="none")
     life = advised.life
@@ -138,11 +139,11 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
 
 
 def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> None:
-    source = min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size)
+    source = min(api.bundled(), key=lambda path: Path(path).stat().st_size)
     words = ("advise", source, "--device", "small-1gb", "--set", "geometry.block_groups.0.erase_limit=3000")
     words = (*words, "--wrap-addresses", "--new", "--by", "lifetime")
     found = emmclab_json(*words)
-    lines = run_emmclab(*words).stdout.splitlines()
+    lines = emmclab(*words).stdout.splitlines()
     first = next(at for at, line in enumerate(lines) if line.startswith("Options by lifetime"))
     lives = [found["life"], *(one["life"] for one in found["options"])]
     # Two lines of headings and a rule precede the options.
@@ -151,7 +152,7 @@ def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> 
 
 
 def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
-    source = emmclab.read(min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size))
+    source = api.read(min(api.bundled(), key=lambda path: Path(path).stat().st_size))
     # A year of use would wear out blocks that endure 100 erases.
     device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 100})
     advised = advise(device, [source], by="lifetime", wrap_addresses=True, precondition="steady:1")
@@ -160,8 +161,8 @@ def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
     assert "steady:1" in measurement_text(advised.life, advised.base)
 
 
-def test_the_plan_counts_the_devices_that_are_preconditioned_once_each(trace: emmclab.Trace) -> None:
-    device = emmclab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 64})
+def test_the_plan_counts_the_devices_that_are_preconditioned_once_each(trace: api.Trace) -> None:
+    device = api.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 64})
     planned: list[tuple[int, float]] = []
     found = advise(
         device,
@@ -178,7 +179,7 @@ def test_the_plan_counts_the_devices_that_are_preconditioned_once_each(trace: em
     assert 0.4 * devices < most_bytes / device.capacity_bytes < 0.6 * devices
 
 
-def test_a_device_without_collection_has_no_lifetime(trace: emmclab.Trace) -> None:
+def test_a_device_without_collection_has_no_lifetime(trace: api.Trace) -> None:
     advised = advise(Device.preset("ssdsim"), [trace], lifetime=True, wrap_addresses=True)
     assert advised.life is None
     assert all(one.life is None for one in advised.options)
@@ -190,7 +191,7 @@ def test_what_a_device_has_already_is_no_option() -> None:
     assert "parallel planes" not in names, "it has one plane"
 
 
-def test_an_unknown_order_is_refused(trace: emmclab.Trace) -> None:
+def test_an_unknown_order_is_refused(trace: api.Trace) -> None:
     with pytest.raises(ConfigError, match="cannot be ranked"):
         advise(Device.preset("nexus5"), [trace], by="beauty")
 
@@ -220,9 +221,7 @@ def test_modes_of_the_journal_s_layer_are_ranked_by_the_time_of_the_run() -> Non
     assert journal.modes[0].mode in journal.headline
 
 
-def test_without_commits_named_in_the_trace_the_modes_are_not_judged_and_the_reason_is_given(
-    trace: emmclab.Trace, tmp_path: Path
-) -> None:
+def test_without_commits_in_the_trace_modes_are_not_judged_with_a_reason(trace: api.Trace, tmp_path: Path) -> None:
     device = Device.preset("emmc51-cache")
     assert "no block notes" in advise(device, [trace], precondition="none").journal.headline
     data = [row for row in annotated.rows(20) if row["role"] == ["data"]]
@@ -230,7 +229,7 @@ def test_without_commits_named_in_the_trace_the_modes_are_not_judged_and_the_rea
         "the trace has no commit of a journal"
     )
     plain = annotated.write(tmp_path / "data.parquet", data)
-    shown = run_emmclab("advise", plain, "--device", "emmc51-cache", "--new")
+    shown = emmclab("advise", plain, "--device", "emmc51-cache", "--new")
     assert shown.returncode == 0 and "Layer below the journal: the trace has no commit" in shown.stdout
 
 
@@ -242,3 +241,148 @@ def test_the_modes_stand_in_text_page_and_json(tmp_path: Path) -> None:
     shown = emmclab_ok(*arguments)
     for text in (shown.stdout, page.read_text()):
         assert "Layer below the journal: journal:" in text and "ordered_fua" in text
+
+
+#: A device of 2 GB on which existing data makes writes slower.
+PHONE = """
+name = "phone"
+[[geometry.block_groups]]
+page_kb = 16
+blocks = 540
+pages_per_block = 256
+read_us = 80
+program_us = 700
+erase_us = 3000
+[capacity]
+over_provisioning_pct = 5
+[gc]
+policy = "greedy"
+"""
+
+
+def _settled(recorded_ms: float | None, simulated_ms: dict[str, float], **replay: Any) -> State:
+    """Choose a state if each state has the given mean response."""
+
+    def run(precondition: str | Path) -> Result:
+        mean = simulated_ms[str(precondition)]
+        error = None if recorded_ms is None else 100 * (mean / recorded_ms - 1)
+        return Result(
+            {
+                "options": {"precondition": str(precondition)},
+                "run": {"stopped": None, "load": {"overloaded": False}},
+                "response": {"mean_response_ms": mean},
+                "recorded": {"response": {"all": {"recorded_ms": recorded_ms, "error_pct": error}}},
+            }
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        state, base = settle(run, pool, replay, collects=True)
+    assert base["response.mean_response_ms"] == state.simulated_ms == simulated_ms[state.precondition]
+    return state
+
+
+#: The mean response in each state: existing data makes the device slower.
+MEANS = dict(zip(STATES, (1.0, 1.0, 1.0, 2.0, 2.5, 3.0), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("recorded_ms", "precondition", "meets"),
+    [(1.0, "none", True), (2.02, "random:50", True), (2.55, "random:90", True), (2.8, USED, True)],
+)
+def test_the_state_nearest_to_the_recorded_time_is_taken(recorded_ms: float, precondition: str, meets: bool) -> None:
+    state = _settled(recorded_ms, MEANS)
+    assert (state.precondition, state.chosen, state.meets) == (precondition, RECORDED, meets)
+    assert not state.caution
+    assert f"recorded {recorded_ms:.2f} ms" in state.line and f"{state.simulated_ms:.2f} ms" in state.line
+    assert [one.precondition for one in state.tried] == list(STATES)
+
+
+def test_of_states_that_are_as_near_the_simplest_is_taken_and_the_others_are_named() -> None:
+    state = _settled(1.0, MEANS | {"sequential:50": 0.999})
+    assert (state.precondition, state.alike) == ("none", ("sequential:50", "sequential:90"))
+    assert "sequential:90" in state.line
+
+
+def test_a_recording_that_no_state_meets_is_said_to_be_so_with_the_nearest_state() -> None:
+    state = _settled(1.4, MEANS)
+    assert (state.precondition, state.chosen, state.meets) == ("none", RECORDED, False)
+    assert "within 10 %" in state.caution and "-28.6 %" in state.caution
+
+
+def test_a_device_that_is_overwritten_all_over_is_tried_where_all_others_are_too_fast() -> None:
+    state = _settled(9.0, MEANS | {STEADY: 9.2})
+    assert (state.precondition, state.meets) == (STEADY, True)
+
+
+@pytest.mark.parametrize(("recorded_ms", "why"), [(0.4, "as slowly"), (50.0, "as fast"), (None, "recorded")])
+def test_a_recording_of_another_device_says_nothing_of_the_state(recorded_ms: float | None, why: str) -> None:
+    state = _settled(recorded_ms, {name: mean for name, mean in MEANS.items() if name in ("none", USED)})
+    assert (state.precondition, state.chosen) == (USED, ASSUMED)
+    assert why in state.reason and state.reason in state.line
+
+
+def test_a_state_far_from_a_slow_recording_is_assumed() -> None:
+    state = _settled(9.0, MEANS | {STEADY: 4.0})
+    assert (state.precondition, state.chosen) == (USED, ASSUMED)
+    assert len(state.tried) == len(STATES) + 1
+
+
+@pytest.mark.parametrize("given", [{"mode": "back_to_back"}, {"rate": 2.0}])
+def test_requests_at_another_pace_than_recorded_choose_no_state(given: dict[str, Any]) -> None:
+    assert _settled(1.0, MEANS, **given).chosen == ASSUMED
+
+
+def test_a_given_state_is_taken_and_the_recording_stands_beside_it() -> None:
+    state = _settled(1.0, {"steady:1": 7.0}, precondition="steady:1")
+    assert (state.precondition, state.chosen, state.meets) == ("steady:1", GIVEN, False)
+    assert "recorded 1.00 ms (+600.0 %)" in state.line and not state.caution
+
+
+@pytest.fixture
+def phone(tmp_path: Path) -> tuple[object, ...]:
+    """The device, in open loop: responses do not depend on the recorded completions."""
+    file = tmp_path / "phone.toml"
+    file.write_text(PHONE)
+    return "--device", file, "--mode", "open"
+
+
+def _recording(path: Path, state: str) -> float:
+    """Write a trace with the responses of a device in a state; return their mean in ms."""
+    arrivals = range(0, 20_000_000_000, 10_000_000)
+    rows = [(at, 8 * (number * 7919 % 200_000)) for number, at in enumerate(arrivals)]
+    head = "arrival_ns,op,sector,sectors"
+    path.write_text("\n".join([head, *(f"{at},write,{sector},8" for at, sector in rows)]) + "\n")
+    run = Device.from_toml(PHONE).simulate(api.read(path), precondition=state, mode="open")
+    mean_ns = round(run["response.mean_response_ms"] * 1e6)
+    head = "arrival_ns,complete_ns,op,sector,sectors"
+    lines = [f"{at},{at + mean_ns},write,{sector},8" for at, sector in rows]
+    path.write_text("\n".join([head, *lines]) + "\n")
+    return mean_ns / 1e6
+
+
+def test_the_state_of_the_recorded_device_is_found_again(phone: tuple[object, ...], tmp_path: Path) -> None:
+    trace, page = tmp_path / "trace.csv", tmp_path / "advice.html"
+    mean_ms = _recording(trace, "random:90")
+    found = emmclab_json("advise", trace, *phone, "--html", page)
+    state = found["state"]
+    assert (state["precondition"], state["chosen"], state["meets"]) == ("random:90", RECORDED, True)
+    assert state["recorded_ms"] == pytest.approx(mean_ms, abs=1e-5)
+    assert found["device"]["options"]["precondition"] == "random:90"
+    assert "random:90" in page.read_text()
+    # The comparison of recorded and simulated responses is directly below the answer.
+    warning, _, line = emmclab("advise", trace, *phone).stdout.splitlines()[:3]
+    assert warning.startswith("warning: the trace does not record")
+    assert f"recorded {mean_ms:.2f} ms" in line and "random:90" in line
+    for words, precondition in ((("--new",), "none"), (("--precondition", "random:50"), "random:50")):
+        given = emmclab_json("advise", trace, *phone, *words)
+        assert (given["state"]["precondition"], given["state"]["chosen"]) == (precondition, GIVEN)
+        assert "as given" in emmclab("advise", trace, *phone, *words).stdout.splitlines()[2]
+
+
+def test_a_lifetime_is_of_a_used_device_whatever_the_recorded_state(phone: tuple[object, ...], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    _recording(trace, "none")
+    limit = ("--set", "geometry.block_groups.0.erase_limit=3000")
+    found = emmclab_json("advise", trace, *phone, *limit, "--lifetime")
+    assert found["state"]["precondition"] == "none" and found["state"]["chosen"] == RECORDED
+    assert found["life"]["precondition"].startswith("used:365d")

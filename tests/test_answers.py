@@ -52,9 +52,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_recorded_stands_beside_simulated_by_operation_in_json_text_and_page(
-    trace: Path, tmp_path: Path, browser: Browser
-) -> None:
+def test_recorded_is_beside_simulated_in_json_text_and_page(trace: Path, tmp_path: Path, browser: Browser) -> None:
     page = tmp_path / "page.html"
     result = emmclab_json("simulate", trace, *FAST, "--html", page)
     profile = emmclab_json("profile", trace)[0]
@@ -122,9 +120,7 @@ def test_open_loop_warns_where_requests_wait_for_the_device(tmp_path: Path) -> N
     assert "warning" not in emmclab("simulate", path, *FAST).stdout
 
 
-def test_an_overload_stands_in_the_first_line_with_a_rate_that_is_none(
-    overloaded: Path, tmp_path: Path, browser: Browser
-) -> None:
+def test_an_overload_is_in_the_first_line_with_a_lower_rate(overloaded: Path, tmp_path: Path, browser: Browser) -> None:
     page = tmp_path / "page.html"
     text = emmclab("simulate", overloaded, *FAST, "--html", page).stdout
     first = text.splitlines()[0]
@@ -179,9 +175,7 @@ def test_advise_never_ranks_on_overload_without_a_word(overloaded: Path) -> None
     assert all("overloaded" in option["note"] for option in found if not option["trusted"])
 
 
-def test_an_early_end_stands_at_the_top_and_is_exit_status_3(
-    light: Path, tiny: Path, tmp_path: Path, browser: Browser
-) -> None:
+def test_an_early_end_is_at_the_top_and_status_3(light: Path, tiny: Path, tmp_path: Path, browser: Browser) -> None:
     page = tmp_path / "page.html"
     arguments = (light, "--wrap-addresses")
     done = emmclab("simulate", *arguments, "--device", tiny, "--html", page)
@@ -233,9 +227,7 @@ def test_advise_takes_used_devices_where_nothing_is_recorded_and_nothing_is_aske
     ("by", "words"),
     [("mean", "mean response"), ("p99", "p99 response"), ("waf", "write amplification"), ("lifetime", "lifetime")],
 )
-def test_the_title_of_advice_names_the_figure_that_it_is_ranked_by(
-    trace: Path, tmp_path: Path, browser: Browser, by: str, words: str
-) -> None:
+def test_the_title_of_advice_names_order(trace: Path, tmp_path: Path, browser: Browser, by: str, words: str) -> None:
     page = tmp_path / "page.html"
     limit = ("--set", "geometry.block_groups.0.erase_limit=3000")
     done = emmclab_ok("advise", trace, *FAST, *limit, "--new", "--by", by, "--html", page)

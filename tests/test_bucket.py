@@ -1,6 +1,9 @@
-"""Results in a bucket of a real S3 server: locks that expire soon after their runs, and a failing server."""
+"""Results and fleets in a bucket of a real S3 server: as from a folder, also if the server fails."""
 
+import json
+import signal
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -8,11 +11,18 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, Server, assert_refused, begin, emmclab, emmclab_ok, need_library, wait_until
+from conftest import PATIENCE_S, Server, assert_refused, begin, biotracer, emmclab, emmclab_ok, need_library, wait_until
 from emmclab.errors import ConfigError, InputError, UnsupportedError
+from emmclab.fleet import Table, profile_fleet
+from emmclab.fleet.recording_source import InBucket, source_of
+from emmclab.fleet.table_state import Copy
 from emmclab.runtime import bucket as buckets
 from emmclab.runtime.bucket import Bucket
+from emmclab.runtime.files import stale_folders
+from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.result_storage import place_of
+from emmclab.studies import Serial
+from fleets import PLACES, held
 
 pytestmark = pytest.mark.slow
 
@@ -110,9 +120,7 @@ def test_a_bucket_that_is_not_there_is_named(study: Path) -> None:
     assert_refused(emmclab("run", study, "--results", "nonsense://x"), "s3://BUCKET/PREFIX")
 
 
-def test_buckets_of_google_and_azure_are_known_by_their_addresses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_buckets_of_google_and_azure_are_known_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is read or written there; the error names what is missing."""
     need_library("obstore")
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
@@ -154,3 +162,234 @@ def test_a_bucket_that_goes_ends_the_run_and_the_next_one_goes_on(server: Server
 def test_a_file_that_is_not_in_a_bucket_is_an_input_error() -> None:
     with pytest.raises(InputError, match="file not found"):
         Bucket("s3://sweeps/empty").read("index.json")
+
+
+FLEET = "s3://sweeps/phones"
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Provide a separate temporary folder, so that the test can list what is left in it."""
+    folder = tmp_path_factory.mktemp("t")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+
+def put(files: dict[str, bytes], below: str = FLEET) -> None:
+    bucket = Bucket(below)
+    for name, content in files.items():
+        bucket.write(name, content)
+
+
+def recorded(count: int, first: int = 0) -> dict[str, bytes]:
+    """Return recordings of different lengths, spread over models and builds."""
+    return {
+        f"{PLACES[number % len(PLACES)]}/{number:04}.txt": biotracer(40 + 7 * number).encode()
+        for number in range(first, first + count)
+    }
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def profiled(*words: object) -> int:
+    """Run the command; return how many recordings it profiled."""
+    done = emmclab("fleet", *words, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    found: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
+    return found
+
+
+@pytest.mark.usefixtures("server")
+def test_a_fleet_in_a_bucket_has_the_table_of_its_folder_for_any_number_of_workers(tmp_path: Path) -> None:
+    files = recorded(12) | {"notes.md": b"# Phones", "empty.txt": b"", ".hidden.txt": b"x", ".cache/a.txt": b"x"}
+    folder = write(tmp_path / "phones", files)
+    put(files | {"model=N5": b""})
+    made = [emmclab("fleet", folder, "-o", "folder.parquet", cwd=tmp_path)]
+    for jobs in (1, 3):
+        made.append(emmclab("fleet", FLEET, "-o", f"{jobs}.parquet", "--jobs", jobs, cwd=tmp_path))
+    whole = (tmp_path / "folder.parquet").read_bytes()
+    assert [one.returncode for one in made] == [1, 1, 1], made[-1].stderr
+    assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "3.parquet").read_bytes() == whole
+    assert "2 of 14 files could not be read; the first, empty.txt: the file is empty" in made[-1].stderr
+    assert stale_folders(scratch()) == []
+
+
+@pytest.mark.usefixtures("server")
+def test_only_new_or_changed_files_are_copied_and_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "fleet.parquet"
+    copied: list[str] = []
+    copy = Bucket.copy
+
+    def noted(self: Bucket, name: str, path: Path) -> None:
+        copied.append(name)
+        copy(self, name, path)
+
+    monkeypatch.setattr(Bucket, "copy", noted)
+
+    def run() -> tuple[int, list[str]]:
+        copied.clear()
+        _, counts = profile_fleet(FLEET, table, Serial())
+        return counts.profiled, sorted(copied)
+
+    files = recorded(6)
+    put(files)
+    assert run() == (6, sorted(files))
+    assert run() == (0, [])
+    first, second, third = sorted(files)[:3]
+    put({first: biotracer(33).encode(), second: files[second]} | (more := recorded(1, first=50)))
+    Bucket(FLEET).remove(third)
+    assert run() == (2, sorted([first, *more])), "the same bytes have the same ETag"
+    (tmp_path / ".fleet.parquet.state").unlink()
+    assert run()[0] == 0, "digests tell what is unchanged"
+    assert len(copied) == 6
+    profile_fleet(FLEET, tmp_path / "new.parquet", Serial())
+    assert table.read_bytes() == (tmp_path / "new.parquet").read_bytes()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_table_in_a_bucket_is_that_of_a_folder_and_is_brought_up_to_date_by_any_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    files = recorded(8)
+    folder = write(tmp_path / "phones", files)
+    put(files)
+    table = f"{FLEET}/all.fleet.parquet"
+    assert profiled(FLEET, "-o", table) == 8
+    emmclab("fleet", folder, "-o", tmp_path / "fleet.parquet")
+    assert Bucket(FLEET).read("all.fleet.parquet") == (tmp_path / "fleet.parquet").read_bytes()
+    # Another machine has neither the local copy nor the state.
+    other = str(tmp_path_factory.mktemp("o"))
+    monkeypatch.setenv("TMPDIR", other)
+    assert profiled(FLEET, "-o", table) == 0
+    put(recorded(1, first=70))
+    assert profiled(FLEET, "-o", table) == 1
+    monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
+    assert profiled(FLEET, "-o", table) == 0
+    done = emmclab_ok("fleet", table, "--by", "model", "--html", tmp_path / "page.html", "--json")
+    found = json.loads(done.stdout)
+    assert found["tables"] == [{"table": table, "run": None}]
+    assert found["groups"][0]["recordings"] == 9
+    assert "all.fleet.parquet" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_fleet_here_and_one_in_a_bucket_are_compared(tmp_path: Path) -> None:
+    folder = write(tmp_path / "before", recorded(8))
+    put(recorded(8, first=30))
+    words = ("--against", FLEET, "--json")
+    done = emmclab_ok("fleet", folder, *words, cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert [one["table"] for one in found["tables"]] == ["before.fleet.parquet", "phones.fleet.parquet"]
+    assert found["after"]["name"] == FLEET
+    again = emmclab("fleet", tmp_path / "before.fleet.parquet", *words, cwd=tmp_path)
+    assert json.loads(again.stdout)["differences"] == found["differences"]
+
+
+@pytest.mark.usefixtures("server")
+def test_a_table_that_another_process_wrote_meanwhile_is_not_overwritten() -> None:
+    put(recorded(3))
+    table = "s3://sweeps/tables/all.parquet"
+    profile_fleet(FLEET, table, Serial())
+    before = Bucket("s3://sweeps/tables").read("all.parquet")
+
+    def meanwhile(*_now: int) -> None:
+        Bucket("s3://sweeps/tables").write("all.parquet", before + b" ")
+
+    put(recorded(1, first=20))
+    with pytest.raises(ConfigError, match="another process has written this table meanwhile"):
+        profile_fleet(FLEET, table, Serial(), progress=meanwhile)
+    assert Bucket("s3://sweeps/tables").read("all.parquet") == before + b" "
+    Bucket("s3://sweeps/tables").write("all.parquet", before)
+    made, counts = profile_fleet(FLEET, table, Serial())
+    assert counts.profiled == 0, "rows of the run that was refused are kept"
+    assert len(made.recordings(["path"])) == 4
+    with Copy(table).alone():
+        done = emmclab("fleet", FLEET, "-o", table)
+    assert (done.returncode, f"{table}: another process is working" in done.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("server")
+def test_what_is_not_in_a_bucket_is_named(tmp_path: Path) -> None:
+    for words, status, said in (
+        (("s3://sweeps/none",), 2, "s3://sweeps/none: there is no recording"),
+        (("s3://gone/none",), 1, "s3://gone/none"),
+        (("nonsense://x/y",), 2, "s3://BUCKET/PREFIX"),
+    ):
+        done = emmclab("fleet", *words, cwd=tmp_path)
+        assert done.returncode == status, done.stderr
+        assert said in done.stderr and "hint: " in done.stderr
+        assert "Traceback" not in done.stderr
+    put({"mine.parquet": b"PAR1 none PAR1"})
+    assert_refused(
+        emmclab("fleet", f"{FLEET}/mine.parquet", cwd=tmp_path),
+        f"error: {FLEET}/mine.parquet: this is not a table of a fleet",
+    )
+    with pytest.raises(InputError, match=r"gone\.parquet: file not found"):
+        Copy(f"{FLEET}/gone.parquet").fetch()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_recording_gone_since_it_was_listed_is_refused_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(recorded(3))
+    found = InBucket.recordings
+    monkeypatch.setattr(
+        InBucket, "recordings", lambda self, files: [*found(self, files), found(self, files)[0]._replace(path="z.txt")]
+    )
+    table, counts = profile_fleet(FLEET, tmp_path / "t.parquet", Serial())
+    assert (counts.recordings, counts.refused) == (4, 1)
+    assert table.refused() == [("z.txt", "file not found")]
+
+
+@pytest.mark.usefixtures("server")
+def test_processors_of_a_blktrace_recording_are_copied_together() -> None:
+    put({f"run/disk.blktrace.{number}": b"x" * (number + 1) for number in (0, 1, 10)})
+    put({"run/other.blktrace.0": b"y"})
+    source = source_of(FLEET)
+    first, second = source.recordings("*")
+    assert (first.path, first.bytes, first.version.count(",")) == ("run/disk.blktrace.0", 14, 2)
+    seen = []
+    for _, place in source.local_files([first, second]):
+        assert isinstance(place, Path)
+        seen.append(sorted(path.name for path in place.parent.iterdir()))
+    assert seen == [["disk.blktrace.0", "disk.blktrace.1", "disk.blktrace.10"], ["other.blktrace.0"]]
+    assert stale_folders(scratch()) == []
+
+
+def test_a_fleet_goes_on_after_a_lost_bucket(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(recorded(6))
+    stopped = False
+
+    def stop(*_now: int) -> None:
+        nonlocal stopped
+        if not stopped:
+            server.process.send_signal(signal.SIGSTOP)
+            server.process.kill()
+            stopped = True
+
+    from emmclab.fleet import run
+
+    monkeypatch.setattr(run, "_BATCH_FILES", 2)
+    with pytest.raises(InputError, match="s3://sweeps/phones"):
+        profile_fleet(FLEET, tmp_path / "t.parquet", Serial(), progress=stop)
+    kept = (tmp_path / ".t.parquet.state").read_text().count('"row": {')
+    assert kept == 2
+    assert not (tmp_path / "t.parquet").exists()
+
+
+@pytest.mark.usefixtures("server")
+def test_ctrl_c_leaves_no_copy_behind(tmp_path: Path) -> None:
+    put(recorded(30))
+    run = held(FLEET, "-o", tmp_path / "t.parquet", "--jobs", "2")
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 130, said
+    assert f"recordings of {FLEET} are stored; the same command continues" in said
+    again: Any = profiled(FLEET, "-o", tmp_path / "t.parquet")
+    assert 0 < again <= 23
+    assert len(Table(tmp_path / "t.parquet").recordings(["path"])) == 30
+    assert stale_folders(scratch()) == []

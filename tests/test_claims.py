@@ -330,9 +330,7 @@ def _verdict_of(name: str, results: dict[str, Results]) -> str:
     return next(claim.verdict for claim in judge_study(results[study]) if claim.id == name)
 
 
-def test_without_the_recorded_source_a_restated_claim_is_tested(
-    results: dict[str, Results], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restated_claim_is_tested_by_default(results: dict[str, Results], monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove a source of the workloads, and of a device, and check that the verdict changes."""
     made = sources_of_field
     for name, source in (
@@ -356,9 +354,7 @@ def test_without_the_recorded_source_a_restated_claim_is_tested(
         monkeypatch.undo()
 
 
-def test_with_the_source_recorded_a_tested_claim_is_restated(
-    results: dict[str, Results], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tested_claim_is_restated_with_source(results: dict[str, Results], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("iiswc-hps-mrt-mean", "iiswc-impl2-idle-gc", "advil-fig7-best"):
         assert _verdict_of(name, results) in TESTED
         monkeypatch.setattr("emmclab.papers.claims.fitted_to", lambda _, own=name: frozenset({own}))
@@ -378,9 +374,7 @@ def test_what_a_measure_reads_is_recorded(results: dict[str, Results]) -> None:
     assert list(reads.devices) == ["iiswc15-8ps", "iiswc15-hps"]
 
 
-def test_claims_of_figures_8_and_9_read_one_8_kb_device_and_the_other_is_their_range(
-    results: dict[str, Results],
-) -> None:
+def test_figures_8_and_9_read_one_8_kb_device_and_the_other_is_their_range(results: dict[str, Results]) -> None:
     found = results["iiswc15"]
     other = {"ssdsim-8k": "ssdsim-8k-aligned", "ssdsim-8k-aligned": "ssdsim-8k"}
     runs = [{**run, "grid": other.get(run["grid"], run["grid"])} for run in found.runs]
@@ -392,9 +386,7 @@ def test_claims_of_figures_8_and_9_read_one_8_kb_device_and_the_other_is_their_r
         assert f"aligned +{swapped.values[value]:.1f}" in judged.note
 
 
-def test_the_8_kb_device_of_the_claims_splits_a_write_by_its_size_alone(
-    results: dict[str, Results], tmp_path: Path
-) -> None:
+def test_the_8_kb_device_of_claims_splits_writes_by_size_alone(results: dict[str, Results], tmp_path: Path) -> None:
     """The paper states that 20 KB use 24 KB. Aligned pages split a write by its address, too."""
     for grid, used in (("ssdsim-8k", {20: 24, 8: 8}), ("ssdsim-8k-aligned", {20: 24, 8: 16})):
         run = next(results["iiswc15"].select(grid))

@@ -112,9 +112,7 @@ def test_convert_merges_traces_from_their_start_times(trace: Path, other_trace: 
         assert [row["arrival_ns"] for row in emmclab_rows(out)] == expected
 
 
-def test_convert_refuses_words_that_do_not_tell_inputs_and_output(
-    trace: Path, other_trace: Path, tmp_path: Path
-) -> None:
+def test_convert_refuses_words_that_mix_inputs_and_output(trace: Path, other_trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     before = other_trace.read_bytes()
     for words, field in (
@@ -177,9 +175,7 @@ def test_a_profile_needs_traces_or_the_included_ones_and_not_both(trace: Path) -
         assert_refused(emmclab("profile", *words), field)
 
 
-def test_one_trace_is_compared_with_another_a_workload_or_a_folder_of_parts(
-    trace: Path, other_trace: Path, tmp_path: Path
-) -> None:
+def test_a_trace_is_compared_with_traces_workloads_and_parts(trace: Path, other_trace: Path, tmp_path: Path) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()
     (parts / "1.txt").write_bytes(other_trace.read_bytes())

@@ -32,9 +32,7 @@ def unzstd(path: Path) -> bytes:
         ("zst", unzstd),
     ],
 )
-def test_text_is_compressed_by_its_ending(
-    ending: str, opened: Callable[[Path], bytes], trace: Path, tmp_path: Path
-) -> None:
+def test_ending_compresses_text(ending: str, opened: Callable[[Path], bytes], trace: Path, tmp_path: Path) -> None:
     plain, packed = tmp_path / "x.csv", tmp_path / f"x.csv.{ending}"
     for out in (plain, packed):
         assert emmclab("convert", trace, out).returncode == 0
@@ -56,9 +54,7 @@ def test_every_text_format_can_be_compressed(trace: Path, tmp_path: Path) -> Non
         assert gzip.decompress(packed.read_bytes()) == plain.read_bytes(), name
 
 
-def test_outputs_have_the_permissions_that_the_umask_leaves_and_keep_those_of_a_former_file(
-    trace: Path, tmp_path: Path
-) -> None:
+def test_outputs_have_permissions_of_the_umask_or_of_a_former_file(trace: Path, tmp_path: Path) -> None:
     """Checks each way in which files are written: by the core, in pieces, by DuckDB, as pages."""
     fleet = tmp_path / "fleet"
     fleet.mkdir()
@@ -176,9 +172,7 @@ CLOSED = (["--help"], ["profile", "TRACE"], ["profile", "TRACE", "--json"], ["co
         for words in COMMANDS
     ],
 )
-def test_a_closed_or_full_stream_ends_without_a_traceback(
-    words: list[str], closing: str, trace: Path, tmp_path: Path
-) -> None:
+def test_closed_or_full_streams_give_no_traceback(words: list[str], closing: str, trace: Path, tmp_path: Path) -> None:
     places = {"TRACE": str(trace), "OUT": str(tmp_path / "out.csv")}
     line = " ".join([*COMMAND, *(places.get(word, f"'{word}'") for word in words), closing])
     if closing == "2>&-":

@@ -213,9 +213,7 @@ def test_rows_of_requests_tell_who_sent_them_and_what_the_run_was_made_of(tmp_pa
     assert plain["settings"] == {"nexus5": {}}
 
 
-def test_blocking_collection_of_large_blocks_makes_a_write_wait_for_seconds_and_incremental_does_not(
-    tmp_path: Path,
-) -> None:
+def test_blocking_collection_of_large_blocks_delays_a_write_by_seconds_incremental_does_not(tmp_path: Path) -> None:
     """The values are those of docs/concepts/device.md for emmc51-tlc."""
     messages = tmp_path / "messages.parquet"
     assert emmclab("synth", "Messaging", messages, "--seed", 1).returncode == 0

@@ -156,9 +156,7 @@ def test_studies_of_served_devices_stay_on_this_machine(joined: RayCluster, tmp_
         run_cells(Study.named("dsn17-crash"), Folder(tmp_path), joined)
 
 
-def test_the_dashboard_of_a_cluster_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dashboard_of_a_cluster_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(engine, "RayCluster", lambda *_: SimpleNamespace(dashboard="127.0.0.1:8265"))
     executor(0, "auto")
     assert "http://127.0.0.1:8265" in capsys.readouterr().err

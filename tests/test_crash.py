@@ -1,15 +1,25 @@
-"""Power cuts: controls that must be detected, and states that are no defect."""
+"""Power cuts: controls that must be detected, states that are no defect, and what is judged only once."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import assert_refused, emmclab
 from crash_runs import CUTS, DEVICE, Runs, nothing_left
-from emmclab.crash.explore import open_run
+from emmclab.crash.explore import Exploration, Options, explore, open_run
+from emmclab.crash.kernel_log import BlockReads, _blocks_of
+from emmclab.crash.promises import CutTally
 from emmclab.crash.recording import Workload, _is_ordered, record_run, scaled_down
+from emmclab.crash.scratch_folders import in_memory, scratch
+from emmclab.crash.summary import difference
 from emmclab.errors import ConfigError
+from emmclab.runtime.statistics import fisher_exact
 from emmclab.simulation.device import Device, presets
 
 
@@ -52,9 +62,7 @@ def test_a_device_that_ignores_flushes_is_caught_at_its_own_level(crash: Runs) -
 @pytest.mark.parametrize(
     ("lie", "layers", "is_noted"), [("fua", [], True), ("barrier", [], True), ("fua", ["pass-through"], False)]
 )
-def test_a_lie_that_no_file_system_can_find_out_is_noted(
-    crash: Runs, lie: str, layers: list[str], is_noted: bool
-) -> None:
+def test_a_lie_that_no_file_system_finds_is_noted(crash: Runs, lie: str, layers: list[str], is_noted: bool) -> None:
     above = [word for layer in layers for word in ("--layer", layer)]
     lies = [*DEVICE, "--set", f"cache.lies={lie}", *above]
     result = crash(*lies, "--workload", "files", "--operations", "8", "--cuts", "5", status=0)
@@ -167,9 +175,7 @@ def test_a_log_of_zones_recovers_from_every_cut(crash: Runs) -> None:
     ],
     ids=lambda layer: layer[0],
 )
-def test_layers_over_two_devices_lose_nothing_and_a_lie_of_the_first_is_named(
-    crash: Runs, layer: tuple[str, ...]
-) -> None:
+def test_layers_over_two_devices_lose_nothing_and_a_lie_is_named(crash: Runs, layer: tuple[str, ...]) -> None:
     two = [*DEVICE, "--layer", *layer, "--workload", "files", "--operations", "80", "--cuts", CUTS]
     found = crash(*two, status=0)
     assert found["states"] > 10
@@ -294,9 +300,7 @@ def test_garbage_in_flight_is_caught_named_and_shown_again(crash: Runs) -> None:
     ("workload", "options"),
     [("sqlite-wal-full", ()), ("sqlite-delete-extra", ()), ("append-log", ("--mount-options", "data=journal"))],
 )
-def test_what_writes_nothing_safe_again_in_place_survives_garbage_in_flight(
-    crash: Runs, workload: str, options: tuple[str, ...]
-) -> None:
+def test_what_never_overwrites_survives_garbage_in_flight(crash: Runs, workload: str, options: tuple[str, ...]) -> None:
     few = ["--operations", "15", "--cuts", CUTS, "--tear", "inside"]
     result = crash(*DEVICE, *options, "--workload", workload, *few, status=0)
     sources = [one["documented"] for one in result["documented"] if one["level"] == "application"]
@@ -408,3 +412,149 @@ def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:
     done = crash.run(*DEVICE, *options, "--workload", "append-log", "--operations", "5", "--cuts", "5")
     assert done.returncode in (0, 2, 4) and "Traceback" not in done.stderr
     nothing_left(crash.folder)
+
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
+INSTANCES = Path("/sys/kernel/tracing/instances")
+
+
+def recorded(folder: Path, *words: str) -> Path:
+    """Record generated programs; return the log."""
+    log = folder / "run.log"
+    done = emmclab(
+        "crash", "--device", "emmc51-cache", *words, "--recovery", "mount", "--check", "true", "--cuts", 1,
+        "--save-log", log, "--results", folder,
+    )  # fmt: skip
+    # The check proves nothing (5), or a mount fails (4): only the log is needed.
+    assert done.returncode in (4, 5), done.stderr
+    return log
+
+
+def both(log: Path, cuts: int, states: str) -> tuple[Exploration, Exploration]:
+    """Explore a log with pruning and without."""
+    found = []
+    for prune in (True, False):
+        run, _ = open_run(str(log))
+        options = Options(cuts=cuts, states=states, recovery="mount", check="programs", prune=prune)
+        found.append(explore(run, options))
+    return found[0], found[1]
+
+
+@root
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--workload", "ace:2:6"),
+        pytest.param(("--workload", "ace:2:8", "--fs", "xfs"), marks=pytest.mark.slow),
+        pytest.param(("--workload", "ace:2:8", "--fs", "btrfs"), marks=pytest.mark.slow),
+        pytest.param(
+            ("--workload", "ace:2:8", "--fs", "btrfs", "--mount-options", "nobarrier"), marks=pytest.mark.slow
+        ),
+    ],
+    ids=["ext4", "xfs", "btrfs", "btrfs-nobarrier"],
+)
+def test_pruning_changes_no_verdict(tmp_path: Path, words: tuple[str, ...]) -> None:
+    log = recorded(tmp_path, *words)
+    pruned, whole = both(log, 12, "boundary,omit1:6,only1:6")
+    assert whole.pruned == 0 < pruned.pruned < pruned.states == whole.states
+    assert pruned.verdicts == whole.verdicts
+    assert [(one.promise, one.level, one.index, one.count) for one in pruned.findings()] == [
+        (one.promise, one.level, one.index, one.count) for one in whole.findings()
+    ]
+    assert bool(whole.findings()) == ("nobarrier" in words), "the control shows that verdicts differ at all"
+
+
+def test_nothing_is_known_of_reads_where_the_kernel_lost_events() -> None:
+    read = b"  mount-7 [000] ..... 1.2: block_bio_queue: 7,1 RM 8 + 8 [mount]\n"
+    written = b"  mount-7 [000] ..... 1.3: block_bio_queue: 7,1 FWS 80 + 8 [mount]\n"
+    other = b"  mount-7 [000] ..... 1.4: block_bio_queue: 7,2 R 800 + 8 [mount]\n"
+    assert _blocks_of(read + written + other, 7, 1) == {1}
+    assert _blocks_of(read + b"CPU:0 [LOST 12 EVENTS]\n" + read, 7, 1) is None
+
+
+@root
+def test_reads_of_a_device_are_told_while_it_is_watched(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    image.write_bytes(bytes(1 << 20))
+    with BlockReads(tmp_path) as reads:
+        if not reads.works:
+            pytest.skip("this kernel has no tracefs")
+        device = subprocess.check_output(["losetup", "-f", "--show", image], text=True).strip()
+        try:
+            read: set[int] = set()
+            with reads.watching(read) as attached:
+                attached(device)
+                handle = os.open(device, os.O_RDONLY)
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+                os.pread(handle, 4096, 5 * 4096)
+                os.pread(handle, 512, 9 * 4096 + 512)
+                os.close(handle)
+            assert {5, 9} <= read and len(read) < 200
+        finally:
+            subprocess.run(["losetup", "-d", device], check=True)
+
+
+@root
+def test_the_trace_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    program = (
+        "import os, signal\nfrom pathlib import Path\nfrom emmclab.crash.kernel_log import BlockReads\n"
+        f"with BlockReads(Path({str(tmp_path)!r})) as reads:\n    print(reads.works, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    works = killed.stdout.read().strip() == "True"
+    killed.wait()
+    if not works or not INSTANCES.is_dir():
+        pytest.skip("this kernel has no tracefs, or the system has not mounted it")
+    left = INSTANCES / f"emmclab-crash-{killed.pid}-0"
+    assert left.is_dir()
+    with BlockReads(tmp_path):
+        assert not left.exists()
+
+
+def test_images_are_in_memory_only_where_there_is_plenty() -> None:
+    assert in_memory(1 << 60) is None
+    with scratch(in_memory(1 << 20)) as folder:
+        assert folder.is_dir()
+
+
+def exploration(cuts: int, losing: int) -> Exploration:
+    """Make an exploration in which `losing` of `cuts` cuts lose data, and one has a documented loss."""
+    found = Exploration(covered={"cuts": cuts})
+    found.verdicts = {cut: CutTally(cut, 3, int(cut < losing), int(cut == losing)) for cut in range(cuts)}
+    return found
+
+
+def test_a_difference_names_the_least_number_of_cuts_that_shows_it() -> None:
+    differs = difference([exploration(40, 0)], [exploration(20, 10), exploration(20, 10)])
+    assert (differs.cuts, differs.losing) == ((40, 40), (0, 20))
+    assert differs.p < 0.01
+    assert differs.enough is not None
+    shares = (0, round(differs.enough / 2))
+    assert fisher_exact(shares, (differs.enough, differs.enough)) < 0.01
+
+
+def test_equal_shares_need_no_number_of_cuts() -> None:
+    differs = difference([exploration(10, 2)], [exploration(20, 4)])
+    assert (differs.p, differs.enough) == (1.0, None)
+
+
+@root
+def test_a_lying_device_is_told_from_an_honest_one_under_the_same_workload(tmp_path: Path) -> None:
+    words = ("crash", "--device", "emmc51-cache", "--workload", "files", "--operations", 20, "--cuts", 40)
+    done = emmclab(*words, "--results", tmp_path, "--against", "--set cache.lies=flush", "--json")
+    assert done.returncode == 4, done.stderr
+    found = json.loads(done.stdout)
+    assert found["against"]["losing"][0] == 0 < found["against"]["losing"][1]
+    assert found["against"]["p"] < 0.01
+    assert set(found["against"]) == {"cuts", "losing", "p", "enough", "alpha"}
+    assert [one["log"]["lies"] for one in found["runs"]] == ["none", "flush"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [("--html a.html", "is not an option of a run"), (" ", "no option differs"), ("--set 'a", "cannot be read")],
+)
+def test_options_that_make_no_other_run_are_refused(words: str, problem: str) -> None:
+    assert_refused(emmclab("crash", "--device", "emmc51-cache", "--workload", "files", "--against", words), problem)

@@ -1,8 +1,11 @@
-"""A check that could not have failed gives no verdict, and one that cannot run is an error of its own."""
+"""Verdicts on power cuts: checks judge contents, have controls, and are used again only if nothing changed."""
 
+import json
+import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import need
+from conftest import assert_refused, emmclab, make_btrfs, need
 from crash_runs import dm_log
-from emmclab.crash.checks import check_for
+from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite, check_for
 from emmclab.crash.controls import Control, Controls
-from emmclab.crash.explore import Exploration, Options, open_run
+from emmclab.crash.explore import Exploration, Options, open_run, require_recoverable
 from emmclab.crash.judging import fault_of, lines_of, require
-from emmclab.crash.promises import ReadFiles
+from emmclab.crash.kernel_log import complaints_about
+from emmclab.crash.mounting import NotMountedError, mounted
+from emmclab.crash.promises import CutTally, Finding, ReadFiles
 from emmclab.crash.recording import MOUNTED, Workload, scaled_down
-from emmclab.crash.stored_log import Session, StoredLog
+from emmclab.crash.stored_log import Session, StoredLog, open_log
 from emmclab.crash.summary import KEPT, NOT_CHECKED, NOT_TESTED, verdict
-from emmclab.errors import ConfigError
+from emmclab.crash.verdict_inputs import contents_of, digest, grounds
+from emmclab.crash.workloads import Thinking, record, sqlite_setting
+from emmclab.errors import ConfigError, EmmclabError
 from emmclab.simulation.device import Device
 
 #: Checks that come with emmclab, with lines that each understands.
@@ -158,9 +165,7 @@ REAL = 'while read n; do [ -s "$n" ] || { echo "$n is lost"; exit 1; }; done < "
     ("check", "passes_before"),
     [(REAL, False), ("true", True), (f"{LINES} ls", True), (f"{LINES} test -e note3", False)],
 )
-def test_a_check_has_to_pass_on_the_whole_disk_and_to_fail_without_the_data(
-    notes: StoredLog, check: str, passes_before: bool
-) -> None:
+def test_a_check_passes_on_the_whole_disk_and_fails_on_none(notes: StoredLog, check: str, passes_before: bool) -> None:
     controls = notes.controls(Options(check=check, recovery="mount"))
     assert controls is not None and controls.lines == 3 and controls.understood is None
     assert controls.whole.held and controls.before.held is not passes_before
@@ -184,9 +189,7 @@ def test_a_check_has_to_pass_on_the_whole_disk_and_to_fail_without_the_data(
         ("programs", "understands none of the 3 lines", "mount TYPE"),
     ],
 )
-def test_a_check_that_cannot_judge_the_workload_is_an_error_with_a_cure(
-    notes: StoredLog, check: str, says: str, hint: str
-) -> None:
+def test_an_unfit_check_is_refused_with_a_cure(notes: StoredLog, check: str, says: str, hint: str) -> None:
     with pytest.raises(ConfigError) as refused:
         notes.controls(Options(check=check, recovery="mount"))
     assert says in str(refused.value) and hint in str(refused.value.hint)
@@ -232,3 +235,343 @@ def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(notes: S
 def test_the_fault_that_ends_e2fsck_is_named() -> None:
     said = "d: recovering journal\n\nd: ********** WARNING: Filesystem still has errors **********\n\n"
     assert fault_of(f"{said}e2fsck: Superblock checksum is wrong\n") == "e2fsck: Superblock checksum is wrong"
+
+
+class Held:
+    """Files in memory."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._files = files
+
+    def read(self, path: str) -> bytes | None:
+        return self._files.get(path)
+
+
+def test_files_may_be_what_they_were_or_what_was_begun_and_nothing_else() -> None:
+    import hashlib
+
+    def what(data: bytes) -> str:
+        return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
+
+    check = CheckFiles()
+    makes = [f"makes a {what(b'12345')}"]
+    for data in (None, b"", b"12", b"99", b"12345"):
+        files = {} if data is None else {"/a": data}
+        assert check(Held(files), makes) is None
+    safe = [*makes, f"safe a {what(b'12345')}"]
+    for data in (None, b"", b"1234", b"12346"):
+        assert check(Held({} if data is None else {"/a": data}), safe) is not None
+    assert check(Held({"/a": b"12345"}), safe) is None
+    grows = [*safe, f"grows a {what(b'1234567')}"]
+    assert check(Held({"/a": b"123456"}), grows) is None
+    assert check(Held({"/a": b"023456"}), grows) is not None
+    turns = [*safe, f"turns a {what(b'xyz')}"]
+    assert check(Held({"/a": b"xyz"}), turns) is None and check(Held({"/a": b"xy"}), turns) is not None
+    gone = [*safe, "turns a gone"]
+    assert check(Held({}), gone) is None
+    assert check(Held({"/a": b"12345"}), [*gone, "safe a gone"]) is not None
+
+
+def test_a_log_has_every_record_that_was_safe_and_may_have_more() -> None:
+    check, lines = CheckLog(), ["safe log 1", "safe log 2"]
+    assert check.file_names(lines) == ["/log"]
+    assert check(Held({"/log": record(1) + record(2) + b"torn"}), lines) is None
+    for data in (record(1), record(1) + record(3), record(1) + b"\0" * 256):
+        assert check(Held({"/log": data}), lines) is not None
+
+
+def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_loss(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "d"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, data BLOB)")
+    database.executemany("INSERT INTO t VALUES (?, ?)", [(n, bytes(500)) for n in range(1, 30)])
+    database.commit()
+    database.close()
+    whole = path.read_bytes()
+
+    def lost(name: str, safe: int, data: bytes | None, *, garbles: bool = False) -> Any:
+        check = CheckSqlite(*(sqlite_setting(name) or (None, None)), garbles=garbles)
+        files = {} if data is None else {"/test.db": data}
+        return check(Held(files), [f"safe test.db {n}" for n in range(safe + 1)])
+
+    assert lost("sqlite-delete", 29, whole) is None
+    one = lost("sqlite-delete", 30, whole)
+    assert one.promise == "commit" and one.documented
+    assert lost("sqlite-delete", 31, whole).documented is None
+    assert lost("sqlite-delete-extra", 30, whole).documented is None
+    assert lost("sqlite-wal-normal", 40, whole).documented
+    # The journal is truncated without a following sync.
+    assert "atomiccommit" in lost("sqlite-truncate-normal", 30, whole).documented
+    assert lost("sqlite-truncate-normal", 31, whole).documented is None
+    for name in ("sqlite-truncate-full", "sqlite-persist-normal", "sqlite-persist-full", "sqlite-wal-full"):
+        assert lost(name, 30, whole).documented is None, name
+    assert lost("sqlite-wal", 1, None).promise == "commit"
+    assert "psow" in lost("sqlite-wal", 30, whole, garbles=True).documented
+    assert lost("sqlite-wal", 31, whole, garbles=True).documented is None
+    assert lost("sqlite-truncate", 30, whole, garbles=True).documented is None
+    damaged = lost("sqlite-wal-normal", 1, whole[:4096] + b"\xff" * 4096 + whole[8192:])
+    assert damaged.promise == "integrity"
+    assert lost("sqlite-delete", 1, b"no database at all" * 300).promise == "integrity"
+
+
+def test_failures_of_a_command_are_of_one_kind_if_their_texts_differ_only_in_numbers() -> None:
+    found = Exploration(finished=True)
+    damage = "inflate: data stream error"
+    texts = ("row 7 is lost", "row 12 is lost", f"fsck: 3fa9c: {damage}", f"fsck: 00aab: {damage}")
+    for index, text in enumerate(texts):
+        found.add(Finding("check", "application", index, 0, index, text, "random", 0, 0))
+    for index, text in enumerate(("f1: gone", "f2: gone")):
+        found.add(Finding("fsync", "filesystem", index, 0, index, text, "random", 0, 0))
+    kinds = [(one.detail, one.count) for one in found.findings()]
+    assert kinds == [("f1: gone", 2), (texts[0], 2), (texts[2], 2)]
+
+
+def test_what_shares_found_is_one_whatever_their_order() -> None:
+    def found(index: int) -> Exploration:
+        verdicts = {index // 2: CutTally(at_ns=index // 2, states=2, broken=1)}
+        part = Exploration(states=2, finished=True, verdicts=verdicts)
+        part.add(Finding("flush", "device", index // 2, index, index, f"state {index}", "random", 0, 0))
+        return part
+
+    def merged(order: list[int]) -> Exploration:
+        whole = Exploration(finished=True)
+        for index in order:
+            whole.merge(found(index))
+        return whole
+
+    one, other = merged([3, 0, 1, 2]), merged([0, 1, 2, 3])
+    assert one == other and one.findings()[0].index == 0 and one.findings()[0].count == 4
+
+
+def known(check: str | None, recovery: str = "mount", identity: str = "log") -> str:
+    return digest(grounds(check, recovery, identity=identity))
+
+
+def test_a_hole_is_the_same_as_zeros_and_any_other_byte_is_not(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for path in (one, other):
+        with path.open("wb") as file:
+            file.truncate(5 << 20)
+            file.seek(3 << 20)
+            file.write(b"data")
+    other.write_bytes(one.read_bytes())
+    assert contents_of(one) == contents_of(other)
+    other.write_bytes(one.read_bytes()[:-1] + b"x")
+    assert contents_of(one) != contents_of(other)
+    other.write_bytes(one.read_bytes()[:-1])
+    assert contents_of(one) != contents_of(other)
+
+
+def test_the_grounds_are_log_and_base_check_recovery_and_tools() -> None:
+    first = known("./check.sh")
+    assert known("./check.sh") == first
+    assert known("./check.sh", identity="other") != first
+    assert known("./check.sh -v") != first
+    assert known("./check.sh", "e2fsck") != first
+    assert known("files", "process") != known("files", "e2fsck") != known("files", "mount")
+
+
+def test_of_the_kernel_what_complains_about_the_device_is_quoted() -> None:
+    records = [
+        "6,1,1,-;XFS (loop1): Mounting V5 Filesystem\n SUBSYSTEM=block",
+        "4,2,2,-;XFS (loop10): Filesystem has duplicate UUID",
+        "3,3,3,-;EXT4-fs error (device loop1): ext4_fill_super: bad block",
+        "4,4,4,-;JBD2: other",
+    ]
+    assert complaints_about("loop1", records) == "EXT4-fs error (device device): ext4_fill_super: bad block"
+    assert complaints_about("loop2", records) == ""
+
+
+def image_of(folder: Path, make: Callable[[Path], object]) -> Path:
+    image = folder / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(320 << 20)
+    make(image)
+    return image
+
+
+def make_ext4(image: Path) -> None:
+    need("mkfs.ext4")
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True, capture_output=True)
+
+
+def make_xfs(image: Path) -> None:
+    need("mkfs.xfs")
+    subprocess.run(["mkfs.xfs", "-q", str(image)], check=True, capture_output=True)
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("make", [make_xfs, make_btrfs, make_ext4])
+def test_states_of_one_disk_are_mounted_side_by_side(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    image = image_of(tmp_path, make)
+    failed: list[BaseException] = []
+
+    def judge(number: int) -> None:
+        copy, folder = tmp_path / f"{number}.img", tmp_path / f"mount{number}"
+        folder.mkdir()
+        try:
+            subprocess.run(["cp", "--sparse=always", str(image), str(copy)], check=True)
+            for _ in range(3):
+                with mounted(copy, folder, 120):
+                    (folder / "name").write_text(str(number))
+                with mounted(copy, folder, 120):
+                    assert (folder / "name").read_text() == str(number)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=judge, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_mount_that_fails_gives_the_reason_of_the_kernel(tmp_path: Path) -> None:
+    image = image_of(tmp_path, make_ext4)
+    with image.open("r+b") as file:
+        file.seek(1024 + 0x3FC)
+        file.write(b"\0\1\2\3")
+    folder = tmp_path / "mount"
+    folder.mkdir()
+    with pytest.raises(NotMountedError) as refused, mounted(image, folder, 120):
+        pass
+    said = str(refused.value)
+    assert "dmesg" not in said and "/dev/loop" not in said and str(tmp_path) not in said
+    if os.access("/dev/kmsg", os.R_OK):
+        assert "EXT4-fs" in said and "checksum" in said.lower(), said
+
+
+def test_a_workload_with_think_times_pauses_and_goes_on(tmp_path: Path) -> None:
+    process = subprocess.Popen(["sleep", "0.5"], start_new_session=True)
+    with Thinking(process.pid, tmp_path, seed=3) as thinking:
+        assert process.wait(timeout=60) == 0
+    assert thinking.pauses > 0
+    assert Workload("files").thinks == 0
+    with Thinking(process.pid, tmp_path, seed=0) as never:
+        pass
+    assert never.pauses == 0
+
+
+def ext4_with(folder: Path, name: str, files: dict[str, bytes]) -> Path:
+    held, image = folder / f"{name}.files", folder / f"{name}.img"
+    held.mkdir()
+    for path, data in files.items():
+        (held / path).write_bytes(data)
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-d", str(held), str(image)], check=True, capture_output=True)
+    return image
+
+
+def test_one_log_on_another_base_image_has_a_verdict_of_its_own(tmp_path: Path) -> None:
+    need("mkfs.ext4")
+    log = tmp_path / "marks.log"
+    dm_log(log, "safe log 1")
+    whole = ext4_with(tmp_path, "whole", {"log": record(1)})
+    damaged = ext4_with(tmp_path, "damaged", {"log": record(2)})
+    session, options = Session(tmp_path / "results"), Options(states="boundary", check="append-log")
+    kept = session.take(log, whole)
+    first = kept.explore(options, 1, lambda _found: None)
+    assert first.states > 0 and first.findings() == [] and first.reused == 0
+    other = session.take(log, damaged)
+    found = other.explore(options, 1, lambda _found: None)
+    assert other.short != kept.short and found.reused == 0
+    assert [one.promise for one in found.findings()] == ["fdatasync"]
+    # A state is reproduced on the image on which it was found.
+    one = found.findings()[0]
+    again, _ = session.find_state(other.name_of(options, one.cut, one.state))
+    assert again.base == str(damaged)
+    # With the same grounds, findings are used again, unless that is switched off.
+    assert session.take(log, whole).explore(options, 1, lambda _found: None).reused == first.states
+    assert kept.explore(options, 1, lambda _found: None, reuse=False).reused == 0
+    # Other content under the same name is another base image.
+    whole.write_bytes(damaged.read_bytes())
+    assert session.take(log, whole).explore(options, 1, lambda _found: None).findings()
+    with pytest.raises(EmmclabError, match=r"its base image .*whole.img, is not the one"):
+        session.find_state(kept.name_of(options, 0, 0))
+
+
+def test_a_disk_without_ext4_is_refused_unless_the_kernel_recovers_it(tmp_path: Path) -> None:
+    log, base = tmp_path / "marks.log", tmp_path / "disk.img"
+    dm_log(log, "a line")
+    with base.open("wb") as file:
+        file.write(b"XFSB")
+        file.truncate(16 << 20)
+    run, _ = open_log(log, str(base))
+    for recovery in ("process", "e2fsck"):
+        with pytest.raises(ConfigError, match="supports only ext4") as refused:
+            require_recoverable(run, Options(recovery=recovery))
+        assert refused.value.hint is not None and "--recovery mount" in refused.value.hint
+    require_recoverable(run, Options(recovery="mount"))
+
+
+def test_an_ext4_whose_journal_has_no_magic_number_is_an_ext4(tmp_path: Path) -> None:
+    need("mkfs.ext4")
+    log = tmp_path / "marks.log"
+    dm_log(log, "a line")
+    base = ext4_with(tmp_path, "disk", {"file": b"data"})
+    image = bytearray(base.read_bytes())
+    # The magic number of a journal block and the type of a superblock of version 2 (JBD2).
+    image[image.index(bytes.fromhex("c03b399800000004"))] ^= 0xFF
+    base.write_bytes(image)
+    run, _ = open_log(log, str(base))
+    for recovery in ("process", "e2fsck"):
+        require_recoverable(run, Options(recovery=recovery))
+
+
+def test_what_changes_while_states_are_judged_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("mkfs.ext4")
+    dm_log(tmp_path / "marks.log", "safe log 1")
+    kept = Session(tmp_path / "results").take(tmp_path / "marks.log", ext4_with(tmp_path, "disk", {"log": record(1)}))
+    versions = iter("12")
+    monkeypatch.setattr("emmclab.crash.verdict_inputs.build", lambda: next(versions))
+    with pytest.raises(EmmclabError, match="build changed while states were judged"):
+        kept.explore(Options(states="boundary", check="append-log"), 1, lambda _found: None)
+
+
+@pytest.mark.usefixtures("root")
+def test_recordings_are_explored_together_and_each_pauses_on_its_own(tmp_path: Path) -> None:
+    """A file that is truncated and rewritten is lost if the kernel writes back in between."""
+    script = tmp_path / "in-place.sh"
+    script.write_text('for n in 1 2 3; do : > a; sleep 0.05; echo "$n" > b; mv b a; sync a .; echo "safe $n"; done\n')
+    words = ("--device", "emmc51-cache", "--cuts", "3", "--states", "device", "--jobs", "1", "--repeat", "2")
+    done = emmclab("crash", *words, "--json", "--", "sh", str(script), cwd=tmp_path)
+    assert done.returncode in (0, 4), done.stderr
+    result = json.loads(done.stdout)
+    first, second = result["recordings"]
+    assert first["run"]["pauses"] == 0 < second["run"]["pauses"]
+    assert first["log"]["identity"] != second["log"]["identity"]
+    assert result["states"] == first["states"] + second["states"]
+    assert_refused(emmclab("crash", "--log", first["log"]["path"], "--repeat", "2", cwd=tmp_path), "cannot be repeated")
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    ("words", "said", "cure"), [(("--fs", "xfs", "--workload", "files"), "supports only ext4", "--recovery mount")]
+)
+def test_an_impossible_recovery_is_refused_early(tmp_path: Path, words: tuple[str, ...], said: str, cure: str) -> None:
+    done = emmclab("crash", "--device", "emmc51-cache", *words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr and cure in done.stderr.partition("hint:")[2]
+    assert "running" not in done.stderr
+
+
+@pytest.mark.usefixtures("root")
+def test_fast_commits_are_replayed_in_process_as_by_the_kernel(tmp_path: Path) -> None:
+    words = ("--device", "emmc51-cache", "--workload", "files", "--operations", "5", "--cuts", "4")
+    fast = ("--mkfs-option=-O", "--mkfs-option=fast_commit", "--states", "device", "--jobs", "1")
+    done = emmclab("crash", *words, *fast, "--json", cwd=tmp_path)
+    assert done.returncode in (0, 4), done.stderr
+    log = json.loads(done.stdout)["log"]["path"]
+    mounted = emmclab(
+        "crash", "--log", log, "--recovery", "mount", *words[-2:], *fast[2:], "--workload", "files", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert mounted.returncode == done.returncode, mounted.stderr
+    one, other = json.loads(done.stdout), json.loads(mounted.stdout)
+    assert (one["states"], len(one["findings"])) == (other["states"], len(other["findings"]))

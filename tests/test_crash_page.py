@@ -35,9 +35,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_first_screen_says_who_broke_which_promise_in_how_many_states(
-    browser: Browser, pages: dict[str, Path], width: int
-) -> None:
+def test_the_first_screen_says_who_broke_which_promise(browser: Browser, pages: dict[str, Path], width: int) -> None:
     visit = Visit(browser, pages["broken"], width=width)
     title = visit.page.locator("h1")
     assert title.inner_text() == (
@@ -75,9 +73,7 @@ def test_a_documented_loss_stands_apart_and_is_called_no_defect(browser: Browser
     visit.page.close()
 
 
-def test_ten_thousand_cuts_keep_their_number_in_a_picture_of_bounded_size(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
+def test_ten_thousand_cuts_are_a_picture_of_bounded_size(browser: Browser, pages: dict[str, Path]) -> None:
     visit = Visit(browser, pages["many"])
     visit.draw_all()
     rows: list[dict[str, Any]] = visit.page.evaluate(
@@ -116,9 +112,7 @@ def test_the_command_names_a_folder_of_results_that_is_another() -> None:
     assert "emmclab crash --again d2553886:1544:0 --results &#39;my results&#39;" in text
 
 
-def test_the_picture_of_a_finding_marks_the_missing_write_and_has_a_table(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
+def test_the_picture_of_a_finding_marks_the_missing_write(browser: Browser, pages: dict[str, Path]) -> None:
     visit = Visit(browser, pages["broken"])
     visit.draw_all()
     figure = visit.page.locator("#commands-1")

@@ -1,10 +1,11 @@
-"""Programs of file-system operations under power cuts: language, generator, model and check."""
+"""Programs of file-system operations under power cuts: language, generator, model, check, and published bugs."""
 
 import errno
 import json
 import os
 import random
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,10 @@ from emmclab.crash import Workload, generated_programs, programs, record_run
 from emmclab.crash.expected_files import CheckPrograms
 from emmclab.crash.explore import open_run
 from emmclab.crash.file_tree import RefusedError, Tree
+from emmclab.crash.generated_programs import known_bug_names, known_bugs, known_programs, load
 from emmclab.crash.mounted_files import Mounted, Node, UnreadableError
-from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written_bytes
+from emmclab.crash.programs import Operation, Program, ProgramError, operation, parse, perform, written_bytes
 from emmclab.crash.stored_log import acknowledged_at, commands_before
-from found_files import Made, nodes_of
 
 MOUNT = "mount ext4 rw,relatime"
 
@@ -107,9 +108,7 @@ def test_an_operation_that_is_under_way_may_be_done_or_not() -> None:
     ("move", "write", "before"),
     [("insert_range 4096 4096", (8192, 8192), 4096), ("collapse_range 4096 4096", (4096, 8192), 8192)],
 )
-def test_an_overwrite_may_be_where_its_blocks_were_before_they_moved_until_that_is_durable(
-    move: str, write: tuple[int, int], before: int
-) -> None:
+def test_an_overwrite_may_be_in_the_old_place_until_durable(move: str, write: tuple[int, int], before: int) -> None:
     made = ["create foo", "write foo 0 16384", "sync"]
     lines = [*made, f"fallocate foo {move}", f"write foo {write[0]} {write[1]}"]
     old, new = (after(steps).inodes[1].versions[-1].data for steps in (made, lines))
@@ -301,9 +300,7 @@ programs.main(sys.argv[1])
 
 @root
 @pytest.mark.parametrize("left_out", [2, pytest.param(7, marks=pytest.mark.slow), None])
-def test_a_runner_that_leaves_out_one_sync_is_found_and_an_honest_one_is_not(
-    tmp_path: Path, left_out: int | None
-) -> None:
+def test_a_runner_that_omits_a_sync_is_found_and_an_honest_one_not(tmp_path: Path, left_out: int | None) -> None:
     text = "".join(
         f"program p-{number}\ncreate foo\nwrite foo 0 8192\nsync\nwrite foo {number} 4096\nfsync foo\n"
         for number in range(12)
@@ -344,9 +341,7 @@ for number in range(60):
         )
 
 
-def test_a_file_that_the_kernel_cannot_read_is_a_finding_and_no_end_of_the_exploration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_the_kernel_cannot_read_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "p0" / "A").mkdir(parents=True)
     (tmp_path / "p0" / "A" / "foo").write_bytes(b"data")
     assert set(Mounted(tmp_path).tree("/p0") or {}) == {"A", "A/foo"}
@@ -372,3 +367,137 @@ def test_btrfs_without_barriers_loses_what_was_synced(tmp_path: Path) -> None:
     findings = json.loads(done.stdout)["findings"]
     assert {one["level"] for one in findings} == {"filesystem"}
     assert min(len(one["minimal"]["program"]) for one in findings) <= 3, "operations are left out, too"
+
+
+class Made:
+    """The files that a cut left, as specified by a test."""
+
+    def __init__(self, nodes: dict[str, Node] | None) -> None:
+        self._nodes = nodes
+
+    def read(self, _path: str) -> bytes | None:
+        return None
+
+    def tree(self, _folder: str) -> dict[str, Node] | None:
+        return self._nodes
+
+
+def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, Node]:
+    """Return what a reader finds after a cut with this state, with other contents for some files."""
+    found = {}
+    for path, named in tree.names().items():
+        inode = tree.inodes[named.inode]
+        data = inode.versions[-1].data if inode.versions else named.target.encode()
+        attributes = {f"user.{name}": value for name, value in named.attributes.items()}
+        found[path] = Node(named.kind, named.inode + 100, named.links, (contents or {}).get(path, data), attributes)
+    return found
+
+
+#: Evidence of each bug, as published: paths that are gone after the last sync, and contents that differ.
+SHOWN: dict[str, tuple[list[str], dict[str, Callable[[bytes], bytes]]]] = {
+    "new-1": (["A/bar"], {}),
+    "new-3": (["A", "A/C", "A/C/foo"], {}),
+    "new-4": (["B", "B/foo"], {}),
+    "new-5": (["B/foo"], {}),
+    "new-6": (["test/foo"], {}),
+    "new-7": (["A/bar"], {}),
+    "new-9": ([], {"foo": lambda data: data + bytes(4096)}),
+    "new-10": (["B/foo"], {}),
+    "generic-056": ([], {"foo": lambda _data: b""}),
+    "generic-059": ([], {"foo": lambda data: data.replace(bytes(96), b"?" * 96)}),
+    "generic-066": ([], {}),
+    "generic-090": ([], {"foo": lambda data: data[:32768]}),
+    "generic-177": ([], {"foo": lambda data: b"?" * len(data)}),
+    "generic-322": (["bar"], {}),
+    "generic-335": (["C/foo"], {}),
+    "generic-336": (["C/bar"], {}),
+    "generic-341": (["A/Y/X", "A/Y/X/foo", "A/Y/X/bar"], {}),
+    "generic-342": (["A/bar"], {}),
+    "generic-348": ([], {"A/bar1": lambda _data: b""}),
+    "generic-376": (["A/bar"], {}),
+    "ext4-direct-write": ([], {"foo": lambda _data: b""}),
+}
+
+
+#: Bugs that left a file in two folders: its name, and the other name.
+TWICE = {"new-2": ("B/bar", "A/bar"), "generic-321": ("B/foo", "A/foo"), "generic-343": ("X/foo2", "Y/foo2")}
+
+
+def mounts(name: str) -> list[str]:
+    """Return the first line of the runner for each file system that had a bug."""
+    # Without this mode, f2fs may lose a renamed file whose old name a new one has.
+    kinds = known_bugs()[name]["file_system"].split(", ")
+    return [f"mount {kind} rw,fsync_mode=strict" for kind in kinds]
+
+
+def left_by(program: Program) -> dict[str, Node]:
+    """Return what a reader finds after the end of a program."""
+    tree = Tree()
+    for index, one in enumerate(program.operations):
+        tree.apply(index, one, written_bytes(0, index, one))
+    return nodes_of(tree)
+
+
+def completed_lines(program: Program, mount: str) -> list[str]:
+    done = [line for one in program.operations for line in (f"does {one}", "did")]
+    return [mount, f"begin 0 {program.name}", *done]
+
+
+@pytest.mark.parametrize("name", known_bugs())
+def test_a_program_is_possible_and_what_it_leaves_breaks_no_promise(name: str) -> None:
+    [program] = known_programs(f"known:{name}")
+    for mount in mounts(name):
+        assert CheckPrograms()(Made(left_by(program)), completed_lines(program, mount)) is None
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_a_bug_left_is_found(name: str) -> None:
+    [program] = known_programs(f"known:{name}")
+    gone, changed = SHOWN[name]
+    nodes = {path: node for path, node in left_by(program).items() if path not in gone}
+    for path, change in changed.items():
+        nodes[path] = replace(nodes[path], data=change(nodes[path].data))
+    if name == "generic-066":
+        nodes["foo"] = replace(nodes["foo"], attributes={**nodes["foo"].attributes, "user.two": b"1"})
+    for mount in mounts(name):
+        lost = CheckPrograms()(Made(nodes), completed_lines(program, mount))
+        assert lost is not None, mount
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_file_in_two_folders_is_found(name: str) -> None:
+    [program] = known_programs(f"known:{name}")
+    here, there = TWICE[name]
+    nodes = left_by(program)
+    nodes |= {there: nodes[here]} | ({"A": nodes["B"]} if name == "new-2" else {})
+    lost = CheckPrograms()(Made(nodes), completed_lines(program, "mount btrfs rw"))
+    assert lost is not None
+
+
+def test_all_published_programs_are_one_workload() -> None:
+    assert len(load("known", 1)) == len(known_bugs()) == len(known_bug_names())
+    assert [one.name for one in load("known:new-7", 1)] == ["new-7"]
+
+
+def test_a_bug_that_is_not_known_is_refused_with_the_names_of_those_that_are() -> None:
+    assert_refused(emmclab("crash", "--device", "emmc51-cache", "--workload", "known:none"), "known:new-1, known:new-2")
+
+
+def test_a_new_file_in_a_renamed_folder_may_be_in_its_old_name_until_it_is_synced() -> None:
+    [program] = known_programs("known:new-10")
+    lines = completed_lines(program, "mount btrfs rw")[:-1]
+    old = {"A": nodes_at("A", "folder"), "A/foo": nodes_at("A/foo", "file")}
+    assert CheckPrograms()(Made(old), lines) is None
+    assert CheckPrograms()(Made(old), [*lines, "did"]) is not None
+
+
+def nodes_at(path: str, kind: str) -> Node:
+    return Node(kind, 100 + len(path), 1, b"", {})
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
+def test_the_kernel_of_this_machine_has_none_of_the_bugs_on_ext4(tmp_path: Path) -> None:
+    run = ["crash", "--device", "emmc51-cache", "--workload", "known", "--cuts", "200"]
+    found = emmclab_json(*run, "--states", "boundary", "--results", tmp_path)
+    assert found["findings"] == []

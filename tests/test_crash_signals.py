@@ -71,9 +71,7 @@ def _points_to(link: Path, folder: Path) -> bool:
     ],
     ids=["term-alone", "term-parent", "term-worker", "kill-alone", "kill-parent"],
 )
-def test_an_exploration_that_is_ended_leaves_no_mount_and_no_folder(
-    crash: Runs, number: int, worker: bool, jobs: str
-) -> None:
+def test_an_ended_exploration_leaves_no_mount_nor_folder(crash: Runs, number: int, worker: bool, jobs: str) -> None:
     log = str(crash.folder / "run.log")
     crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
     ended(crash, number, worker=worker, jobs=jobs)
@@ -81,9 +79,7 @@ def test_an_exploration_that_is_ended_leaves_no_mount_and_no_folder(
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_command_that_is_killed_during_its_controls_leaves_no_mount_and_no_loop_device(
-    crash: Runs, jobs: str
-) -> None:
+def test_a_command_killed_during_its_controls_leaves_no_mount_and_no_loop_device(crash: Runs, jobs: str) -> None:
     log = str(crash.folder / "run.log")
     crash(*DEVICE, "--workload", "files", "--operations", "5", "--cuts", "2", "--save-log", log)
     ended_in_the_controls(crash, log, jobs)
@@ -197,9 +193,7 @@ def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(cra
         ("--shard", "0/3", "is not a part"),
     ],
 )
-def test_what_cannot_be_explored_is_refused_before_the_workload_runs(
-    crash: Runs, option: str, value: str, says: str
-) -> None:
+def test_what_cannot_be_explored_is_refused_before_a_run(crash: Runs, option: str, value: str, says: str) -> None:
     workload = () if option == "--workload" else ("--workload", "files")
     done = crash.run(*DEVICE, *workload, option, value)
     assert (done.returncode, says in done.stderr) == (2, True), done.stderr

@@ -1,7 +1,9 @@
-"""Documents name only what exists: files, headings, crates, types and functions."""
+"""Documents name only what exists, their maps agree with the code, and subpackages keep to their rooms."""
 
+import ast
 import operator
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -115,3 +117,69 @@ def test_every_python_name_that_a_page_names_exists() -> None:
             except AttributeError:
                 faults.append(f"{place(page)}: {name}")
     complain(faults, "name a function or class that exists")
+
+
+DESIGN = (ROOT / "DESIGN.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+MANIFESTS = {path.parent.name: tomllib.loads(path.read_text()) for path in ROOT.glob("crates/*/Cargo.toml")}
+
+
+def test_design_has_each_crate_with_the_sentence_of_its_manifest() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", DESIGN.partition("## Traces")[0], re.MULTILINE))
+    assert rows == {name: manifest["package"]["description"] for name, manifest in MANIFESTS.items()}
+
+
+def test_a_crate_depends_only_on_crates_above_it_in_design() -> None:
+    order = re.findall(r"^\| `(\w+)` \|", DESIGN.partition("## Traces")[0], re.MULTILINE)
+    faults = [
+        f"{name} depends on {other}"
+        for name, manifest in MANIFESTS.items()
+        for dependency in manifest.get("dependencies", {})
+        if dependency.startswith("emmclab-")
+        for other in [dependency.removeprefix("emmclab-")]
+        if order.index(other) > order.index(name)
+    ]
+    complain(faults, "move the row of the crate down in DESIGN.md")
+
+
+def test_design_has_the_rooms_in_the_order_of_the_import_contract() -> None:
+    (listed,) = re.findall(
+        r"A room imports only rooms to its right in this\s+list[^:]*: (.*?)\.\s\s", DESIGN, re.DOTALL
+    )
+    assert re.findall(r"`(\w+)`", listed) == ROOMS
+
+
+def test_contributing_has_every_folder_and_every_target_of_make() -> None:
+    named = set(re.findall(r"`([^`\n]+)`", CONTRIBUTING.partition("## Tests")[0]))
+    folders = {path.relative_to(ROOT).parts[0] for path in tracked("") if path.parent != ROOT}
+    folders |= {f"python/emmclab/{room}" for room in ROOMS}
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    wanted = {f"{folder}/" for folder in folders} | {f"make {target}" for target in targets.split()}
+    complain(sorted(wanted - named), "add a row to the maps of CONTRIBUTING.md")
+
+
+PACKAGE = ROOT / "python" / "emmclab"
+LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+ROOMS = [name for name in LAYERS if (PACKAGE / name).is_dir()]
+#: What every subpackage may import from the package itself; everything else must come from subpackages.
+OF_THE_PACKAGE = {"_core", "__version__"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_in_a_paragraph_what_it_is_for(room: str) -> None:
+    text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text())) or ""
+    _, _, paragraph = text.partition("\n\n")
+    assert paragraph.strip()
+
+
+def test_rooms_take_of_the_package_only_the_core_and_the_version() -> None:
+    faults = [
+        f"{place(path)}:{node.lineno}: {alias.name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.parent != PACKAGE
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "emmclab"
+        for alias in node.names
+        if alias.name not in OF_THE_PACKAGE and alias.name not in LAYERS
+    ]
+    complain(faults, "import it from the room that declares it")

@@ -94,9 +94,7 @@ def test_a_program_on_ext4_without_a_journal_writes_its_metadata_in_place(name: 
     assert not {role for role in roles if role.startswith("journal") or role == "commit"}
 
 
-def test_the_page_gives_the_answer_the_modes_and_whose_design_it_is(
-    reproduced: Reproduced, results: Results, tmp_path: Path
-) -> None:
+def test_the_page_gives_answer_modes_and_origin(reproduced: Reproduced, results: Results, tmp_path: Path) -> None:
     page = reproduced.page("dsn17").read_text()
     assert "The mechanisms are our design, the claims are the paper" in page
     assert all(f">{name}<" in page for name in (*PROGRAMS, *MODES))
@@ -141,18 +139,14 @@ def _cell(grid: str, verdict: str) -> dict[str, Any]:
         ("documented", "lost", (0, 1)),
     ],
 )
-def test_recovery_is_judged_beside_a_control_that_has_to_lose(
-    tested: str, control: str, expected: tuple[int, int]
-) -> None:
+def test_recovery_is_judged_beside_a_losing_control(tested: str, control: str, expected: tuple[int, int]) -> None:
     cuts = [_cell("aware", tested), _cell("no_barrier", control)]
     results = Results({"name": "dsn17-crash"}, {}, [], "", cuts=cuts)
     found, _ = run_measure(recovers, results)
     assert (found.values["broken_runs"], found.values["control_broken_runs"]) == expected
 
 
-def test_a_claim_whose_study_needs_root_is_judged_where_its_results_are_and_names_the_command_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_claim_that_needs_root_is_judged_with_its_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     paper = papers()["dsn17"]
     [crash] = [rule for rule in claims.rules(paper) if rule.id == "dsn17-crash"]
     monkeypatch.setattr(claims, "rules", lambda _paper: [crash])

@@ -1,12 +1,19 @@
-"""`explain` accepts settings and fields by name, engineers' words, two devices, and stored results."""
+"""`explain` accepts settings and fields by name, engineers' words, devices and results, alone or as a pair."""
 
 import json
+import tomllib
+from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from conftest import ROOT, assert_refused, emmclab, emmclab_json, emmclab_ok
+from conftest import ROOT, assert_fails, assert_refused, emmclab, emmclab_json, emmclab_ok
+from emmclab.cli.explain_pair import _show_figures
 from emmclab.cli.explain_texts import choices
+from emmclab.comparison.result_difference import figure, figure_differences
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_fields
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
@@ -122,3 +129,183 @@ def test_an_option_of_any_command_is_explained() -> None:
     assert {"simulate", "serve"} <= {*found[0]["commands"]}
     assert_refused(emmclab("explain", "--usde"), "no such option: --usde")
     assert "option of a run" in emmclab("explain", "--rate").stdout
+
+
+FIFO = ("--set", "gc.policy=fifo")
+BUFFER = ("--set", "cache.size_kb=512")
+
+
+@pytest.fixture
+def simulated(trace: Path, tmp_path: Path) -> Any:
+    """Return a function that writes results of `simulate` into files."""
+
+    def write(name: str, *more: object, device: str = "small-1gb", source: Path = trace) -> Path:
+        result = emmclab_json("simulate", source, "--device", device, "--wrap-addresses", *more)
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(result))
+        return path
+
+    return write
+
+
+def _keys(found: Any) -> set[tuple[str, str]]:
+    return {(row["kind"], row["key"]) for row in found["differences"]}
+
+
+def test_options_settings_layers_and_figures_that_differ_are_named(simulated: Any) -> None:
+    first = simulated("first")
+    second = simulated("second", *FIFO, *BUFFER, "--rate", "2", "--layer", "journal:delta")
+    found = emmclab_json("explain", first, second)
+    assert {("setting", "gc.policy"), ("setting", "cache.size_kb"), ("option", "rate")} <= _keys(found)
+    assert ("layers", "layers") in _keys(found)
+    assert not [key for key in _keys(found) if key[0] in ("input", "version")]
+    fields = [json.loads(path.read_text()) for path in (first, second)]
+    rows = {row["path"]: row for row in found["figures"]}
+    before, after = (figure(one, "response.mean_response_ms") for one in fields)
+    row = rows["response.mean_response_ms"]
+    assert (row["first"], row["second"], row["unit"]) == (before, after, "ms")
+    assert before and after and row["difference_pct"] == pytest.approx(100 * (after / before - 1))
+    assert not [path for path in rows if path.startswith("computing.")]
+
+
+def test_results_that_were_made_in_the_same_way_have_no_difference(simulated: Any) -> None:
+    found = emmclab_json("explain", simulated("first"), simulated("second"))
+    assert found["differences"] == [] and found["figures"] == []
+
+
+def test_other_traces_and_options_are_found(simulated: Any, trace: Path, other_trace: Path, tmp_path: Path) -> None:
+    first, second = simulated("first"), simulated("second", source=other_trace)
+    assert ("input", "trace") in _keys(emmclab_json("explain", first, second))
+    writes = simulated("writes", "--only", "op=write")
+    assert _keys(emmclab_json("explain", first, writes)) == {("reading", "only")}
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(trace.read_bytes())
+    assert _keys(emmclab_json("explain", first, simulated("copied", source=copy))) == set()
+
+
+def test_one_change_at_a_time_is_the_run_with_that_change_alone(simulated: Any) -> None:
+    first, second = simulated("first"), simulated("second", *FIFO, *BUFFER, "--rate", "2")
+    alone = emmclab_json("explain", first, second, "--one-at-a-time")["one_at_a_time"]
+    assert alone["not_repeated"] == []
+    rows = {row["label"]: row for row in alone["moved"]}
+    assert set(rows) == {"rate", "gc.policy", "cache.size_kb"}
+    path = "response.mean_response_ms"
+    ends = [figure(json.loads(one.read_text()), path) for one in (first, second)]
+    assert [alone["first"][path], alone["second"][path]] == ends
+    for label, options in (("rate", ("--rate", "2")), ("gc.policy", FIFO), ("cache.size_kb", BUFFER)):
+        wanted = figure(json.loads(simulated("alone", *options).read_text()), path)
+        assert rows[label]["figures"][path] == wanted
+        assert wanted is not None and ends[0] is not None and ends[1] is not None
+        share = 100 * (wanted - ends[0]) / (ends[1] - ends[0])
+        assert rows[label]["share_pct"][path] == pytest.approx(share)
+    rest = 100 - sum(row["share_pct"][path] for row in alone["moved"])
+    assert alone["together_pct"][path] == pytest.approx(rest)
+
+
+def test_settings_that_are_impossible_alone_are_changed_together(simulated: Any) -> None:
+    first, second = simulated("first", device="nexus5"), simulated("second", device="ufs31")
+    alone = emmclab_json("explain", first, second, "--one-at-a-time")["one_at_a_time"]
+    assert not [row["label"] for row in alone["moved"] if row["reason"]]
+    assert [row["label"] for row in alone["moved"] if row["label"].startswith("interface.*")]
+
+
+def test_two_devices_are_compared_under_a_trace_as_two_results_are(trace: Path) -> None:
+    found = emmclab_json("explain", "ufs31", "pixel6a", "--trace", trace)
+    settings = emmclab_json("explain", "ufs31", "pixel6a")["differences"]
+    names = {row["key"] for row in settings}
+    assert {key for kind, key in _keys(found) if kind == "setting"} == names
+    assert {kind for kind, _ in _keys(found)} == {"setting"}
+    assert [row for row in found["figures"] if row["path"] == "response.mean_response_ms"]
+
+
+def test_requests_of_a_run_and_its_page_are_results_too(trace: Path, tmp_path: Path) -> None:
+    places: dict[str, list[Path]] = {"events": [], "html": []}
+    for name, more in (("first", ()), ("second", BUFFER)):
+        for option, ending in (("events", "parquet"), ("html", "html")):
+            places[option].append(tmp_path / f"{name}.{ending}")
+        outputs = ("--events", places["events"][-1], "--html", places["html"][-1])
+        emmclab_json("simulate", trace, "--device", "small-1gb", "--wrap-addresses", *more, *outputs)
+    for pair in places.values():
+        found = emmclab_json("explain", *pair)
+        assert _keys(found) == {("setting", "cache.size_kb")}
+        rows = {row["path"]: row for row in found["figures"]}
+        assert rows["response.mean_response_ms"]["first"] != rows["response.mean_response_ms"]["second"]
+    alone = emmclab_json("explain", *places["events"], "--one-at-a-time")["one_at_a_time"]
+    assert [row["label"] for row in alone["moved"]] == ["cache.size_kb"]
+    said = emmclab_json("explain", places["events"][0])
+    assert said["run"]["provenance"]["inputs"][0]["path"] == str(trace)
+
+
+def test_a_file_of_several_results_is_named_with_a_number(trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "compared.json"
+    devices = ("--devices", "nexus5,small-1gb", "--wrap-addresses")
+    path.write_text(json.dumps(emmclab_json("compare", trace, *devices)))
+    found = emmclab_json("explain", f"{path}#1", f"{path}#2")
+    assert (found["first"]["name"], found["second"]["name"]) == ("chat on nexus5", "chat on small-1gb")
+    for wrong in (path, f"{path}#3"):
+        assert_refused(emmclab("explain", wrong, f"{path}#2"), "2 results", f"{path}#1")
+
+
+def _refused(arguments: Sequence[object], *said: str) -> None:
+    assert_refused(emmclab("explain", *arguments), *said)
+
+
+def test_what_is_no_result_is_refused_with_its_place(simulated: Any, trace: Path, tmp_path: Path) -> None:
+    good = simulated("good")
+    cut = tmp_path / "cut.json"
+    cut.write_text(good.read_text()[:400])
+    _refused([good, cut], "cut.json", "line 1", "not JSON")
+    other = tmp_path / "other.json"
+    other.write_text('{"a": [1, 2]}')
+    _refused([other, good], "other.json", "no result", "--against")
+    page = tmp_path / "page.html"
+    page.write_text("<html><body>hello</body></html>")
+    _refused([good, page], "page.html", "no result")
+    rows = tmp_path / "rows.parquet"
+    rows.write_bytes(b"PAR1 nothing")
+    _refused([good, rows], "rows.parquet", "no result")
+    _refused([good, tmp_path / "gone.json"], "gone.json", "found")
+    _refused([good, "nexus5"], "nexus5", "good.json")
+    _refused([good, good, "--trace", trace], "--trace")
+    _refused(["nexus5", "ufs31", "--one-at-a-time"], "--trace")
+    _refused(["nexus5", "--one-at-a-time"], "explain A B")
+
+
+def test_a_result_without_provenance_is_compared_by_its_options_and_not_repeated(simulated: Any) -> None:
+    first, second = simulated("first"), simulated("second", "--rate", "2")
+    silent = json.loads(first.read_text())
+    del silent["provenance"]
+    first.write_text(json.dumps(silent))
+    done = emmclab("explain", first, second, "--json")
+    assert done.returncode == 0 and "first.json does not say how it was made" in done.stderr
+    assert ("option", "rate") in _keys(json.loads(done.stdout))
+    assert_fails(emmclab("explain", first, second, "--one-at-a-time"), "first.json", "provenance")
+
+
+def test_a_trace_that_is_gone_or_has_changed_is_named(simulated: Any, trace: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(trace.read_bytes())
+    pair = [simulated("first", source=copy), simulated("second", *BUFFER, source=copy)]
+    lines = copy.read_text().splitlines(keepends=True)
+    copy.write_text("".join(lines[:-1]))
+    _refused([*pair, "--one-at-a-time"], "copy.txt", "changed", "first.json")
+    copy.unlink()
+    _refused([*pair, "--one-at-a-time"], "copy.txt", "file not found", "first.json")
+
+
+def test_a_device_is_made_again_of_the_settings_in_a_result() -> None:
+    from emmclab.simulation.rerun import device_from
+
+    for name in ("nexus5", "ufs31", "pixel6a", "emmc51-cache", "galaxys2"):
+        device = Device.preset(name)
+        assert device_from(tomllib.loads(device.to_toml())).digest == device.digest
+
+
+def test_numbers_that_differ_look_different_and_rounding_is_no_difference() -> None:
+    first = {"run": {"simulated_s": 1.0}, "waits": {"queue_ms": 100.00001}}
+    second = {"run": {"simulated_s": 1.0 + 1e-15}, "waits": {"queue_ms": 100.00002}}
+    (found,) = figure_differences(first, second)
+    assert found.path == "waits.queue_ms"
+    out = StringIO()
+    _show_figures(Console(file=out, width=120), [found])
+    assert "100.00001" in out.getvalue() and "100.00002" in out.getvalue() and "< 0.01 %" in out.getvalue()

@@ -91,9 +91,7 @@ def test_the_fit_holds_each_application_out_and_chooses_what_misses_the_talk_lea
     assert Point(slowest_s=30, axis_s=40, spread_pct=200, published_pct=(1100, 2000)).miss == 2.0
 
 
-def test_the_page_answers_first_and_shows_both_schemes(
-    results: Results, reproduced: Reproduced, tmp_path: Path
-) -> None:
+def test_the_page_answers_first_with_both_schemes(results: Results, reproduced: Reproduced, tmp_path: Path) -> None:
     text = reproduced.page("fast12").read_text()
     assert text.index("WebBench varies with the card by") < text.index("<h2")
     assert "block / bast" in text and "assumed" in text
@@ -102,9 +100,7 @@ def test_the_page_answers_first_and_shows_both_schemes(
     assert (tmp_path / "figures" / "states-webbench.svg").exists()
 
 
-def test_runtimes_are_columns_of_the_results_and_a_metric(
-    results: Results, reproduced: Reproduced, tmp_path: Path
-) -> None:
+def test_runtimes_are_columns_and_a_metric(results: Results, reproduced: Reproduced, tmp_path: Path) -> None:
     assert results
     rows = emmclab_json(
         *("query", "select input, device, options_network, app_runtime_s from runs where grid = 'cards'"),
@@ -134,9 +130,7 @@ def test_the_result_of_an_application_is_the_same_in_every_run() -> None:
         ('networks = ["wifi"]', 'networks = ["wifi"]\nrate = 2.0', "there is no such key"),
     ],
 )
-def test_a_wrong_grid_of_applications_is_refused_before_anything_runs(
-    old: str, new: str, said: str, tmp_path: Path
-) -> None:
+def test_a_wrong_grid_of_applications_is_refused_before_runs(old: str, new: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(_GRID.replace(old, new))
     done = emmclab("run", tmp_path / "mine.toml", "--results", tmp_path / "results")
     assert done.returncode == 2, done.stdout

@@ -1,18 +1,27 @@
 """Pages whose commands are executed: each runs as printed, and its output is what the page shows."""
 
+import functools
 import gzip
+import json
 import os
 import re
+import shlex
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.core import TyperGroup
 
-from conftest import ROOT, missing, need
+import emmclab as lab
+from conftest import ROOT, biotracer, missing, need
+from emmclab import _core
+from emmclab.cli import application, insert_default_values
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_groups
-from pages import Step, follow, parts
+from pages import BLOCK, File, Step, follow, parts, run
 from perfetto_messages import host_text, recording
-from repository import complain, place
+from repository import complain, place, tracked
 
 pytestmark = pytest.mark.slow
 
@@ -56,9 +65,7 @@ def bring(page: Path, folder: Path) -> None:
     ],
     ids=lambda page: page.stem,
 )
-def test_every_command_of_a_page_prints_what_the_page_shows(
-    page: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     need(*NEEDS.get(page.stem, ()))
     if page.stem in MOUNTING:
         request.getfixturevalue("root")
@@ -92,3 +99,180 @@ def test_every_setting_and_field_that_a_page_names_is_there() -> None:
         ends = {name.rpartition(".")[2] for name in settings | fields}
         faults += [f"{place(page)}: .{name}" for name in re.findall(r"`\.([a-z_]+_[a-z_]+)`", text) if name not in ends]
     complain(faults, "name a setting of a device or a field of a result")
+
+
+GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
+PAGES = [path for path in tracked(".md") if path.name == "README.md" or path.is_relative_to(ROOT / "docs")]
+#: Where a command begins in a line: at its start, after a prompt, a pipe or a word that starts it.
+BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
+#: Commands of guides that are not executed here, by their beginning, and the reason.
+NOT_RUN = {
+    "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
+    "profile .*--fsync": "a recording with waits; test_fsync.py",
+    "serve|control": "test_serve.py, test_followed_pages.py",
+    "crash": "test_guides.py, test_followed_pages.py, test_crash.py",
+    "durability": "test_followed_pages.py, test_durability.py",
+    "apps live": "root; test_apps_live.py",
+    "apps learn|apps run app.toml": "strace; test_followed_pages.py",
+    "apps compare|apps solutions": "a minute; test_apps.py, test_solutions.py",
+    "run power-cuts|report power-cuts|query .* --study power-cuts": "root, minutes; test_cut_study.py",
+    "reproduce|papers|claims": "minutes; test_reproduce.py, test_claims.py, test_dsn17.py, test_fast12.py, "
+    "test_systor24.py",
+    "run study.toml --on|run study.toml --shard .*SLURM|run .*JOB_COMPLETION": "a cluster; test_cluster.py",
+    "run .* s3:": "a bucket; test_bucket.py",
+    "fleet": "test_fleet.py, test_bucket.py",
+    "collect study.toml /shared|report study.toml --results all|search": "test_cluster.py, test_search.py",
+    "query .*roles.sql": "test_journal.py",
+    "advise": "some seconds; test_advise.py, test_followed_pages.py",
+    "synth behaviour.toml|profile trace.txt --against twin": "a million requests; test_workloads.py",
+    "validate log106_Messaging.txt": "a trace of a paper; test_validate_recordings.py",
+    "calibrate fio.json": "ten minutes of fio; test_fitted_devices.py",
+}
+#: Devices and processes in the guides that the traces here do not have.
+STANDS_FOR = {"device=8,0": "op=read", "process=kworker/*,from=10s,to=2m30s": "from=1s"}
+STUDY = """name = "study"
+inputs = ["trace.txt"]
+[[grid]]
+name = "collection"
+devices = ["small-1gb"]
+wrap_addresses = true
+[grid.axes]
+"gc.policy" = ["greedy", "fifo"]
+"""
+
+
+def lines(page: Path) -> list[str]:
+    """Return the lines of the code blocks of a page; continued lines are joined."""
+    text = page.read_text()
+    fenced = [inside for _, inside in BLOCK.findall(text)]
+    rest = BLOCK.sub("", text)
+    indented = [line.strip() for line in re.sub(r"\\\n +", " ", rest).splitlines() if re.match(" {4,}", line)]
+    return [*indented, *(line for inside in fenced for line in re.sub(r"\\\n +", " ", inside).splitlines())]
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of the command at the start of a text, up to a shell operator or a comment."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="|;&<>()")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    for word in lexer:
+        if word[0] in "|;&<>#":
+            break
+        words.append(word)
+    return words
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the program's commands on a page as words: those in code blocks, and those between backticks."""
+    found = [line[begin.end() :] for line in lines(page) for begin in BEGIN.finditer(line)]
+    found += re.findall(r"(?<!`)`(emmclab [a-z][^`\n]*)`(?!`)", BLOCK.sub("", page.read_text()))
+    split = []
+    for text in found:
+        # SQL continues on the next lines; `...` stands for the rest of a command.
+        if text.count('"') % 2 == 0 and text.count("'") % 2 == 0 and "..." not in text:
+            split.append(words_of(text))
+    return split
+
+
+@functools.cache
+def program() -> Any:
+    """Return the commands of the program."""
+    return application()
+
+
+def fault(words: list[str]) -> str | None:
+    """Return why the program rejects the options of a command; None if it accepts them."""
+    if not words or words[0].startswith("-"):
+        return None
+    command, rest = program(), words
+    while rest and not rest[0].startswith("-") and isinstance(command, TyperGroup):
+        found = command.commands.get(rest[0])
+        if found is None:
+            return f"there is no command {rest[0]}"
+        command, rest = found, rest[1:]
+    context = command.context_class(command, info_name=words[0])
+    try:
+        # A sentence may name a command by its first words, or only one of its options.
+        command.make_parser(context).parse_args(insert_default_values(rest))
+    except Exception as error:  # typer has exceptions of its own for options.
+        said = getattr(error, "format_message", None)
+        if said is None:
+            raise
+        named = "Missing argument" in said() or said() == f"Option '{words[-1]}' requires an argument."
+        return None if named else str(said())
+    return None
+
+
+def test_the_program_takes_every_command_that_a_page_names() -> None:
+    faults, seen = [], 0
+    for page in PAGES:
+        for command in commands(page):
+            seen += 1
+            if said := fault(command[1:]):
+                faults.append(f"{place(page)}: {shlex.join(command)}: {said}")
+    assert seen > 250
+    complain(faults, "name a command and options of the program")
+
+
+def test_hints_name_commands_and_options_of_the_program() -> None:
+    faults, seen = [], 0
+    for path in sorted((ROOT / "tests/messages").glob("*.txt")):
+        hints = re.findall(r"^! hint: (.*(?:\n! +.*)*)", path.read_text(), re.MULTILINE)
+        for command in {command for hint in hints for command in re.findall(r"`emmclab ([^`]*)`", hint)}:
+            seen += 1
+            if said := fault(shlex.split(command)):
+                faults.append(f"{path.name}: emmclab {command}: {said}")
+    assert seen > 15
+    complain(faults, "name commands and options of the program in hints")
+
+
+def bring_inputs(folder: Path) -> None:
+    """Create small files with the names that guides use in a folder."""
+    bundled = {path.stem: path for path in [*lab.bundled(), *lab.bundled(annotated=True)]}
+    (folder / "trace.txt").write_text(biotracer(400))
+    (folder / "blocks.txt").write_text("7\n8\n7\n")
+    for name in ("old", "music.txt", "chat.txt"):
+        (folder / name).write_text(biotracer(200, 1_400_000_000 + len(name)))
+    with gzip.open(folder / "old.Z", "wb") as packed:
+        packed.write((folder / "old").read_bytes())
+    shutil.copy(bundled["messages-wal"], folder / "trace.parquet")
+    (folder / "chat.perfetto-trace").write_bytes(recording(host_text()))
+    shutil.copy(ROOT / "crates/record/tests/fixtures/host.dat", folder / "trace.dat")
+    script = '<script class="trace-data" type="application/text">\n'
+    (folder / "page.html").write_text(f"<!DOCTYPE html>\n<html>\n{script}{host_text()}</script>\n</html>\n")
+    for name in ("trace", "monday", "tuesday"):
+        lab.convert(folder / "trace.txt", folder / f"{name}.csv.gz")
+    (folder / "trace-in-parts").mkdir()
+    shutil.copy(folder / "trace.txt", folder / "trace-in-parts/1.txt")
+    (folder / "trace-in-parts/2.txt").write_text(biotracer(100, 1_400_009_000))
+    register = bytearray(512)
+    for at, value in {192: 8, 194: 2, 196: 0x57, 215: 7, 251: 1, 504: 1}.items():
+        register[at] = value
+    (folder / "ext_csd.txt").write_text(register.hex())
+    phone = lab.read(bundled["messages-wal"])
+    files = {"disks": ["mmcblk0"], "kind": "emmc", "folder": "/sys/mmc0:0001", "gaps": []}
+    batches = list(phone.batches())
+    header = {**phone.header, "registers": json.dumps([{**files, "files": {"ext_csd": register.hex()}}])}
+    writer = _core.Writer(folder / "phone.parquet", header)
+    for batch in batches:
+        writer.write(batch)
+    writer.finish(phone.ledger, header)
+    (folder / "study.toml").write_text(STUDY)
+    (folder / "my-study.toml").write_text(STUDY.replace('"study"', '"my-study"'))
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_every_command_of_a_guide_runs_or_says_why_it_does_not(page: Path, tmp_path: Path) -> None:
+    bring_inputs(tmp_path)
+    for part in parts(page):
+        if isinstance(part, File):
+            (tmp_path / part.name).write_text(part.text)
+    for line in lines(page):
+        begin = BEGIN.search(line)
+        if begin is None or any(re.match(one, line[begin.end() + len("emmclab ") :]) for one in NOT_RUN):
+            continue
+        shell = re.sub(r"^\S*\$ ", "", line.partition("   #")[0])
+        for given, here in STANDS_FOR.items():
+            shell = shell.replace(given, here)
+        run(Step(shell, ()), tmp_path)

@@ -1,13 +1,22 @@
-"""The guides match the program: the messages in their tables are those in the code, and vice versa."""
+"""Guides, README and the guide to clusters match the program: messages, commands, manifests, examples."""
 
+import os
 import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import ROOT, emmclab
+from conftest import PATIENCE_S, ROOT, biotracer, emmclab, environment, need_library
 from emmclab.cli import application
+from emmclab.studies import Study
+from emmclab.studies.run import Shard
+from pages import follow
 from repository import complain, place, tracked
 
 GUIDE = ROOT / "docs/guides/record-your-phone.md"
@@ -102,3 +111,138 @@ def test_the_workload_and_the_check_of_the_guide_do_what_it_says(tmp_path: Path)
     (again,) = re.findall(r"the first: emmclab (crash --again \S+)", done.stdout)
     done = emmclab(*again.split(), "--save-image", "state.img", cwd=tmp_path)
     assert done.returncode == 4 and (tmp_path / "state.img").stat().st_size > 0, done.stderr
+
+
+TEXT = (ROOT / "docs/guides/cluster.md").read_text()
+
+
+def options(command: str) -> set[str]:
+    group: Any = application()
+    return {name for one in group.commands[command].params for name in (*one.opts, *one.secondary_opts)}
+
+
+def test_every_command_of_the_guide_is_one_of_the_program_with_its_options() -> None:
+    lines = re.findall(r"emmclab (run|collect|search|report|query)\b([^`\n#]*)", TEXT)
+    assert len(lines) > 10
+    for command, rest in lines:
+        named = {word.partition("=")[0] for word in rest.split() if word.startswith("--")}
+        assert named <= options(command), f"{command}{rest}"
+
+
+def test_the_manifest_is_an_indexed_job_whose_shards_are_those_of_the_study() -> None:
+    need_library("yaml")
+    import yaml
+
+    (text,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    job = yaml.safe_load(text)
+    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
+    spec = job["spec"]
+    assert spec["completionMode"] == "Indexed" and spec["parallelism"] <= spec["completions"]
+    pod = spec["template"]["spec"]
+    assert pod["restartPolicy"] in ("Never", "OnFailure")
+    (container,) = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
+    assert container["command"] == ["/bin/sh", "-c"]
+    (line,) = container["args"]
+    shards = set()
+    for index in range(spec["completions"]):
+        words = shlex.split(line.replace("$((JOB_COMPLETION_INDEX + 1))", str(index + 1)))
+        assert words[:3] == ["exec", "emmclab", "run"]
+        given = dict(zip(words[4::2], words[5::2], strict=True))
+        assert set(given) <= options("run")
+        shards.add(str(Shard.parse(given["--shard"])))
+        assert given["--jobs"] == container["resources"]["requests"]["cpu"]
+    assert shards == {f"{number}-of-{spec['completions']}" for number in range(1, spec["completions"] + 1)}
+
+
+def test_the_slurm_array_runs_every_shard() -> None:
+    (last,) = re.findall(r"#SBATCH --array=1-(\d+)", TEXT)
+    (of,) = re.findall(r'--shard "\$SLURM_ARRAY_TASK_ID/(\d+)"', TEXT)
+    assert last == of
+
+
+def test_the_section_of_the_guide_is_a_space() -> None:
+    section = TEXT[TEXT.index("    [search]\n") : TEXT.index("    emmclab search study.toml")]
+    grid = 'name = "x"\ninputs = ["Movie"]\n[[grid]]\nname = "collection"\ndevices = ["small-1gb"]\n'
+    study = Study.parse(grid + "\n".join(line[4:] for line in section.splitlines()), "x.toml")
+    assert study.search is not None
+    assert [one.name for one in study.search.ranges] == ["gc.policy", "capacity.over_provisioning_pct"]
+
+
+#: Runs a program as if the named libraries were not installed.
+BLOCKED = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def examples() -> list[str]:
+    """The Python examples of README, in order."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def beyond_the_lock() -> set[str]:
+    """Return the modules of this environment that `requirements.lock` does not install."""
+    locked = re.findall(r"^([A-Za-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    kept = {name.lower().replace("_", "-") for name in [*locked, "emmclab", "pip"]}
+    return {
+        module
+        for module, owners in packages_distributions().items()
+        if not kept & {owner.lower().replace("_", "-") for owner in owners}
+    }
+
+
+def run(code: str, folder: Path, blocked: set[str]) -> subprocess.CompletedProcess[str]:
+    """Run code next to a trace, without some libraries."""
+    (folder / "trace.txt").write_text(biotracer(100))
+    program = BLOCKED.format(blocked=blocked) + code
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment(),
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def test_the_first_example_runs_with_what_the_demo_installs(tmp_path: Path) -> None:
+    blocked = beyond_the_lock()
+    assert blocked >= {"polars", "pandas", "pyarrow", "pytest"}
+    done = run(examples()[0], tmp_path, blocked)
+    assert done.returncode == 0, done.stderr
+    assert "Mean response" in done.stdout
+
+
+def test_the_examples_run_together_with_the_extra(tmp_path: Path) -> None:
+    done = run("".join(examples()), tmp_path, set())
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_missing_library_names_the_line_of_readme_that_brings_it(tmp_path: Path) -> None:
+    for call in ("to_polars()", "to_arrow()", "to_pandas()"):
+        code = f"import emmclab\ntry:\n    emmclab.read('trace.txt').{call}\n"
+        code += "except emmclab.UnsupportedError as error:\n    print(error.hint)"
+        done = run(code, tmp_path, beyond_the_lock())
+        assert done.stdout == f"run `{sys.executable} -m pip install 'emmclab[dataframes]'`\n", done.stderr
+    for page in ("README.md", "docs/guides/python.md", "scripts/generate_reference.py"):
+        assert "pip install 'emmclab[dataframes]'" in (ROOT / page).read_text(), page
+
+
+def test_the_extra_brings_every_library_that_is_imported_with_it() -> None:
+    from emmclab.runtime.optional_libraries import EXTRAS
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for library, extra in EXTRAS.items():
+        assert any(re.match(rf"{library}\b", line) for line in extras[extra]), library
+
+
+def test_every_command_of_the_readme_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    as_root = os.geteuid() == 0 and Path("/dev/fuse").exists() and Path("/dev/loop-control").exists()
+    faults = follow(ROOT / "README.md", tmp_path, as_root=as_root)
+    complain(faults, "show what the command prints, or mend the command")

@@ -1,7 +1,8 @@
-"""The help: commands by panel, examples that the program accepts, and no text with a missing command."""
+"""The help and the completion: commands by panel, examples that the program accepts."""
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 from rich.text import Text
 from typer.core import TyperGroup
 
-from conftest import emmclab
+from conftest import COMMAND, PATIENCE_S, emmclab, environment
 from emmclab.cli import COMMANDS, PANELS, application, application_for, insert_default_values, overview
 from emmclab.cli.command import READING_PANEL
 from emmclab.cli.command_groups import walk_commands
+from emmclab.simulation.device import presets
+from emmclab.simulation.layers import layers
 from repository import complain, place, tracked
 
 EVERY = dict(walk_commands(application()))
@@ -59,9 +62,7 @@ def test_every_command_is_in_a_panel_and_has_a_summary() -> None:
 
 
 @pytest.mark.parametrize("words", EVERY)
-def test_the_help_of_every_command_has_an_example_which_the_program_takes(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_help_has_examples_that_are_accepted(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [line for line in examples(EVERY[words]) if line.startswith("emmclab ")]
     own = [line for line in lines if f"{line} ".startswith(f"emmclab {words} ")]
@@ -132,3 +133,43 @@ def test_every_command_that_a_text_names_exists() -> None:
             faults.append(f"{where}: emmclab {name} {action}")
     assert seen > 500
     complain(faults, "name a command that exists")
+
+
+#: Loads the completion script, then completes the last word as the Tab key does.
+TYPED = """
+eval "$(_EMMCLAB_COMPLETE=source_bash "$0")"
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_emmclab_completion "$0"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ([""], [*COMMANDS]),
+        (["apps", ""], ["list", "show", "hosts", "schema", "run", "compare", "solutions", "live", "learn"]),
+        (["apps", "show", "ema"], ["email"]),
+        (["papers", "t"], ["tables"]),
+        (["simulate", "--device", ""], presets()),
+        (["compare", "--devices", "nexus5,galax"], ["nexus5,galaxys2"]),
+        (["simulate", "--layer", ""], [layer["name"] for layer in layers()]),
+        (["simulate", "--set", "timing.paral"], ["timing.parallelism="]),
+        (["simulate", "--mode", "back"], ["back_to_back"]),
+        (["simulate", "--capac"], ["--capacity"]),
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)
+def test_bash_offers_commands_options_and_names(words: list[str], offered: list[str], tmp_path: Path) -> None:
+    program = tmp_path / "emmclab"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    program.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", TYPED, str(program), "emmclab", *words],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert (done.stdout.split(), done.stderr) == (offered, "")

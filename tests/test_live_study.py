@@ -123,9 +123,7 @@ def test_direct_writes_of_one_request_at_a_time_are_the_same_in_each_run(tmp_pat
 
 
 @pytest.mark.usefixtures("root")
-def test_a_program_that_fails_is_named_with_what_it_said_and_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_program_is_named_with_its_words_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     need("mkfs.ext4", "setpriv")
     file = tmp_path / "broken.toml"
@@ -158,9 +156,7 @@ def test_ctrl_c_ends_programs_and_leaves_no_mount(tmp_path: Path, jobs: str, mon
     wait_until(lambda: not (left() or str(tmp_path) in Path("/proc/mounts").read_text()))
 
 
-def test_a_machine_that_cannot_serve_is_told_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_that_cannot_serve_is_told_before_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Study.parse(small("true"), "small.toml")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(UnsupportedError, match="root"):

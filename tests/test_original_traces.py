@@ -205,9 +205,7 @@ def test_the_page_shows_what_each_file_is_and_both_columns(recorded: dict[str, A
     assert visit.words == []
 
 
-def test_the_page_names_the_command_with_the_folder_and_can_be_written_again(
-    recorded: dict[str, Any], archive: Path, tmp_path: Path
-) -> None:
+def test_the_page_names_its_command_and_is_rewritten(recorded: dict[str, Any], archive: Path, tmp_path: Path) -> None:
     page = recorded["folder"] / "page.html"
     assert f"emmclab reproduce iiswc15 --traces {archive}" in page.read_text()
     emmclab_ok("report", "iiswc15", "--results", recorded["folder"] / "results", "--html", tmp_path / "again.html")
@@ -245,9 +243,7 @@ def test_a_workload_stays_where_its_recording_has_no_run(recorded: dict[str, Any
     assert list(found.profiles) == list(without(whole).profiles) == list(WORKLOADS)
 
 
-def test_the_recorded_messaging_trace_takes_the_place_of_its_workload(
-    reproduced: Reproduced, shared_traces: Path, tmp_path: Path
-) -> None:
+def test_the_recorded_trace_replaces_its_workload(reproduced: Reproduced, shared_traces: Path, tmp_path: Path) -> None:
     results = _results(reproduced, tmp_path)
     done = emmclab_ok(
         *("reproduce", "iiswc15", "--results", results, "--html", tmp_path / "page.html", "--json"),
@@ -262,3 +258,45 @@ def test_the_recorded_messaging_trace_takes_the_place_of_its_workload(
     assert "Messaging, recorded" in text
     assert "Accuracy of synthesis: Messaging" in text
     assert "26 workloads" in text
+
+
+@pytest.fixture(scope="module")
+def messaging(shared_traces: Path) -> Path:
+    return shared_traces / "nexus5" / "log106_Messaging.txt"
+
+
+def test_messaging_in_words_stands_above_the_published_row(messaging: Path) -> None:
+    lines = emmclab("profile", messaging).stdout.splitlines()
+    rows = [number for number, line in enumerate(lines) if line.startswith("log106_Messaging ")]
+    size, timing = rows[1], rows[2]
+    assert lines[size].split()[1:] == ["63,668", "5,702", "128", "11.17", "23.25", "10.83", "97.30", "94.38"]
+    assert lines[size + 1].split() == ["published", "63,668", "5,702", "128", "11", "23", "10.5", "97.3", "94.38"]
+    assert lines[timing].split()[4:] == ["86.39", "1.68", "1.88", "28.87", "50.81"]
+    assert lines[timing + 1].split()[4:] == ["86", "1.68", "1.88", "28.85", "50.82"]
+
+
+def test_eight_phone_traces_on_one_page(shared_traces: Path, tmp_path: Path) -> None:
+    traces = sorted((shared_traces / "pixel6a").glob("*.csv.gz"))
+    assert len(traces) == 8
+    page = tmp_path / "pixel.html"
+    emmclab_ok("profile", *traces, "--compare", "--html", page)
+    text = page.read_text()
+    assert all(path.name.removesuffix(".csv.gz") in text for path in traces)
+    assert len(text) < 3_000_000
+
+
+@pytest.mark.slow
+def test_advice_for_messaging_is_for_the_state_that_the_phone_was_recorded_in(messaging: Path) -> None:
+    found = emmclab_json("advise", messaging, "--device", "nexus5")
+    state = found["state"]
+    assert state["chosen"] == "recorded" and state["meets"]
+    # A device that was used for a year is far slower than the recorded one.
+    errors = {one["precondition"]: one["error_pct"] for one in state["tried"]}
+    assert abs(errors[state["precondition"]]) < 5 < 10 < errors["used:1y"]
+
+
+def test_a_device_that_was_fitted_to_a_trace_says_so_beside_their_agreement(messaging: Path) -> None:
+    shown = emmclab("simulate", messaging, "--device", "nexus5").stdout
+    assert "nexus5 was fitted to this trace" in shown
+    assert "2 of 154 reads reach it" in shown
+    assert "fitted to this trace" not in emmclab("simulate", messaging, "--device", "sdcard").stdout

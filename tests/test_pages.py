@@ -15,12 +15,13 @@ import emmclab
 from applications import NEW, SMALL
 from browsing import PHONE_PX, Visit, check_fit
 from charts import invalid_charts
-from conftest import biotracer, need_library
+from conftest import biotracer, emmclab_ok, need_library
 from conftest import emmclab as emmclab_command
 from crash_findings import SUMMARY, documented
 from crash_findings import clean_run as crash_clean
 from crash_findings import scene as crash_scene
 from emmclab.advice.advise import advise
+from emmclab.pages import chart_files as kept
 from emmclab.pages.advice import write_advice
 from emmclab.pages.crash import render as render_crash
 from emmclab.pages.probe import write_probe_report
@@ -210,9 +211,7 @@ QUICK = ("profiles", "compare")
 @pytest.mark.parametrize(
     "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 )
-def test_a_page_fits_every_width_and_theme_in_silence_and_is_accessible(
-    browser: Browser, made: Callable[[str], Path], axe: str, kind: str
-) -> None:
+def test_a_page_fits_and_is_accessible(browser: Browser, made: Callable[[str], Path], axe: str, kind: str) -> None:
     check_fit(browser, made(kind), axe)
 
 
@@ -224,9 +223,7 @@ def test_every_chart_is_valid_by_the_schema_of_vega_lite(made: Callable[[str], P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_page_begins_with_its_answer_and_ends_with_where_it_comes_from(
-    browser: Browser, made: Callable[[str], Path], kind: str
-) -> None:
+def test_a_page_has_its_answer_first_and_origin_last(browser: Browser, made: Callable[[str], Path], kind: str) -> None:
     visit = Visit(browser, made(kind), width=390)
     page = visit.page
     assert page.locator("h1").count() == 1
@@ -307,3 +304,36 @@ def test_templates_fill_only_blocks_that_what_they_extend_has() -> None:
         own = {node.name for node in parsed.body if isinstance(node, jinja2.nodes.Block)}
         faults += [f"{place(path)}: {name}" for name in sorted(own - known)]
     complain(faults, "fill a block that the template it extends has; another one is never drawn")
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "caches"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
+
+
+def test_the_script_is_bundled_once_and_again_if_damaged(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def bundle(*_words: str) -> str:
+        made.append(1)
+        return "script\r\nof pages"
+
+    monkeypatch.setattr(kept, "convert", bundle)
+    assert [kept.library(), kept.library()] == ["script\r\nof pages"] * 2 and len(made) == 1
+    (file,) = (caches / "emmclab").iterdir()
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:30], b"\xff" + whole, whole + b"alert(1)"):
+        file.write_bytes(damaged)
+        assert kept.library() == "script\r\nof pages"
+        assert file.read_bytes() == whole
+    assert len(made) == 6
+
+
+def test_a_page_is_written_where_nothing_can_be_kept(tmp_path: Path, trace: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    page = tmp_path / "page.html"
+    emmclab_ok("profile", trace, "--html", page, env={"XDG_CACHE_HOME": str(blocked)})
+    assert "window.vegaEmbed" in page.read_text()

@@ -133,9 +133,7 @@ def test_a_converted_trace_shows_each_request(trace: Path, tmp_path: Path) -> No
     assert shown.counters["requests", "queue depth"][-1][1] == 0
 
 
-def test_processes_and_devices_have_tracks_of_their_own_and_requests_without_an_end_are_instants(
-    tmp_path: Path,
-) -> None:
+def test_processes_and_devices_have_own_tracks_and_requests_without_an_end_are_instants(tmp_path: Path) -> None:
     source = tmp_path / "t.csv"
     source.write_text(
         "arrival_ns,op,sector,sectors,complete_ns,process,device,flags\n"

@@ -17,9 +17,7 @@ from emmclab.cli.progress import Preparing, Working
 from emmclab.simulation.device import Device
 
 
-def test_silent_work_prints_how_long_it_has_taken_until_it_reports_itself(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_silent_work_prints_its_duration(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "_LINE_S", 0.01)
     with Working("precondition small-1gb") as one:
         said = ""
@@ -57,9 +55,7 @@ def test_no_long_time_passes_in_silence_whatever_a_meter_is_told(
     assert capsys.readouterr().err == ""
 
 
-def test_work_without_preconditioning_has_no_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ready_devices_print_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "_LINE_S", 0.01)
     threads = threading.active_count()
     with Preparing(Device.preset("small-1gb"), "none"):
@@ -88,9 +84,7 @@ def test_the_preparation_of_a_device_names_what_it_writes_at_most_how_far_it_is_
     assert ("--images DIR" in line) == (images is None)
 
 
-def test_options_that_are_tried_are_counted_as_simulations(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tried_options_are_simulations(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from emmclab.cli.progress import Counter
 
     monkeypatch.setattr(progress, "_SILENCE_S", 0.0)
@@ -99,9 +93,7 @@ def test_options_that_are_tried_are_counted_as_simulations(
     assert "advise on nexus5: 2 of 5 simulations of options" in capsys.readouterr().err
 
 
-def test_the_time_left_is_estimated_only_after_several_tasks(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_time_left_needs_some_tasks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from emmclab.cli.progress import Counter
 
     monkeypatch.setattr(progress, "_SILENCE_S", 0.0)

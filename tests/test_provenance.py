@@ -88,9 +88,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_command_of_a_result_and_of_its_page_runs_and_explain_shows_it(
-    name: str, trace: Path, tmp_path: Path
-) -> None:
+def test_the_command_of_a_result_and_page_runs_and_is_explained(name: str, trace: Path, tmp_path: Path) -> None:
     if name == "search":
         need_library("optuna")
     study = tmp_path / "study.toml"

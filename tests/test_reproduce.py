@@ -48,9 +48,7 @@ def test_every_claim_and_every_workload_stands_on_the_page(page: Path, browser: 
     assert sum(counts) == len(CLAIMS)
 
 
-def test_the_page_fits_every_width_and_theme_in_silence_and_is_accessible(
-    page: Path, browser: Browser, axe: str
-) -> None:
+def test_the_page_fits_every_width_and_theme_and_is_accessible(page: Path, browser: Browser, axe: str) -> None:
     check_fit(browser, page, axe)
 
 

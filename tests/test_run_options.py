@@ -1,26 +1,43 @@
-"""An option is the same in all commands: name, spelling, default, range and meaning."""
+"""Options and figures are declared once: the same in all commands, and each has an effect or is refused."""
 
 import json
+import re
 import typing
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 import emmclab as lab
-from conftest import emmclab, emmclab_json, emmclab_ok
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab import _core
+from emmclab.advice.advise import FIGURES, ORDERS
+from emmclab.advice.journal_modes import MODE_FIGURES
+from emmclab.advice.lifetime import LIFETIME
 from emmclab.apps.closed_loop import APPLICATION_OPTIONS
-from emmclab.cli import application
+from emmclab.cli import application, show_live, show_runs
+from emmclab.cli.command import ALONE, EXCLUSIVE, NEEDS, Command
 from emmclab.cli.command_groups import walk_commands
+from emmclab.comparison.one_at_a_time import MAIN
+from emmclab.comparison.recorded_vs_simulated import COMPARED_FIGURES
+from emmclab.comparison.seed_statistics import SPREAD_FIGURES
+from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError
 from emmclab.live.serve import SERVE_OPTIONS
+from emmclab.pages import run_figures, simulation
 from emmclab.runtime.option import Option
+from emmclab.simulation import result_tables, result_text
 from emmclab.simulation.rerun import recipe_of
+from emmclab.simulation.result import _SECOND, _WAITS, at, second_figures, ufs_figures
+from emmclab.simulation.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
 from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, complete_options
 from emmclab.simulation.stored_result import read_result
 from emmclab.studies import Study
 from emmclab.studies.grid import AXES
+from emmclab.studies.summary import METRICS
 from emmclab.studies.tables import rows_of
 
 #: Options of commands that have the name of a run option but another meaning.
@@ -158,3 +175,268 @@ def test_chosen_percentiles_have_columns_named_as_the_usual_ones() -> None:
     ((_, row),) = rows_of({"cell": cell, "result": result})
     usual = {"response_p99_ms", "response_read_p99_ms"}
     assert {name for name in row if "p99" in name} == usual | {"response_p99_99_ms", "response_read_p99_99_ms"}
+
+
+COMMANDS: dict[str, Any] = {
+    name: command for name, command in walk_commands(application()) if isinstance(command, Command)
+}
+
+
+def options_of(command: Any) -> dict[str, Any]:
+    """Return the options of a command by each of their names, except `--help`."""
+    options = (one for one in command.params if one.param_type_name == "option")
+    return {name: option for option in options for name in option.opts}
+
+
+def refusal(name: str, words: list[str]) -> ConfigError:
+    with pytest.raises(ConfigError) as refused:
+        COMMANDS[name].make_context(f"emmclab {name}", words)
+    return refused.value
+
+
+def with_value(command: str, option: str) -> list[str]:
+    return [option] if options_of(COMMANDS[command])[option].is_flag else [option, "1"]
+
+
+def test_an_option_of_one_value_is_refused_by_every_command_if_it_is_repeated() -> None:
+    tried = 0
+    for name, command in COMMANDS.items():
+        for spelled, option in options_of(command).items():
+            if option.multiple or (option.is_flag and not option.secondary_opts):
+                continue
+            words = [spelled, *option.secondary_opts] if option.is_flag else [spelled, "one", spelled, "two"]
+            refused = refusal(name, words)
+            assert refused.hint and ("exclude" if option.is_flag else "2 times") in str(refused), words
+            tried += 1
+    assert tried > 300
+
+
+def test_a_repeated_flag_and_a_repeatable_option_are_no_error(trace: Path) -> None:
+    assert emmclab("head", trace, "--json", "--json").returncode == 0
+    twice = ("--set", "timing.parallelism=both", "--set", "gc.policy=greedy")
+    assert emmclab("simulate", trace, "--device", "nexus5", *twice).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "cure"),
+    [
+        (("compare", "--device", "nexus5", "--devices", "ufs31"), "2 times", "`--devices nexus5,ufs31`"),
+        (("simulate", "--device", "nexus5", "--device", "ufs31"), "simulate takes one", "emmclab compare"),
+        (("simulate", "--devices", "nexus5,ufs31"), "takes one device", "emmclab compare"),
+        (("profile", "--seed", "3"), "no effect without --against", "leave it out"),
+        (("simulate", "--mode", "back_to_back", "--rate", "2"), "`rate` has no effect", "--mode open"),
+    ],
+)
+def test_an_option_without_effect_is_refused(trace: Path, words: tuple[str, ...], said: str, cure: str) -> None:
+    done = emmclab(words[0], trace, *words[1:])
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr and cure in done.stderr.partition("hint:")[2], done.stderr
+
+
+@pytest.mark.parametrize("what", ["nexus5", "gc.policy", "watermark", "nexus5 ufs31"])
+def test_options_of_reading_are_refused_where_no_trace_is_read(what: str) -> None:
+    assert_refused(emmclab("explain", *what.split(), "--only", "op=read"), "--only is for reading a trace")
+
+
+def test_options_that_need_or_exclude_others_are_refused_by_their_command() -> None:
+    for name, needs in NEEDS.items():
+        for option, others in needs.items():
+            assert {option, *others} <= options_of(COMMANDS[name]).keys(), name
+            assert refusal(name, with_value(name, option)).field == option
+    for name, alone in ALONE.items():
+        for option, allowed in alone.items():
+            known = options_of(COMMANDS[name])
+            assert {option, *allowed} <= known.keys(), name
+            other = next(one.opts[0] for one in known.values() if not {option, *allowed} & {*one.opts})
+            words = with_value(name, option) + with_value(name, other)
+            assert option in str(refusal(name, words)), words
+    for name, pairs in EXCLUSIVE.items():
+        for pair in pairs:
+            assert {*pair} <= options_of(COMMANDS[name]).keys(), name
+            words = [word for option in pair for word in with_value(name, option)]
+            assert all(option in str(refusal(name, words)) for option in pair), words
+
+
+#: Values of options that change what the command does with the trace.
+VALUES = {
+    "--bin": "1s",
+    "--capacity": "64GB",
+    "--device2": "nexus5",
+    "--events": "events.parquet",
+    "--figures": "figures",
+    "--flush-every": "2",
+    "--html": "page.html",
+    "--layer": "advil",
+    "--layers": "none,advil",
+    "--mode": "back_to_back",
+    "--only": "op=read",
+    "--over-time": "bins.csv",
+    "--passes": "2",
+    "--percentiles": "50,99.5",
+    "--perfetto": "run.pftrace",
+    "--precondition": "random:20",
+    "--rate": "3",
+    "--seed": "7",
+    "--seeds": "2",
+    "--set": "nand.read_us=500",
+    "--used": "30d",
+    "--against": "Messaging",
+}
+#: Options that change nothing about the result of this trace: they select resources, accept what it does not
+#: have, or check.
+NEUTRAL = {
+    *("--check", "--jobs", "--images", "--wrap-addresses", "--html", "--device"),
+    *("--format", "--lenient", "--columns", "--time-unit", "--size-unit", "--reorder-window", "--mend-clock"),
+    *("--reissue-window", "--drop-reissued"),
+}
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare", "profile"])
+def test_each_option_alone_changes_the_result_or_is_refused(command: str, trace: Path, tmp_path: Path) -> None:
+    device = {"simulate": ("--device", "nexus5"), "compare": ("--devices", "nexus5,emmc51-cache")}
+    base = (command, trace, *device.get(command, ()))
+
+    def outcome(*more: str) -> tuple[int, str, set[Path]]:
+        before = {*tmp_path.iterdir()}
+        done = emmclab(*base, *more, cwd=tmp_path)
+        assert done.returncode in (0, 2), done.stderr
+        return done.returncode, done.stdout, {*tmp_path.iterdir()} - before
+
+    plain, unchanged = outcome(), []
+    for name, option in options_of(COMMANDS[command]).items():
+        if NEUTRAL.isdisjoint(option.opts) and name not in ("--json", "--help", "-h"):
+            assert option.is_flag or name in VALUES, f"{name} needs a value in VALUES, or stands in NEUTRAL"
+            found = outcome(name) if option.is_flag else outcome(name, VALUES[name])
+            unchanged += [name] if found == plain else []
+    assert unchanged == []
+
+
+#: Tables of figures, on the terminal and on pages.
+TABLES = {
+    "a run": result_tables.FIGURES,
+    "a comparison under layers": show_runs._OF_LAYERS,
+    "a comparison": show_runs._OF_SPACE,
+    "time and durability": show_runs._TIME_AND_DURABILITY,
+    "recorded beside simulated": tuple(row.field for row in COMPARED_FIGURES),
+    "events on the page": simulation._EVENTS,
+    "tiles of the page": simulation._MAIN,
+    "advice": tuple(FIGURES.values()),
+    "modes of the journal": MODE_FIGURES,
+    "one change at a time": MAIN,
+    "parts of the mean response": shown_fields(_WAITS),
+    "lifetime": (LIFETIME,),
+    "figures over seeds": SPREAD_FIGURES,
+    "charts of runs": (run_figures._MEAN, run_figures._SPACE, run_figures._WAF),
+    "the answer of a run": (result_text._MEAN, result_text._P99),
+    "the second device": shown_fields(tuple(_SECOND.values())),
+    "the live view": show_live.FIGURES,
+}
+
+
+@pytest.fixture(scope="module")
+def recording() -> Path:
+    """A trace with flushes and synchronous writes."""
+    return next(path for path in lab.bundled() if path.stem == "messages-rollback")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_takes_label_unit_and_digits_from_the_declaration(name: str) -> None:
+    declared = {field.path: field for field in result_fields()}
+    assert [field.path for field in TABLES[name] if field is not declared[field.path] or not field.label] == []
+
+
+def test_a_declared_figure_has_a_label_of_its_own_and_a_direction_that_is_one() -> None:
+    shown = [field for field in result_fields() if field.label]
+    labels = [field.label for field in shown]
+    assert [label for label in labels if labels.count(label) > 1] == []
+    assert {field.better for field in result_fields()} == {"", "lower", "higher"}
+    assert [field.path for field in result_fields() if not field.label and (field.short or field.better)] == []
+
+
+def test_settings_are_ranked_in_the_declared_direction() -> None:
+    for metric in METRICS:
+        (field,) = [field for field in result_fields() if (field.path,) == metric.paths]
+        assert (metric.label, metric.unit, metric.digits) == (field.label, field.unit, field.digits)
+        assert metric.highest_is_best is (field.better == "higher")
+    assert [by for by, field in FIGURES.items() if field.better != "lower" or ORDERS[by] != field.name] == []
+
+
+def _said(fields: Sequence[ResultField], result: lab.Result) -> Iterator[tuple[str, str]]:
+    for field in fields:
+        yield field.label, field.text(result.shown(field.path))
+
+
+def test_terminal_and_page_show_a_figure_in_the_same_words_and_digits(recording: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    command = ("simulate", recording, "--device", "ufs31")
+    result = lab.Result(emmclab_json(*command, "--html", page))
+    lines = [re.split(r"  +", line.strip()) for line in emmclab(*command).stdout.splitlines()]
+    html = page.read_text(encoding="utf-8")
+    for label, text in _said(TABLES["a run"], result):
+        assert [label, text] in [cells[:2] for cells in lines], label
+    for label, text in _said(simulation._COLUMNS, result):
+        assert f'<th scope="col">{label}' in html and f">{text}</td>" in html, label
+    for field, value in ufs_figures(result["ufs"]):
+        assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
+        assert f'<th scope="row">{field.label}</th><td>{field.text(value)}</td>' in html, field.path
+
+
+def test_a_comparison_and_advice_have_the_digits_of_a_run(recording: Path) -> None:
+    command = ("compare", recording, "--devices", "emmc51-cache,ufs31")
+    text = emmclab(*command).stdout
+    for result in map(lab.Result, emmclab_json(*command)):
+        lines = text[text.index("mean response, change") :].splitlines()
+        cells = [line.split() for line in lines if line.startswith(result["device"])]
+        for path in ("response.mean_response_ms", "response.p99_ms"):
+            assert result_field(path).text(at(result, path)) in cells[0], path
+        for _, shown in _said(TABLES["a comparison"], result):
+            assert shown in cells[0]
+        for _, shown in _said(TABLES["time and durability"], result):
+            assert shown in cells[1]
+
+
+def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(recording: Path, tmp_path: Path) -> None:
+    # Its result has a group of counts of the host; a table once failed on it.
+    second = tmp_path / "second.toml"
+    second.write_text(lab.Device.preset("nexus5").set({"host.packed_writes": 8}).to_toml())
+    above = ("--layer", "pair", "--set", "pair.routing=striping", "--device2", second)
+    command = ("simulate", recording, "--device", "emmc51-cache", *above)
+    result = lab.Result(emmclab_json(*command))
+    lines = [re.split(r"  +", line.strip()) for line in emmclab(*command).stdout.splitlines()]
+    assert "host" in result["second_device"]
+    (layer,) = result["layers"]
+    counts = [(layer_field(name), value) for name, value in layer.items() if name not in ("name", "left_out")]
+    for field, value in (*second_figures(result["second_device"]), *counts):
+        assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
+    declared = {field.unit: field.display_unit for field in result_fields() if field.label}
+    assert all(field.display_unit == declared[field.unit] for field, _ in counts)
+
+
+def test_the_live_view_has_the_words_and_digits_of_a_run() -> None:
+    status = {"response_p50_us": 1234.5, "response_p99_us": None, "waf": 1.2345, "erases": 1234}
+    status |= dict.fromkeys(("interval_requests", "interval_bytes", "volatile_bytes", "free_blocks"), 0)
+    status |= dict.fromkeys(("requests", "bytes_read", "bytes_written", "failed", "cuts", "open"), 0)
+    status |= {"powered": True, "clock": "free", "simulated_s": 0.0, "refused": [], "image_error": None}
+    live = SimpleNamespace(device=lab.Device.preset("nexus5"), paths=["/dev/loop1"])
+    console = Console(width=120)
+    with console.capture() as said:
+        console.print(show_live.live_view(live, cast("LiveStatus", status), 1.0))
+    over, heads, _, row, *_ = said.get().splitlines()[1:]
+    assert over.split() == ["p50", "p99"] and heads.count("ms") == 2
+    assert all(field.short in f"{over} {heads}" for field in show_live.FIGURES)
+    values = (1.2345, None, 1.2345, 1234)
+    assert [field.text(value) for field, value in zip(show_live.FIGURES, values, strict=True)] == [
+        row.split()[place] for place in (2, 3, 7, 9)
+    ]
+
+
+def test_the_figures_of_durability_are_fields_that_are_explained_and_compared(recording: Path, tmp_path: Path) -> None:
+    assert "durable.p99_ms" in emmclab("explain", "durable.").stdout
+    result = tmp_path / "two.json"
+    done = emmclab("compare", recording, "--devices", "ufs31,ufs40", "--json")
+    result.write_text(done.stdout)
+    different = emmclab_json("explain", f"{result}#1", f"{result}#2")["figures"]
+    assert {"durable.mean_ms", "durable.p99_ms"} <= {one["path"] for one in different}
+    done = emmclab_ok("explain", f"{result}#1", f"{result}#2", "--one-at-a-time", cwd=tmp_path)
+    heads = done.stdout[done.stdout.index("From A to B") :]
+    assert all(word in heads for word in ("Mean response", "p99 response", "synchronous"))

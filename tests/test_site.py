@@ -88,9 +88,7 @@ def test_the_menu_has_every_part_and_options_keep_their_dashes(site: Path) -> No
         ("--wrap-addresses", "Command line"),
     ],
 )
-def test_the_search_finds_columns_settings_names_and_options(
-    site: Path, browser: Browser, word: str, title: str
-) -> None:
+def test_search_finds_columns_settings_and_options(site: Path, browser: Browser, word: str, title: str) -> None:
     with opened(browser, 1280) as page:
         page.goto((site / "search.html").as_uri() + f"?q={word}")
         page.wait_for_selector(f"ul.search li a:has-text('{title}')")

@@ -1,4 +1,4 @@
-"""Damaged results and JSON on disk are detected when read: none leads to a wrong figure or a crash."""
+"""Damaged or changed files are detected when read: none leads to a wrong figure or a crash."""
 
 import errno
 import json
@@ -6,12 +6,16 @@ import os
 import random
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import cases, emmclab, emmclab_ok
+import emmclab as api
+from conftest import assert_refused, cases, emmclab, emmclab_ok
+from emmclab import _core
+from emmclab.crash import Workload, record_run
 from emmclab.crash.explore import Exploration
 from emmclab.crash.shards import _stored_share, as_json
 from emmclab.crash.stored_log import Session
@@ -24,10 +28,10 @@ from emmclab.runtime.parquet import write_parquet
 from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.device import Device
 from emmclab.studies import Results, Serial, Study, run
-from emmclab.studies.query import query_studies
+from emmclab.studies.query import query_one_trace, query_studies
 from emmclab.studies.run import changes, collect, collected, run_cells
 from emmclab.studies.store import Store
-from emmclab.traces.workload import Workload
+from emmclab.traces.workload import Workload as Synthetic
 
 STUDY = """
 name = "small"
@@ -70,9 +74,7 @@ def seen(folder: Path) -> tuple[object, ...]:
         return found.digest, found.runs, profiles, found.about, list(answer.rows)
 
 
-def test_a_flipped_bit_of_results_is_refused_and_the_next_run_makes_them_whole(
-    study: Study, finished: Path, tmp_path: Path
-) -> None:
+def test_a_flipped_bit_is_refused_and_the_next_run_mends_it(study: Study, finished: Path, tmp_path: Path) -> None:
     draw = random.Random(1)
     whole, names = seen(finished), [path for path in finished.rglob("*") if path.is_file()]
     cells = study.cells()
@@ -97,9 +99,7 @@ def test_a_flipped_bit_of_results_is_refused_and_the_next_run_makes_them_whole(
     assert refused > 0.9 * FLIPS
 
 
-def test_a_run_repeats_only_the_damaged_cells_of_a_part_and_says_so(
-    study: Study, finished: Path, tmp_path: Path
-) -> None:
+def test_a_run_repeats_only_damaged_cells_and_says_so(study: Study, finished: Path, tmp_path: Path) -> None:
     copy = tmp_path / "small"
     shutil.copytree(finished, copy)
     part = copy / "cells" / "all.parquet"
@@ -120,9 +120,7 @@ def test_a_run_repeats_only_the_damaged_cells_of_a_part_and_says_so(
     assert done == []
 
 
-def test_collected_results_and_their_parts_are_refused_where_they_are_damaged(
-    study: Study, finished: Path, tmp_path: Path
-) -> None:
+def test_collected_results_and_parts_are_refused_if_damaged(study: Study, finished: Path, tmp_path: Path) -> None:
     draw = random.Random(2)
     cells, whole = study.cells(), tmp_path / "whole.parquet"
     collect(study, cells, [Folder(finished)], whole)
@@ -147,7 +145,7 @@ def test_a_damaged_table_of_a_fleet_is_refused_and_made_again_of_its_recordings(
     folder = tmp_path / "recordings"
     folder.mkdir()
     for seed in range(3):
-        Workload.preset("Idle").trace(seed, requests=200).write(folder / f"{seed}.csv")
+        Synthetic.preset("Idle").trace(seed, requests=200).write(folder / f"{seed}.csv")
     whole = tmp_path / "whole.parquet"
     profile_fleet(folder, whole, Serial())
     shutil.copy(state_of(whole), tmp_path / "state")
@@ -178,7 +176,7 @@ def test_a_damaged_table_of_a_fleet_is_refused_and_made_again_of_its_recordings(
 def test_a_damaged_row_that_waits_for_its_table_is_profiled_again(tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     folder.mkdir()
-    Workload.preset("Idle").trace(1, requests=200).write(folder / "1.csv")
+    Synthetic.preset("Idle").trace(1, requests=200).write(folder / "1.csv")
     table = tmp_path / "fleet.parquet"
     profile_fleet(folder, table, Serial())
     whole = table.read_bytes()
@@ -220,12 +218,10 @@ devices = ["mine.toml"]
 """
 
 
-def test_results_of_a_changed_input_or_device_are_reported_with_a_warning_and_the_command_that_renews_them(
-    tmp_path: Path,
-) -> None:
+def test_results_of_a_changed_input_or_device_have_a_warning_and_the_command_to_renew_them(tmp_path: Path) -> None:
     device, trace = tmp_path / "mine.toml", tmp_path / "chat.csv"
     device.write_text(Device.preset("iiswc15-4ps").to_toml())
-    Workload.preset("Idle").trace(1, requests=100).write(trace)
+    Synthetic.preset("Idle").trace(1, requests=100).write(trace)
     (tmp_path / "mine.study.toml").write_text(DEVICE_STUDY)
     asked = ("query", "select count(*) from runs", "--study", "mine", "--results", "kept")
     told = ("report", "mine.study.toml", "--results", "kept")
@@ -324,3 +320,91 @@ def test_a_damaged_description_of_a_log_is_named_with_the_command_that_writes_it
     (folder / "run.json").write_bytes(to_checked_json({"log": "none", "base": None, "made": {}}))
     with pytest.raises(ConfigError, match="not explored with the options 123456"):
         Session(tmp_path).find_state("c3f2:8812:17:123456")
+
+
+def trace(path: Path) -> None:
+    Synthetic.preset("Messaging").trace().write(path)
+
+
+def events(path: Path) -> None:
+    trace(path.with_name("input.parquet"))
+    api.Device.preset("nexus5").simulate(api.read(path.with_name("input.parquet")), events=path, wrap_addresses=True)
+
+
+def crash_log(path: Path) -> None:
+    record_run("emmc51-cache", Workload("append-log", operations=30), path)
+
+
+def profile(path: Path) -> Any:
+    return api.read(path).profile()
+
+
+def waits(path: Path) -> Any:
+    sums = "sum(wait_queue_ns), sum(wait_controller_ns), sum(wait_bus_ns), sum(wait_array_ns), sum(pid)"
+    with query_one_trace(api.read(path), f"select {sums}, count(*) from events") as answer:
+        return list(answer.rows)
+
+
+def run_of(path: Path) -> Any:
+    found = _core.CrashRun(str(path))
+    return found.facts(), found.acknowledgements(), found.commands(0, 1 << 40)
+
+
+#: Each stored form: the ending of its name, what writes it, and what reads figures from it.
+FORMS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
+    "trace": (".parquet", trace, profile),
+    "compressed text": (".csv.zst", trace, profile),
+    "events": (".parquet", events, waits),
+    "crash log": (".log", crash_log, run_of),
+}
+
+
+@pytest.mark.parametrize("flips", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_changed_bit_changes_no_figure_in_silence(tmp_path: Path, form: str, flips: int) -> None:
+    ending, write, figures = FORMS[form]
+    if form == "crash log" and os.geteuid() != 0:
+        pytest.skip("mounts a served device")
+    path = tmp_path / f"stored{ending}"
+    write(path)
+    whole, expected = path.read_bytes(), json.dumps(figures(path), default=str)
+    dice = random.Random(flips)
+    refused = 0
+    for _ in range(flips):
+        changed, place = bytearray(whole), dice.randrange(len(whole))
+        changed[place] ^= 1 << dice.randrange(8)
+        path.write_bytes(changed)
+        try:
+            found = json.dumps(figures(path), default=str)
+        except EmmclabError as error:
+            refused += 1
+            assert str(path) in str(error), place
+        else:
+            assert found == expected, f"byte {place} of {len(whole)}"
+    assert refused > flips * 0.9
+
+
+def test_damage_is_named_by_file_and_place_and_ends_with_exit_code_2(tmp_path: Path) -> None:
+    path = tmp_path / "trace.parquet"
+    trace(path)
+    changed = bytearray(path.read_bytes())
+    changed[20_000] ^= 1
+    path.write_bytes(changed)
+    for command in ("profile", "explain", "head"):
+        assert_refused(emmclab(command, path), f"{path}: byte 16384: the file is damaged since it was written")
+
+
+@pytest.mark.parametrize("writer", ["duckdb", "pyarrow", "pandas"])
+def test_a_file_that_another_tool_rewrote_is_read_as_one_of_that_tool(tmp_path: Path, writer: str) -> None:
+    path, copy = tmp_path / "trace.parquet", tmp_path / "copy.parquet"
+    trace(path)
+    if writer == "duckdb":
+        pytest.importorskip("duckdb").sql(f"copy (from '{path}') to '{copy}' (format parquet)")
+    elif writer == "pandas":
+        pytest.importorskip("pandas").read_parquet(path).to_parquet(copy)
+    else:
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(parquet.read_table(path), copy)
+    ours, theirs = profile(path), profile(copy)
+    differing = {name for name in ours if ours[name] != theirs[name]}
+    assert differing <= {"header", "name", "trace_digest"}, differing

@@ -95,9 +95,7 @@ def test_two_processes_give_the_bytes_of_one(study: Path, finished: Path, tmp_pa
     assert content(tmp_path) == content(finished)
 
 
-def test_processes_are_started_with_a_temporary_folder_too_deep_for_a_socket(
-    study: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_processes_start_in_a_folder_too_deep_for_a_socket(study: Path, finished: Path, tmp_path: Path) -> None:
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
     results = tmp_path / "results"
@@ -142,9 +140,7 @@ def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_pat
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
 
 
-def test_a_second_run_in_one_folder_is_refused_and_the_first_goes_on(
-    study: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_a_second_run_in_one_folder_is_refused(study: Path, finished: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "small")
     with store.place.lock(""):
         assert_refused(
@@ -179,9 +175,7 @@ time.sleep(1000)
 """
 
 
-def test_what_a_killed_process_left_goes_with_the_next_run_and_what_a_living_one_writes_stays(
-    trace: Path, tmp_path: Path
-) -> None:
+def test_what_killed_processes_left_is_removed_and_what_living_ones_write_stays(trace: Path, tmp_path: Path) -> None:
     """Covers every place where a command writes temporarily: conversion, events, images, pages, figures."""
     commands: dict[str, tuple[object, ...]] = {
         "convert": ("convert", trace, "{}/out.csv"),
@@ -390,9 +384,7 @@ wrap_addresses = true
 
 
 @pytest.mark.parametrize(("what", "images"), [("random:80", 4), ("sequential:90", 2), ("{trace}", 2)])
-def test_cells_share_preconditioned_devices_and_results_are_those_without(
-    what: str, images: int, trace: Path, tmp_path: Path
-) -> None:
+def test_shared_preconditioned_devices_change_no_result(what: str, images: int, trace: Path, tmp_path: Path) -> None:
     """One image for each device and seed, however many inputs, workers and modes; a recipe without chance
     has one for all seeds."""
     (tmp_path / "aged.toml").write_text(AGED.format(what.format(trace=trace)))

@@ -105,9 +105,7 @@ def test_a_recorded_trace_has_one_row_and_one_profile_whatever_the_seeds(folder:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_chart_names_each_setting_and_its_legend_has_the_colours_of_its_bars(
-    browser: Browser, tmp_path: Path, width: int
-) -> None:
+def test_a_chart_names_each_setting_in_the_colour_of_its_bars(browser: Browser, tmp_path: Path, width: int) -> None:
     (tmp_path / "pair.toml").write_text(
         'name = "pair"\ninputs = ["Movie"]\n[[grid]]\nname = "all"\ndevices = ["small-1gb"]\n'
         'wrap_addresses = true\nprecondition = "steady:1"\n[grid.axes]\n'

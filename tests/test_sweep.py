@@ -167,9 +167,7 @@ def with_crashing(study: Path) -> list[Cell]:
 
 
 @pytest.mark.slow
-def test_a_cell_that_crashes_its_process_is_set_apart_and_the_rest_goes_on(
-    study: Path, whole: bytes, tmp_path: Path
-) -> None:
+def test_a_cell_that_crashes_is_set_apart_and_the_rest_goes_on(study: Path, whole: bytes, tmp_path: Path) -> None:
     chosen, cells = Study.named(str(study)), with_crashing(study)
     found = run_cells(chosen, Folder(tmp_path / "small"), Pool(2), cells=cells)
     (missing,) = found.missing

@@ -106,9 +106,7 @@ def test_the_first_screen_answers_in_one_sentence_and_names_the_worst_group(know
     assert f"{known.stem}: {OTHER}" in done.stdout and "By requests that are unfinished" in done.stdout
 
 
-def test_the_page_has_a_section_and_a_picture_for_each_recording_and_names_those_not_judged(
-    known: Path, tmp_path: Path
-) -> None:
+def test_the_page_has_a_section_for_each_recording_and_names_those_not_judged(known: Path, tmp_path: Path) -> None:
     again, page = tmp_path / "again.csv", tmp_path / "page.html"
     again.write_text(known.read_text())
     emmclab_ok("validate", known, again, tmp_path / "gone.csv", "--html", page)

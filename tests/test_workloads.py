@@ -1,16 +1,22 @@
-"""Job files of fio as traces, compared with the I/O log that fio itself writes for the same job."""
+"""Job files of fio and named workloads as traces; models follow only from published tables."""
 
+import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import emmclab as lab
 from conftest import assert_refused, emmclab, emmclab_json, need
 from emmclab.errors import ConfigError
+from emmclab.simulation.device import Device
+from emmclab.studies.input import Input
 from emmclab.traces.generated import fio_jobs, pattern
-from emmclab.traces.reading import read
+from emmclab.traces.reading import bundled_by_name, read
 from emmclab.traces.trace import Trace
+from emmclab.traces.workload import Workload, benchmarks, difference_text, differences, fit, workloads
 
 #: Jobs, one per line; each is on one file.
 JOBS = {
@@ -144,3 +150,132 @@ def test_the_output_of_a_job_or_of_requests_of_one_kind_may_stand_by_itself(tmp_
         assert made.returncode == 0 and made.stderr.startswith("made.parquet: "), made.stderr
     refused = emmclab("synth", "--fio", "job.fio", "Facebook", "-o", "made.parquet", cwd=tmp_path)
     assert "both --fio and `Facebook` specify the workload of the trace" in refused.stderr
+
+
+def test_the_list_has_every_workload_and_benchmark() -> None:
+    assert [row["workload"] for row in emmclab_json("synth")] == [*workloads(), *benchmarks()]
+
+
+def test_a_benchmark_is_made_and_cut_as_a_workload(tmp_path: Path) -> None:
+    out = tmp_path / "random.parquet"
+    assert emmclab_json("synth", "randomwrite", out, "--requests", 50)["benchmark"] == "RandomWrite"
+    assert lab.profile(out)["requests"] == 50
+    assert_refused(emmclab("synth", "RandomWrite", out, "--duration", 3), "--requests")
+
+
+def test_the_modelled_web_bench_is_what_its_command_makes(tmp_path: Path) -> None:
+    out = tmp_path / "WebBench.parquet"
+    assert emmclab("apps", "run", "webbench", "--device", "galaxys2", "--events", out).returncode == 0
+    bundled = bundled_by_name()["WebBench"]
+    assert lab.read(out).to_polars().equals(lab.read(bundled).to_polars())
+    shown = emmclab("explain", "WebBench").stdout
+    assert "webbench" in shown.partition("Simulated run")[2]
+
+
+def test_an_input_of_a_study_may_have_a_length_of_its_own() -> None:
+    found = Input.of("Email --requests 500", seed=1)
+    assert (found.name, found.requests) == ("Email (500 requests)", 500)
+    assert found.open().profile()["requests"] == 500
+    for wrong in ("Email --requests none", "Email --requests 0", "chat --requests 5"):
+        with pytest.raises(lab.ConfigError):
+            Input.of(wrong, seed=1)
+
+
+def test_length_and_rate_are_chosen(tmp_path: Path) -> None:
+    out = tmp_path / "long.parquet"
+    assert emmclab_json("synth", "Email", out, "--requests", 12_000)["requests"] == 12_000
+    assert lab.profile(out)["requests"] == 12_000
+    emmclab("synth", "Email", out, "--duration", 100)
+    assert lab.profile(out)["duration_s"] == pytest.approx(100, rel=0.02)
+    fast = Workload.preset("Email").trace(rate_pct=200).profile()
+    assert fast["arrival_rate_per_s"] == pytest.approx(2 * 3.93, rel=0.05)
+
+
+def test_a_fit_makes_a_twin_without_addresses(trace: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.toml"
+    assert emmclab("fit", trace, "-o", model).returncode == 0
+    twin = tmp_path / "twin.parquet"
+    assert emmclab("synth", model, twin).returncode == 0
+    rows = {row["field"]: row for row in emmclab_json("profile", trace, "--against", twin)["fields"]}
+    assert len(rows) == 16
+    for name in ("data_size_kb", "requests", "max_size_kb", "write_requests_pct"):
+        unit = "points" if name.endswith("_pct") else "pct"
+        assert rows[name][f"difference_{unit}"] == pytest.approx(0, abs=1), name
+    assert emmclab("fit", trace).stdout == model.read_text()
+
+
+def test_differences_are_in_percent_of_the_first() -> None:
+    first, second = (Workload.preset(name).trace().profile() for name in ("Email", "Movie"))
+    rows = {row["field"]: row["difference_pct"] for row in differences(first, second)}
+    assert rows["requests"] == pytest.approx(100 * (4_781 / 2_906 - 1))
+    assert {(row["difference_pct"], row["difference_points"]) for row in differences(first, first)} == {
+        (0, None),
+        (None, 0),
+    }
+
+
+def test_shares_are_compared_by_percentage_points() -> None:
+    first, second = (Workload.preset(name).trace().profile() for name in ("Email", "Movie"))
+    rows = {row["field"]: row for row in differences(first, second)}
+    for name in ("no_wait_pct", "write_requests_pct", "spatial_locality_pct"):
+        assert rows[name]["difference_pct"] is None
+        assert rows[name]["difference_points"] == pytest.approx(second[name] - first[name])
+        assert difference_text(rows[name]).endswith(" points")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("synth", "Messaging", "out.parquet", "--requests", str(10**20)),
+        ("synth", "Messaging", "out.parquet", "--seed", str(10**20)),
+        ("synth", "Messaging", "out.parquet", "--rate-pct", str(10**20)),
+        ("synth", "none.toml", "out.parquet"),
+    ],
+)
+def test_bad_input_is_refused_and_leaves_nothing(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = emmclab(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(("error: ", "Usage"))
+    assert "hint: " in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["telegram_precond", "pubg_precond"])
+@pytest.mark.parametrize("parallelism", ["none", "both"])
+def test_a_twin_queues_like_its_original(shared_traces: Path, name: str, parallelism: str) -> None:
+    recorded = lab.read(shared_traces / "pixel6a" / f"{name}.csv.gz")
+    twin = fit(recorded).trace()
+    for preset in ("iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"):
+        device = Device.preset(preset).set({"timing.parallelism": parallelism})
+        real, made = (
+            device.simulate(one, mode="open", wrap_addresses=True)["response.mean_response_ms"]
+            for one in (recorded, twin)
+        )
+        assert made == pytest.approx(real, rel=0.1), preset
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def generate(root: Path, action: str) -> subprocess.CompletedProcess[str]:
+    script = root / "presets" / "workloads" / "make.py"
+    return subprocess.run([sys.executable, script, action], capture_output=True, text=True, check=False)
+
+
+def test_the_presets_are_what_the_program_makes_of_the_published_tables() -> None:
+    done = generate(ROOT, "check")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_changed_table_or_model_is_found_and_written_anew(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "presets", tmp_path / "presets")
+    table = tmp_path / "presets" / "published" / "iiswc15_table4_timing.csv"
+    table.write_text(table.read_text().replace(",3.01,4.09,", ",3.02,4.09,"))
+    movie = tmp_path / "presets" / "workloads" / "movie.toml"
+    movie.write_text(movie.read_text().replace("no_wait_pct = 23.0", "no_wait_pct = 24.0"))
+    done = generate(tmp_path, "check")
+    assert done.returncode == 1
+    assert "movie.toml, email.toml" in done.stdout
+    assert generate(tmp_path, "write").returncode == 0
+    assert generate(tmp_path, "check").returncode == 0
+    assert movie.read_bytes() == (ROOT / "presets" / "workloads" / "movie.toml").read_bytes()

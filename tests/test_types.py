@@ -1,7 +1,10 @@
-"""The types of results, of runs and of applications match the results of the core."""
+"""Types of results, of stored data and of the core agree with what is returned, and are generated anew."""
 
 import ast
+import inspect
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,8 @@ import msgspec
 import pytest
 
 import emmclab as lab
-from conftest import ROOT
+from conftest import ROOT, emmclab
+from emmclab import _core
 from emmclab.apps.closed_loop import AppOptionFields, run_application
 from emmclab.apps.result_types import AppFields
 from emmclab.apps.solutions import Risks, risks
@@ -26,13 +30,19 @@ from emmclab.core_types import (
     ReissueSummary,
     SettingExplanation,
 )
+from emmclab.crash.json_types import CrashSummary
 from emmclab.live.serve import serve
+from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.layers import LayerKind, layers
 from emmclab.simulation.result_fields import ResultFields, result_fields
+from emmclab.studies.store import Store
+from emmclab.studies.stored_types import Entry, Index
+from emmclab.studies.verdicts import Ranking
 from emmclab.traces.activity import Activity
 from emmclab.traces.inputs import InputRecord, inputs_of
 from emmclab.traces.published import PublishedTables, published
 from emmclab.traces.trace import RequestRow
+from generate_types import generated
 
 #: Traces with block notes.
 ANNOTATED = sorted((ROOT / "python" / "emmclab" / "data" / "annotated").glob("*.parquet"))
@@ -132,3 +142,102 @@ def test_what_commands_print_has_the_typed_fields_and_no_other() -> None:
     ):
         assert said
         assert msgspec.convert(msgspec.to_builtins(said), kind) == said
+
+
+def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:
+    study = tmp_path / "small.toml"
+    # The workload does not fit on the small device, so that its cells fail.
+    study.write_text(
+        f'name = "small"\ninputs = ["{trace}", "Idle"]\nseeds = [1, 2]\n[[grid]]\nname = "g"\n'
+        'devices = ["nexus5"]\nmodes = ["open"]\n[grid.axes]\n"gc.policy" = ["greedy", "fifo"]\n'
+        '[[grid]]\nname = "fails"\ndevices = ["small-1gb"]\nmodes = ["open"]\nwrap_addresses = false\n'
+    )
+    emmclab("run", study, "--results", tmp_path / "results")
+    store = Store(Folder(tmp_path / "results" / "small"))
+    index = msgspec.json.decode(msgspec.json.encode(store.index()), type=Index)
+    assert index == store.index()
+    kept = list(store.results())
+    entries = [msgspec.json.decode(text, type=Entry) for text in kept]
+    assert [msgspec.json.decode(text) for text in kept] == entries
+    assert {"failed", "result"} <= {name for entry in entries for name in entry}
+    assert {"device" in entry["cell"] for entry in entries} == {False, True}
+
+
+def test_rankings_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:
+    study = tmp_path / "small.toml"
+    study.write_text(
+        f'name = "small"\ninputs = ["{trace}"]\n[[grid]]\nname = "g"\ndevices = ["nexus5", "ufs31"]\n'
+        'modes = ["open"]\nlayers = ["lfs"]\n'
+    )
+    emmclab("run", study, "--results", tmp_path / "results")
+    done = emmclab("report", study, "--results", tmp_path / "results", "--json", cwd=tmp_path)
+    rankings = msgspec.json.decode(done.stdout)["rankings"]
+    assert rankings and msgspec.convert(rankings, list[Ranking]) == rankings
+    (first, *_) = Store(Folder(tmp_path / "results" / "small")).results()
+    kept = msgspec.json.decode(first)
+    assert msgspec.convert(kept, Entry) == kept
+
+
+@pytest.mark.usefixtures("root")
+def test_a_summary_has_the_typed_fields_and_no_other(tmp_path: Path) -> None:
+    lying = ("--device", "emmc51-cache", "--set", "cache.lies=flush")
+    words = ("--workload", "sqlite-wal-full", "--operations", 5, "--cuts", 5, "--states", "device", "--json")
+    done = emmclab("crash", *lying, *words, cwd=tmp_path)
+    found = msgspec.json.decode(done.stdout, type=CrashSummary)
+    assert msgspec.json.decode(msgspec.json.encode(found)) == msgspec.json.decode(done.stdout)
+    assert found["findings"] and "minimal" in found["findings"][0]
+
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+
+def test_generated_files_are_current() -> None:
+    assert [path.name for path, text in generated().items() if path.read_text() != text] == []
+
+
+STUB = ROOT / "python" / "emmclab" / "_core.pyi"
+
+
+def stated(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, list[str] | None]]:
+    """Yield the names in the stub; `__init__` counts as the class itself."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            given = node.args
+            taken = [*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs]
+            names = [one.arg for one in taken if one is not None and one.arg not in ("self", "cls")]
+            is_property = "property" in map(ast.unparse, node.decorator_list)
+            name = f"{prefix}{node.name}".removesuffix(".__init__")
+            yield name, None if is_property else names
+        elif isinstance(node, ast.ClassDef):
+            yield node.name, None
+            yield from stated(node.body, f"{node.name}.")
+        elif isinstance(node, ast.AnnAssign):
+            yield prefix + ast.unparse(node.target), None
+
+
+def compiled(thing: Any, prefix: str = "") -> Iterator[tuple[str, list[str] | None]]:
+    """Yield the names in the core, except for those that every object or module has."""
+    common = {*dir(object), "__module__", "__doc__"}
+    for name in vars(thing):
+        if name in common or (not prefix and name.startswith("_")):
+            continue
+        member = getattr(thing, name)
+        yield prefix + name, parameters(member)
+        if inspect.isclass(member):
+            yield from compiled(member, f"{name}.")
+
+
+def parameters(thing: Any) -> list[str] | None:
+    """Return the names of parameters from the text signature, if any, without `self`."""
+    try:
+        return [name for name in inspect.signature(thing).parameters if name not in ("self", "cls")]
+    except (TypeError, ValueError):
+        return None
+
+
+def test_the_stub_agrees_with_the_core() -> None:
+    stub, core = dict(stated(ast.parse(STUB.read_text()).body)), dict(compiled(_core))
+    assert set(stub) - {"__version__"} == set(core)
+    known = [name for name in stub if stub[name] is not None and core.get(name) is not None]
+    assert len(known) > 100
+    assert {name: stub[name] for name in known} == {name: core[name] for name in known}

@@ -1,14 +1,22 @@
-"""Recording this host on the command line, on a separate loop device."""
+"""Recording this host or another one on the command line, and the live view: nothing recorded is lost."""
 
 import fcntl
 import json
 import os
+import pty
+import select
 import signal
+import socket
 import subprocess
 import termios
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from conftest import (
@@ -24,6 +32,7 @@ from conftest import (
     instances,
     wait_until,
 )
+from emmclab.cli.top import Interval
 
 
 def _sectors_written(loop: str) -> int:
@@ -144,9 +153,7 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_every_signal_that_ends_a_recording_ends_it_like_its_duration(
-    number: signal.Signals, loop: str, tmp_path: Path
-) -> None:
+def test_every_signal_ends_a_recording_like_its_duration(number: signal.Signals, loop: str, tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     recording = begin("record", "--device", loop, "-o", path)
     assert recording.stderr and "recording" in recording.stderr.readline()
@@ -245,3 +252,256 @@ def test_a_recording_under_nohup_outlives_its_terminal(loop: str, tmp_path: Path
     recording.send_signal(signal.SIGTERM)
     said, _ = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0 and "20 kept" in said
+
+
+#: Maximum time from a signal to the end of a wait: at once, but the machine may be busy.
+AT_ONCE_S = 20
+#: A replacement for ssh: runs the command for the other machine here.
+HERE = 'for last; do :; done\nexec sh -c "$last"\n'
+#: A replacement for ssh or adb that does not answer.
+SILENT = f"exec sleep {2 * PATIENCE_S}\n"
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
+
+
+@contextmanager
+def adb_server(answers: bool) -> Iterator[int]:
+    """Serve the protocol of the adb server, or accept connections and say nothing; yield the port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    open_ones = []
+
+    def text(client: socket.socket) -> str:
+        length = int(client.recv(4, socket.MSG_WAITALL), 16)
+        return client.recv(length, socket.MSG_WAITALL).decode()
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                return
+            open_ones.append(client)
+            if answers:
+                assert text(client).startswith("host:transport")
+                client.sendall(b"OKAY")
+                command = text(client).removeprefix("exec:")
+                client.sendall(b"OKAY")
+                subprocess.Popen(["sh", "-c", command], stdin=client, stdout=client)
+                client.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        # On Linux, this ends an `accept` that waits.
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join()
+        for client in open_ones:
+            client.close()
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def begun(folder: Path, *words: str, port: int = 1) -> subprocess.Popen[str]:
+    env = environment(PATH=f"{folder}:{os.environ['PATH']}", ANDROID_ADB_SERVER_PORT=str(port))
+    # The programs that it starts have these open, too, so pipes would not end with the command.
+    with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
+        return begin(*words, cwd=folder, stdout=out, stderr=err, env=env, start_new_session=True)
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
+    """Send a signal; return the exit status, and fail if the end takes long or a program is left."""
+    process.send_signal(number)
+    try:
+        status = process.wait(AT_ONCE_S)
+        of_session = ["ps", "--no-headers", "-s", str(process.pid), "-o", "args"]
+        end = time.monotonic() + AT_ONCE_S
+        while (left := subprocess.run(of_session, capture_output=True, text=True).stdout) and (time.monotonic() < end):
+            time.sleep(0.05)
+        assert not left
+        return status
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("words", [("record", "-o", "x.parquet"), ("top",)], ids=["record", "top"])
+@pytest.mark.parametrize("wait", ["ssh", "adb-program", "adb-server"])
+def test_a_signal_ends_a_wait_for_a_machine_at_once_and_leaves_no_program(
+    tmp_path: Path, words: tuple[str, ...], wait: str, number: signal.Signals, status: int
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    waiting = folder / "waiting"
+    for name in ("ssh", "adb"):
+        program(folder, name, f"touch {waiting}\n{SILENT}")
+    with adb_server(answers=False) as silent:
+        if wait == "ssh":
+            process = begun(folder, *words, "--ssh", "board")
+        else:
+            process = begun(folder, *words, "--adb", port=silent if wait == "adb-server" else closed_port())
+        if wait == "adb-server":
+            wait_until(lambda: _connected(process.pid, silent), process)
+        else:
+            wait_until(waiting.exists, process)
+        assert ended(process, number) == status
+    assert "Traceback" not in (folder / "stderr").read_text()
+    assert not (folder / "x.parquet").exists()
+
+
+def _connected(pid: int, port: int) -> bool:
+    """Return whether a process is connected to a port of this machine."""
+    remote = f"0100007F:{port:04X}"
+    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()
+    return any(line.split()[2] == remote for line in lines[1:])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("way", ["ssh", "adb"])
+def test_a_signal_ends_a_remote_recording_in_full(loop: str, tmp_path: Path, way: str, number: signal.Signals) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program(folder, "ssh", HERE)
+    reach = ("--ssh", "board") if way == "ssh" else ("--adb",)
+    with adb_server(answers=True) as port:
+        process = begun(folder, "record", *reach, "--device", loop, "-o", "x.parquet", port=port)
+        wait_until(lambda: "recording" in (folder / "stderr").read_text(), process)
+        read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
+        subprocess.run(read, check=True)
+        assert ended(process, number) == 0
+    profiled = emmclab_json("profile", folder / "x.parquet", "--only", "process=dd")[0]
+    assert profiled["requests"] == 20
+    wait_until(lambda: not instances(loop))
+
+
+def _write(loop: str, blocks: int) -> None:
+    to = ["dd", "if=/dev/zero", f"of={loop}", "bs=64k", f"count={blocks}", "oflag=direct", "status=none"]
+    subprocess.run(to, check=True)
+
+
+def _watch(*options: str) -> subprocess.Popen[str]:
+    """Start the view and wait until it shows data."""
+    watching = begin("top", *options)
+    assert watching.stderr and "watching" in watching.stderr.readline()
+    return watching
+
+
+def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
+    watching = _watch("--device", loop, "--interval", "300ms", "--json")
+    assert watching.stdout
+    views: list[dict[str, Any]] = []
+
+    def by_dd() -> list[dict[str, Any]]:
+        return [row for view in views for row in view["processes"] if row["process"] == "dd"]
+
+    for blocks, so_far in ((20, 20), (12, 32)):
+        _write(loop, blocks)
+        while sum(row["requests"] for row in by_dd()) < so_far:
+            views.append(json.loads(watching.stdout.readline()))
+    watching.send_signal(signal.SIGINT)
+    said, _ = watching.communicate(timeout=PATIENCE_S)
+    assert watching.returncode == 0
+    views += [json.loads(line) for line in said.splitlines()]
+    typed = [{name: value for name, value in view.items() if name != "at_s"} for view in views]
+    assert msgspec.convert(typed, list[Interval]) == typed
+    rows = by_dd()
+    assert {row["op"] for row in rows} == {"write"}
+    assert sum(row["requests"] for row in rows) == 32
+    assert sum(row["bytes"] for row in rows) == 32 << 16
+    assert all(row["largest_bytes"] == 1 << 16 for row in rows)
+    assert all(0 < row["response_p50_ns"] <= row["response_p99_ns"] for row in rows)
+    # dd has one request at a time: none waits, and there is a gap after each.
+    assert sum(row["no_wait"] for row in rows) == 32
+    for view in views:
+        assert view["lost"] == 0 and view["queue_depth"] >= 0
+        assert view["requests"] == sum(row["requests"] for row in view["processes"])
+        assert view["requests_per_s"] == pytest.approx(view["requests"] / view["interval_s"], abs=0.05, rel=0.01)
+    busy = [view for view in views if view["requests"] > 1]
+    assert all(0 < view["longest_gap_ns"] <= view["idle_ns"] for view in busy)
+    assert instances(loop) == []
+
+
+def test_without_a_terminal_there_are_plain_lines_and_ctrl_c_ends_them(loop: str) -> None:
+    watching = _watch("--device", loop, "--interval", "200ms")
+    _write(loop, 10)
+    assert watching.stdout and watching.stderr
+    said = ""
+    while "  dd write: " not in said:
+        line = watching.stdout.readline()
+        assert line, said
+        said += line
+    watching.send_signal(signal.SIGINT)
+    said += watching.stdout.read()
+    assert not watching.stderr.read() and watching.wait(PATIENCE_S) == 0
+    assert "  dd write: " in said and "64.0 mean KB" in said and "\x1b" not in said
+    assert instances(loop) == []
+
+
+def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
+    subprocess.run(["mount", loop, folder], check=True)
+    try:
+        for json_or_not in (["--json"], []):
+            watching = _watch("--device", loop, "--interval", "300ms", *json_or_not)
+            for number in range(3):
+                to = ["dd", "if=/dev/zero", f"of={folder}/{number}", "bs=4k", "count=2", "conv=fsync", "status=none"]
+                subprocess.run(to, check=True)
+            assert watching.stdout
+            if json_or_not:
+                rows: list[dict[str, Any]] = []
+                while sum(row["calls"] for row in rows) < 3:
+                    rows += json.loads(watching.stdout.readline())["syncs"]
+                assert {(row["process"], row["file_system"]) for row in rows} == {("dd", "ext4")}
+            else:
+                while "  dd waited for ext4 " not in watching.stdout.readline():
+                    assert watching.poll() is None
+            watching.send_signal(signal.SIGINT)
+            watching.communicate(timeout=PATIENCE_S)
+            assert watching.returncode == 0
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_one_view_and_wrong_options(loop: str) -> None:
+    once = emmclab("top", "--device", loop, "--interval", "100ms", "--once")
+    assert once.returncode == 0 and once.stdout == "0 requests/s, 0 KB/s\n"
+    for option, value in [("--interval", "1ms"), ("--duration", "soon"), ("--device", "/dev/no-such-disk")]:
+        assert_refused(emmclab("top", "--device", loop, option, value), value)
+    assert_refused(emmclab("top", "--ssh", "x", "--adb"), "--ssh and --adb")
+    assert instances(loop) == []
+
+
+def test_a_terminal_shows_a_table_that_ctrl_c_ends(loop: str) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(COMMAND[0], [*COMMAND, "top", "--device", loop], environment(COLUMNS="120", TERM="xterm"))
+    shown, begin, asked = b"", time.monotonic(), False
+    while time.monotonic() - begin < PATIENCE_S:
+        if select.select([terminal], [], [], 0.2)[0]:
+            try:
+                shown += os.read(terminal, 1 << 16)
+            except OSError:
+                break
+        elif b"watching" in shown and b"dd" not in shown:
+            _write(loop, 5)
+        if b"dd" in shown and not asked:
+            asked = True
+            os.write(terminal, b"\x03")
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert b"process" in shown and b"p99 ms" in shown and b"no-wait %" in shown
+    assert instances(loop) == []
