@@ -46,7 +46,7 @@ def outputs(kept: dict[str, str]) -> Iterator[tuple[str, str]]:
                 status = [] if code == (2 if "error: " in err else 0) else [f"exit status {code}\n"]
                 text = "".join([f"$ {line}\n", out, *(f"! {row}\n" for row in err.splitlines()), *status])
                 texts.append(_trimmed(_plain(text, folder)))
-            yield name, "\n".join(texts)
+            yield name, "".join(texts)
 
 
 def run(words: list[str]) -> tuple[int, str, str]:

@@ -1,5 +1,6 @@
 """The outputs of commands are stored in `messages`; `make generate` accepts a change."""
 
+import re
 import subprocess
 import sys
 
@@ -23,7 +24,7 @@ def test_commands_print_what_is_kept() -> None:
 def test_bad_input_gives_an_error_with_a_hint_and_never_a_traceback() -> None:
     faults = []
     for path in sorted((ROOT / "tests" / "messages").glob("*.txt")):
-        for case in path.read_text().split("\n\n"):
+        for case in re.split(r"^\$ ", path.read_text(), flags=re.MULTILINE):
             if "bug in emmclab" in case or "Traceback" in case:
                 faults.append(case)
             if "! error: " in case and "! hint: " not in case:
