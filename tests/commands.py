@@ -123,7 +123,8 @@ def _serve(listener: socket.socket, ends: int) -> dict[str, Any]:
             if one is listener:
                 connection, _ = listener.accept()
                 head, given, _, _ = socket.recv_fds(connection, 4, 3)
-                request = _request(connection, int.from_bytes(head, "little"))
+                with connection.makefile("rb") as body:
+                    request: dict[str, Any] = json.loads(body.read(int.from_bytes(head, "little")))
                 pid = os.fork()
                 if pid == 0:
                     for number, stream in enumerate(given):
@@ -146,12 +147,6 @@ def _serve(listener: socket.socket, ends: int) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
             connection.close()
-
-
-def _request(connection: socket.socket, length: int) -> dict[str, Any]:
-    with connection.makefile("rb") as body:
-        request: dict[str, Any] = json.loads(body.read(length))
-    return request
 
 
 def _main() -> NoReturn:

@@ -60,14 +60,10 @@ def left(folder: Path) -> list[Path]:
     return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
 
 
-def loop_devices() -> str:
-    return subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
-
-
 def nothing_left(folder: Path) -> None:
     # Workers of a killed parent clean up by themselves. The kernel releases a loop device only when every program
     # that has it open, such as udev, has closed it.
-    wait_until(lambda: not left(folder) and str(folder) not in loop_devices())
+    wait_until(lambda: not left(folder) and str(folder) not in subprocess.check_output(["losetup", "-a"], text=True))
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))
 

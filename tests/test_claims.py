@@ -451,10 +451,12 @@ def test_an_unknown_measure_is_refused(name: str) -> None:
 
 
 def test_a_paper_to_come_has_no_study_and_the_error_says_so(tmp_path: Path) -> None:
-    papers = _copied(tmp_path) / "papers"
-    for study in (papers / "fast12").glob("*.study.toml"):
+    package = Path(str(importlib.resources.files("emmclab")))
+    shutil.copytree(package, tmp_path / "emmclab", ignore=shutil.ignore_patterns("__pycache__"))
+    for study in (tmp_path / "emmclab/papers/fast12").glob("*.study.toml"):
         study.unlink()
-    done = _run_copy(tmp_path, "reproduce", "fast12")
+    command = [sys.executable, "-m", "emmclab", "reproduce", "fast12"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
     assert "its system is not implemented" in done.stderr
 
@@ -471,18 +473,6 @@ def test_the_papers_are_listed_with_their_state() -> None:
     assert sum(paper["claims"] for paper in found.values()) == len(RULES)
     shown = emmclab("papers").stdout
     assert all(name in shown for name in found)
-
-
-def _copied(folder: Path) -> Path:
-    """Copy the package into a folder."""
-    package = Path(str(importlib.resources.files("emmclab")))
-    return Path(shutil.copytree(package, folder / "emmclab", ignore=shutil.ignore_patterns("__pycache__")))
-
-
-def _run_copy(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the copy of a folder."""
-    command = [sys.executable, "-m", "emmclab", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
 def test_the_log_of_the_papers_recorder_adds_what_the_ledger_says(loop: str) -> None:

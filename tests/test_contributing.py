@@ -46,10 +46,6 @@ def _blocks(page: str, language: str) -> list[str]:
     return [re.sub(r"(?m)^ {3}", "", text) for text in found]
 
 
-def _steps(page: str) -> int:
-    return len(re.findall(r"^\d\. ", page, re.MULTILINE))
-
-
 def _replace(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert text.count(old) == 1, f"{path.name} has {text.count(old)} places for {old!r}"
@@ -130,7 +126,7 @@ def test_what_the_pages_say_is_added_to_a_copy_of_the_workspace_works(copy: Path
     device = copy / "crates" / "device" / "src"
     six = ["Add a garbage-collection policy", "Add an allocation policy", "Add a mapping scheme"]
     victim, allocation, scheme = map(_page, six)
-    assert [_steps(page) for page in (victim, allocation, scheme)] == [6, 6, 6]
+    assert [len(re.findall(r"^\d\. ", page, re.MULTILINE)) for page in (victim, allocation, scheme)] == [6, 6, 6]
     _add_policies(device, victim, allocation)
     _add_scheme(device, scheme)
 

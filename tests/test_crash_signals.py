@@ -200,10 +200,6 @@ def test_what_cannot_be_explored_is_refused_before_a_run(crash: Runs, option: st
     assert "running" not in done.stderr and not (crash.folder / "emmclab-results").exists()
 
 
-def kept_shares(folder: Path) -> list[Path]:
-    return list(folder.glob("emmclab-results/crash/*/share-*.json"))
-
-
 @pytest.mark.slow
 def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) -> None:
     log = str(crash.folder / "run.log")
@@ -213,7 +209,8 @@ def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) ->
     process = crash.begin(*arguments)
     begun = time.monotonic()
     # Findings are stored after 2 seconds, and all states take more than 6.
-    while len(kept_shares(crash.folder)) == 1 and time.monotonic() - begun < PATIENCE_S:
+    shares = "emmclab-results/crash/*/share-*.json"
+    while len(list(crash.folder.glob(shares))) == 1 and time.monotonic() - begun < PATIENCE_S:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=PATIENCE_S)

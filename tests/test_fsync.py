@@ -140,16 +140,12 @@ def test_a_trace_without_waits_is_refused_with_the_command_that_records_them(tmp
     assert_refused(emmclab("profile", trace, "--fsync"), "emmclab record")
     with pytest.raises(UnsupportedError):
         lab.read(trace).profile(fsync=True)
-    assert_refused(emmclab("profile", _parts_folder(tmp_path), "--fsync"), "--jobs")
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "part-0.csv").write_text("arrival_ns,op,sector,sectors\n0,write,8,8\n")
+    assert_refused(emmclab("profile", parts, "--fsync"), "--jobs")
     for other in (("--compare",), ("--against", "Messaging")):
         assert emmclab("profile", trace, "--fsync", *other).returncode == 2
-
-
-def _parts_folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    (folder / "part-0.csv").write_text("arrival_ns,op,sector,sectors\n0,write,8,8\n")
-    return folder
 
 
 def test_waits_and_commits_are_tables_of_query(tmp_path: Path) -> None:

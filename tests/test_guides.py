@@ -82,16 +82,13 @@ def test_each_message_of_the_recorder_is_in_the_guide() -> None:
     complain(faults, f"explain it in {place(GUIDE)}")
 
 
-def _crash_options() -> set[str]:
-    command: Any = application()
-    return {name for one in command.commands["crash"].params for name in (*one.opts, *one.secondary_opts)}
-
-
 @pytest.mark.parametrize("page", [CUTS_GUIDE, ROOT / "docs/concepts/power-cuts.md"])
 def test_every_option_of_power_cuts_that_a_page_names_is_one_of_the_command(page: Path) -> None:
     lines = [line for line in page.read_text().splitlines() if not re.match(r" +\$ (?!emmclab)", line)]
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(lines)))
-    assert named and named <= _crash_options()
+    command: Any = application()
+    known = {name for one in command.commands["crash"].params for name in (*one.opts, *one.secondary_opts)}
+    assert named and named <= known
 
 
 @pytest.mark.usefixtures("root")

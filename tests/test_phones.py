@@ -16,7 +16,6 @@ from emmclab.errors import ConfigError
 from emmclab.papers.findings.findings import declared
 from emmclab.simulation.device import Device
 from emmclab.studies import Pool, Results, Study
-from emmclab.studies.cell import Cell
 from emmclab.studies.grid import Grid
 from emmclab.studies.run import run_study
 from emmclab.traces.profile import Profile
@@ -58,7 +57,7 @@ def test_a_grid_scales_its_devices_to_a_capacity(tmp_path: Path) -> None:
     study = Study.named(str(file))
     cells = [cell for cell in study.cells() if cell.device]
     assert [cell.device_name for cell in cells] == ["ufs22-32GB", "ufs31-32GB"]
-    result = _outcome(cells[0])
+    result = cells[0].outcome()["result"]
     assert 32 <= result["configuration"]["capacity_bytes"] / 2**30 < 33
     assert result["options"]["capacity"] == "32GB"
 
@@ -66,12 +65,6 @@ def test_a_grid_scales_its_devices_to_a_capacity(tmp_path: Path) -> None:
 def test_a_capacity_that_is_none_names_the_grid() -> None:
     with pytest.raises(ConfigError, match=r"grid `all`"):
         Study.parse(_SMALL.format("many"), "small.toml").cells()
-
-
-def _outcome(cell: Cell) -> dict[str, object]:
-    found = cell.outcome()
-    assert "result" in found, found
-    return found["result"]
 
 
 def test_the_study_has_every_device_with_the_capacity_of_the_phone() -> None:

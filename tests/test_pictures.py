@@ -48,10 +48,6 @@ class Picture:
         return [one for one in self.slices if one.track[: len(track)] == track]
 
 
-def _name(track: Any) -> str:
-    return str(track.name or track.process.process_name or track.thread.thread_name)
-
-
 def picture(path: Path) -> Picture:
     """Decode a trace and check what Perfetto requires of each."""
     content = path.read_bytes()
@@ -75,7 +71,7 @@ def picture(path: Path) -> Picture:
             track = packet.track_descriptor
             assert track.uuid and track.uuid not in paths
             parent = paths[track.parent_uuid] if track.parent_uuid else ()
-            paths[track.uuid] = (*parent, _name(track))
+            paths[track.uuid] = (*parent, str(track.name or track.process.process_name or track.thread.thread_name))
             if track.HasField("thread"):
                 shown.threads.add(paths[track.uuid])
             if track.HasField("counter"):

@@ -7,6 +7,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -331,10 +332,6 @@ def events(path: Path) -> None:
     api.Device.preset("nexus5").simulate(api.read(path.with_name("input.parquet")), events=path, wrap_addresses=True)
 
 
-def crash_log(path: Path) -> None:
-    record_run("emmc51-cache", Workload("append-log", operations=30), path)
-
-
 def profile(path: Path) -> Any:
     return api.read(path).profile()
 
@@ -355,7 +352,7 @@ FORMS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "trace": (".parquet", trace, profile),
     "compressed text": (".csv.zst", trace, profile),
     "events": (".parquet", events, waits),
-    "crash log": (".log", crash_log, run_of),
+    "crash log": (".log", partial(record_run, "emmc51-cache", Workload("append-log", operations=30)), run_of),
 }
 
 

@@ -247,7 +247,8 @@ def test_commands_waits_and_journals_are_those_of_the_kernels_text(tmp_path: Pat
             bundle.event[-1].timestamp += number % 1000
         else:
             bundle.event.append(_beside(number, line))
-    path = _written(tmp_path / "card.perfetto-trace", trace.SerializeToString())
+    path = tmp_path / "card.perfetto-trace"
+    path.write_bytes(trace.SerializeToString())
     found, expected = (_activity(path), _activity(plain))
     (host,) = found["hosts"]
     assert {row["kind"]: row["count"] for row in host["commands"]} == {
@@ -284,8 +285,3 @@ def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_times(part) for key, part in value.items() if not key.endswith("_ns")}
     return [_without_times(part) for part in value] if isinstance(value, list) else value
-
-
-def _written(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
