@@ -90,9 +90,6 @@ def results_of(
     """Run the missing cells that the claims of these papers read, after a question on a terminal.
 
     Studies that not every machine can run are included only if their stored results are complete.
-
-    Raises:
-        ConfigError: cells are missing, and only stored results were requested.
     """
     from emmclab.papers.claims import machine_bound_studies, studies_of
     from emmclab.papers.registry import studies
@@ -121,11 +118,7 @@ def _missing(study: Study, folder: Path, unread: Collection[str]) -> int:
 
 
 def _confirm(missing: int, stored: bool) -> None:
-    """Ask on a terminal whether missing cells are to be run; elsewhere say that they are.
-
-    Raises:
-        ConfigError: only stored results were requested.
-    """
+    """Ask on a terminal whether missing cells are to be run; elsewhere say that they are."""
     simulations = f"{missing:,} simulation{'s' if missing > 1 else ''} without a stored result"
     if stored:
         raise ConfigError(f"the claims read {simulations}", field="--stored", hint="leave out --stored to run them")

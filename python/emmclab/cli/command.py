@@ -194,11 +194,7 @@ class Command(TyperCommand):
         refuse_ineffective(name, [form[0] for form in forms])
 
     def _refuse_repeated(self, option: Any, values: list[Any]) -> None:
-        """Refuse an option with two values, or a flag in both of its forms.
-
-        Raises:
-            ConfigError: the option has several values.
-        """
+        """Refuse an option with two values, or a flag in both of its forms."""
         if len(set(values) if option.is_flag else values) < 2:
             return
         name, listed = option.opts[-1], ",".join(map(str, values))
@@ -228,9 +224,6 @@ def refuse_ineffective(command: str, options: Collection[str]) -> None:
     Traceback (most recent call last):
     ...
     emmclab.errors.ConfigError: --budget has no effect without --deep
-
-    Raises:
-        ConfigError: there is such an option.
     """
     for option, others in NEEDS.get(command, {}).items():
         if option in options and not any(other in options for other in others):

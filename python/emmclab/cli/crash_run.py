@@ -97,12 +97,7 @@ class CrashOptions:
     results: ResultsFolder = RESULTS
 
     def changed(self, context: typer.Context, words: str) -> CrashOptions:
-        """Return these options with the changes in `words`; changed settings are appended to those given.
-
-        Raises:
-            ConfigError: `words` has no option, or one that is not of a run.
-            UsageError of Typer: an option or its value is wrong.
-        """
+        """Return these options with the changes in `words`; changed settings are appended to those given."""
         try:
             split = shlex.split(words)
         except ValueError as error:
@@ -131,11 +126,7 @@ def _against(problem: str) -> ConfigError:
 
 
 def recorded(asked: CrashOptions) -> tuple[Options, list[StoredLog]]:
-    """Record the workload, or load an existing log; nothing is explored yet.
-
-    Raises:
-        ConfigError: options are wrong, or missing.
-    """
+    """Record the workload, or load an existing log; nothing is explored yet."""
     from emmclab.crash.explore import no_ext4
     from emmclab.crash.stored_log import Session
     from emmclab.crash.verdict_inputs import command_of
@@ -283,11 +274,7 @@ def _load_log(session: Session, options: Options, log: Path, base: Path | None, 
 
 
 def _require_in_process(disk: str, options: Options) -> None:
-    """Reject, before the workload runs, a file system that recovery in process does not support.
-
-    Raises:
-        UnsupportedError: it has unsupported features.
-    """
+    """Reject, before the workload runs, a file system that recovery in process does not support."""
     from emmclab.crash.explore import not_in_process
 
     if options.recovery != "process":

@@ -106,11 +106,7 @@ def fleet(
 
 
 def _places(folder: str, output: str | None, against: str | None) -> list[str | None]:
-    """Return the path of the table of each fleet; None if the fleet is a table itself.
-
-    Raises:
-        ConfigError: both would have the same path, or an output is named for a fleet that is a table.
-    """
+    """Return the path of the table of each fleet; None if the fleet is a table itself."""
     is_table = _is_table(folder)
     if is_table and output is not None:
         raise ConfigError(
@@ -173,12 +169,7 @@ def _table(
 
 
 def _fail(runs: "list[tuple[Table, Counts]]") -> None:
-    """Fail if a file could not be read.
-
-    Raises:
-        InputError: none could.
-        EmmclabError: others could.
-    """
+    """Fail if a file could not be read."""
     refused, files = sum(run.refused for _, run in runs), sum(run.recordings for _, run in runs)
     if not refused:
         return

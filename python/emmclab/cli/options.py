@@ -179,11 +179,7 @@ class Reading:
         return {name: value for name, value in asdict(self).items() if value not in (None, []) and value != usual[name]}
 
     def refuse(self, name: str, hint: str = "leave it out") -> None:
-        """Reject options of reading where no trace is read; `name` is what is asked for instead.
-
-        Raises:
-            ConfigError: there are such options.
-        """
+        """Reject options of reading where no trace is read; `name` is what is asked for instead."""
         for field in self.changed_options():
             option = f"--{field.replace('_', '-')}"
             raise ConfigError(

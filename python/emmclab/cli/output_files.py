@@ -30,23 +30,14 @@ To = Annotated[
 
 
 def in_a_folder(path: Path | None) -> Path | None:
-    """Return the path of an output file; reject it before any work is done if its folder is missing.
-
-    Raises:
-        ConfigError: it is `-`; this output does not go to stdout.
-        InputError: the folder is missing.
-    """
+    """Return the path of an output file; reject it before any work is done if its folder is missing."""
     if path == STDOUT:
         raise ConfigError("this output cannot go to stdout (`-`)", hint="name a file")
     return in_a_folder_or_stdout(path)
 
 
 def in_a_folder_or_stdout(path: Path | None) -> Path | None:
-    """Return the path of an output, which may be `-`; reject it if its folder is missing.
-
-    Raises:
-        InputError: the folder is missing.
-    """
+    """Return the path of an output, which may be `-`; reject it if its folder is missing."""
     if path is not None and not path.absolute().parent.is_dir():
         raise InputError.of(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)))
     return path

@@ -99,11 +99,7 @@ def _run(target: Disk | Simulated, write: bool, span_mb: int | None, usual_mb: i
 
 
 def confirm_overwriting(path: str) -> None:
-    """Ask before data is destroyed.
-
-    Raises:
-        ConfigError: stdin is not a terminal.
-    """
+    """Ask before data is destroyed."""
     if not sys.stdin.isatty():
         raise ConfigError(
             f"--write destroys the data on {path}", field="--write", hint="give --yes, since stdin is not a terminal"

@@ -272,11 +272,7 @@ def is_sliced(path: Path, jobs: int) -> bool:
 
 
 def run_parts(place: Path, jobs: int, reading: Reading, *, fsync: bool = False, **measures: Any) -> Profile:
-    """Profile a trace in parts under a progress meter.
-
-    Raises:
-        ConfigError: `fsync`, which needs one pass.
-    """
+    """Profile a trace in parts under a progress meter."""
     if fsync:
         raise ConfigError(
             f"{printable(place)}: waits for durability are divided in one pass, not in parts",

@@ -113,11 +113,7 @@ class Preparing(Working):
     """Prints the progress of the preconditioning of a device."""
 
     def __init__(self, device: Device, precondition: str, images: object = None) -> None:
-        """Name the work and how much data it writes at most; a new device has none, and nothing is printed.
-
-        Raises:
-            ConfigError: as `parse_precondition`.
-        """
+        """Name the work and how much data it writes at most; a new device has none, and nothing is printed."""
         found = parse_precondition(precondition)
         kept = "" if images else "; --images DIR keeps the device for later runs"
         most = 0.0 if isinstance(found, Path) else found.most_bytes(device.capacity_bytes)

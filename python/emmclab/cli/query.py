@@ -108,11 +108,7 @@ def _folders(results: Path) -> list[Path]:
 
 
 def _folder_of(study: str, results: Path) -> Path:
-    """Return the results folder of a study; reject results of another study of the same name.
-
-    Raises:
-        InputError: the study has not been run, or has changed since.
-    """
+    """Return the results folder of a study; reject results of another study of the same name."""
     from emmclab.studies.store import Store
 
     # A name alone suffices for a study that has been run.

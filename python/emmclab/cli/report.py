@@ -102,11 +102,7 @@ def report(
 
 
 def _refuse_others(chosen: "Study", found: "Results", study: str, *, given: bool) -> None:
-    """Reject results of another version of the study, or of inputs that were read with other options.
-
-    Raises:
-        InputError: the study has to be run again.
-    """
+    """Reject results of another version of the study, or of inputs that were read with other options."""
     about = found.about
     changed = about.get("definition") != chosen.definition
     if changed or (given and about.get("reading", {}) != dict(chosen.reading)):

@@ -255,11 +255,7 @@ def _print_json(found: Finished, place: Place) -> None:
 
 
 def _refuse_missing(missing: Sequence[Missing], cells: int, again: str) -> None:
-    """Print the cells that crashed their process, with the command that repeats each.
-
-    Raises:
-        EmmclabError: there are such cells.
-    """
+    """Print the cells that crashed their process, with the command that repeats each."""
     if not missing:
         return
     for one in missing[:_SHOWN]:

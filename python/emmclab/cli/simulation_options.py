@@ -267,11 +267,7 @@ def _not_modelled(key: str) -> str | None:
 
 
 def preconditioned(precondition: str, used: str | None, traces: Sequence[Trace] = ()) -> str:
-    """Return the preconditioning as text: `precondition`, or `used:...` if `used` is given.
-
-    Raises:
-        ConfigError: the daily writes cannot be determined.
-    """
+    """Return the preconditioning as text: `precondition`, or `used:...` if `used` is given."""
     if used is None:
         return precondition
     text = "used:" + _DAILY.sub(lambda found: f"daily={_daily(found[1], traces)}", used)

@@ -88,12 +88,7 @@ PaperTraces = Annotated[
 
 
 def executor(jobs: int, on: str = "local") -> Executor:
-    """Return the engine: one process or several, or a Ray cluster.
-
-    Raises:
-        ConfigError: there is no such engine, or no such cluster.
-        UnsupportedError: Ray is not installed.
-    """
+    """Return the engine: one process or several, or a Ray cluster."""
     from emmclab.studies import Pool, Serial
 
     if on == "local":
@@ -151,11 +146,7 @@ def finish_with_meter(
     fresh: bool = False,
     images_limit: int | None = None,
 ) -> Finished:
-    """Run a study, except for the grids `without`; print progress and the remaining time on stderr.
-
-    Raises:
-        EmmclabError: the study cannot be run.
-    """
+    """Run a study, except for the grids `without`; print progress and the remaining time on stderr."""
     from emmclab.studies.run import run_cells
     from emmclab.studies.store import IMAGES_BYTES
 
@@ -179,11 +170,7 @@ def finish_with_meter(
 def run_with_meter(
     study: Study, folder: Path, jobs: int, fresh: bool = False, without: Collection[str] = ()
 ) -> Results:
-    """Run a study in which no cell may fail, except for the grids `without`, with its progress on stderr.
-
-    Raises:
-        EmmclabError: the study cannot be run, or a cell failed.
-    """
+    """Run a study in which no cell may fail, except for the grids `without`, with its progress on stderr."""
     from emmclab.runtime.result_storage import Folder
     from emmclab.studies import Results
 
@@ -246,11 +233,7 @@ def recorded_traces(paths: list[Path]) -> list[str]:
 
 
 def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading) -> Recordings | None:
-    """Identify the original traces of a paper in a folder, and print which file is what.
-
-    Raises:
-        ConfigError: none of the papers accepts them, or what `identified` refuses.
-    """
+    """Identify the original traces of a paper in a folder, and print which file is what."""
     if folder is None:
         return None
     if not any(paper.takes_traces for paper in papers):
