@@ -146,11 +146,7 @@ class Place(TypedDict):
 
 
 def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[Place]:
-    """Return the mounted partitions of a host; the kernel has to support their file systems.
-
-    Raises:
-        ConfigError: the kernel does not support one of them.
-    """
+    """Return the mounted partitions of a host; the kernel has to support their file systems."""
     places: list[Place] = json.loads(setup.places(disk.capacity_bytes))
     known = Path("/proc/filesystems").read_text(encoding="utf-8").split()
     for place in places:

@@ -71,9 +71,8 @@ def calibrate(
 
 def _show(console: Console, found: Calibration) -> None:
     pages = " + ".join(str(kb) for kb in found["page_kb"])
-    table = framed(f"Pages of {pages} KB, {found['units']}-way")
-    for heading in ("Figure", "Value", "90 % range", "Unit"):
-        table.add_column(heading, justify="left" if heading in ("Figure", "Unit") else "right")
+    title = f"Pages of {pages} KB, {found['units']}-way"
+    table = framed(title, "Figure", "Value", "90 % range", "Unit", text=["Unit"])
     for figure in found["figures"]:
         if figure["value"] is None:
             table.add_row(figure["name"], "–", "not measured", figure["unit"])

@@ -51,10 +51,8 @@ def devices(
     if as_json:
         print_json(rows)
         return
-    table = framed("Devices")
-    for heading in ("Name", "Flash\nGB", "Capacity\nGB", "Pages\nKB", "Planes"):
-        table.add_column(heading, justify="left" if heading == "Name" else "right")
-    table.add_column("Description")
+    headings = ("Name", "Flash\nGB", "Capacity\nGB", "Pages\nKB", "Planes", "Description")
+    table = framed("Devices", *headings, text=["Description"])
     for row in rows:
         pages = " + ".join(f"{size:g}" for size in row["page_kb"])
         table.add_row(

@@ -279,7 +279,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
         return
     title = f"Settings of {device.name}, {size(device.capacity_bytes)}; [allowed values]"
     defaults = ("Default",) if changed else ()
-    table = _headed(title, "Setting", "Value", *defaults, "Unit", "From")
+    table = framed(title, "Setting", "Value", *defaults, "Unit", "From", words=5)
     meanings = []
     for setting in settings:
         meaning = Text(setting["doc"], "dim")
@@ -296,7 +296,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
     console.print()
     if changed or not device.capabilities["ext_csd"]:
         return
-    register = _headed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value")
+    register = framed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value", words=5)
     for field in device.capabilities["ext_csd"]:
         last = field["byte"] + field["bytes"] - 1
         place = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)
@@ -343,19 +343,18 @@ def _show(console: Console, explained: _ExplainedTrace) -> None:
     facts.add_row("note", Text(header["note"] or "none"))
     console.print(facts)
     labels = _core.ledger_labels()
-    ledger = _headed("Ledger", "Count", "", "Of")
-    ledger.columns[0].justify = "right"
+    ledger = framed("Ledger", "Count", "", "Of", words=0, text=["", "Of"])
     for name, count in explained["ledger"].items():
         shown = "–" if count is None else f"{count:,}"
         ledger.add_row(shown, labels[name], Text(LEDGER_MEANINGS.get(name, "")))
     console.print(ledger)
     if explained["clock_jumps"]:
-        jumps = _headed("Clock jumps or pauses of the recording", *(field.heading for field in JUMP_FIELDS))
+        jumps = framed("Clock jumps or pauses of the recording", *(field.heading for field in JUMP_FIELDS), words=9)
         for jump in explained["clock_jumps"]:
             jumps.add_row(*jump_cells(jump))
         console.print(jumps)
     show_activity(console, explained["activity"])
-    columns = _headed("Columns", "Name", "Type", "Unit", "Meaning")
+    columns = framed("Columns", "Name", "Type", "Unit", "Meaning", words=5)
     for column in explained["columns"]:
         columns.add_row(column["name"], column["type"], column["unit"], Text(column["about"]))
     console.print(columns)
@@ -370,10 +369,3 @@ def _devices(devices: Sequence[_DeviceShare]) -> str:
     if len(devices) == 1:
         return str(devices[0]["device"])
     return ", ".join(f"{row['device']} ({row['requests']:,} requests, {row['requests_pct']:.1f} %)" for row in devices)
-
-
-def _headed(title: str, *headings: str) -> Table:
-    table = framed(title)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table

@@ -155,9 +155,7 @@ def _show_differences(console: Console, found: Sequence[Difference]) -> None:
     if not found:
         console.print(Text("Both were made in the same way, as far as recorded"))
         return
-    table = framed(f"Made differently: {len(found)}")
-    for heading in ("", "What", "A", "B", "Unit"):
-        table.add_column(heading, overflow="fold")
+    table = framed(f"Made differently: {len(found)}", "", "What", "A", "B", "Unit", words=5)
     for one in found:
         values = (Text(value_text(value)) for value in (one.first, one.second))
         table.add_row(one.kind, Text(one.key), *values, one.unit)
@@ -169,10 +167,7 @@ def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None
     if not figures:
         console.print(Text("All figures are the same"))
         return
-    table = framed(f"Figures that differ: {len(figures)}")
-    for heading in ("Figure", "A", "B", "Unit", "Change"):
-        right = heading in ("A", "B", "Change")
-        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+    table = framed(f"Figures that differ: {len(figures)}", "Figure", "A", "B", "Unit", "Change", text=["Unit"])
     for one in figures:
         change = "–" if one.difference_pct is None else _percent(one.difference_pct)
         if one.difference_points is not None:
@@ -188,10 +183,8 @@ def _show_alone(console: Console, alone: OneAtATime) -> None:
     if not paths:
         console.print(Text("No main figure differs when both are simulated again"))
         return
-    table = framed("From A to B, one change at a time: value, and share of the difference to B")
-    table.add_column("Change", overflow="fold")
-    for field in shown_here:
-        table.add_column(f"{field.label}\n{field.unit}".strip(), justify="right")
+    headings = [f"{field.label}\n{field.unit}".strip() for field in shown_here]
+    table = framed("From A to B, one change at a time: value, and share of the difference to B", "Change", *headings)
     table.add_row(Text("A", "bold"), *(_number(alone.first[path]) for path in paths))
     for one in alone.moved:
         if not one.reason and _moves(one):

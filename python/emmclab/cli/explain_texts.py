@@ -178,9 +178,7 @@ def print_meanings(rows: Sequence[Meaning], as_json: bool) -> None:
         return
     console = stdout()
     if len(rows) > 1:
-        table = framed()
-        for heading in ("Name", "Default", "Unit"):
-            table.add_column(heading, overflow="fold")
+        table = framed("", "Name", "Default", "Unit", words=3)
         for row in rows:
             table.add_row(*(Text(row[part] or "") for part in ("key", "default", "unit")))
         show_explained(console, table, [Text(row["meaning"], "dim") for row in rows])
@@ -236,9 +234,8 @@ def explain_difference(first: Device, second: Device, as_json: bool) -> None:
     if not rows:
         console.print(Text(f"{first.name} and {second.name} have the same settings"))
         return
-    table = framed(f"Settings that differ: {len(rows)} of {len(first.explain())}")
-    for heading in ("Setting", first.name, second.name, "Unit"):
-        table.add_column(heading, overflow="fold")
+    title = f"Settings that differ: {len(rows)} of {len(first.explain())}"
+    table = framed(title, "Setting", first.name, second.name, "Unit", words=4)
     for row in rows:
         cells = (row["key"], row["first"] or "–", row["second"] or "–", row["unit"])
         table.add_row(*(Text(cell or "") for cell in cells))
@@ -286,8 +283,7 @@ def show_provenance(console: Console, fields: Mapping[str, Any]) -> None:
     if isinstance(configuration, dict) and "write_complete" in configuration and isinstance(cache, dict | None):
         # The setting with its meaning for a device with or without write buffer, as in the output of the run.
         made["configuration"] = {**configuration, "write_complete": completion(fields)}
-    table = framed("", "Setting")
-    table.add_column("Value", overflow="fold")
+    table = framed("", "Setting", "Value", words=2)
     for key, value in _flat(_brief(made)):
         table.add_row(key, Text(value))
     console.print(table)

@@ -110,10 +110,9 @@ def confirm_overwriting(path: str) -> None:
 
 
 def _show(found: Probe) -> None:
-    table = framed(f"Bandwidth of {found.target}, MB/s", "Size\nKB", words=0)
     columns = list(dict.fromkeys((point.op, point.order) for point in found.points))
-    for op, order in columns:
-        table.add_column(f"{order}\n{op}", justify="right")
+    headings = ["Size\nKB", *(f"{order}\n{op}" for op, order in columns)]
+    table = framed(f"Bandwidth of {found.target}, MB/s", *headings, words=0)
     speeds = {(point.op, point.order, point.size_kb): point.mb_per_s for point in found.points}
     for size_kb in dict.fromkeys(point.size_kb for point in found.points):
         table.add_row(f"{size_kb:,}", *(f"{speeds[op, order, size_kb]:,.2f}" for op, order in columns))

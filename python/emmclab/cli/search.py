@@ -136,11 +136,9 @@ def _show(found: "SearchResult") -> None:
     console.print(Text(headline(found), "bold"), soft_wrap=True)
     front = found.front()
     if front:
-        table = framed("Beaten by no other trial", "Way")
-        for one in found.space.ranges:
-            table.add_column(Text(one.name))
-        for name in front[0].figures:
-            table.add_column(Text(name), justify="right")
+        settings_of = [Text(one.name) for one in found.space.ranges]
+        headings: list[str | Text] = ["Way", *settings_of, *map(Text, front[0].figures)]
+        table = framed("Beaten by no other trial", *headings, words=1 + len(settings_of))
         for trial in front[:_SHOWN]:
             settings = (Text(text_of(value)) for value in trial.values.values())
             table.add_row(trial.way, *settings, *(number(value, name) for name, value in trial.figures.items()))

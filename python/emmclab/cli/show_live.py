@@ -26,10 +26,8 @@ def _ms(us: float | None) -> float | None:
 def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
     """Draw a device's figures (`LiveDevice.stats`) over the last `took_s` seconds of the host."""
     median, p99, waf, erases = FIGURES
-    table = framed()
     rates = ("Requests/s", "MB/s", median.head, p99.head, "Open", "Not durable", waf.head)
-    for head in (*rates, "Free blocks", erases.head):
-        table.add_column(head.strip(), justify="right")
+    table = framed("", *map(str.strip, (*rates, "Free blocks", erases.head)), words=0)
     table.add_row(
         f"{figures['interval_requests'] / took_s:,.0f}",
         f"{figures['interval_bytes'] / took_s / 2**20:,.1f}",

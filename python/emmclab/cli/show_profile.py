@@ -67,9 +67,8 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
     console.print()
     _sparks(console, profiles)
     console.print()
-    table = framed("Findings: does the trace show it?", "Application")
-    for finding in profiles[0].findings:
-        table.add_column(_short(finding))
+    headings = map(_short, profiles[0].findings)
+    table = framed("Findings: does the trace show it?", "Application", *headings, words=1 + len(profiles[0].findings))
     for profile in profiles:
         table.add_row(Text(profile.name), *(_MARKS[finding["shown"]] for finding in profile.findings))
     console.print(table)
@@ -93,11 +92,9 @@ def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
 def _tables(console: Console, profiles: Sequence[Profile]) -> None:
     """Print Tables III and IV; fields become rows if they do not fit as columns."""
     for title, fields in TABLES:
-        table = framed(title, "Application")
-        for field in fields:
-            table.add_column(
-                field.label.replace(" ", "\n", 1) + (f"\n{field.unit}" if field.unit else ""), justify="right"
-            )
+        units = (f"\n{field.unit}" if field.unit else "" for field in fields)
+        headings = (field.label.replace(" ", "\n", 1) + unit for field, unit in zip(fields, units, strict=True))
+        table = framed(title, "Application", *headings)
         rows = [row for profile in profiles for row in _rows_of(profile, fields)]
         for name, cells, style in rows:
             table.add_row(Text(name), *cells, style=style)
@@ -160,11 +157,9 @@ def as_printed(field: Field, value: float) -> str:
 def _operations(console: Console, profile: Profile) -> None:
     rows = profile["by_operation"]
     chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
-    table = framed("By operation", "Operation", "Requests", "Data\nKB", "Mean\nKB")
     timed = any(row["response_ms"] for row in rows)
-    if timed:
-        for heading in _time_headings(chosen):
-            table.add_column(f"{heading}\nms", justify="right")
+    times = _time_headings(chosen) if timed else []
+    table = framed("By operation", "Operation", "Requests", "Data\nKB", "Mean\nKB", *times)
     for row in rows:
         mean = "–" if row["mean_kb"] is None else f"{row['mean_kb']:,.1f}"
         cells = _time_cells(row, "response_ms", chosen) if timed else []
@@ -174,9 +169,7 @@ def _operations(console: Console, profile: Profile) -> None:
         table.caption_justify = "left"
     console.print(table)
     if chosen and any(row["service_ms"] for row in rows):
-        table = framed("Service time (complete - start)", "Operation")
-        for heading in _time_headings(chosen):
-            table.add_column(f"{heading}\nms", justify="right")
+        table = framed("Service time (complete - start)", "Operation", *_time_headings(chosen))
         for row in rows:
             table.add_row(row["op"], *_time_cells(row, "service_ms", chosen))
         console.print()
@@ -188,9 +181,10 @@ _POINTS = ("mean", "p50", "p90", "p99", "p999", "p9999", "max")
 
 def _time_headings(chosen: Sequence[float]) -> list[str]:
     """Return the headings of the columns of times: the usual percentiles, or the requested ones."""
-    if not chosen:
-        return [_percentile(point) for point in _POINTS]
-    return ["mean", *(percentile_label(percent) for percent in chosen), "max"]
+    labels = (
+        ["mean", *(percentile_label(percent) for percent in chosen), "max"] if chosen else map(_percentile, _POINTS)
+    )
+    return [f"{label}\nms" for label in labels]
 
 
 def _time_cells(row: Mapping[str, Any], field: str, chosen: Sequence[float]) -> list[str]:
@@ -226,10 +220,10 @@ def _processes(console: Console, profile: Profile) -> None:
     rows = profile.figure("process_share")
     if not rows:
         return
-    table = framed("By process", "Process", "Pid", "Reads", "Writes", "Read\nKB", "Written\nKB", "Data\n%")
     chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
-    for heading in ("mean", *([percentile_label(percent) for percent in chosen] or ("p50", "p99"))):
-        table.add_column(f"{heading}\nms", justify="right")
+    points = ("mean", *([percentile_label(percent) for percent in chosen] or ("p50", "p99")))
+    headings = ("Process", "Pid", "Reads", "Writes", "Read\nKB", "Written\nKB", "Data\n%")
+    table = framed("By process", *headings, *(f"{point}\nms" for point in points))
     for row in rows[:_PROCESSES]:
         own = [one["response_ms"] for one in row.get("percentiles", ())]
         times = (row["response_mean_ms"], *(own or (row["response_p50_ms"], row["response_p99_ms"])))
@@ -251,9 +245,8 @@ def _processes(console: Console, profile: Profile) -> None:
 
 
 def _sparks(console: Console, profiles: Sequence[Profile]) -> None:
-    table = framed("Distributions, share of requests from small to large", "Application")
-    for _, title in _DISTRIBUTIONS:
-        table.add_column(title)
+    titles = [title for _, title in _DISTRIBUTIONS]
+    table = framed("Distributions, share of requests from small to large", "Application", *titles, text=titles)
     for profile in profiles:
         shares = [[row["pct"] for row in _rows_of_all(profile, figure)] for figure, _ in _DISTRIBUTIONS]
         table.add_row(Text(profile.name), *(Text(spark(share) or "–", "cyan") for share in shares))
@@ -321,9 +314,7 @@ def show_journal(console: Console, found: Journal | Fsync) -> None:
 def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequence[FieldDifference]) -> None:
     """Print the fields of Tables III and IV of two profiles, with their differences."""
     fields = {field.name: field for _, fields in TABLES for field in fields}
-    table = framed("Profiles compared", "")
-    for heading in (*(profile.name for profile in profiles), "Difference"):
-        table.add_column(Text(heading), justify="right")
+    table = framed("Profiles compared", "", *(Text(profile.name) for profile in profiles), "Difference")
     for row in rows:
         field = fields[row["field"]]
         table.add_row(field.heading, field.text(row["first"]), field.text(row["second"]), difference_text(row))

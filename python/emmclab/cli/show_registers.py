@@ -61,9 +61,7 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
 def _facts(console: Console, of: str, report: RegisterReport) -> None:
     """Print the facts of a report on registers; the title begins with `of`."""
     what = "according to its EXT_CSD register" if report["kind"] == "emmc" else "according to its descriptors"
-    table = framed(f"{of}{report['standard']}, {what}")
-    for heading in ("", "Says", "Field"):
-        table.add_column(heading, overflow="fold")
+    table = framed(f"{of}{report['standard']}, {what}", "", "Says", "Field", words=3)
     for fact in report["facts"]:
         table.add_row(fact["topic"], Text(fact["text"] or "–"), Text(", ".join(fact["from"]), "dim"))
     console.print(table)

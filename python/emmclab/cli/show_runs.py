@@ -121,9 +121,7 @@ def show_result(console: Console, result: Result) -> None:
 
 def _waits_table(result: Result, most: float) -> Table:
     """Show the parts of the mean response, the longest with the longest bar."""
-    table = framed("Parts of the mean response time")
-    for heading in ("", "", _P99.unit):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = framed("Parts of the mean response time", "", "", _P99.unit, words=2)
     for field, value in wait_figures(result):
         table.add_row(field.short, Text(bar(value, most, 24), "cyan"), field.text(value))
     return table
@@ -217,10 +215,8 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
     recorded = results[0].fields["recorded"]["response"]["all"]["recorded_ms"]
     beside = "" if recorded is None else f"; recorded mean {recorded:,.3f} ms"
     first = "run" if _by_layers(results) else "device"
-    table = framed(f"{results[0].fields['trace']}: mean response, change against the first {first}{beside}")
-    for heading in _headings(results):
-        left = heading.startswith("Device")
-        table.add_column(heading, justify="left" if left else "right", no_wrap=not left)
+    title = f"{results[0].fields['trace']}: mean response, change against the first {first}{beside}"
+    table = framed(title, *_headings(results))
     base = results[0].fields["response"]["mean_response_ms"]
     for result in results:
         mean, error = (
@@ -258,10 +254,9 @@ _TIME_AND_DURABILITY = shown_fields(
 
 def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) -> Table:
     """Return a table of total times, flushes and synchronous writes: means over the runs of each device."""
-    table = framed("Total time; response of flushes and synchronous writes", first)
     time = result_field("run.simulated_s")
-    for heading in (time.head, "Change\n%", *(field.head for field in _TIME_AND_DURABILITY)):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = (first, time.head, "Change\n%", *(field.head for field in _TIME_AND_DURABILITY))
+    table = framed("Total time; response of flushes and synchronous writes", *headings)
     base = None
     for name, runs in found:
         took = _mean_of(runs, time) or 0.0
@@ -345,11 +340,10 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
     for trace in dict.fromkeys(result.fields["trace"] for result in results):
         runs = runs_by_device([result for result in results if result.fields["trace"] == trace])
         base = means_by_seed(runs[0][1])
-        table = framed(f"{trace}: mean response over {len(base)} seeds, change against the first", "Device\n")
         response, tail = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
         heads = (response.head, f"Range\n{response.unit}", "Change\n%", f"{CONFIDENCE_TEXT} interval\n%", tail.head)
-        for heading in heads:
-            table.add_column(heading, justify="right", no_wrap=True)
+        title = f"{trace}: mean response over {len(base)} seeds, change against the first"
+        table = framed(title, "Device\n", *heads)
         for name, found in runs:
             values = means_by_seed(found)
             mean, low, high = spread(list(values.values())) or (0.0, 0.0, 0.0)
@@ -378,9 +372,8 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
 def _work_table(runs: Sequence[tuple[str, Sequence[Result]]]) -> Table:
     """Return a table of the work and the wear of each device: means, with the ranges over the seeds below."""
     fields = work_fields([run for _, found in runs for run in found])
-    table = framed("Work and wear: mean and range over the seeds", "Device\n", tall=True)
-    for field in fields:
-        table.add_column(field.head, justify="right", no_wrap=True)
+    headings = ("Device\n", *(field.head for field in fields))
+    table = framed("Work and wear: mean and range over the seeds", *headings, tall=True)
     for name, found in runs:
         spreads = [(field, spread([run.shown(field.path) for run in found])) for field in fields]
         table.add_row(Text(name), *("–" if over is None else _with_range(field, over) for field, over in spreads))

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rich import box
@@ -240,10 +240,13 @@ def _cell(cell: str | Text) -> str | Text:
     return made
 
 
-def framed(title: str = "", *headings: str | Text, words: int = 1, tall: bool = False) -> Table:
+def framed(
+    title: str = "", *headings: str | Text, words: int = 1, text: Collection[str] = (), tall: bool = False
+) -> Table:
     """Make a table without rows in the style of all commands; cells of a `tall` one may have several lines.
 
-    The first `words` columns contain names, the others numbers. More columns may be added.
+    The first `words` columns and those with a heading in `text` contain names, the others numbers. More columns may be
+    added.
     """
     table = (Table if tall else _Framed)(
         title=title or None,
@@ -255,5 +258,5 @@ def framed(title: str = "", *headings: str | Text, words: int = 1, tall: bool = 
         collapse_padding=True,
     )
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number < words else "right")
+        table.add_column(heading, justify="left" if number < words or heading in text else "right")
     return table

@@ -43,11 +43,7 @@ class Control:
     """Answers `status`, `cut`, `restore`, `set` and `stop` on a unix socket that only this user can reach."""
 
     def __init__(self, live: Any, path: Path, stop: Callable[[], None]) -> None:
-        """Listen on a socket at `path`; `stop` is called when a client requests the end.
-
-        Raises:
-            ConfigError: the path is taken, or its folder is open to others.
-        """
+        """Listen on a socket at `path`; `stop` is called when a client requests the end."""
         self._live, self._path, self._stop = live, path, stop
         self._socket = _bound(path)
         self._over = False

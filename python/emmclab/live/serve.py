@@ -299,11 +299,7 @@ def require_servable(*, clock: str, tcp: str | None, mkfs: str | None, mount: st
 
 
 def _require_new(log: str | PathLike[str]) -> None:
-    """Reject a log that exists and is not empty: it would be lost, even if the start fails.
-
-    Raises:
-        InputError: there is such a log, or the path is that of a folder or of another kind of file.
-    """
+    """Reject a log that exists and is not empty: it would be lost, even if the start fails."""
     path = Path(log)
     if path.exists() and not (path.is_file() and path.stat().st_size == 0):
         raise InputError.of(FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)), log)

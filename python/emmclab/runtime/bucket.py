@@ -50,12 +50,7 @@ class Bucket:
     folder = None
 
     def __init__(self, address: str, field: str = "--results") -> None:
-        """Parse the address, which the option `field` contained; no request is sent yet.
-
-        Raises:
-            UnsupportedError: obstore is not installed.
-            ConfigError: the address is not that of a bucket.
-        """
+        """Parse the address, which the option `field` contained; no request is sent yet."""
         self._library = library("obstore")
         self._address = address
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
@@ -70,11 +65,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _asking(self, name: str) -> Iterator[None]:
-        """Convert errors of the bucket to errors of emmclab.
-
-        Raises:
-            InputError: there is no such file, or the bucket cannot be reached.
-        """
+        """Convert errors of the bucket to errors of emmclab."""
         try:
             yield
         except (self._library.exceptions.BaseError, OSError) as error:
@@ -191,11 +182,7 @@ class Bucket:
         self.remove(mine)
 
     def _wait_for_others(self, shard: str, mine: str) -> None:
-        """Wait for the next heartbeats of runs of the same cells; remove the objects of killed runs.
-
-        Raises:
-            ConfigError: another run is alive.
-        """
+        """Wait for the next heartbeats of runs of the same cells; remove the objects of killed runs."""
         first = self._signs(shard, mine)
         until = time.monotonic() + LEASE_S
         while first and time.monotonic() < until:

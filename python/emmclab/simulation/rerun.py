@@ -38,11 +38,7 @@ class Recipe:
 
 
 def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Trace]:
-    """Open a trace of a result, relative to the current folder or to the folder of the result.
-
-    Raises:
-        InputError: it no longer exists, has changed, or was not a file.
-    """
+    """Open a trace of a result, relative to the current folder or to the folder of the result."""
     path, wanted = one.get("path"), one.get("sha256")
     if not isinstance(path, str) or wanted is None:
         raise InputError(

@@ -35,9 +35,8 @@ def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         console.print(Text.assemble((row["name"], "bold"), f"  {row['about']}"))
         cores = "1 core" if row["cores"] == 1 else f"{row['cores']} cores"
-        table = framed(f"{cores}, CPU factor {row['cpu_factor']:g}, {row['era']}")
-        for heading in ("Partition", "Size", "File system"):
-            table.add_column(heading, justify="right" if heading == "Size" else "left")
+        title = f"{cores}, CPU factor {row['cpu_factor']:g}, {row['era']}"
+        table = framed(title, "Partition", "Size", "File system", text=["File system"])
         for partition in row["partition"]:
             table.add_row(partition["name"], partition["size"] or "the rest", partition["filesystem"] or "not mounted")
         console.print(table)
@@ -124,11 +123,9 @@ def _show_storage(console: Console, parts: Sequence[UserWaitPart], runtime: int)
 
 
 def _show_threads(console: Console, threads: Sequence[ThreadResult]) -> None:
-    table = framed("Threads, each with its own time, s")
-    table.add_column("Thread", no_wrap=True)
     used = [state for state in STATES if any(thread["states"][state] for thread in threads)]
-    for state in used:
-        table.add_column(STATES[state], justify="right")
+    table = framed("Threads, each with its own time, s", "Thread", *(STATES[state] for state in used))
+    table.columns[0].no_wrap = True
     for thread in threads:
         times = (thread["states"][state] for state in used)
         table.add_row(Text(thread["name"]), *(f"{time / 1e9:,.2f}" if time else "–" for time in times))
@@ -150,9 +147,8 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
         ),
         soft_wrap=True,
     )
-    table = framed(f"Time of the recording ({found.length_ns / 1e9:,.3f} s) over all threads, by part")
-    for heading in ("", "s", "In the program"):
-        table.add_column(heading, justify="right" if heading == "s" else "left")
+    title = f"Time of the recording ({found.length_ns / 1e9:,.3f} s) over all threads, by part"
+    table = framed(title, "", "s", "In the program", text=["In the program"])
     for words, key, place in (
         (
             "between calls, and in calls that do not wait",
@@ -229,14 +225,10 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
         if len(runs) > 1:
             line += f", {slowest.runtime_s:,.2f} s on {slowest.run_name}: {signed(100 * (ratio - 1), 0)} %"
         console.print(Text(line, "bold"), soft_wrap=True)
-        table = framed("Runtime, and its parts along the critical path, s")
-        networked = any(run.app["network_bytes"] for run in runs)
-        table.add_column("Device and network" if networked else "Device")
-        for heading in ("Runtime", "Syncs", "Mean\nsync, ms"):
-            table.add_column(heading, justify="right", no_wrap=True)
         used = [state for state in STATES if any(run.app["states"][state] for run in runs)]
-        for state in used:
-            table.add_column(STATES[state].replace(" ", "\n"), justify="right", no_wrap=True)
+        first = "Device and network" if any(run.app["network_bytes"] for run in runs) else "Device"
+        headings = (first, "Runtime", "Syncs", "Mean\nsync, ms", *(STATES[state].replace(" ", "\n") for state in used))
+        table = framed("Runtime, and its parts along the critical path, s", *headings)
         for run in runs:
             times = (run.app["states"][state] / 1e9 for state in used)
             sync = "–" if run.sync_mean_ms is None else f"{run.sync_mean_ms:,.3f}"

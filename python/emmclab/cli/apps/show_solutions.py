@@ -21,10 +21,8 @@ def show_comparison(console: Console, found: Comparison) -> None:
         application, device, network = place
         runs = [run for run in found["runs"] if (run["application"], run["device"], run["network"]) == place]
         console.print(Text(f"{application} on {device} over {network}", "bold"), soft_wrap=True)
-        table = framed("Compared with the plain device")
-        headings = ("Pages programmed", "of plain", "Blocks erased", "To NVM, MB")
-        for heading in ("Solution", "Runtime, s", "Gain", "Storage, s", *headings, "Buys"):
-            table.add_column(heading, justify="left" if heading in ("Solution", "Buys") else "right")
+        headings = ("Runtime, s", "Gain", "Storage, s", "Pages programmed", "of plain", "Blocks erased", "To NVM, MB")
+        table = framed("Compared with the plain device", "Solution", *headings, "Buys", text=["Buys"])
         hardware = {one["name"]: one["hardware"] for one in found["solutions"]}
         for run in runs:
             gain, plain, other = run["gain"], run["plain_page_programs"], run["second_bytes"]

@@ -25,9 +25,7 @@ def list_papers(as_json: AsJson = False) -> None:
     if as_json:
         print_json([{**_describe_paper(paper), "claims": counts[paper.name]} for paper in found])
         return
-    table = framed("Papers", tall=True)
-    for heading in ("Paper", "State", "Claims", "Studies"):
-        table.add_column(heading, justify="right" if heading == "Claims" else "left")
+    table = framed("Papers", "Paper", "State", "Claims", "Studies", words=2, text=["Studies"], tall=True)
     for paper in found:
         table.add_row(
             Text.assemble((paper.name, "bold"), f"\n{paper.authors}: {paper.title} ({paper.venue})"),

@@ -21,10 +21,9 @@ def tables(as_json: AsJson = False) -> None:
         return
     console = stdout()
     for title, fields in TABLES:
-        table = framed(f"{title} (Zhou et al., IISWC 2015)", "Application")
         marked = [any(doubts(row, field.name) for row in printed["rows"]) for field in fields]
-        for field in fields:
-            table.add_column("\n".join([*field.label.split(), field.unit]).rstrip(), justify="right")
+        headings = ("\n".join([*field.label.split(), field.unit]).rstrip() for field in fields)
+        table = framed(f"{title} (Zhou et al., IISWC 2015)", "Application", *headings)
         for row in printed["rows"]:
             cells = [
                 as_printed(field, row[field.name]) + ("*" if doubts(row, field.name) else " " * has_marks)
