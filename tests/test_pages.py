@@ -24,7 +24,7 @@ from emmclab.advice.advise import advise
 from emmclab.pages import chart_files as kept
 from emmclab.pages.advice import write_advice
 from emmclab.pages.crash import render as render_crash
-from emmclab.pages.probe import write_probe_report
+from emmclab.pages.probe import render as render_probe
 from emmclab.pages.profiles import write_report
 from emmclab.pages.simulation import write_simulation_report
 from emmclab.real_devices.probe import Place, Point, Probe
@@ -135,7 +135,7 @@ def _probed(_folder: Path, page: Path) -> None:
     ]
     places = [Place("read", 4 * at, 1.0 + (at % 4 == 3)) for at in range(32)]
     found = Probe("/dev/mmcblk0", True, 64, 16, "reads", 4096, ["Clustered page: 16 KB"], places, points)
-    write_probe_report(found, page)
+    page.write_text(render_probe(found))
 
 
 def _applied(folder: Path, page: Path) -> None:

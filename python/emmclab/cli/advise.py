@@ -18,7 +18,7 @@ from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import option
 from emmclab.cli.name_completion import complete_words
 from emmclab.cli.options import AsJson, Reading, TraceFiles
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.output_files import in_a_folder, write_page
 from emmclab.cli.progress import Counter, StudyMeter
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation_options import (
@@ -204,11 +204,9 @@ def advise(
         write_advice(advised, html)
         print_stderr(f"report: {html}")
         if combined is not None:
-            from emmclab.pages.search import write_search_report
+            from emmclab.pages.search import render
 
-            beside = html.with_name(f"{html.stem}-deep{html.suffix}")
-            write_search_report(combined.found, beside, base_made)
-            print_stderr(f"report: {beside}")
+            write_page(html.with_name(f"{html.stem}-deep{html.suffix}"), render(combined.found, base_made))
     if as_json:
         for text in advised.cautions:
             print_stderr(f"warning: {text}")

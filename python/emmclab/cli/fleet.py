@@ -9,11 +9,11 @@ from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import argument, option
 from emmclab.cli.failures import complete_files
 from emmclab.cli.options import AsJson, Reading
-from emmclab.cli.output_files import in_a_folder, output_option
+from emmclab.cli.output_files import in_a_folder, output_option, write_page
 from emmclab.cli.progress import Counter
 from emmclab.cli.study_options import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.runtime.files import refuse_other_endings, write_atomically
+from emmclab.runtime.files import refuse_other_endings
 from emmclab.runtime.lists import between_commas, once
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ def fleet(
     if html is not None:
         from emmclab.pages import fleet as report
 
-        write_atomically(html, report.render([table for table, _ in tables], found))
-        print_stderr(f"report: {html}")
+        write_page(html, report.render([table for table, _ in tables], found))
     if as_json:
         about = [{"table": table.name, "run": run and asdict(run)} for table, run in tables]
         print_json({"tables": about, **found.to_dict()})

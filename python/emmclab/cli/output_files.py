@@ -84,6 +84,12 @@ def report(output: Path, text: str) -> None:
     (print_stderr if output == STDOUT else print_stdout)(text)
 
 
+def write_page(path: Path, page: str) -> None:
+    """Write a page atomically, and print its name."""
+    write_atomically(path, page)
+    print_stderr(f"report: {path}")
+
+
 def write_text(output: Path | None, text: str) -> None:
     """Write a text atomically to a file, or to stdout for `-` or None."""
     if output is None or output == STDOUT:

@@ -81,9 +81,9 @@ def probe(
         with Disk(path, write=write) as disk:
             found = _run(disk, write, span_mb, _REAL_MB, seed)
     if html is not None:
-        from emmclab.pages.probe import write_probe_report
+        from emmclab.pages.probe import render
 
-        write_probe_report(found, html)
+        write_atomically(html, render(found))
     if output is not None:
         write_atomically(output, json_text(found.to_dict()) + "\n")
     if as_json:

@@ -10,6 +10,7 @@ from emmclab.cli.options import AsJson, Figures, Reading
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.study_options import RESULTS, StudyName, incomplete, warn_of_changes
 from emmclab.errors import InputError
+from emmclab.runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from emmclab.studies import Results, Study
@@ -57,10 +58,10 @@ def report(
         count = judged.figures
         told |= {"claims": [claim.to_dict() for claim in judged.claims]}
     elif found.cuts:
-        from emmclab.pages.power_cut_study import write_cuts_report
+        from emmclab.pages.power_cut_study import render
         from emmclab.studies.verdicts import cut_verdicts
 
-        write_cuts_report(found, page, study)
+        write_atomically(page, render(found, study))
         told |= cut_verdicts(found)
         count = 0
     elif not found.runs and not found.failures:
@@ -90,7 +91,7 @@ def report(
             "rankings": rankings(found),
             "failed": len(found.failures),
         }
-        pages.write_study_report(found, page, study)
+        write_atomically(page, pages.render(found, study))
         drawn = pages.figures(found) if figures is not None else []
         charts = ((figure.name, figure.draw(rows), rows) for figure, rows in drawn)
         count = write_charts(charts, figures) if figures is not None else 0

@@ -12,7 +12,7 @@ from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import StudyMeter
 from emmclab.cli.study_options import RESULTS, Engine, ImagesSpace, Jobs, ResultsPlace, StudyName, executor, keeping
-from emmclab.runtime.files import digest, printable
+from emmclab.runtime.files import digest, printable, write_atomically
 from emmclab.traces.inputs import InputRecord, inputs_of, provenance_here
 from emmclab.traces.reading import read
 
@@ -85,9 +85,9 @@ def search(
         )
     made = provenance_here(_inputs(found))
     if html is not None:
-        from emmclab.pages.search import write_search_report
+        from emmclab.pages.search import render
 
-        write_search_report(found, html, made)
+        write_atomically(html, render(found, made))
     if as_json:
         print_json(_json(found) | {"provenance": made})
     else:

@@ -1,7 +1,6 @@
 """The page of application runs: how the time of their users was spent, over time and in comparison."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import altair as alt
 
@@ -12,7 +11,6 @@ from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, t
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.document import Charts, Column, Heading, Note, Number, Part, Row, Section, Terms, TextTable
-from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import change_pct, signed
 from emmclab.traces.inputs import ProvenanceFields
 
@@ -239,13 +237,6 @@ def _spent(result: AppResult) -> list[list[str]]:
         for part in result.app["spent"]
         if part["wait"]
     ]
-
-
-def write_apps_report(
-    results: Sequence[AppResult], faster: Sequence[AppResult], path: str | Path, made: ProvenanceFields | None = None
-) -> None:
-    """Write the page for runs of applications, atomically."""
-    write_atomically(path, render(results, faster, made))
 
 
 _LANE_PX = 22

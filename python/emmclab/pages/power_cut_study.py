@@ -8,7 +8,6 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Tile
 from emmclab.pages.study import incomplete, provenance
 from emmclab.runtime.document import Bullets, Cell, Cells, Heading, Note, Part, Section, Terms, TextTable
-from emmclab.runtime.files import write_atomically
 from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, RULE, CutCell
 from emmclab.studies.results import Results
 from emmclab.studies.verdicts import (
@@ -29,16 +28,11 @@ _BADGES = {KEPT: "yes", DOCUMENTED: "documented", RULE: "unknown", LOST: "broken
 _SQLITE = "sqlite-"
 
 
-def write_cuts_report(results: Results, path: Path, study: str = "") -> None:
-    """Write the page, atomically.
+def render(results: Results, study: str = "") -> str:
+    """Return the page; the same results produce the same bytes.
 
     `study` is the argument of `emmclab run`: the path of its file; not needed for a bundled study.
     """
-    write_atomically(path, render(results, study))
-
-
-def render(results: Results, study: str = "") -> str:
-    """Return the page; the same results produce the same bytes."""
     name, found = results.about["name"], counts(results)
     host = next((", ".join(map(" ".join, run.result.host.items())) for run in results.cut_runs()), "")
     tables_of = " ".join(['emmclab query "select * from cuts" --study', name])

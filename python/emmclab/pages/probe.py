@@ -1,7 +1,6 @@
 """The page for a probed device."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 import altair as alt
 
@@ -10,7 +9,6 @@ from emmclab.pages.first_screen import Head, Provenance, Tile, amount, tile
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, tooltip
 from emmclab.real_devices.probe import Probe
 from emmclab.runtime.document import Bullets, Charts, Section
-from emmclab.runtime.files import write_atomically
 
 
 def _curves(rows: Rows) -> Chart:
@@ -98,8 +96,3 @@ def _head(probe: Probe, how: str) -> Head:
         tiles=tiles,
         picture="curves",
     )
-
-
-def write_probe_report(probe: Probe, path: str | Path) -> None:
-    """Write the page for a probed device, atomically."""
-    write_atomically(path, render(probe))

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypedDict
 
 import altair as alt
@@ -12,7 +11,6 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, exact
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
 from emmclab.runtime.document import Cells, Charts, Column, Note, Number, Part, Section, TextTable
-from emmclab.runtime.files import write_atomically
 from emmclab.simulation.result_fields import field_of_column
 from emmclab.studies.search import WAYS, Objective, SearchResult, Trial, dominates, indistinguishable_trials, seeds_of
 from emmclab.studies.summary import plain_value
@@ -20,14 +18,6 @@ from emmclab.traces.inputs import ProvenanceFields
 
 #: Maximum number of rows in the table of the Pareto front.
 _MOST_ROWS = 200
-
-
-def write_search_report(found: SearchResult, path: Path, made: ProvenanceFields | None = None) -> None:
-    """Write the page, atomically.
-
-    `made` is the group `provenance` of a command-line search.
-    """
-    write_atomically(path, render(found, made))
 
 
 def render(found: SearchResult, made: ProvenanceFields | None = None) -> str:

@@ -1,6 +1,5 @@
 """The page that compares solutions with the plain device: gains, costs and risks of each."""
 
-from pathlib import Path
 from statistics import median
 
 import altair as alt
@@ -10,7 +9,6 @@ from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
 from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable, number_cell
-from emmclab.runtime.files import write_atomically
 from emmclab.traces.inputs import ProvenanceFields
 
 #: Maximum number of solutions on the first screen; those with the largest gain are shown.
@@ -171,11 +169,6 @@ def _headline(found: Comparison, application: str) -> str:
         return f"{application}: no solution that keeps what is acknowledged gains"
     place = f"{best['device']} over {best['network']}"
     return f"{application}: {best['gain']:.2f} x on {place} with {best['solution']}"
-
-
-def write_solutions_report(found: Comparison, path: str | Path, made: ProvenanceFields | None = None) -> None:
-    """Write the page for solutions, atomically."""
-    write_atomically(path, render(found, made))
 
 
 def gains(rows: Rows) -> Chart:

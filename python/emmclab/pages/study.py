@@ -3,7 +3,6 @@
 import functools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from emmclab import __version__
@@ -28,7 +27,6 @@ from emmclab.runtime.document import (
     Section,
     TextTable,
 )
-from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.statistics import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
 from emmclab.simulation.layers import Setting
@@ -74,16 +72,11 @@ _FIELDS = (
 )
 
 
-def write_study_report(results: Results, path: Path, study: str = "") -> None:
-    """Write the page, atomically.
+def render(results: Results, study: str = "") -> str:
+    """Return the page; the same results produce the same bytes.
 
     `study` is the argument of `emmclab run`: the path of its file; not needed for a bundled study.
     """
-    write_atomically(path, render(results, study))
-
-
-def render(results: Results, study: str = "") -> str:
-    """Return the page; the same results produce the same bytes."""
     found = summaries(results)
     drawn = figures(results)
     rows = {figure.name: part for figure, part in drawn}

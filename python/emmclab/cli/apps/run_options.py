@@ -15,6 +15,7 @@ from emmclab.apps.closed_loop import (
     order_note_of,
     run_application,
 )
+from emmclab.cli import output_files
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
 from emmclab.cli.declared_options import argument, declared, option
 from emmclab.cli.name_completion import application_names, device_names, network_names, several
@@ -160,10 +161,9 @@ def write_page(
 ) -> None:
     """Write the page of runs, if requested."""
     if html is not None:
-        from emmclab.pages.applications import write_apps_report
+        from emmclab.pages.applications import render
 
-        write_apps_report(results, faster, html, made)
-        print_stderr(f"report: {html}")
+        output_files.write_page(html, render(results, faster, made))
 
 
 def show_results(

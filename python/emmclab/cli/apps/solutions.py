@@ -8,11 +8,11 @@ from emmclab.apps.closed_loop import NETWORK, AppResult, activities, host_for
 from emmclab.apps.solutions import Solution, compare_solutions, find_solutions
 from emmclab.cli.apps.run_options import RUN, Devices, Host, Networks, Running, devices_of, networks_of
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.console import print_json, stdout
 from emmclab.cli.declared_options import argument, option
 from emmclab.cli.name_completion import application_names, solution_names
 from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.output_files import in_a_folder, write_page
 from emmclab.cli.simulation_options import Capacity, Settings
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
@@ -76,10 +76,9 @@ def solutions(
     found = compare_solutions(runs, impossible)
     made = Provenance(chosen).to_dict()
     if html is not None:
-        from emmclab.pages.solutions import write_solutions_report
+        from emmclab.pages.solutions import render
 
-        write_solutions_report(found, html, made)
-        print_stderr(f"report: {html}")
+        write_page(html, render(found, made))
     if as_json:
         print_json(found.to_dict() | {"provenance": made})
     else:
