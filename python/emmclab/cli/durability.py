@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -20,7 +21,8 @@ from emmclab.errors import ConfigError
 if TYPE_CHECKING:
     from emmclab.real_devices.durability import RunEnd, Session, Target, Verdict
 
-_WRITE, _CHECK = "Before the cut", "After the cut"
+_CHECK = "After the cut"
+_before = partial(option, panel="Before the cut")
 #: Default size of the part of the target that is used, MB.
 _SPAN_MB = 32
 
@@ -41,21 +43,20 @@ def durability(
         ),
     ] = None,
     write: Annotated[
-        bool, option("Write records until the power is cut: destroys the first part of the target.", _WRITE)
+        bool, _before("Write records until the power is cut: destroys the first part of the target.")
     ] = False,
     log: Annotated[
         Path | None,
-        option(
+        _before(
             "Log of acknowledged writes, on another disk; an existing log is continued. `-` for stdout, "
             "so that another machine can store it.",
-            _WRITE,
             callback=in_a_folder_or_stdout,
         ),
     ] = None,
-    yes: Annotated[bool, option("Do not ask before the target is overwritten.", _WRITE)] = False,
+    yes: Annotated[bool, _before("Do not ask before the target is overwritten.")] = False,
     span_mb: Annotated[
         int | None,
-        option(f"Size of the part that is used, in MB; default: {_SPAN_MB}, at most all.", _WRITE, metavar="MB", min=1),
+        _before(f"Size of the part that is used, in MB; default: {_SPAN_MB}, at most all.", metavar="MB", min=1),
     ] = None,
     check: Annotated[
         Path | None,

@@ -34,7 +34,7 @@ from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_activity
 from emmclab.cli.show_registers import explain_registers, show_recorded
 from emmclab.cli.simulation_options import Capacity, configured
-from emmclab.cli.tables import framed, show_explained
+from emmclab.cli.tables import framed, print_line, show_explained
 from emmclab.core_types import ClockJumpRow, SettingExplanation
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.document import Row
@@ -302,12 +302,11 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
         place = f"{last}:{field['byte']}" if field["bytes"] > 1 else str(last)
         register.add_row(field["name"], place, str(field["value"]))
     console.print(register)
-    console.print(
+    print_line(
+        console,
         "PRE_EOL_INFO, DEVICE_LIFE_TIME_EST and BKOPS_STATUS change in use: a served card reports them "
         "(`emmclab serve DEVICE --sdhci SOCKET`), and a result has wear.lifetime.used_pct.",
-        markup=False,
-        soft_wrap=True,
-        style="dim",
+        "dim",
     )
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from emmclab.traces.profile import Profile
 
 
+#: Makes an option on how to read a trace.
+_reading = partial(option, panel=READING_PANEL, advanced=True)
 TraceFile = Annotated[Path, argument("TRACE", "A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin.")]
 #: A file of blktrace for one processor; its name begins with that of the recording.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
@@ -51,20 +54,16 @@ TraceFiles = Annotated[
 ]
 Format = Annotated[
     str | None,
-    option(
+    _reading(
         "Format of the input (`emmclab formats`); default: recognised by content.",
-        READING_PANEL,
-        advanced=True,
         metavar="NAME",
         autocompletion=format_names,
     ),
 ]
 Columns = Annotated[
     str | None,
-    option(
+    _reading(
         "Columns of a generic CSV in order, for example `arrival,op,sector,sectors`; default: its heading.",
-        READING_PANEL,
-        advanced=True,
         metavar="A,B,...",
     ),
 ]
@@ -97,72 +96,51 @@ class Reading:
     """How to read a trace, as given on the command line."""
 
     format: Format = None
-    lenient: Annotated[bool, option("Skip bad records and count them.", READING_PANEL, advanced=True)] = False
+    lenient: Annotated[bool, _reading("Skip bad records and count them.")] = False
     columns: Columns = None
     time_unit: Annotated[
         str | None,
-        option(
+        _reading(
             "Unit of times, for formats that do not define it: s, ms, us, ns; none if a table has no times.",
-            READING_PANEL,
-            advanced=True,
             metavar="UNIT",
             autocompletion=complete_words("s", "ms", "us", "ns", "none"),
         ),
     ] = None
     size_unit: Annotated[
         str | None,
-        option(
+        _reading(
             "Unit of addresses and sizes, for formats that do not define it: sector, byte, kb, page.",
-            READING_PANEL,
-            advanced=True,
             metavar="UNIT",
             autocompletion=complete_words("sector", "byte", "kb", "page"),
         ),
     ] = None
     reorder_window: Annotated[
-        int | None,
-        option(
-            "Window, in requests, in which they are sorted by arrival; default: 65,536.",
-            READING_PANEL,
-            advanced=True,
-            min=1,
-        ),
+        int | None, _reading("Window, in requests, in which they are sorted by arrival; default: 65,536.", min=1)
     ] = None
     mend_clock: Annotated[
         str | None,
-        option(
+        _reading(
             "Cut clock jumps and pauses of the recording to the median gap, and move the requests after a backward "
             "jump to the end of those before it. With a length, for example 1h: cut longer gaps, in one pass.",
-            READING_PANEL,
-            advanced=True,
             metavar="[LENGTH]",
         ),
     ] = None
     reissue_window: Annotated[
         str | None,
-        option(
+        _reading(
             "Time from the first issue of a request to a suspected re-issue; default: 0.5ms-3ms, that of a "
             "UFS link that wakes up. A busy SCSI host takes 0-100ms.",
-            READING_PANEL,
-            advanced=True,
             metavar="FROM-TO",
         ),
     ] = None
     drop_reissued: Annotated[
-        bool,
-        option(
-            "Drop suspected re-issues: requests that the driver returned and the kernel issued again.",
-            READING_PANEL,
-            advanced=True,
-        ),
+        bool, _reading("Drop suspected re-issues: requests that the driver returned and the kernel issued again.")
     ] = False
     only: Annotated[
         list[str] | None,
-        option(
+        _reading(
             "Select these requests, for example `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
             "`from=10s,to=2m30s` (from the first arrival); several conditions must all hold.",
-            READING_PANEL,
-            advanced=True,
             metavar="KEY=VALUE,...",
         ),
     ] = None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from emmclab.cli.tables import print_line
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.json_types import MinimalState
 from emmclab.crash.promises import COMMANDS
@@ -49,9 +50,9 @@ def show_crash(
     for kind in broken[:_MOST_LISTED]:
         _show_finding(console, kind, options, results, of=len(tried))
     if (more := len(broken) - _MOST_LISTED) > 0:
-        _print_line(console, f"{more:,} more kinds of findings are in the output of --json")
+        print_line(console, f"{more:,} more kinds of findings are in the output of --json")
     for kind in kinds(tried, documented=True):
-        _print_line(
+        print_line(
             console,
             f"documented, no defect: {kind.first.detail} ({kind.count:,} states): {kind.first.documented}",
             "yellow",
@@ -63,28 +64,24 @@ def show_crash(
 def show_against(console: Console, differs: Difference) -> None:
     """Print which of two runs loses data at more cuts, and whether that is chance."""
     (one, other), (first, second) = differs.losing, differs.cuts
-    _print_line(
+    print_line(
         console,
         f"the first run lost data at {one:,} of {first:,} cuts, the second at {other:,} of {second:,}: "
         f"p = {differs.p:.2g} (Fisher's exact test)",
     )
     if differs.p >= ALPHA:
-        _print_line(console, "This difference may be chance." if one or other else "Neither lost data.")
+        print_line(console, "This difference may be chance." if one or other else "Neither lost data.")
     if differs.enough is not None:
-        _print_line(console, f"{differs.enough:,} cuts of each run show a difference of these shares (p < {ALPHA:g}).")
-
-
-def _print_line(console: Console, line: str, style: str | None = None) -> None:
-    console.print(line, markup=False, soft_wrap=True, style=style)
+        print_line(console, f"{differs.enough:,} cuts of each run show a difference of these shares (p < {ALPHA:g}).")
 
 
 def _show_tried_finding(console: Console, tried: ExploredRecording, options: Options) -> None:
     kept, found = tried.log, tried.exploration
     covered, outcome = found.covered, verdict(kept, options, found)
-    _print_line(console, f"{_device(kept)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
+    print_line(console, f"{_device(kept)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
     _show_controls(console, found, outcome)
     rate = found.states / found.took_s if found.took_s else 0.0
-    _print_line(
+    print_line(
         console,
         f"{found.states:,} states were tried ({rate:,.0f} per second), after power cuts at {covered['cuts']:,} of "
         f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{_pruned(found)}. A "
@@ -96,21 +93,21 @@ def _show_tried_finding(console: Console, tried: ExploredRecording, options: Opt
 
 def _show_controls(console: Console, found: Exploration, outcome: Verdict) -> None:
     if found.controls is not None:
-        _print_line(console, found.controls.sentence())
+        print_line(console, found.controls.sentence())
     for doubt in outcome.doubts if found.findings() else ():
-        _print_line(console, f"caution: {doubt}", "yellow")
+        print_line(console, f"caution: {doubt}", "yellow")
 
 
 def _show_limits(console: Console, kept: StoredLog, options: Options) -> None:
     if options.check is None:
-        _print_line(
+        print_line(
             console,
             "Only a check can tell whether acknowledged data is still there: --check sqlite, files, "
             "append-log, or a command.",
             "yellow",
         )
     if kept.made.get("workload"):
-        _print_line(
+        print_line(
             console,
             "This is one recording, with one timing: --repeat 5 makes five, with other think times of the workload.",
         )
@@ -127,10 +124,10 @@ def _show_several(console: Console, tried: Sequence[ExploredRecording], options:
     text = f"promises were broken by: {levels}," if broken else outcome.text
     of = f" of {len(tried)}" if count < len(tried) or broken else ""
     said = f"{_device(tried[0].log)}: {text} in {count}{of} recordings"
-    _print_line(console, said, _STYLES.get(outcome.word, "yellow"))
+    print_line(console, said, _STYLES.get(outcome.word, "yellow"))
     for one in tried:
         covered = one.exploration.covered
-        _print_line(
+        print_line(
             console,
             f"  {one.log.short}: {one.exploration.states:,} states tried, after power cuts at {covered['cuts']:,} of "
             f"{covered['moments']:,} possible times; the workload paused {pauses_of(one.log):,} times; "
@@ -151,7 +148,7 @@ def _device(kept: StoredLog) -> str:
 
 def _show_after_syncs(console: Console, tried: ExploredRecording, options: Options) -> None:
     if (cut := after_syncs(tried.exploration, options)) is not None:
-        _print_line(console, f"{cut}.")
+        print_line(console, f"{cut}.")
 
 
 def _show_reused(console: Console, tried: ExploredRecording, options: Options) -> None:
@@ -162,23 +159,23 @@ def _show_reused(console: Console, tried: ExploredRecording, options: Options) -
         )
         is_command = command_of(options.check) is not None
         warning = ". Whether the files of the check have changed since is not known" if is_command else ""
-        _print_line(console, f"{said}{warning}", "yellow" if is_command else None)
+        print_line(console, f"{said}{warning}", "yellow" if is_command else "")
 
 
 def _show_finding(console: Console, kind: Kind, options: Options, results: Path | None, *, of: int = 1) -> None:
     one = kind.first
     where = f" of {kind.recordings} of {of} recordings" if of > 1 else ""
-    _print_line(console, f"{one.level}: {one.promise}: {one.detail}", "bold")
+    print_line(console, f"{one.level}: {one.promise}: {one.detail}", "bold")
     if one.way == COMMANDS:
-        _print_line(console, f"  {kind.count:,} commands{where}; the first is at cut {one.cut}")
+        print_line(console, f"  {kind.count:,} commands{where}; the first is at cut {one.cut}")
         return
     again = kind.kept.name_of(options, one.cut, one.state)
     place = "" if results is None else f" --results {shlex.quote(str(results))}"
-    _print_line(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}{place}")
+    print_line(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}{place}")
     if kind.minimal is not None:
-        _print_line(console, f"  {_smallest(kind.minimal)}")
+        print_line(console, f"  {_smallest(kind.minimal)}")
         if kind.minimal["program"]:
-            _print_line(console, f"  fewest operations that show it: {'; '.join(kind.minimal['program'])}")
+            print_line(console, f"  fewest operations that show it: {'; '.join(kind.minimal['program'])}")
 
 
 def _smallest(small: MinimalState) -> str:

@@ -1,9 +1,8 @@
 """Prints the verdict on a power cut of a real device, and the summary of all cuts."""
 
 from rich.console import Console
-from rich.text import Text
 
-from emmclab.cli.tables import framed
+from emmclab.cli.tables import framed, print_line
 from emmclab.real_devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
 from emmclab.runtime.number_format import size
 
@@ -17,36 +16,36 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
         said = "acknowledged data was lost" if broken != ["corrupt"] else "durable data was damaged"
     else:
         said = "no acknowledged data was lost"
-    _print_line(console, f"{target}: {said}", "red" if broken else "green")
+    print_line(console, f"{target}: {said}", "red" if broken else "green")
     if run.was_filled and not verdict.is_cut:
-        _print_line(
+        print_line(
             console,
             "There is no sign of a cut (the target did not fail, and the machine has not started again): "
             "this run is not counted.",
         )
-    _print_line(
+    print_line(
         console,
         f"{verdict.syncs:,} syncs acknowledged in {size(run.plan.blocks * 4096)}; {verdict.promised:,} blocks of 4 KB "
         f"promised; {verdict.unflushed:,} written and not flushed, {verdict.unflushed_lost:,} of them lost (allowed)",
     )
     for name in verdict.found:
-        _print_line(console, f"{name}: {getattr(verdict, name):,} blocks: {FINDINGS[name]}")
+        print_line(console, f"{name}: {getattr(verdict, name):,} blocks: {FINDINGS[name]}")
     for example in verdict.examples:
-        _print_line(console, f"  {example}", "dim")
+        print_line(console, f"  {example}", "dim")
     if verdict.trimmed_old:
-        _print_line(
+        print_line(
             console,
             f"trim: {verdict.trimmed_old:,} of {verdict.trimmed:,} trimmed blocks return what they held "
             "before (allowed: a trim promises nothing)",
         )
     if set(verdict.found) & set(WEAKNESSES):
-        _print_line(console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is whole or absent.")
+        print_line(console, "No standard of eMMC, SD or UFS promises that a write of 4 KB is whole or absent.")
 
 
 def show_report(console: Console, report: Report) -> None:
     """Print the summary of all cuts of the log."""
-    _print_line(console, "")
-    _print_line(console, _count_text(report))
+    print_line(console, "")
+    print_line(console, _count_text(report))
     if not report.cuts:
         return
     table = framed("All cuts, with 99 % bounds", "Finding", "Cuts", "%", "At least\n%", "At most\n%")
@@ -57,16 +56,16 @@ def show_report(console: Console, report: Report) -> None:
             table.add_row(name, f"{share.cuts:,}", *(f"{value:.2f}" for value in shown))
     console.print(table)
     if report.harmless:
-        _print_line(
+        print_line(
             console,
             f"cuts that lost nothing, not even what was not flushed: {report.harmless:,}. The device has no "
             "cache, it was empty, or its power was not cut: such cuts cannot show a lie.",
         )
     if report.trims_old:
-        _print_line(console, f"cuts after which trimmed blocks returned old data (allowed): {report.trims_old:,}")
+        print_line(console, f"cuts after which trimmed blocks returned old data (allowed): {report.trims_old:,}")
     if not report.broken:
         goals = [f"{needed:,} for {goal}" for goal, needed in report.goals.items()]
-        _print_line(
+        print_line(
             console,
             f"With 99 % confidence a cut breaks a promise with a probability below "
             f"{100 * report.shares[0].high:.2g} %. Clean cuts needed: {', '.join(goals)}.",
@@ -83,7 +82,3 @@ def _count_text(report: Report) -> str:
         if count:
             said.append(f"{what}: {count:,}")
     return "; ".join(said)
-
-
-def _print_line(console: Console, line: str, style: str = "") -> None:
-    console.print(Text(line, style), soft_wrap=True)

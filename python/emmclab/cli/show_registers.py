@@ -8,7 +8,7 @@ from rich.text import Text
 
 from emmclab.calibration.registers import RegisterPreset, Registers
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.tables import framed
+from emmclab.cli.tables import framed, print_line
 from emmclab.core_types import DerivedSetting, RegisterReport
 from emmclab.traces.recorded_registers import RecordedDevice
 
@@ -32,12 +32,11 @@ def explain_registers(found: Registers, as_json: bool) -> None:
         return
     console = stdout()
     _facts(console, "", found.report)
-    console.print(
+    print_line(
+        console,
         f"`emmclab preset {_OPTIONS[found.kind]} {found.source} -o my.toml` makes a device preset of it; "
         "`--json` has every field",
-        markup=False,
-        soft_wrap=True,
-        style="dim",
+        "dim",
     )
 
 
@@ -50,12 +49,7 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
         _facts(console, f"{device.name}: ", device.report)
         _notes(console, [f"not read: {gap}" for gap in device.gaps])
     if len(devices) == 1 and devices[0].report is not None:
-        console.print(
-            f"`emmclab preset --from {recording} -o my.toml` makes a device preset of it",
-            markup=False,
-            soft_wrap=True,
-            style="dim",
-        )
+        print_line(console, f"`emmclab preset --from {recording} -o my.toml` makes a device preset of it", "dim")
 
 
 def _facts(console: Console, of: str, report: RegisterReport) -> None:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.tables import framed, show_table
+from emmclab.cli.tables import framed, print_line, show_table
 from emmclab.cli.unicode_bars import bar
 from emmclab.comparison.recorded_vs_simulated import (
     COMPARED_FIGURES,
@@ -56,13 +56,11 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
             )
     first = results[0]
     seeds = list(dict.fromkeys(str(result.fields["options"]["seed"]) for result in results))
-    console.print(
-        Text(
-            f"{mode_line(first)}, {device_before(first)}, rate x{first.fields['options']['rate']:g}, "
-            f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}",
-            "dim",
-        ),
-        soft_wrap=True,
+    print_line(
+        console,
+        f"{mode_line(first)}, {device_before(first)}, rate x{first.fields['options']['rate']:g}, "
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}",
+        "dim",
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,8 @@ from emmclab.traces.generated import fio_jobs, pattern, size_of
 from emmclab.traces.trace import Trace
 from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_benchmark, workload_groups
 
-_MODEL, _ONE_KIND = "Of a workload model", "Requests of one kind"
+_MODEL = "Of a workload model"
+_one_kind = partial(option, panel="Requests of one kind")
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,16 @@ class OneKind:
     """Requests of one kind, as given on the command line."""
 
     reads: Annotated[
-        int | None, option("Percentage of reads; the others are writes.", _ONE_KIND, min=0, max=100, metavar="PERCENT")
+        int | None, _one_kind("Percentage of reads; the others are writes.", min=0, max=100, metavar="PERCENT")
     ] = None
-    size: Annotated[str | None, option("Size of each request.", _ONE_KIND, metavar="SIZE", show_default="4k")] = None
+    size: Annotated[str | None, _one_kind("Size of each request.", metavar="SIZE", show_default="4k")] = None
     span: Annotated[
-        str | None, option("Size of the address range of the requests.", _ONE_KIND, metavar="SIZE", show_default="1g")
+        str | None, _one_kind("Size of the address range of the requests.", metavar="SIZE", show_default="1g")
     ] = None
     random: Annotated[
         int | None,
-        option(
+        _one_kind(
             "Percentage of requests at a random place; the others continue after the last one.",
-            _ONE_KIND,
             min=0,
             max=100,
             metavar="PERCENT",
@@ -45,19 +46,16 @@ class OneKind:
     ] = None
     zipf: Annotated[
         float | None,
-        option(
+        _one_kind(
             "Exponent of a Zipf distribution of random places, such as 0.9; default: uniform.",
-            _ONE_KIND,
             metavar="THETA",
             advanced=True,
         ),
     ] = None
-    iops: Annotated[float | None, option("Requests in a second.", _ONE_KIND, metavar="N", show_default="1000")] = None
-    even: Annotated[
-        bool, option("Arrivals at equal intervals instead of a Poisson process.", _ONE_KIND, advanced=True)
-    ] = False
+    iops: Annotated[float | None, _one_kind("Requests in a second.", metavar="N", show_default="1000")] = None
+    even: Annotated[bool, _one_kind("Arrivals at equal intervals instead of a Poisson process.", advanced=True)] = False
     flush_every: Annotated[
-        int | None, option("Writes between two flushes; default: no flush.", _ONE_KIND, min=1, advanced=True)
+        int | None, _one_kind("Writes between two flushes; default: no flush.", min=1, advanced=True)
     ] = None
 
     def given(self) -> dict[str, Any]:

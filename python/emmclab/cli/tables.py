@@ -197,6 +197,11 @@ class DataConsole(HarmlessConsole):
         raise ClosedPipe
 
 
+def print_line(console: Console, line: str, style: str = "") -> None:
+    """Print a line, which the terminal may wrap."""
+    console.print(Text(line, style), soft_wrap=True)
+
+
 def show_table(console: Console, part: TextTable) -> None:
     """Print an empty line and a table of texts."""
     console.print()

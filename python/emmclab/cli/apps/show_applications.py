@@ -9,7 +9,7 @@ from rich.text import Text
 
 from emmclab.apps.closed_loop import STATES, AppResult, LearnedProgram, dominating, durability_line, requests_line
 from emmclab.apps.result_types import Agreement, LearnedTime
-from emmclab.cli.tables import framed
+from emmclab.cli.tables import framed, print_line
 from emmclab.cli.unicode_bars import bar
 from emmclab.core_types import ThreadResult, UserWaitPart
 from emmclab.runtime.number_format import percent_text, signed
@@ -139,13 +139,11 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
         names = ", ".join(found.only_calls)
         text = f"the recording holds these calls only, and the program lacks all others: {names}"
         console.print(Text(text, "yellow"), soft_wrap=True)
-    console.print(
-        Text(
-            f"{output}: {known['file_operations']:,} file operations of {found.threads:,} threads on {found.files:,} "
-            f"files, {known['read_bytes'] / 2**20:,.1f} MB read, {known['written_bytes'] / 2**20:,.1f} MB written",
-            "bold",
-        ),
-        soft_wrap=True,
+    print_line(
+        console,
+        f"{output}: {known['file_operations']:,} file operations of {found.threads:,} threads on {found.files:,} "
+        f"files, {known['read_bytes'] / 2**20:,.1f} MB read, {known['written_bytes'] / 2**20:,.1f} MB written",
+        "bold",
     )
     title = f"Time of the recording ({found.length_ns / 1e9:,.3f} s) over all threads, by part"
     table = framed(title, "", "s", "In the program", text=["In the program"])
