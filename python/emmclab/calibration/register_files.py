@@ -136,11 +136,7 @@ def _files_in(source: Path) -> Iterator[RegisterFile] | None:
     """Return the register files of a folder or an archive; None for any other file."""
     if os.path.isdir(source):  # noqa: PTH112 - `Path.is_dir` fails for a name that is too long
         return _of_folder(source)
-    return _of_archive(source) if _is_archive(source) else None
-
-
-def _is_archive(source: Path) -> bool:
-    return source.name.lower().endswith(_ARCHIVES)
+    return _of_archive(source) if source.name.lower().endswith(_ARCHIVES) else None
 
 
 def _of_folder(folder: Path) -> Iterator[RegisterFile]:

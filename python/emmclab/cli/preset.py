@@ -82,17 +82,9 @@ def preset(
     if output is not None:
         write_atomically(output, made.toml)
     if as_json:
-        print_json(
-            {
-                "toml": made.toml,
-                "like": made.like,
-                "digest": made.device.digest,
-                "capacity_bytes": made.device.capacity_bytes,
-                "settings": made.settings,
-                "notes": made.notes,
-                "assumed_capacity": made.assumed_capacity,
-            }
-        )
+        device = {"digest": made.device.digest, "capacity_bytes": made.device.capacity_bytes}
+        notes = {name: getattr(made, name) for name in ("settings", "notes", "assumed_capacity")}
+        print_json({"toml": made.toml, "like": made.like, **device, **notes})
         return
     if output is None:
         sys.stdout.write(made.toml)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from emmclab._core import preconditioned_bytes
@@ -60,9 +59,7 @@ class Working:
             self._spoke = time.monotonic()
             self._lines.enter_context(repeated(_LINE_S / _LOOKS, self._look))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def expect(self, most_bytes: float) -> None:
@@ -264,10 +261,8 @@ class _BarMeter(Working):
         #: The latest report, as text.
         self._status = ""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *ending: object) -> None:
+        super().__exit__(*ending)
         if self._bar is not None:
             self._bar.stop()
 

@@ -19,16 +19,8 @@ _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
 def explain_registers(found: Registers, as_json: bool) -> None:
     """Print the identity, the capabilities and the wear of a device, from its registers."""
     if as_json:
-        print_json(
-            {
-                "file": found.source,
-                "kind": found.kind,
-                "standard": found.standard,
-                "facts": found.facts,
-                "fields": found.fields,
-                "notes": found.notes,
-            }
-        )
+        names = ("kind", "standard", "facts", "fields", "notes")
+        print_json({"file": found.source, **{name: getattr(found, name) for name in names}})
         return
     console = stdout()
     _facts(console, "", found.report)

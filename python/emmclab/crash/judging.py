@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 
 from emmclab import _core
 from emmclab.crash.checks import Check, check_for
@@ -178,9 +177,7 @@ class Judge:
         """Number of states that were not mounted, since their outcome follows from an earlier one."""
         return self._mounts.pruned
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._check = None
         self._end.close()
 

@@ -28,7 +28,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 #: Journal modes of SQLite, and levels of `synchronous`, which follow the mode in a workload's name.
 MODES = ("delete", "truncate", "persist", "wal")
@@ -229,9 +228,7 @@ class Thinking:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread is not None:
             self._thread.join()

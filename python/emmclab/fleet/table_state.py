@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from emmclab.errors import ConfigError, InputError
@@ -81,9 +80,7 @@ class State:
         self._read()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
 

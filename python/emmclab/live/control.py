@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NotRequired, TypedDict, cast
 
 from emmclab.core_types import LiveStatus
@@ -53,9 +52,7 @@ class Control:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over = True
         self._thread.join()
         self._socket.close()

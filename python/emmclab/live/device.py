@@ -4,7 +4,6 @@ import json
 import shutil
 import time
 from os import PathLike, fspath
-from types import TracebackType
 from typing import Any
 
 from emmclab import _core
@@ -409,9 +408,7 @@ class LiveDevice:
     def __enter__(self) -> "LiveDevice":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:

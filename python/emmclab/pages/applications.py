@@ -8,7 +8,7 @@ from emmclab.apps.closed_loop import STATES, AppResult, dominating, durability_l
 from emmclab.core_types import ThreadStateLane
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, tile
-from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.document import Charts, Column, Heading, Note, Number, Part, Row, Section, Terms, TextTable
 from emmclab.runtime.number_format import change_pct, signed
@@ -30,7 +30,7 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult], made: Prov
     programs = list(dict.fromkeys(result.app["program"] for result in results))
     app = results[0]["app"]
     facts = f"host {app['host']}, {app['era']}, seed {app['seed']}"
-    figures = [figure for figure in FIGURES if not (one and figure.name == "runtimes")]
+    figures = [drawn for drawn in FIGURES if not (one and drawn.name == "runtimes")]
     rows = {
         "runtimes": [row for result in results for row in _runtimes(result)],
         "path": [row for result in results for row in _path(result)],
@@ -250,6 +250,7 @@ def _colours(rows: Rows) -> alt.Color:
     return alt.Color("state:N", scale=scale, legend=alt.Legend(columns=4, title=None))
 
 
+@figure("Waits of the user over time", "Waits for other threads are replaced by what those did.", wide=True, each=True)
 def path(rows: Rows) -> Chart:
     """Draw the share of each state in each bin of the user's waiting time."""
     return (
@@ -266,6 +267,12 @@ def path(rows: Rows) -> Chart:
     )
 
 
+@figure(
+    "States of each thread over time",
+    "Each bin has the colour of the state that took most of it.",
+    wide=True,
+    each=True,
+)
 def threads(rows: Rows) -> Chart:
     """Draw each thread as a lane; each bin has the colour of the state with the largest share."""
     lanes = in_order(rows, "thread")
@@ -282,6 +289,7 @@ def threads(rows: Rows) -> Chart:
     )
 
 
+@figure("Runtime by device and network", "Parts of the time that the user waited, along the critical path.", wide=True)
 def runtimes(rows: Rows) -> Chart:
     """Draw the runtime of each run, divided into parts."""
     runs = in_order(rows, "run")
@@ -298,28 +306,4 @@ def runtimes(rows: Rows) -> Chart:
     )
 
 
-FIGURES = (
-    Figure(
-        "runtimes",
-        "Runtime by device and network",
-        "Parts of the time that the user waited, along the critical path.",
-        runtimes,
-        wide=True,
-    ),
-    Figure(
-        "path",
-        "Waits of the user over time",
-        "Waits for other threads are replaced by what those did.",
-        path,
-        wide=True,
-        each=True,
-    ),
-    Figure(
-        "threads",
-        "States of each thread over time",
-        "Each bin has the colour of the state that took most of it.",
-        threads,
-        wide=True,
-        each=True,
-    ),
-)
+FIGURES = (runtimes, path, threads)

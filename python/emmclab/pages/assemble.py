@@ -62,7 +62,7 @@ def assemble(
             provenance=provenance,
             picture=picture,
             figures=[figure for figure in drawn if figure is not picture],
-            library=_script(library()),
+            library=library().replace("</script", "<\\/script"),
             sections=list(sections),
             record_name=RECORD,
             record=None if provenance.record is None else _json(provenance.record),
@@ -210,8 +210,3 @@ def _json(value: Any) -> str:
     """Return JSON that is safe inside a script element, and whose texts can be drawn."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return harmless(text).replace("<", "\\u003c")
-
-
-def _script(code: str) -> str:
-    """Escape the end tag in a library, so that it does not close its script element."""
-    return code.replace("</script", "<\\/script")

@@ -79,7 +79,7 @@ def write_crash_report(
         results: the folder of the results, for the shown commands; `None` for the default one.
     """
     run, _ = open_run(str(kept.log), base=kept.base)
-    shown = [_drawn_cut(finding) for finding in summary["findings"]]
+    shown = [finding["minimal"]["cut"] if "minimal" in finding else finding["cut"] for finding in summary["findings"]]
     before = [(time_of(run, cut), commands_before(run, cut)) for cut in shown]
     scene = Scene(found.verdicts, acknowledged_at(run), before)
     write_atomically(path, render(summary, scene, results=results))
@@ -114,11 +114,6 @@ def _covered(summary: CrashSummary) -> list[Part]:
     headings, rows = ["Measure", "Extent"], words.covered(summary)
     table = TextTable("Table of what was covered", headings, rows, words=2, style="matrix")
     return [table, Heading("Not covered"), Bullets([(line, "") for line in words.not_covered(summary)])]
-
-
-def _drawn_cut(finding: FindingFields) -> int:
-    """Return the cut that is drawn: that of the smallest state."""
-    return finding["minimal"]["cut"] if "minimal" in finding else finding["cut"]
 
 
 def _head(summary: CrashSummary) -> Head:

@@ -4,12 +4,13 @@ import altair as alt
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, lost, tile
-from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
 from emmclab.runtime.document import Charts, Section
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 
 
+@figure("Bytes written by role", "By role, or as flags and addresses indicate.", name="shares")
 def _shares(rows: Rows) -> Chart:
     """Draw the share of each role or class in the bytes written."""
     names = in_order(rows, "what")
@@ -24,6 +25,12 @@ def _shares(rows: Rows) -> Chart:
     )
 
 
+@figure(
+    "Changed sectors of logged blocks",
+    "Sectors that differ from the last logged copy of the block.",
+    name="changed",
+    optional=True,
+)
 def _changed(rows: Rows) -> Chart:
     """Draw logged blocks by their number of changed sectors."""
     return (
@@ -37,6 +44,7 @@ def _changed(rows: Rows) -> Chart:
     )
 
 
+@figure("Over time", "Bytes written, and those of the journal.", name="over-time", wide=True, optional=True)
 def _over_time(rows: Rows) -> Chart:
     """Draw the bytes written in total and by the journal over time."""
     return (
@@ -53,6 +61,13 @@ def _over_time(rows: Rows) -> Chart:
     )
 
 
+@figure(
+    "By the rate of commits",
+    "Each point is a bin of time of a second or wider.",
+    name="rate",
+    needs="journal_pct",
+    optional=True,
+)
 def _rate(rows: Rows) -> Chart:
     """Draw the share of the journal against the rate of commits, a point for each time bin."""
     return (
@@ -66,25 +81,7 @@ def _rate(rows: Rows) -> Chart:
     )
 
 
-_FIGURES = (
-    Figure("shares", "Bytes written by role", "By role, or as flags and addresses indicate.", _shares),
-    Figure(
-        "changed",
-        "Changed sectors of logged blocks",
-        "Sectors that differ from the last logged copy of the block.",
-        _changed,
-        optional=True,
-    ),
-    Figure("over-time", "Over time", "Bytes written, and those of the journal.", _over_time, wide=True, optional=True),
-    Figure(
-        "rate",
-        "By the rate of commits",
-        "Each point is a bin of time of a second or wider.",
-        _rate,
-        needs="journal_pct",
-        optional=True,
-    ),
-)
+_FIGURES = (_shares, _changed, _over_time, _rate)
 
 
 def render(journal: Journal) -> str:

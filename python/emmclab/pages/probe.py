@@ -6,11 +6,12 @@ import altair as alt
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, amount, tile
-from emmclab.pages.plots import Chart, Figure, Rows, chart_of, tooltip
+from emmclab.pages.plots import Chart, Rows, chart_of, figure, tooltip
 from emmclab.real_devices.probe import Probe
 from emmclab.runtime.document import Bullets, Charts, Section
 
 
+@figure("Bandwidth by size", "Synchronous direct I/O, one request at a time.", name="curves", wide=True)
 def _curves(rows: Rows) -> Chart:
     """Draw bandwidth against size, a line for each operation and order."""
     return (
@@ -26,6 +27,12 @@ def _curves(rows: Rows) -> Chart:
     )
 
 
+@figure(
+    "Time of a small request by its offset",
+    "Requests of 8 KB at every offset; those that cross the border of a clustered page take longer.",
+    name="places",
+    wide=True,
+)
 def _places(rows: Rows) -> Chart:
     """Draw the time of a small request against its offset."""
     return (
@@ -40,16 +47,7 @@ def _places(rows: Rows) -> Chart:
     )
 
 
-_FIGURES = (
-    Figure("curves", "Bandwidth by size", "Synchronous direct I/O, one request at a time.", _curves, wide=True),
-    Figure(
-        "places",
-        "Time of a small request by its offset",
-        "Requests of 8 KB at every offset; those that cross the border of a clustered page take longer.",
-        _places,
-        wide=True,
-    ),
-)
+_FIGURES = (_curves, _places)
 
 
 def render(probe: Probe) -> str:

@@ -7,7 +7,7 @@ import altair as alt
 from emmclab.apps.solutions import Comparison
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
-from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
 from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable, number_cell
 from emmclab.traces.inputs import ProvenanceFields
 
@@ -171,6 +171,11 @@ def _headline(found: Comparison, application: str) -> str:
     return f"{application}: {best['gain']:.2f} x on {place} with {best['solution']}"
 
 
+@figure(
+    "Gain by solution",
+    "A point for each application, device and network; right of the dashed line it is faster than plain.",
+    wide=True,
+)
 def gains(rows: Rows) -> Chart:
     """Draw the gain of each run as a point, a row for each solution; the plain device is the line at 1."""
     solutions = in_order(rows, "solution")
@@ -185,12 +190,4 @@ def gains(rows: Rows) -> Chart:
     return alt.layer(plain, points)
 
 
-FIGURES = (
-    Figure(
-        "gains",
-        "Gain by solution",
-        "A point for each application, device and network; right of the dashed line it is faster than plain.",
-        gains,
-        wide=True,
-    ),
-)
+FIGURES = (gains,)

@@ -415,7 +415,14 @@ def _answers_note(summary: Summary, seeds: int) -> str:
     most = max(len(ranked.inputs) for ranked in summary.ranked)
     means = ": geometric mean of times and write amplification, mean of shares" if most > 1 else ""
     over = f"; mean over {seeds} seeds" if seeds > 1 else ""
-    idle = _without_effect(summary)
+    idle = [
+        key
+        for key in summary.swept
+        if not any(
+            _changes([point for point in summary.points if metric.name in point.figures], key, metric)
+            for metric in summary.metrics
+        )
+    ]
     without = f" Without effect on these: {', '.join(idle)}." if idle else ""
     return f"Over {most} input{'s' if most != 1 else ''}{means}{over}.{without}"
 
@@ -529,18 +536,6 @@ def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
         text = metric.text(point.figures[metric.name].mean)
         values.setdefault((point.input, _others(point, key)), set()).add(text)
     return any(len(found) > 1 for found in values.values())
-
-
-def _without_effect(summary: Summary) -> list[str]:
-    """Return the swept keys that change no metric."""
-    return [
-        key
-        for key in summary.swept
-        if not any(
-            _changes([point for point in summary.points if metric.name in point.figures], key, metric)
-            for metric in summary.metrics
-        )
-    ]
 
 
 def _row(place: tuple[str, str, str], points: Sequence[dict[int, float]], metric: Metric) -> Row:

@@ -98,11 +98,6 @@ def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8
     return f"the trace does not record {joined(missing)}, so that durability is free with a volatile cache{adds}"
 
 
-def _free_durability(result: Result) -> str:
-    """Return a warning that nothing asked a device with a volatile cache for durability; empty if not so."""
-    return durability_unknown(result) if is_buffered(result) else ""
-
-
 def _coarse_clock(result: Result) -> str:
     """Return a warning that arrivals or think times are those of a coarse clock; empty if not so."""
     run = result.fields["run"]
@@ -118,7 +113,7 @@ def _coarse_clock(result: Result) -> str:
 
 def trace_warnings(result: Result) -> list[str]:
     """List what a trace does not tell and a run therefore cannot show, which is the same for every seed."""
-    return [text for text in (_free_durability(result), _coarse_clock(result)) if text]
+    return [text for text in (durability_unknown(result) if is_buffered(result) else "", _coarse_clock(result)) if text]
 
 
 def unwritten_note(result: Result) -> str:

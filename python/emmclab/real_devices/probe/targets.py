@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from emmclab import _core
@@ -88,9 +87,7 @@ class Disk:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
