@@ -18,8 +18,8 @@ from conftest import emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import run_application
 from emmclab.cli.show_crash import _device
 from emmclab.cli.tables import DataConsole, framed, show_explained
-from emmclab.pages import crash_text
 from emmclab.pages.assemble import _without
+from emmclab.pages.crash import headline
 from emmclab.runtime.number_format import duration, size
 from emmclab.simulation.device import Device
 from emmclab.traces.profile_fields import TABLES
@@ -77,8 +77,8 @@ def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
         "log": facts | {"acknowledgements": 1},
         "options": {"check": "sqlite"},
     }
-    assert crash_text.headline(summary).endswith("of 2 cuts below journal:aware")
-    unchecked = crash_text.headline(summary | {"options": {"check": None}})
+    assert headline(summary).endswith("of 2 cuts below journal:aware")
+    unchecked = headline(summary | {"options": {"check": None}})
     assert unchecked.endswith("; nothing checked the data of the workload")
 
 

@@ -30,9 +30,9 @@ from emmclab.cli.explain_texts import (
 from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.name_completion import device_names, explained_words
 from emmclab.cli.options import AsJson, Reading
+from emmclab.cli.preset import explain_registers, show_recorded
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_activity
-from emmclab.cli.show_registers import explain_registers, show_recorded
 from emmclab.cli.simulation_options import Capacity, configured
 from emmclab.cli.tables import framed, print_line, show_explained
 from emmclab.core_types import ClockJumpRow, SettingExplanation
