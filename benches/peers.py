@@ -10,15 +10,13 @@ disturbs it least.
 """
 
 import gzip
-import resource
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import NamedTuple
+
+from whole_process import Case, timed
 
 ROOT = Path(__file__).parents[1]
 FIXTURES = ROOT / "crates" / "trace" / "tests" / "fixtures"
@@ -40,29 +38,14 @@ print(len(t), kb.sum(), kb.max(), kb.mean(), kb[~write].mean(), kb[write].mean()
 """
 
 
-class Cost(NamedTuple):
-    """Wall time and processor time, in seconds."""
-
-    wall_s: float
-    cpu_s: float
-
-    def row(self, what: str) -> str:
-        """Return a line of the table."""
-        return f"{what:<52} {self.wall_s:>8.2f} {self.cpu_s:>8.2f}"
-
-
-def best(*commands: list[str], folder: Path) -> Cost:
-    """Return the least cost of three runs of these commands, which run one after the other."""
+def show_best(what: str, *commands: list[str], folder: Path) -> None:
+    """Print the least cost of three runs of these commands, which run one after the other."""
     costs = []
     for _ in range(3):
-        begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        for command in commands:
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            subprocess.run(command, check=True, cwd=folder, **quiet)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        costs.append(Cost(time.perf_counter() - begin, cpu_s))
-    return Cost(min(cost.wall_s for cost in costs), min(cost.cpu_s for cost in costs))
+        each = [timed(Case("", what, "", command, folder)) for command in commands]
+        costs.append([sum(seconds) for seconds in zip(*each, strict=True)])
+    wall_s, cpu_s = (min(seconds) for seconds in zip(*costs, strict=True))
+    print(f"{what:<52} {wall_s:>8.2f} {cpu_s:>8.2f}")
 
 
 def repeat_blktrace(folder: Path) -> int:
@@ -107,16 +90,14 @@ def main() -> None:
         if shutil.which("blkparse") and shutil.which("btt"):
             events = repeat_blktrace(folder)
             parse = ["blkparse", "-q", "-i", "big", "-d", "big.bin", "-O"]
-            peer = best(parse, ["btt", "-i", "big.bin"], folder=folder)
-            print(peer.row(f"blkparse + btt, {events:,} events"))
-            print(best([*profile, "big.blktrace.0"], folder=folder).row("emmclab profile, the same files"))
+            show_best(f"blkparse + btt, {events:,} events", parse, ["btt", "-i", "big.bin"], folder=folder)
+            show_best("emmclab profile, the same files", [*profile, "big.blktrace.0"], folder=folder)
         rows = 2_000_000
         make_csv(folder / "big.csv", rows)
         script = folder / "tables.py"
         script.write_text(PANDAS)
-        peer = best([sys.executable, str(script), "big.csv"], folder=folder)
-        print(peer.row(f"pandas script, {rows:,} requests in CSV"))
-        print(best([*profile, "big.csv"], folder=folder).row("emmclab profile, the same file"))
+        show_best(f"pandas script, {rows:,} requests in CSV", [sys.executable, str(script), "big.csv"], folder=folder)
+        show_best("emmclab profile, the same file", [*profile, "big.csv"], folder=folder)
 
 
 if __name__ == "__main__":
