@@ -5,12 +5,14 @@
 //! collection and wear levelling stay as they are, because both copies hold the same data. A device with `cache.lies = "late_trim"` repeats
 //! its late discards last.
 
+use std::collections::VecDeque;
+
 use emmclab_base::Nanos;
+use emmclab_settings::LATE_TRIM_MS;
 
 use crate::device::Device;
 use crate::events::{BlockErased, Observer, OperationCause, PageProgrammed, UnitsTrimmed};
 use crate::ids::{BlockId, Lpn, Ppn};
-use crate::late_trims::LateTrims;
 
 /// A unit of a page that a cut may still undo ([`PageProgrammed::durable`]).
 #[derive(Clone, Copy, Debug)]
@@ -106,5 +108,53 @@ impl Device {
         self.ftl.power_cycle();
         self.controller.cut(at);
         self.controller.restore_zones(&self.ftl);
+    }
+}
+
+/// Discards in the order of their execution, each with its time, as long as a cut may repeat them ([`emmclab_settings::CacheLie::LateTrim`]).
+#[derive(Clone, Debug)]
+pub struct LateTrims<T>(VecDeque<(Nanos, T)>);
+
+impl<T> Default for LateTrims<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+fn is_late(at: Nanos, cut: Nanos) -> bool {
+    cut.saturating_sub(at) < Nanos::from_millis(LATE_TRIM_MS)
+}
+
+impl<T> LateTrims<T> {
+    /// Adds a discard that was executed at `at`.
+    pub fn add(&mut self, at: Nanos, trim: T) {
+        self.0.push_back((at, trim));
+    }
+
+    /// Forgets the discards that a cut at `now` or later does not repeat.
+    pub fn retire(&mut self, now: Nanos) {
+        while self.0.front().is_some_and(|(at, _)| !is_late(*at, now)) {
+            self.0.pop_front();
+        }
+    }
+
+    /// The discards that a cut at this time repeats, in order.
+    pub fn repeated(&self, cut: Nanos) -> impl Iterator<Item = &T> {
+        self.0.iter().filter(move |(at, _)| is_late(*at, cut)).map(|(_, trim)| trim)
+    }
+
+    /// All discards that are kept, in order.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|(_, trim)| trim)
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }

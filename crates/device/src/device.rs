@@ -1,8 +1,8 @@
 //! The device: accepts requests in order of arrival and returns when each completes.
 
-use emmclab_base::{Error, Nanos, Result};
+use emmclab_base::{CommandFlags, DeviceHealth, Error, ErrorClass, Nanos, Op, Request, Result};
+use emmclab_settings::{CellMode, DeviceSettings, InterfaceKind, SlcMode};
 
-use crate::command::DeviceCommand;
 use crate::controller::{DeviceController, LowerLayers, ZoneTable};
 use crate::counters::DeviceCounters;
 use crate::events::{AnyObserver, CompletionObserver, DynObserver, NullObserver, Observer, RequestCompleted};
@@ -14,7 +14,6 @@ use crate::image;
 use crate::load::DeviceConfig;
 use crate::nand::{BlockState, FlashBusyTimes, Nand};
 use crate::zones::{ZoneAction, ZoneDescriptor};
-use emmclab_settings::InterfaceKind;
 
 /// A simulated eMMC or UFS: a controller above an FTL above flash. Its counters are its first observer. Memory is allocated when it is
 /// first used, so that a new device of any size is created at once.
@@ -395,5 +394,116 @@ impl Device {
     #[inline]
     pub fn idle_from(&self) -> Nanos {
         self.controller.idle_from()
+    }
+}
+
+impl Device {
+    /// Adds `erases` to the blocks in use, given for each block group and spread evenly within a group, as if the workload had continued.
+    /// Wear does become even if no data stays in place for ever.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Config`] if a block would reach its erase limit; the device is then unchanged.
+    pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
+        let mut worn: Vec<(BlockId, u32)> = Vec::new();
+        for (group, more) in erases.iter().enumerate().filter(|(_, more)| **more > 0) {
+            let limit = self.geometry().groups[group].erase_limit;
+            let blocks = self.ftl.used_blocks(&self.nand, group as u8);
+            // Rounded cumulatively over the blocks, so that the sum is exact.
+            let due = |blocks_so_far: usize| more * blocks_so_far as u64 / blocks.len() as u64;
+            for (at, block) in blocks.iter().enumerate() {
+                let erases = u64::from(self.nand.block(*block).erases) + due(at + 1) - due(at);
+                if limit > 0 && erases >= u64::from(limit) {
+                    return Err(Error::new(
+                        ErrorClass::Config,
+                        format!(
+                            "the device would be worn out: a block would have {erases} erases, and its limit is {limit}"
+                        ),
+                    ));
+                }
+                worn.push((*block, u32::try_from(erases).unwrap_or(u32::MAX)));
+            }
+        }
+        for (block, erases) in worn {
+            self.nand.set_erases(block, erases);
+        }
+        self.ftl.note_wear(&self.nand);
+        Ok(())
+    }
+}
+
+impl Device {
+    /// The health of the device; `settings` must be its own.
+    pub fn health(&self, settings: &DeviceSettings) -> DeviceHealth {
+        let groups = &self.geometry().groups;
+        let given = &settings.geometry.block_groups;
+        let in_slc_mode = |group: usize| match given.get(group) {
+            Some(group) => group.cell_mode == CellMode::Slc,
+            None => settings.slc.mode != SlcMode::Off,
+        };
+        let mut erases = vec![(0_u64, 0_u64); groups.len()];
+        for block in self.blocks() {
+            let (done, most) = &mut erases[usize::from(block.group)];
+            *done += u64::from(block.erases);
+            *most += u64::from(groups[usize::from(block.group)].erase_limit);
+        }
+        let used = |slc: bool| {
+            let of_kind = erases.iter().enumerate().filter(|(group, _)| in_slc_mode(*group) == slc);
+            let (done, most) = of_kind.fold((0, 0), |(done, most), (_, one)| (done + one.0, most + one.1));
+            (most > 0).then(|| done as f64 / most as f64)
+        };
+        let spares: u64 = groups.iter().map(|group| u64::from(group.spare_blocks)).sum();
+        let spares = spares * u64::from(self.geometry().planes);
+        DeviceHealth {
+            slc_life_used: used(true),
+            life_used: used(false),
+            spares_used: (spares > 0).then(|| self.counters().bad_blocks as f64 / spares as f64),
+            background: self.background_work(settings),
+        }
+    }
+
+    fn background_work(&self, settings: &DeviceSettings) -> u8 {
+        let gc = &settings.gc;
+        if gc.idle_after_us == 0.0 {
+            return 0;
+        }
+        let idle = if gc.idle_free_blocks == 0 { gc.high_watermark } else { gc.idle_free_blocks };
+        let levels = [(gc.urgent_free_blocks, 3), (gc.low_watermark, 2), (idle, 1)];
+        let free = self.fewest_free_blocks();
+        levels.into_iter().find(|(most, _)| free <= *most && *most > 0).map_or(0, |(_, level)| level)
+    }
+}
+
+/// A command to a device: the part of [`Request`] that matters to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceCommand {
+    /// Arrival time; never before that of the previous command.
+    pub arrival: Nanos,
+    /// Its operation.
+    pub op: Op,
+    /// First sector.
+    pub sector: u64,
+    /// Length in sectors; 0 only for a flush.
+    pub sectors: u32,
+    /// Its flags.
+    pub modifiers: CommandFlags,
+}
+
+impl DeviceCommand {
+    /// A command without flags.
+    pub const fn new(arrival: Nanos, op: Op, sector: u64, sectors: u32) -> Self {
+        Self { arrival, op, sector, sectors, modifiers: CommandFlags::empty() }
+    }
+}
+
+impl From<&Request> for DeviceCommand {
+    #[inline]
+    fn from(request: &Request) -> Self {
+        Self {
+            arrival: request.arrival,
+            op: request.op,
+            sector: request.sector.0,
+            sectors: request.sectors,
+            modifiers: request.flags.into(),
+        }
     }
 }

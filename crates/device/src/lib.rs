@@ -5,10 +5,8 @@
 //!
 //! Each layer uses only those below it: controller, FTL, NAND, then settings and ids.
 
-mod bit_set;
 mod capabilities;
 pub mod checker;
-mod command;
 pub mod contract;
 mod controller;
 mod counters;
@@ -17,32 +15,25 @@ mod device;
 mod events;
 mod ftl;
 mod geometry;
-mod health;
 mod ids;
 mod image;
-mod image_words;
-mod late_trims;
-mod linked_lists;
 mod load;
 mod lru;
 mod nand;
 pub mod persistence;
 mod reconfigure;
-mod wear;
 mod zones;
 
 pub use capabilities::{AnnouncedCapabilities, DeviceCapabilities, ExtCsdField};
-pub use command::DeviceCommand;
 pub use counters::{BoosterCounters, DeviceCounters, FetchCounters, LinkCounters, ZoneCounters};
-pub use cut::UndoLog;
-pub use device::{Device, EraseBlockSummary};
+pub use cut::{LateTrims, UndoLog};
+pub use device::{Device, DeviceCommand, EraseBlockSummary};
 pub use emmclab_base::CommandFlags;
 pub use emmclab_settings::*;
 pub use events::*;
 pub use ftl::{LOOKUP_NJ, MapCacheSummary, PREFETCHED, StopReason, gc};
 pub use geometry::{Geometry, GroupGeometry, ZoneLayout};
 pub use ids::{BlockId, Lpn, PlaneId, Ppn, WayId};
-pub use late_trims::LateTrims;
 pub use load::{DeviceConfig, DevicePreset, SettingExplanation, decides_contents, json_schema, presets};
 pub use nand::{BlockState, FlashBusyTimes};
 pub use reconfigure::{CHANGEABLE, SettingChange, is_changeable};

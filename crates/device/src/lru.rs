@@ -1,6 +1,6 @@
 //! Keys in the order of their last use, for write buffer, read cache and mapping cache. Every operation takes constant time.
 
-use crate::linked_lists::{LinkedLists, ListEnds, NONE};
+use std::ops::Range;
 
 /// A set of keys from 0 on, ordered from the oldest to the newest.
 #[derive(Clone, Debug)]
@@ -22,11 +22,11 @@ impl LruSet {
     }
 
     pub fn oldest(&self) -> Option<u32> {
-        (self.order.oldest != NONE).then(|| self.nodes.get(self.order.oldest))
+        (self.order.oldest != NO_NODE).then(|| self.nodes.get(self.order.oldest))
     }
 
     pub fn newest(&self) -> Option<u32> {
-        (self.order.newest != NONE).then(|| self.nodes.get(self.order.newest))
+        (self.order.newest != NO_NODE).then(|| self.nodes.get(self.order.newest))
     }
 
     pub fn holds(&self, key: u32) -> bool {
@@ -103,6 +103,240 @@ impl LruSet {
     }
 }
 
+/// No node.
+pub(crate) const NO_NODE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct LinkNode<T> {
+    value: T,
+    newer: u32,
+    older: u32,
+}
+
+/// The two ends of a list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListEnds {
+    pub oldest: u32,
+    pub newest: u32,
+}
+
+impl ListEnds {
+    pub const EMPTY: Self = Self { oldest: NO_NODE, newest: NO_NODE };
+}
+
+/// Lists of values in the order of their use, in one shared store. A value is in one list at a time, and every operation takes constant
+/// time.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkedLists<T> {
+    nodes: Vec<LinkNode<T>>,
+    /// The place that was freed last, from which `newer` leads to those freed before, and the number of free places.
+    spare: u32,
+    spares: usize,
+}
+
+impl<T: Copy> LinkedLists<T> {
+    /// An empty store with memory for `most` values.
+    pub fn new(most: usize) -> Self {
+        Self { nodes: Vec::with_capacity(most), spare: NO_NODE, spares: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.nodes.len() - self.spares
+    }
+
+    #[inline]
+    pub fn get(&self, place: u32) -> T {
+        self.nodes[place as usize].value
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, place: u32) -> &mut T {
+        &mut self.nodes[place as usize].value
+    }
+
+    /// Adds a value to a list as its newest; returns its place.
+    #[inline]
+    pub fn add(&mut self, list: &mut ListEnds, value: T) -> u32 {
+        let place = self.spare;
+        if place == NO_NODE {
+            return self.append(list, value);
+        }
+        let node = &mut self.nodes[place as usize];
+        node.value = value;
+        self.spare = node.newer;
+        self.spares -= 1;
+        self.link(list, place, place);
+        place
+    }
+
+    fn append(&mut self, list: &mut ListEnds, value: T) -> u32 {
+        let place = self.nodes.len() as u32;
+        self.nodes.push(LinkNode { value, newer: NO_NODE, older: NO_NODE });
+        self.link(list, place, place);
+        place
+    }
+
+    /// Removes a value from its list and returns it.
+    #[inline]
+    pub fn remove(&mut self, list: &mut ListEnds, place: u32) -> T {
+        self.remove_chain(list, (place, place), 1);
+        self.get(place)
+    }
+
+    /// Removes `count` consecutive values, from the first place to the last, from their list.
+    #[inline]
+    pub fn remove_chain(&mut self, list: &mut ListEnds, (first, last): (u32, u32), count: u32) {
+        self.unlink(list, first, last);
+        self.nodes[last as usize].newer = std::mem::replace(&mut self.spare, first);
+        self.spares += count as usize;
+    }
+
+    /// Makes a value the newest of its list.
+    #[inline]
+    pub fn renew(&mut self, list: &mut ListEnds, place: u32) {
+        self.renew_chain(list, place, place);
+    }
+
+    /// Makes values of a list its newest, in the order of the given places.
+    #[inline]
+    pub fn renew_all(&mut self, list: &mut ListEnds, mut places: impl Iterator<Item = u32>) {
+        let Some(mut first) = places.next() else { return };
+        let mut last = first;
+        // Places that already follow each other are moved together.
+        for place in places {
+            if self.newer(last) != place {
+                self.renew_chain(list, first, last);
+                first = place;
+            }
+            last = place;
+        }
+        self.renew_chain(list, first, last);
+    }
+
+    /// Makes consecutive values of a list, from the first place to the last, its newest.
+    #[inline]
+    fn renew_chain(&mut self, list: &mut ListEnds, first: u32, last: u32) {
+        if list.newest != last {
+            self.unlink(list, first, last);
+            self.link(list, first, last);
+        }
+    }
+
+    /// The values of a list, by their indices, from the oldest to the newest.
+    pub fn places(&self, list: ListEnds) -> impl Iterator<Item = u32> + '_ {
+        let next = |place: u32| (place != NO_NODE).then_some(place);
+        std::iter::successors(next(list.oldest), move |place| next(self.nodes[*place as usize].newer))
+    }
+
+    /// Place of the next newer value of the same list; [`NO_NODE`] after the newest.
+    #[inline]
+    pub fn newer(&self, place: u32) -> u32 {
+        self.nodes[place as usize].newer
+    }
+
+    /// Appends linked values, from the first place to the last, to a list as its newest.
+    #[inline]
+    fn link(&mut self, list: &mut ListEnds, first: u32, last: u32) {
+        let older = std::mem::replace(&mut list.newest, last);
+        self.nodes[last as usize].newer = NO_NODE;
+        self.nodes[first as usize].older = older;
+        if older == NO_NODE {
+            list.oldest = first;
+        } else {
+            self.nodes[older as usize].newer = first;
+        }
+    }
+
+    /// Unlinks consecutive values, from the first place to the last, from a list.
+    #[inline]
+    fn unlink(&mut self, list: &mut ListEnds, first: u32, last: u32) {
+        let (older, newer) = (self.nodes[first as usize].older, self.nodes[last as usize].newer);
+        if older == NO_NODE {
+            list.oldest = newer;
+        } else {
+            self.nodes[older as usize].newer = newer;
+        }
+        if newer == NO_NODE {
+            list.newest = older;
+        } else {
+            self.nodes[newer as usize].older = older;
+        }
+    }
+}
+
+const WORD: u32 = u64::BITS;
+
+/// A set of numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct BitSet(Box<[u64]>);
+
+const fn word(number: u32) -> usize {
+    (number / WORD) as usize
+}
+
+const fn bit(number: u32) -> u64 {
+    1 << (number % WORD)
+}
+
+/// For each word with numbers of a range: its index and the bits of these numbers.
+fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
+    let (mut at, end) = (range.start, range.end);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let stop = (at - at % WORD).saturating_add(WORD).min(end);
+        let bits = u64::MAX >> (WORD - (stop - at)) << (at % WORD);
+        let word = word(at);
+        at = stop;
+        Some((word, bits))
+    })
+}
+
+impl BitSet {
+    /// An empty set of numbers below `bound`.
+    pub fn new(bound: u32) -> Self {
+        Self(vec![0; bound.div_ceil(WORD) as usize].into_boxed_slice())
+    }
+
+    #[inline]
+    pub fn has(&self, number: u32) -> bool {
+        self.0[word(number)] & bit(number) != 0
+    }
+
+    #[inline]
+    pub fn insert(&mut self, number: u32) {
+        self.0[word(number)] |= bit(number);
+    }
+
+    #[inline]
+    pub fn remove(&mut self, number: u32) {
+        self.0[word(number)] &= !bit(number);
+    }
+
+    /// Inserts the numbers of a range, word by word; returns how many of them are new.
+    pub fn insert_range(&mut self, range: Range<u32>) -> u32 {
+        let mut fresh = 0;
+        for (word, bits) in words(range) {
+            fresh += (bits & !self.0[word]).count_ones();
+            self.0[word] |= bits;
+        }
+        fresh
+    }
+
+    /// Removes the numbers of a range, word by word.
+    pub fn remove_range(&mut self, range: Range<u32>) {
+        for (word, bits) in words(range) {
+            self.0[word] &= !bits;
+        }
+    }
+
+    /// Removes all numbers.
+    pub fn clear(&mut self) {
+        self.0.fill(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -157,6 +391,63 @@ mod tests {
                 places.dedup();
                 prop_assert_eq!(places.len(), model.len());
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn values_that_move_together_stand_as_if_each_had_moved_by_itself(
+            moves in prop::collection::vec((0usize..12, 1usize..6), 1..20),
+        ) {
+            let (mut together, mut single) = (LinkedLists::new(12), LinkedLists::new(12));
+            let (mut list, mut other) = (ListEnds::EMPTY, ListEnds::EMPTY);
+            let places: Vec<u32> = (0..12).map(|i| together.add(&mut list, i)).collect();
+            (0..12).for_each(|i| assert_eq!(single.add(&mut other, i), places[i as usize]));
+            for (from, count) in moves {
+                let moved = &places[from..(from + count).min(12)];
+                together.renew_all(&mut list, moved.iter().copied());
+                for place in moved {
+                    single.renew(&mut other, *place);
+                }
+                prop_assert_eq!(together.places(list).collect::<Vec<_>>(), single.places(other).collect::<Vec<_>>());
+            }
+            let chain: Vec<u32> = together.places(list).skip(3).take(4).collect();
+            together.remove_chain(&mut list, (chain[0], chain[3]), 4);
+            prop_assert_eq!((together.places(list).count(), together.len()), (8, 8));
+            (0..5).for_each(|i| { together.add(&mut list, i); });
+            prop_assert_eq!((together.places(list).count(), together.len()), (13, 13));
+        }
+    }
+
+    #[test]
+    fn each_list_keeps_the_order_of_use_of_its_own_values() {
+        let mut links = LinkedLists::new(4);
+        let (mut even, mut odd) = (ListEnds::EMPTY, ListEnds::EMPTY);
+        let places: Vec<u32> = (0..6).map(|i| links.add(if i % 2 == 0 { &mut even } else { &mut odd }, i)).collect();
+        links.renew(&mut even, places[0]);
+        assert_eq!(links.remove(&mut odd, places[3]), 3);
+        links.add(&mut odd, 7);
+        let values = |list| links.places(list).map(|place| links.get(place)).collect::<Vec<_>>();
+        assert_eq!((values(even), values(odd), links.len()), (vec![2, 4, 0], vec![1, 5, 7], 6));
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_is_taken_out_and_nothing_else(from in 0u32..300, to in 0u32..300) {
+            let mut set = BitSet::new(300);
+            (0..300).for_each(|number| set.insert(number));
+            set.remove_range(from..to);
+            prop_assert!((0..300).all(|number| set.has(number) != (from..to).contains(&number)));
+        }
+
+        #[test]
+        fn a_range_is_put_in_and_what_was_not_there_is_counted(from in 0u32..300, to in 0u32..300, step in 1usize..9) {
+            let mut set = BitSet::new(300);
+            (0..300).step_by(step).for_each(|number| set.insert(number));
+            let fresh = (from..to).filter(|number| !set.has(*number)).count();
+            prop_assert_eq!(set.insert_range(from..to) as usize, fresh);
+            let there = |number: u32| number.is_multiple_of(step as u32) || (from..to).contains(&number);
+            prop_assert!((0..300).all(|number| set.has(number) == there(number)));
         }
     }
 }

@@ -8,9 +8,8 @@ use std::ops::Range;
 
 use emmclab_base::{Nanos, SectorRangeMap};
 
-use crate::command::DeviceCommand;
 use crate::contract::{BrokenPromise, ContractRules, DurabilityPromises, SectorContent, Version};
-use crate::device::Device;
+use crate::device::{Device, DeviceCommand};
 use crate::events::{Observer, OperationCause, PageProgrammed, RequestCompleted, UnitCached, UnitsTrimmed};
 use crate::ids::Lpn;
 

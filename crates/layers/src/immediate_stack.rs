@@ -2,14 +2,11 @@
 
 use std::io;
 
-use emmclab_base::{BlockNote, CommandFlags, Op, SECTOR_BYTES};
+use emmclab_base::{BlockNote, CommandFlags, Op};
 
-use crate::in_flight::InFlightRequests;
-use crate::layer::{BackgroundDecision, Layer, RecoveryReader, RequestDecision};
+use crate::layer::{BackgroundDecision, HostRequest, InFlightRequests, Layer, RecoveryReader, RequestDecision};
 use crate::plan::{CommandPlan, PlanBuffers, PlanCommand, PlanStep};
-use crate::request::HostRequest;
-
-const SECTOR: usize = SECTOR_BYTES as usize;
+use crate::records::SECTOR;
 
 /// A disk of sectors.
 pub trait SectorDisk {

@@ -46,7 +46,7 @@ pub(crate) struct IntervalMap {
     lists: Vec<Vec<IntervalEntry>>,
     shift: u32,
     runs: u64,
-    most_runs: u64,
+    pub most_runs: u64,
     /// Number of entries for which memory is allocated.
     room: u64,
     most_room: u64,
@@ -66,11 +66,6 @@ impl IntervalMap {
     /// Peak memory so far, in bytes.
     pub fn most_bytes(&self) -> u64 {
         (self.lists.len() * size_of::<Vec<IntervalEntry>>()) as u64 + self.most_room * size_of::<IntervalEntry>() as u64
-    }
-
-    /// Largest number of runs so far.
-    pub fn most_runs(&self) -> u64 {
-        self.most_runs
     }
 
     /// Number of runs.

@@ -1,13 +1,13 @@
 //! The interface between layers and their driver: calls, decisions, and the contract of both sides.
 
+use std::collections::VecDeque;
 use std::io;
 
-use emmclab_base::{BlockNote, CommandFlags};
+use emmclab_base::{BlockNote, CommandFlags, Op};
 use serde::{Deserialize, Serialize};
 
-use crate::in_flight::InFlightRequests;
 use crate::plan::CommandPlan;
-use crate::request::HostRequest;
+use crate::registry::{LayerKind, read_settings};
 
 /// The reason for deferring a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,5 +217,139 @@ pub trait Layer: Send {
     /// Counters by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
+    }
+}
+
+/// A request from above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRequest {
+    /// Its number; later requests have higher ones. A deferred request keeps its number.
+    pub id: u64,
+    /// Its operation.
+    pub op: Op,
+    /// First sector.
+    pub sector: u64,
+    /// Length in sectors; 0 for a flush.
+    pub sectors: u32,
+    /// Its flags.
+    pub modifiers: CommandFlags,
+}
+
+impl HostRequest {
+    /// The sector after the last one.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.sector + u64::from(self.sectors)
+    }
+
+    /// Plans the request as several commands with only the flags in `accepted`; they guarantee at least as much. A preflush becomes
+    /// a flush before it, a durable write gets a flush after it, and a barrier becomes a flush. False if the request can be sent as
+    /// it is.
+    pub fn expand(&self, accepted: CommandFlags, plan: &mut CommandPlan) -> bool {
+        let refused = self.modifiers.of(self.op).difference(accepted.union(CommandFlags::META));
+        if refused.is_empty() {
+            return false;
+        }
+        if refused.contains(CommandFlags::PREFLUSH) {
+            plan.bare(0, Op::Flush, 0, 0);
+            plan.wait();
+        }
+        plan.flag(self.modifiers.difference(refused));
+        plan.forward(self);
+        if refused.durable() {
+            plan.wait();
+            plan.bare(0, Op::Flush, 0, 0);
+        }
+        true
+    }
+}
+
+/// Requests in flight at a layer, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct InFlightRequests {
+    requests: VecDeque<HostRequest>,
+}
+
+impl InFlightRequests {
+    /// Adds a request that has been planned.
+    pub fn insert(&mut self, request: &HostRequest) {
+        // A deferred request is older than requests that were planned in the meantime.
+        let after = self.requests.iter().rev().take_while(|other| other.id > request.id).count();
+        self.requests.insert(self.requests.len() - after, *request);
+    }
+
+    /// Removes a request that is complete.
+    pub fn remove(&mut self, id: u64) {
+        if let Some(place) = self.requests.iter().position(|request| request.id == id) {
+            self.requests.remove(place);
+        }
+    }
+
+    /// Whether no request is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Number of the oldest request in flight.
+    pub fn oldest(&self) -> Option<u64> {
+        self.requests.front().map(|request| request.id)
+    }
+
+    /// Number of the newest request in flight.
+    pub fn newest(&self) -> Option<u64> {
+        self.requests.back().map(|request| request.id)
+    }
+
+    /// Whether a request in flight writes or discards between two sectors.
+    pub fn changes(&self, sector: u64, end: u64) -> bool {
+        self.requests.iter().any(|request| request.op != Op::Read && request.sector < end && sector < request.end())
+    }
+}
+
+pub(crate) const PASS_THROUGH: LayerKind = LayerKind {
+    name: "pass-through",
+    about: "passes on every request unchanged",
+    build: |table, below| {
+        let PassThroughSettings {} = read_settings("pass-through", table)?;
+        Ok(Box::new(PassThrough::new(below.main)))
+    },
+    settings: Vec::new,
+};
+
+/// Forwards every request unchanged. It is the smallest layer, and measures the overhead of the layer interface.
+#[derive(Clone, Copy, Debug)]
+pub struct PassThrough {
+    capacity: u64,
+}
+
+impl PassThrough {
+    /// A layer that offers all of the disk below.
+    pub const fn new(capacity: u64) -> Self {
+        Self { capacity }
+    }
+}
+
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PassThroughSettings {}
+
+impl Layer for PassThrough {
+    fn name(&self) -> &'static str {
+        PASS_THROUGH.name
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn accepts(&self) -> CommandFlags {
+        CommandFlags::all()
+    }
+
+    #[inline]
+    fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
+        plan.flag(request.modifiers);
+        plan.forward(request);
+        RequestDecision::Run
     }
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use emmclab_base::{CommandFlags, Op, SECTOR_BYTES};
 
-use crate::checksum::checksum;
-use crate::request::HostRequest;
+use crate::layer::HostRequest;
+use crate::records::checksum;
 
 /// The location of data while a plan runs. The driver owns the bytes; a layer only refers to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,11 +169,6 @@ impl CommandPlan {
     #[inline]
     pub fn pieces(&self, command: &PlanCommand) -> &[MemoryRange] {
         &self.pieces[command.first_piece as usize..][..command.pieces as usize]
-    }
-
-    /// Bytes that the layer created.
-    pub fn meta(&self) -> &[u8] {
-        &self.meta
     }
 
     /// Length of the plan's own buffer in sectors.

@@ -1,11 +1,16 @@
-//! The registry of layers, by name.
+//! The layers by name, their settings, and stacks of them.
 
-use emmclab_base::{Error, ErrorClass as ErrorKind, Result};
+use emmclab_base::{Error, ErrorClass, Result};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as JsonValue;
+use toml::{Table, Value};
 
-use crate::layer_kind::LayerKind;
+use crate::layer::{DisksBelow, Layer, ReservedArea};
 
 const LAYERS: &[LayerKind] = &[
-    crate::pass_through::KIND,
+    crate::layer::PASS_THROUGH,
     crate::advil::KIND,
     crate::ressd::KIND,
     crate::pair::KIND,
@@ -19,10 +24,198 @@ pub fn layers() -> &'static [LayerKind] {
     LAYERS
 }
 
-pub(crate) fn find(name: &str) -> Result<&'static LayerKind> {
-    LAYERS.iter().find(|kind| kind.name == name).ok_or_else(|| {
-        let names: Vec<_> = LAYERS.iter().map(|kind| kind.name).collect();
-        Error::new(ErrorKind::Config, format!("there is no layer `{name}`"))
-            .hint(format!("choose from: {}", names.join(", ")))
+/// A kind of layer that can be chosen by its name.
+pub struct LayerKind {
+    /// Its name.
+    pub name: &'static str,
+    /// Its function, in a few words.
+    pub about: &'static str,
+    /// Every setting, with default, unit and meaning.
+    pub settings: fn() -> Vec<LayerSetting>,
+    /// Creates the layer for the disks below.
+    pub(crate) build: fn(&Table, &DisksBelow) -> Result<Box<dyn Layer>>,
+}
+
+/// Reads the settings of a layer from their table; missing ones get their defaults.
+pub(crate) fn read_settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
+    table.clone().try_into().map_err(|error: toml::de::Error| {
+        let problem = error.message().replace("unknown field", "unknown setting");
+        Error::new(ErrorClass::Config, format!("layer `{layer}`: {problem}"))
+            .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE"))
     })
+}
+
+/// A setting of a layer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LayerSetting {
+    /// Its name.
+    pub name: String,
+    /// Its default; `None` if it is derived from the device or from other settings, which `about` explains.
+    pub default: Option<JsonValue>,
+    /// Its unit, or its allowed values.
+    pub unit: String,
+    /// Its effect.
+    pub about: String,
+}
+
+/// Every setting of a type, by name.
+pub(crate) fn settings_of<T: JsonSchema + Serialize + Default>() -> Vec<LayerSetting> {
+    let schema = schemars::schema_for!(T).to_value();
+    let defaults = serde_json::to_value(T::default()).unwrap_or_default();
+    let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
+    let setting = |(name, property): (&String, &JsonValue)| LayerSetting {
+        name: name.clone(),
+        default: Some(defaults[name].clone()).filter(|value| !value.is_null()),
+        unit: unit(name, property, &schema),
+        about: property["description"].as_str().unwrap_or_default().replace('\n', " "),
+    };
+    properties.iter().map(setting).collect()
+}
+
+fn unit(name: &str, property: &JsonValue, schema: &JsonValue) -> String {
+    let kind = property["$ref"].as_str().and_then(|path| schema.pointer(path.trim_start_matches('#')));
+    if let Some(choices) = kind.and_then(|kind| kind["oneOf"].as_array()) {
+        let names: Vec<_> = choices.iter().filter_map(|choice| choice["const"].as_str()).collect();
+        return names.join(", ");
+    }
+    match property["unit"].as_str() {
+        Some(unit) => unit.to_owned(),
+        None if property["type"] == "boolean" => "true, false".to_owned(),
+        None if name.ends_with("_pct") => "%".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// A layer by name, with its settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerConfig {
+    /// Name of the layer.
+    pub name: String,
+    /// Its settings; missing ones have their defaults.
+    #[serde(default)]
+    pub settings: Table,
+}
+
+impl LayerConfig {
+    /// A layer with default settings.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), settings: Table::new() }
+    }
+
+    /// Returns the layer with a setting added. The value is parsed as TOML; if that fails, it is used as a string.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: &str) -> Self {
+        let parsed = value.parse().unwrap_or_else(|_| Value::String(value.to_owned()));
+        self.settings.insert(key.to_owned(), parsed);
+        self
+    }
+}
+
+/// Builds a stack of layers on the disks at the bottom; the first layer is on top.
+///
+/// # Errors
+/// [`ErrorClass::Config`] for an unknown layer or setting, an invalid value, areas that overlap, and a layer that reads notes but is not
+/// the top one.
+pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<Box<dyn Layer>>> {
+    let mut layers: Vec<Box<dyn Layer>> = Vec::new();
+    let mut below = *bottom;
+    let mut taken: Vec<(ReservedArea, String)> = Vec::new();
+    for config in configs.iter().rev() {
+        let name = &config.name;
+        let kind = LAYERS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let names: Vec<_> = LAYERS.iter().map(|kind| kind.name).collect();
+            Error::new(ErrorClass::Config, format!("there is no layer `{name}`"))
+                .hint(format!("choose from: {}", names.join(", ")))
+        })?;
+        let layer = (kind.build)(&config.settings, &below)?;
+        // Disk 0 differs for each layer; the second device is the same for all.
+        for area in layer.areas().into_iter().filter(|area| area.disk == 1) {
+            let meets = |other: &ReservedArea| {
+                area.sector < other.sector + other.sectors && other.sector < area.sector + area.sectors
+            };
+            if let Some((_, other)) = taken.iter().find(|(other, _)| meets(other)) {
+                return Err(Error::new(
+                    ErrorClass::Config,
+                    format!("layers `{name}` and `{other}` claim the same place on the second device"),
+                )
+                .hint("give one of them another place (reserved_at)"));
+            }
+            taken.push((area, name.clone()));
+        }
+        // A layer has neither zones nor an erase unit that the layer above it could align to.
+        below = DisksBelow { main: layer.capacity(), erase_sectors: 0, zones: None, ..below };
+        layers.push(layer);
+    }
+    layers.reverse();
+    if let Some(below) = layers.iter().skip(1).find(|layer| layer.reads_notes()) {
+        let name = below.name();
+        return Err(Error::new(ErrorClass::Config, format!("layer `{name}` has to be the first one"))
+            .hint(format!("name `{name}` before the others: it has to see what the file system writes")));
+    }
+    Ok(layers)
+}
+
+/// The counters of a layer, by name.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counts since the start; bytes are those of data, without headers.
+        #[derive(Clone, Debug, Default)]
+        pub(super) struct LayerCounters {
+            $($(#[$doc])* pub $name: u64),*
+        }
+
+        impl LayerCounters {
+            /// Returns the counts since the counters were `earlier`, by name.
+            pub fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name - earlier.$name)),*]
+            }
+        }
+    };
+}
+pub(crate) use counters;
+
+/// The faults of a layer's settings, which are reported together.
+pub(crate) struct SettingFaults {
+    layer: &'static str,
+    faults: Vec<String>,
+}
+
+impl SettingFaults {
+    pub fn of(layer: &'static str) -> Self {
+        Self { layer, faults: Vec::new() }
+    }
+
+    /// Adds a fault unless the settings are good.
+    pub fn need(&mut self, good: bool, fault: String) {
+        if !good {
+            self.faults.push(fault);
+        }
+    }
+
+    /// Fails if there are faults.
+    pub fn check(&self, hint: &str) -> Result<()> {
+        let Self { layer, faults } = self;
+        let problem = match faults.as_slice() {
+            [] => return Ok(()),
+            [one] => format!("layer `{layer}`: {one}"),
+            all => format!("layer `{layer}`: there are {} faults:\n  - {}", all.len(), all.join("\n  - ")),
+        };
+        Err(Error::new(ErrorClass::Config, problem).hint(format!("{hint} --set {layer}.NAME=VALUE")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_a_unit_and_a_meaning_and_where_it_has_no_default_says_so() {
+        for kind in layers() {
+            for setting in (kind.settings)() {
+                assert!(!setting.unit.is_empty() && setting.about.ends_with('.'), "{setting:?}");
+                assert_eq!(setting.default.is_none(), setting.about.contains("by default"), "{setting:?}");
+            }
+        }
+    }
 }

@@ -8,8 +8,7 @@ use toml::Table;
 
 use crate::advil::{Advil, AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
 use crate::layer::{DisksBelow, Layer};
-use crate::layer_kind::{LayerKind, read_settings};
-use crate::layer_setting::{LayerSetting, settings_of};
+use crate::registry::{LayerKind, LayerSetting, read_settings, settings_of};
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "ressd",

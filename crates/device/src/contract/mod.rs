@@ -64,14 +64,13 @@
 //! [`DurabilityPromises`] is the contract at present, derived from commands and completions alone; it needs no device.
 //! [`Persistence`](crate::persistence::PersistenceTracker) compares it with what the flash of a simulated device holds.
 
-mod orders;
 mod promises;
 
-use crate::device::Device;
 use emmclab_settings::InterfaceKind;
 
-pub use orders::{BrokenPromise, DurabilityOrder};
-pub use promises::{DurabilityPromises, VolatileExtent};
+use crate::device::Device;
+
+pub use promises::{BrokenPromise, DurabilityOrder, DurabilityPromises, VolatileExtent};
 
 /// Number of the command whose result a sector holds, counted from 1 over all commands; 0 = nothing was ever written there.
 pub type Version = u64;

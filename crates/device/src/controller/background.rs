@@ -8,15 +8,15 @@
 //! very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection starts at once and is not interrupted.
 
 use emmclab_base::Nanos;
+use emmclab_settings::{DeviceSettings, WriteBackMode};
 
-use super::lower_layers::LowerLayers;
+use super::LowerLayers;
 use super::write_buffer::WriteBuffer;
 use crate::counters::CountingObserver;
 use crate::events::{IdleCollected, IdleInterrupted};
-use crate::ftl::gc::NONE;
+use crate::ftl::gc;
 use crate::geometry::{Geometry, nanos};
 use crate::ids::{PlaneId, PoolId};
-use emmclab_settings::{DeviceSettings, WriteBackMode};
 
 /// A step of background work.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ pub(super) struct BackgroundScheduler {
 impl BackgroundScheduler {
     pub fn new(settings: &DeviceSettings, geometry: &Geometry, fold_after: Option<Nanos>, buffered: bool) -> Self {
         let gc = &settings.gc;
-        let collects = gc.policy != NONE;
+        let collects = gc.policy != gc::NONE;
         let collect_after = nanos(gc.idle_after_us);
         let collect_after = (collects && collect_after > Nanos::ZERO).then_some(collect_after);
         let urgent = (collects && gc.urgent_free_blocks > 0).then_some(gc.urgent_free_blocks);

@@ -1,11 +1,9 @@
 //! The fixed costs of a command, and the slots of the command queue.
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
+use emmclab_settings::{DeviceSettings, TimeQuantile};
 
-use super::command_slots::CommandSlots;
-use super::time_sampler::{TimeSampler, mix};
 use crate::geometry::nanos;
-use emmclab_settings::DeviceSettings;
 
 /// Times of commands, and when the slots of the queue are free.
 #[derive(Clone, Debug)]
@@ -136,5 +134,177 @@ impl CommandPath {
     #[inline]
     pub fn host(&self, sectors: u32) -> Nanos {
         Nanos((i64::from(sectors) * self.sector_time) >> 10)
+    }
+}
+
+/// The times at which slots become free, in order: a ring that begins with the earliest. [`Nanos::MAX`] is used for a command whose
+/// completion is not known. Commands mostly complete in the order of arrival, so a new time belongs near the end of the ring.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CommandSlots {
+    free: Vec<Nanos>,
+    /// Index of the earliest time.
+    first: usize,
+}
+
+impl CommandSlots {
+    pub fn new(count: usize) -> Self {
+        Self { free: vec![Nanos::MIN; count], first: 0 }
+    }
+
+    /// Makes all slots free.
+    pub fn rewind(&mut self) {
+        self.free.fill(Nanos::MIN);
+    }
+
+    pub fn len(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The earliest time at which a slot is free; [`Nanos::MIN`] if there are no slots.
+    #[inline]
+    pub fn first_free(&self) -> Nanos {
+        self.free.get(self.first).copied().unwrap_or(Nanos::MIN)
+    }
+
+    /// Occupies the slot that is free first, until `until`.
+    #[inline]
+    pub fn take(&mut self, until: Nanos) {
+        let last = self.first;
+        let Some(slot) = self.free.get_mut(last) else { return };
+        *slot = until;
+        self.first = if last + 1 == self.free.len() { 0 } else { last + 1 };
+        self.sort_in(last);
+    }
+
+    /// Releases at `at` one of the slots whose completion is not known, which are the last in the ring.
+    pub fn release(&mut self, at: Nanos) {
+        let last = self.before(self.first);
+        self.free[last] = at;
+        self.sort_in(last);
+    }
+
+    /// Number of slots that are not free at `at`.
+    #[inline]
+    pub fn in_use(&self, at: Nanos) -> u32 {
+        let (late, early) = self.free.split_at(self.first);
+        let free = |slots: &[Nanos]| slots.partition_point(|free| *free <= at);
+        (self.free.len() - free(early) - free(late)) as u32
+    }
+
+    #[inline]
+    fn before(&self, index: usize) -> usize {
+        if index == 0 { self.free.len() - 1 } else { index - 1 }
+    }
+
+    /// Moves the last time of the ring before those that are later.
+    #[inline]
+    fn sort_in(&mut self, last: usize) {
+        let mut index = last;
+        while index != self.first {
+            let before = self.before(index);
+            if self.free[before] <= self.free[index] {
+                break;
+            }
+            self.free.swap(before, index);
+            index = before;
+        }
+    }
+}
+
+/// Resolution of a distribution: a draw is one of this many equal steps.
+const STEPS: u32 = 1 << 16;
+
+/// A distribution, and the number of draws so far.
+#[derive(Clone, Debug)]
+pub(crate) struct TimeSampler {
+    /// Cumulative shares in units of 1 / [`STEPS`], each with its quantile.
+    points: Vec<(u32, Nanos)>,
+    seed: u64,
+    drawn: u64,
+}
+
+impl TimeSampler {
+    pub fn new(points: &[TimeQuantile], seed: u64) -> Self {
+        let step = |pct: f64| (pct / 100.0 * f64::from(STEPS)).round() as u32;
+        let points = points.iter().map(|point| (step(point.up_to_pct), nanos(point.us))).collect();
+        Self { points, seed, drawn: 0 }
+    }
+
+    /// Continues after the draws of another distribution.
+    pub fn continue_from(&mut self, other: &Self) {
+        self.drawn = other.drawn;
+    }
+
+    pub fn rewind(&mut self) {
+        self.drawn = 0;
+    }
+
+    /// Whether there is no distribution.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// The next time: the quantile at a number derived from the seed and the number of draws so far; 0 without a distribution.
+    #[inline]
+    pub fn draw(&mut self) -> Nanos {
+        if self.is_empty() { Nanos::ZERO } else { self.draw_one() }
+    }
+
+    fn draw_one(&mut self) -> Nanos {
+        let drawn = (mix(self.seed ^ mix(self.drawn)) >> 48) as u32;
+        self.drawn += 1;
+        let at = self.points.partition_point(|(up_to, _)| *up_to <= drawn).min(self.points.len() - 1);
+        let (to, most) = self.points[at];
+        let (from, least) = if at == 0 { (0, most) } else { self.points[at - 1] };
+        least + Nanos((most - least).0 * i64::from(drawn.saturating_sub(from)) / i64::from((to - from).max(1)))
+    }
+}
+
+/// A bijection that spreads neighbouring numbers over all 64 bits (the finaliser of `SplitMix64`).
+pub(crate) fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_list_of_which_the_least_is_taken(
+            count in 0..6usize,
+            steps in prop::collection::vec((0..4u8, 0..50i64), 0..60),
+        ) {
+            let (mut slots, mut plain) = (CommandSlots::new(count), vec![Nanos::MIN; count]);
+            for (step, time) in steps {
+                let (time, held) = (Nanos(time), plain.iter().position(|free| *free == Nanos::MAX));
+                match (step, held) {
+                    (0, Some(held)) => {
+                        slots.release(time);
+                        plain[held] = time;
+                    }
+                    (0 | 1, _) => {
+                        let until = if step == 0 { Nanos::MAX } else { time };
+                        slots.take(until);
+                        if let Some(slot) = plain.iter_mut().min() {
+                            *slot = until;
+                        }
+                    }
+                    (2, _) => {
+                        let in_use = plain.iter().filter(|free| **free > time).count();
+                        prop_assert_eq!(slots.in_use(time) as usize, in_use);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(slots.len(), count);
+                prop_assert_eq!(slots.first_free(), plain.iter().copied().min().unwrap_or(Nanos::MIN));
+            }
+        }
     }
 }

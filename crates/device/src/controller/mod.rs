@@ -5,40 +5,34 @@
 
 mod background;
 mod buffered_io;
-mod command_slots;
 mod commands;
-mod dispatch;
-mod host_commands;
 mod link;
-mod lower_layers;
-mod packed;
 mod power;
 mod queue;
-mod read_cache;
-mod time_sampler;
 mod write_buffer;
 mod zones;
 
 use emmclab_base::{CommandFlags, Error, ErrorClass, Nanos, Op, Result};
-
-use crate::command::DeviceCommand;
-use crate::counters::CountingObserver;
-use crate::events::{Observer, RequestCompleted, WokeUp};
-use crate::ftl::Ftl;
-use crate::ftl::request_state::{AcceptedRequest, RequestState};
-use crate::geometry::{Geometry, nanos};
-use crate::nand::Nand;
-use crate::zones::{ZoneAction, ZoneState};
 use emmclab_settings::{BoosterFlush, CacheLie, DeviceSettings, InterfaceKind, PageScheduling};
 
+use crate::counters::CountingObserver;
+use crate::device::DeviceCommand;
+use crate::events::{DataMoved, LatencyBreakdown, Observer, RequestCompleted, WokeUp};
+use crate::ftl::request_state::{AcceptedRequest, RequestState};
+use crate::ftl::write::RequestSectors;
+use crate::ftl::{Ftl, PageWrite, StopReason};
+use crate::geometry::{Geometry, nanos};
+use crate::ids::Lpn;
+use crate::nand::{Nand, PageOperationTimes};
+use crate::zones::{ZoneAction, ZoneState};
 use background::BackgroundScheduler;
+use buffered_io::ReadCache;
 use commands::CommandPath;
 use link::UfsLink;
-pub(crate) use lower_layers::LowerLayers;
 use power::SleepTiming;
 use queue::WriteQueue;
-use read_cache::ReadCache;
 use write_buffer::WriteBuffer;
+
 pub(crate) use zones::ZoneTable;
 
 /// Limits of arrival times: 73 years from 0, so that all times of a run fit. `EARLIEST` is used as the arrival before the first.
@@ -485,4 +479,162 @@ fn out_of_range(command: DeviceCommand, geometry: &Geometry) -> Error {
     )
     .of_field("sector", 0, end.to_string().as_bytes())
     .hint("use a larger device, or wrap the addresses into this one")
+}
+
+impl DeviceController {
+    /// The part of a write after the transfer of its data.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing but two calls and a choice")]
+    fn write_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
+        below.data_moved(request);
+        if self.queue.is_some() {
+            self.enqueue_pages(request, below);
+        } else {
+            below.write(request);
+        }
+    }
+
+    /// Transfers the data of a write from the host.
+    #[inline]
+    fn take_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
+        let sectors = request.event.sectors;
+        request.spend(self.commands.before_write(sectors) + self.commands.write_stall());
+        if let Some(link) = &mut self.link {
+            link.receive(request, sectors, below.log);
+        }
+    }
+
+    #[inline]
+    fn read<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
+        request.spend(self.commands.before_read() + self.commands.read_stall());
+        self.read_data(request, below);
+        let sectors = request.event.sectors;
+        request.spend_after(self.commands.host(sectors));
+        if let Some(link) = &mut self.link {
+            link.send(request, sectors, below.log);
+        }
+    }
+
+    /// The part of a read before the transfer of its data to the host.
+    #[inline]
+    fn read_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
+        below.data_moved(request);
+        let (first, units) = below.units_of(request);
+        below.look_up(request, (first, units));
+        // Units that still wait to be programmed are programmed before they are read.
+        self.dispatch_units((first, units), below);
+        let range = (first, first.plus(units));
+        if self.write_buffer.is_some() || self.read_cache.is_some() {
+            self.read_through(request, range, below);
+        } else {
+            below.read(request, range);
+        }
+        if request.event.subrequests == 0 {
+            request.without_flash(request.ready);
+        }
+    }
+
+    /// Discards the units that are entirely inside the range.
+    fn discard<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
+        let (sector, sectors) = (request.event.sector, request.event.sectors);
+        request.spend(self.commands.before_write(0) + self.commands.discard);
+        let unit = u64::from(below.ftl.geometry().unit_sectors);
+        let first = sector.div_ceil(unit) as u32;
+        let end = ((sector + u64::from(sectors)) / unit) as u32;
+        let units = (Lpn(first), end.saturating_sub(first));
+        self.dispatch_units(units, below);
+        if units.1 > 0 && self.lies != CacheLie::Trim {
+            self.uncache(units.0, units.1);
+            below.ftl.discard(below.nand, units, request.ready, below.log);
+        }
+        request.without_flash(request.ready);
+    }
+
+    fn flush<L: CountingObserver>(
+        &mut self,
+        request: &mut RequestState,
+        modifiers: CommandFlags,
+        below: &mut LowerLayers<'_, L>,
+    ) {
+        self.dispatch_until(Nanos::MAX, below);
+        request.spend(self.commands.before_write(0));
+        let end: Nanos = if modifiers.contains(CommandFlags::BARRIER) && self.barriers {
+            self.barrier(request.ready, below);
+            request.ready
+        } else if self.link.is_some() && request.event.sectors > 0 {
+            self.flush_range(request, below)
+        } else {
+            self.flush_command(request.ready, below)
+        };
+        request.without_flash(end);
+    }
+}
+
+/// The layers below the controller, borrowed for one call.
+pub(crate) struct LowerLayers<'a, L> {
+    pub ftl: &'a mut Ftl,
+    pub nand: &'a mut Nand,
+    pub log: &'a mut L,
+}
+
+/// The sectors of a request.
+#[inline]
+fn span_of(request: &RequestState) -> RequestSectors {
+    RequestSectors::new(request.event.sector, request.event.sectors)
+}
+
+impl<L: Observer> LowerLayers<'_, L> {
+    /// The reason why the device refuses writes; `None` if it does not.
+    #[inline]
+    pub fn stop(&self) -> Option<StopReason> {
+        self.ftl.stop()
+    }
+
+    /// The units that a request touches: the first one and their number.
+    #[inline]
+    pub fn units_of(&self, request: &RequestState) -> (Lpn, u32) {
+        span_of(request).units(self.ftl.geometry().unit_shift)
+    }
+
+    /// Reports the transfer of the data of a request.
+    #[inline]
+    pub fn data_moved(&mut self, request: &RequestState) {
+        self.log.data_moved(&DataMoved { op: request.event.op, sectors: request.event.sectors });
+    }
+
+    /// Writes the data of a request, which has been transferred.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "nothing but a call")]
+    pub fn write(&mut self, request: &mut RequestState) {
+        self.ftl.write(self.nand, request, span_of(request), self.log);
+    }
+
+    /// Reads the units `first..end` of a request.
+    #[inline]
+    pub fn read(&mut self, request: &mut RequestState, (first, end): (Lpn, Lpn)) {
+        self.ftl.read(self.nand, request, span_of(request), (first, end), self.log);
+    }
+
+    /// Looks up the locations of units before they are read.
+    #[inline]
+    pub fn look_up(&mut self, request: &mut RequestState, units: (Lpn, u32)) {
+        self.ftl.look_up(self.nand, request, units, self.log);
+    }
+
+    /// Programs one page of a page-mapped device.
+    #[inline]
+    pub fn write_page(&mut self, ready: Nanos, page: PageWrite) -> Option<(PageOperationTimes, u32)> {
+        self.ftl.write_page(self.nand, ready, page, self.log)
+    }
+
+    /// Reads the rest of the units that a write covers only in part.
+    pub fn read_rest(
+        &mut self,
+        span: RequestSectors,
+        units: (Lpn, u32),
+        ready: Nanos,
+        waits_to_be_written: impl Fn(Lpn) -> bool,
+    ) -> (Nanos, LatencyBreakdown) {
+        self.ftl.read_rest(self.nand, span, units, ready, waits_to_be_written, self.log)
+    }
 }

@@ -1,10 +1,10 @@
 //! Sleep and wake-up: after an idle time the device sleeps, and the next command waits until it is awake.
 
 use emmclab_base::Nanos;
-
-use super::time_sampler::TimeSampler;
-use crate::geometry::nanos;
 use emmclab_settings::DeviceSettings;
+
+use super::commands::TimeSampler;
+use crate::geometry::nanos;
 
 /// The settings of sleep, and the draws of wake-up times.
 #[derive(Clone, Debug)]

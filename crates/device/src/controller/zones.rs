@@ -6,14 +6,14 @@
 //! host can finish or reset another zone.
 
 use emmclab_base::{Error, ErrorClass, Nanos, Op, Result};
+use emmclab_settings::DeviceSettings;
 
-use crate::command::DeviceCommand;
+use crate::device::DeviceCommand;
 use crate::events::{Observer, ZoneChanged};
 use crate::ftl::Ftl;
 use crate::geometry::{Geometry, ZoneLayout};
 use crate::ids::Lpn;
 use crate::zones::{ZoneAction, ZoneDescriptor, ZoneState};
-use emmclab_settings::DeviceSettings;
 
 /// State of a zone.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,6 @@
 //! When collection moves pages, the reads and programs of a move have the start and end of the whole move. Consecutive moves into one block
 //! are one event for observers that do not ask for units.
 
-mod map;
 mod observer;
 
 use emmclab_base::{CommandFlags, Nanos, Op};
@@ -12,7 +11,6 @@ use emmclab_base::{CommandFlags, Nanos, Op};
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::zones::ZoneState;
 
-pub use map::{LogMerged, MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, MergeKind};
 pub(crate) use observer::CompletionObserver;
 pub use observer::{AnyObserver, DynObserver, NullObserver, Observer, OnCompletion};
 
@@ -471,4 +469,57 @@ pub struct WokeUp {
     pub asleep: Nanos,
     /// Duration of the wake-up.
     pub took: Nanos,
+}
+
+/// A map entry, or the page map of a logical block, was needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapLookedUp {
+    /// Whether it was found in memory.
+    pub hit: bool,
+}
+
+/// All map entries of a request, or of data that leaves the write buffer, were looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapConsulted {
+    /// Whether a page of the map had to be read from the flash.
+    pub missed: bool,
+}
+
+/// The host of a UFS sent the map entry of a unit along with a read (HPB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapHinted {
+    /// The unit.
+    pub lpn: Lpn,
+}
+
+/// Map entries were loaded into memory along with one that was needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapPrefetched {
+    /// Number of entries.
+    pub count: u32,
+}
+
+/// A map entry pointed to another page than that of the unit, so that a page was read in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapMispredicted {
+    /// The unit.
+    pub lpn: Lpn,
+}
+
+/// The kinds of log-block merges (Kim et al. 2002, section III).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeKind {
+    /// The log block becomes the data block as it is.
+    Switch,
+    /// The log block becomes the data block after the rest of the data has been copied to it.
+    Partial,
+    /// Everything is copied to a fresh block.
+    Full,
+}
+
+/// Log blocks were merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogMerged {
+    /// The kind of the merge.
+    pub kind: MergeKind,
 }

@@ -11,15 +11,16 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use emmclab_base::Result;
+use emmclab_settings::{BoosterFlush, BoosterResize, DeviceSettings, PartialFlush, SlcMode, SlcSettings, WHOLE};
+
 use super::core::FtlCore;
 use super::pool::{BlockPool, WriteStream};
 use crate::events::{BoosterNotice, BoosterNoticeKind, Observer};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
-use crate::image_words::{WordReader, damaged};
+use crate::image::{WordReader, damaged};
 use crate::nand::Nand;
-use emmclab_base::Result;
-use emmclab_settings::{BoosterFlush, BoosterResize, DeviceSettings, PartialFlush, SlcMode, SlcSettings, WHOLE};
 
 /// Divisor of the number of blocks: the buffer is resized by at most an eighth at once.
 const STEPS: u32 = 8;

@@ -8,8 +8,8 @@ use emmclab_base::Nanos;
 
 use super::core::FtlCore;
 use super::pool::WriteStream;
-use super::request_sectors::RequestSectors;
 use super::tables::FtlTables;
+use super::write::RequestSectors;
 use crate::events::{Observer, OperationCause, PageProgrammed, UnitWritten};
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, Ppn};

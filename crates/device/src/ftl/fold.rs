@@ -1,15 +1,18 @@
 //! Writing to blocks in SLC mode, and folding them into others.
 
+use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
-
-use super::core::FtlCore;
-use super::page_split::next_page;
-use super::pool::{BlockPool, WriteStream};
-use crate::events::Observer;
-use crate::geometry::MAX_UNITS;
-use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
-use crate::nand::Nand;
 use emmclab_settings::{ALWAYS, SlcMode};
+
+use super::collect::cause_of;
+use super::commit::{MoveRun, MovedUnits, ProgrammedPages};
+use super::core::FtlCore;
+use super::pool::{BlockPool, VictimProgress, WriteStream};
+use super::write::next_page;
+use crate::events::{Observer, PageRead, UnitsFolded};
+use crate::geometry::MAX_UNITS;
+use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
+use crate::nand::Nand;
 
 impl FtlCore {
     #[inline(never)]
@@ -132,5 +135,224 @@ impl FtlCore {
             }
         }
         None
+    }
+}
+
+/// Units of a victim, with their locations.
+type Found = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
+
+/// A victim whose collection is in progress, with values that are the same for all its pages.
+struct MoveSource {
+    pool: PoolId,
+    plane: PlaneId,
+    group: u8,
+    first: Ppn,
+    end: Ppn,
+    /// Units that fill a destination page.
+    units_per_page: u32,
+    page_shift: u32,
+    page_bytes: u32,
+}
+
+impl FtlCore {
+    /// Moves valid data of a victim, at most `pages` destination pages, and erases the victim when no data is left; returns false after the
+    /// erase.
+    pub fn move_pages<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        pool: PoolId,
+        pages: u32,
+        ready: Nanos,
+        log: &mut L,
+    ) -> bool {
+        let Some(mut victim) = self.tables.pool(pool).victim else { return false };
+        let (plane, group) = self.geometry.of_pool(pool);
+        let kind = &self.geometry.groups[usize::from(group)];
+        let first = self.geometry.first_ppn(victim.block);
+        let wanted = if self.slc.folds(group) { self.fold_units() } else { kind.units_per_page() };
+        let (page_shift, page_bytes) = (kind.page_shift, kind.page_bytes);
+        let end = first.plus(kind.units_per_block());
+        let source = MoveSource { pool, plane, group, first, end, units_per_page: wanted, page_shift, page_bytes };
+        let mut left = pages;
+        while left > 0 {
+            let places = first.plus(victim.cursor)..end;
+            let found: Found = self.tables.valid_units(places).take(wanted as usize).collect();
+            let count = found.len();
+            if count == 0 {
+                self.finish_victim(nand, pool, victim, ready, log);
+                return false;
+            }
+            let to = self.destination(nand, &source, count as u32, ready, log);
+            let block = to.and_then(|to| self.open_block(nand, to, WriteStream::Gc, ready, log));
+            let (Some(to), Some(block)) = (to, block) else {
+                // One block is always reserved for collection, so the device is out of blocks.
+                self.stop_full();
+                self.tables.pool_mut(pool).victim = Some(victim);
+                return false;
+            };
+            let bulk = !L::UNITS && self.changed_entries.is_none() && to == pool && count == wanted as usize;
+            if self.slc.folds(group) {
+                log.units_folded(&UnitsFolded { units: count as u32 });
+            }
+            left -= if bulk {
+                self.move_run(nand, &source, &mut victim, (block, left), ready, log)
+            } else {
+                self.move_page(nand, &source, &mut victim, (to, block), &found, ready, log);
+                1
+            };
+        }
+        self.tables.pool_mut(pool).victim = Some(victim);
+        true
+    }
+
+    /// The pool that `count` units of a victim go to; `None` if no plane has room.
+    fn destination<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        source: &MoveSource,
+        count: u32,
+        ready: Nanos,
+        log: &mut L,
+    ) -> Option<PoolId> {
+        if self.slc.folds(source.group) {
+            self.fold_destination(nand, source.plane, count, ready, log)
+        } else if count == source.units_per_page || self.slc.holds(source.group) {
+            Some(source.pool)
+        } else {
+            Some(self.remainder_pool(source, count))
+        }
+    }
+
+    /// The pool for `count` units that do not fill a page of their own group: one with smaller pages in the same plane if it has room,
+    /// otherwise their own.
+    fn remainder_pool(&self, source: &MoveSource, count: u32) -> PoolId {
+        for group in &self.geometry.by_size {
+            let kind = &self.geometry.groups[usize::from(*group)];
+            let pool = self.geometry.pool(source.plane, *group);
+            let entry = self.tables.pool(pool);
+            // A collection in progress in that pool needs the pages that are left in its open block.
+            let open = entry.open(WriteStream::Gc).is_some() && entry.victim.is_none();
+            let room = open || entry.free() > self.collector.low_watermark;
+            if kind.units_per_page() <= count && room && entry.valid < entry.valid_limit {
+                return pool;
+            }
+        }
+        source.pool
+    }
+
+    /// Moves units into one page.
+    #[expect(clippy::too_many_arguments, reason = "a victim, its destination, and what every operation needs")]
+    fn move_page<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        source: &MoveSource,
+        victim: &mut VictimProgress,
+        (to, block): (PoolId, BlockId),
+        found: &[(Ppn, Lpn)],
+        ready: Nanos,
+        log: &mut L,
+    ) {
+        let (_, group) = self.geometry.of_pool(to);
+        let kind = &self.geometry.groups[usize::from(group)];
+        let found = &found[..found.len().min(kind.units_per_page() as usize)];
+        let page_of = |ppn: Ppn| (ppn.0 - source.first.0) >> source.page_shift;
+        let mut reads = 0;
+        let mut in_register = victim.in_register;
+        for (ppn, _) in found {
+            reads += u32::from(page_of(*ppn) != in_register);
+            in_register = page_of(*ppn);
+        }
+        let page = nand.next_page(block);
+        let over_bus = !nand.copies_back();
+        let mut copies = nand.copies(victim.block, (block, page), ready);
+        let (begin, end) = copies.page(reads);
+        copies.finish();
+        let bus = |bytes: u32| if over_bus { u64::from(bytes) } else { 0 };
+        let cause = cause_of(victim);
+        for (ppn, _) in found {
+            let page = page_of(*ppn);
+            if page != victim.in_register {
+                victim.in_register = page;
+                let (block, group, bus_bytes) = (victim.block, source.group, bus(source.page_bytes));
+                log.page_read(&PageRead { block, page, pages: 1, group, bus_bytes, cause, begin, end });
+            }
+        }
+        let (last, _) = found[found.len() - 1];
+        victim.cursor = last.0 + 1 - source.first.0;
+        if let Some(changed_entries) = &mut self.changed_entries {
+            changed_entries.extend(found.iter().map(|(_, lpn)| *lpn));
+        }
+        let bus_bytes = bus(kind.page_bytes);
+        let filled = (page + 1 == kind.pages_per_block).then_some(WriteStream::Gc);
+        let pages = 1;
+        let at = ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end };
+        self.commit_page(at, &MovedUnits { block: victim.block, units: found }, log);
+    }
+
+    /// Moves at most `most` whole pages into a block of the same pool and reports them as one event. Returns their number.
+    fn move_run<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        source: &MoveSource,
+        victim: &mut VictimProgress,
+        (block, most): (BlockId, u32),
+        ready: Nanos,
+        log: &mut L,
+    ) -> u32 {
+        let page = nand.next_page(block);
+        let room = self.geometry.groups[usize::from(source.group)].pages_per_block - page;
+        let most = most.min(room);
+        let over_bus = !nand.copies_back();
+        let from = source.first.plus(victim.cursor)..source.end;
+        let mut copies = nand.copies(victim.block, (block, page), ready);
+        let (mut pages, mut reads, mut next) = (0, 0, from.start);
+        let mut span = (Nanos::MAX, Nanos::MIN);
+        if source.units_per_page == 1 && copies.is_in_place() {
+            (pages, next) = self.tables.count_valid(from.clone(), most);
+            reads = pages;
+            if let Some(times) = copies.pages(pages) {
+                span = times;
+            }
+            victim.in_register = next.0 - source.first.0 - 1;
+        } else {
+            while pages < most
+                && let Some((behind, fresh)) = self.next_page_of(source, victim, next)
+            {
+                let (begin, end) = copies.page(fresh);
+                span = (span.0.min(begin), span.1.max(end));
+                (pages, reads, next) = (pages + 1, reads + fresh, behind);
+            }
+        }
+        let took = copies.finish();
+        victim.cursor = next.0 - source.first.0;
+        let bus = |pages: u32| if over_bus { u64::from(pages) * u64::from(source.page_bytes) } else { 0 };
+        // A run has one start and one end: the total time of its moves, without gaps for other work between them.
+        let (begin, end) = (span.1 - took, span.1);
+        let (group, cause) = (source.group, cause_of(victim));
+        let first_page = (from.start.0 - source.first.0) >> source.page_shift;
+        if reads > 0 {
+            let (block, page, bus_bytes) = (victim.block, first_page, bus(reads));
+            log.page_read(&PageRead { block, page, pages: reads, group, bus_bytes, cause, begin, end });
+        }
+        let (bus_bytes, filled) = (bus(pages), (pages == room).then_some(WriteStream::Gc));
+        let at = ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end };
+        self.commit_page(at, &MoveRun { from, units: pages * source.units_per_page }, log);
+        pages
+    }
+
+    /// The location after the next units that fill a page, and how many pages have to be read for them; `None` if fewer are left.
+    #[inline]
+    fn next_page_of(&self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn) -> Option<(Ppn, u32)> {
+        let (mut found, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
+        for ppn in self.tables.valid_places(from..source.end).take(source.units_per_page as usize) {
+            let page = (ppn.0 - source.first.0) >> source.page_shift;
+            reads += u32::from(page != in_register);
+            (found, in_register, last) = (found + 1, page, ppn);
+        }
+        if found < source.units_per_page {
+            return None;
+        }
+        victim.in_register = in_register;
+        Some((last.plus(1), reads))
     }
 }

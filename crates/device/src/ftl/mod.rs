@@ -3,48 +3,40 @@
 //! The FTL uses the flash below it and nothing above it: commands, queues, write buffer and power are part of the controller.
 
 mod allocation;
-mod block_lists;
 mod booster;
 mod collect;
-mod collector;
 mod commit;
 mod core;
 mod fold;
 pub mod gc;
-mod moves;
-mod open_block;
-mod packed;
-mod page_split;
 pub(crate) mod pool;
 mod read;
-pub(crate) mod request_sectors;
 pub(crate) mod request_state;
 mod reverse;
 mod schemes;
-mod slc;
 mod state;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod write;
+pub(crate) mod write;
 
 use emmclab_base::{CommandFlags, Error, ErrorClass, Nanos, Result};
+use emmclab_settings::DeviceSettings;
 
 use crate::events::{LatencyBreakdown, Observer, UnitsTrimmed};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::{BlockState, Nand, PageOperationTimes};
 use booster::WriteBooster;
-use emmclab_settings::DeviceSettings;
 use gc::VictimPolicy;
-use request_sectors::RequestSectors;
 use request_state::RequestState;
 use schemes::MappingScheme;
 use tables::FtlTables;
+use write::RequestSectors;
 
-pub(crate) use self::core::FtlCore;
-pub use self::core::StopReason;
 pub(crate) use allocation::POLICIES as ALLOCATION_POLICIES;
+pub(crate) use core::FtlCore;
+pub use core::StopReason;
 pub(crate) use schemes::blocks::{logs, rows};
 pub(crate) use schemes::demand::{HPB_PAGES, maps_on_demand};
 pub use schemes::demand::{LOOKUP_NJ, MapCacheSummary};

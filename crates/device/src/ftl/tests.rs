@@ -4,8 +4,8 @@ use emmclab_base::{CommandFlags, Nanos, Op};
 use proptest::prelude::*;
 
 use super::Ftl;
-use super::request_sectors::RequestSectors;
 use super::request_state::{AcceptedRequest, RequestState};
+use super::write::RequestSectors;
 use crate::events::{NullObserver, Observer, PageProgrammed};
 use crate::geometry::Geometry;
 use crate::ids::Lpn;

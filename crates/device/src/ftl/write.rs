@@ -6,12 +6,11 @@ use emmclab_base::Nanos;
 use super::allocation::PageRequest;
 use super::commit::{ProgrammedPages, UnitRun};
 use super::core::FtlCore;
-use super::open_block::ProgramTarget;
 use super::pool::WriteStream;
-use super::request_sectors::{RequestSectors, all_sectors};
 use super::request_state::RequestState;
 use crate::events::{LatencyBreakdown, Observer, OperationCause, PartOverwritten, UnitsPinned};
-use crate::ids::Lpn;
+use crate::geometry::Geometry;
+use crate::ids::{BlockId, Lpn, PoolId};
 use crate::nand::{Nand, PageOperationTimes};
 
 /// A page of host data: the `units` from `first` on, which fit into a page of its group.
@@ -133,5 +132,235 @@ impl FtlCore {
             }
         }
         done
+    }
+}
+
+/// The next page for `units` remaining units: its block group and the number of units it holds. A page that is larger than the rest is used
+/// only if there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
+#[inline]
+pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
+    // With one page size there is no choice.
+    if let [only] = geometry.by_size[..] {
+        return (only, units.min(geometry.groups[usize::from(only)].units_per_page()));
+    }
+    let mut smallest = 0;
+    for index in &geometry.by_size {
+        let capacity = geometry.groups[usize::from(*index)].units_per_page();
+        if capacity <= units {
+            return (*index, capacity);
+        }
+        smallest = *index;
+    }
+    (smallest, units)
+}
+
+/// Sectors `first..end` of a host request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestSectors {
+    pub first: u64,
+    pub end: u64,
+}
+
+impl RequestSectors {
+    /// `sectors` sectors from `first` on.
+    #[inline]
+    pub fn new(first: u64, sectors: u32) -> Self {
+        Self { first, end: first + u64::from(sectors) }
+    }
+
+    /// Sectors of `unit` that the span covers, one bit each.
+    #[inline]
+    pub fn covered(self, unit: Lpn, unit_sectors: u32) -> u32 {
+        let base = u64::from(unit.0) * u64::from(unit_sectors);
+        if self.first <= base && self.end >= base + u64::from(unit_sectors) {
+            return all_sectors(unit_sectors);
+        }
+        let from = self.first.saturating_sub(base).min(u64::from(unit_sectors)) as u32;
+        let to = self.end.saturating_sub(base).min(u64::from(unit_sectors)) as u32;
+        below(to) & !below(from)
+    }
+
+    /// The units that the span touches: the first one and their number.
+    #[inline]
+    pub fn units(self, unit_shift: u32) -> (Lpn, u32) {
+        let first = self.first >> unit_shift;
+        let end = (self.end + (1 << unit_shift) - 1) >> unit_shift;
+        (Lpn(first as u32), (end - first) as u32)
+    }
+
+    /// Whether the span begins and ends at unit boundaries.
+    #[inline]
+    pub fn is_whole(self, unit_sectors: u32) -> bool {
+        (self.first | self.end) & u64::from(unit_sectors - 1) == 0
+    }
+
+    /// Whether the span leaves part of the first or last of these units uncovered.
+    #[inline]
+    pub fn is_partial(self, first: Lpn, units: u32, unit_shift: u32) -> bool {
+        self.first > u64::from(first.0) << unit_shift || self.end < u64::from(first.0 + units) << unit_shift
+    }
+
+    /// Bytes of the span in the units `from..to`, which it touches.
+    #[inline]
+    pub fn bytes_between(self, from: Lpn, to: Lpn, unit_shift: u32) -> u32 {
+        let begin = self.first.max(u64::from(from.0) << unit_shift);
+        let end = self.end.min(u64::from(to.0) << unit_shift);
+        (end - begin) as u32 * 512
+    }
+}
+
+/// All sectors of a unit, one bit each.
+#[inline]
+pub(crate) fn all_sectors(unit_sectors: u32) -> u32 {
+    below(unit_sectors)
+}
+
+#[inline]
+fn below(n: u32) -> u32 {
+    if n >= 32 { u32::MAX } else { (1 << n) - 1 }
+}
+
+/// The location of the next page program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProgramTarget {
+    pub pool: PoolId,
+    pub group: u8,
+    pub block: BlockId,
+}
+
+impl FtlCore {
+    /// A plane, a group and an open block with room. If the chosen plane has none, other planes and groups are tried; `None` if the device
+    /// is full.
+    #[inline(always)]
+    pub fn allocate<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        page: PageRequest,
+        stream: WriteStream,
+        log: &mut L,
+    ) -> Option<ProgramTarget> {
+        let plane = self.allocator.next_plane(&self.geometry, nand, page);
+        let pool = self.geometry.pool(plane, page.group);
+        let (group, entry) = (page.group, self.tables.pool(pool));
+        if entry.valid < entry.valid_limit {
+            if let Some(block) = entry.open(stream) {
+                return Some(ProgramTarget { pool, group, block });
+            }
+            if let Some(block) = self.new_open_block(nand, pool, stream, page.ready, log) {
+                return Some(ProgramTarget { pool, group, block });
+            }
+        }
+        self.allocate_anywhere(nand, page, stream, log)
+    }
+
+    /// Tries every plane of the group, then every plane of the other groups; planes that hold more than their share come last.
+    #[cold]
+    fn allocate_anywhere<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        page: PageRequest,
+        stream: WriteStream,
+        log: &mut L,
+    ) -> Option<ProgramTarget> {
+        for crowded in [false, true] {
+            for turn in 0..=self.geometry.by_size.len() {
+                let group = match turn {
+                    0 => page.group,
+                    turn => self.geometry.by_size[turn - 1],
+                };
+                // The other blocks of a zoned device belong to its zones.
+                if turn > 0 && (group == page.group || self.geometry.zones.is_some()) {
+                    continue;
+                }
+                for i in 0..self.geometry.planes {
+                    if self.stop.is_some() {
+                        return None;
+                    }
+                    let plane = self.geometry.striped(self.allocator.cursor() + i);
+                    let pool = self.geometry.pool(plane, group);
+                    let below = self.tables.pool(pool).valid < self.tables.pool(pool).valid_limit;
+                    if below != crowded
+                        && let Some(block) = self.open_block(nand, pool, stream, page.ready, log)
+                    {
+                        return Some(ProgramTarget { pool, group, block });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The open block of a stream. If there is none, opens a new one, and collects first if free blocks are few.
+    #[inline]
+    pub fn open_block<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        pool: PoolId,
+        stream: WriteStream,
+        ready: Nanos,
+        log: &mut L,
+    ) -> Option<BlockId> {
+        if let Some(open) = self.tables.pool(pool).open(stream) {
+            return Some(open);
+        }
+        self.new_open_block(nand, pool, stream, ready, log)
+    }
+
+    #[inline(never)]
+    fn new_open_block<L: Observer>(
+        &mut self,
+        nand: &mut Nand,
+        pool: PoolId,
+        stream: WriteStream,
+        ready: Nanos,
+        log: &mut L,
+    ) -> Option<BlockId> {
+        let collects = stream != WriteStream::Gc && self.collector.collects();
+        if collects && !self.reclaim(nand, pool, ready, log) {
+            return None;
+        }
+        if self.is_slc_cache(pool) {
+            if !self.may_open_in_booster(pool, stream) {
+                return None;
+            }
+            // If data is no longer pinned, its open block is used for other data.
+            if stream == WriteStream::Host
+                && self.booster_pins_none()
+                && let Some(block) = self.tables.pool_mut(pool).hand_over(WriteStream::PINNED, stream)
+            {
+                return Some(block);
+            }
+        }
+        let block = self.tables.pool_mut(pool).take_for(stream)?;
+        nand.open(block);
+        self.opened_in_booster(pool, stream, block);
+        Some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeviceConfig;
+
+    fn pages_kb(preset: &str, kb: u32) -> Vec<u32> {
+        let config = DeviceConfig::preset(preset).unwrap();
+        let geometry = Geometry::new(config.settings());
+        let mut left = kb / 4;
+        let mut out = Vec::new();
+        while left > 0 {
+            let (group, units) = next_page(&geometry, left);
+            out.push(geometry.groups[usize::from(group)].page_bytes / 1024);
+            left -= units;
+        }
+        out
+    }
+
+    #[test]
+    fn twenty_kb_are_8_8_4_on_hps_and_three_pages_on_8ps() {
+        assert_eq!(pages_kb("iiswc15-hps", 20), [8, 8, 4]);
+        assert_eq!(pages_kb("iiswc15-8ps", 20), [8, 8, 8]);
+        assert_eq!(pages_kb("iiswc15-4ps", 20), [4; 5]);
+        assert_eq!(pages_kb("iiswc15-hps", 4), [4]);
     }
 }

@@ -1,31 +1,23 @@
 //! Settings of a device: read from TOML, changed by key, validated as a whole, explained value by value.
 
-mod contents;
 mod exact_capacity;
-mod explain;
-mod faults;
-mod presets;
-mod registries;
 mod schema;
 mod validate;
-mod validate_emmc;
-mod validate_mapping;
-mod validate_ufs;
-mod validate_zones;
+mod validate_interface;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use emmclab_base::{ByteCount, Error, ErrorClass, Result, closest, read_settings};
+use emmclab_settings::{DeviceSettings, SlcMode};
 use toml::{Table, Value};
 
 use crate::geometry::Geometry;
-pub use contents::decides_contents;
-use emmclab_settings::{DeviceSettings, SlcMode};
-pub use explain::SettingExplanation;
-pub(crate) use explain::fits;
-pub use presets::{DevicePreset, presets};
-pub use schema::json_schema;
+use schema::leaves;
+use validate_interface::working_blocks;
+
+pub(crate) use schema::fits;
+pub use schema::{SettingExplanation, json_schema};
 
 /// Maximum number of attempts to reach a capacity; each adds what the previous one lacked.
 const CAPACITY_STEPS: u32 = 16;
@@ -83,7 +75,7 @@ impl DeviceConfig {
                 .hint("the file must be TOML; presets/devices shows how")
         })?;
         let mut origins = BTreeMap::new();
-        for (key, _) in explain::leaves(&Value::Table(given.clone())) {
+        for (key, _) in leaves(&Value::Table(given.clone())) {
             origins.insert(key, origin.to_owned());
         }
         Self::check(given, origins)
@@ -92,10 +84,10 @@ impl DeviceConfig {
     fn check(given: Table, origins: BTreeMap<String, String>) -> Result<Self> {
         let parsed = DeviceSettings::from_table(given.clone());
         let faults = match parsed {
-            Ok(mut settings) if !registries::has_unknown_options(&settings) => {
+            Ok(mut settings) if !schema::has_unknown_options(&settings) => {
                 let faults = validate::faults(&settings);
                 if faults.is_empty() {
-                    registries::fill(&mut settings);
+                    schema::fill(&mut settings);
                     return Ok(Self { explicit: given, origins, settings });
                 }
                 faults
@@ -143,7 +135,7 @@ impl DeviceConfig {
             origins.insert((*key).to_owned(), "--set".to_owned());
             said.push((*key).to_owned());
         }
-        for key in registries::remove_stale_options(&mut given, &self.settings, &said) {
+        for key in schema::remove_stale_options(&mut given, &self.settings, &said) {
             origins.remove(&key);
         }
         *self = Self::check(given, origins)?;
@@ -202,7 +194,7 @@ impl DeviceConfig {
                     pairs.push(("zones.conventional".to_owned(), conventional.to_string()));
                 }
             } else if slc.mode != SlcMode::Off {
-                let least = validate_emmc::working_blocks(&self.settings);
+                let least = working_blocks(&self.settings);
                 slc_blocks = scaled(slc.blocks, factor * f64::from(smaller)).max(least);
             }
             if slc_blocks != slc.blocks {
@@ -259,7 +251,7 @@ impl DeviceConfig {
         let least = if zones.is_zoned() {
             f64::from(LEAST_ZONES * zones.blocks)
         } else if share > 0.0 && self.settings.mapping.scheme == "page" {
-            f64::from(validate_emmc::working_blocks(&self.settings)) * (1.0 + share) / share
+            f64::from(working_blocks(&self.settings)) * (1.0 + share) / share
         } else {
             0.0
         };
@@ -300,7 +292,7 @@ impl DeviceConfig {
 
     /// Every value with its unit, origin and meaning.
     pub fn explain(&self) -> Vec<SettingExplanation> {
-        explain::rows(&self.settings, &self.origins)
+        schema::rows(&self.settings, &self.origins)
     }
 }
 
@@ -333,4 +325,64 @@ fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
     }
     place.insert(leaf.to_owned(), value);
     Ok(())
+}
+
+/// A built-in device.
+pub struct DevicePreset {
+    /// Name for [`DeviceConfig::preset`].
+    pub name: &'static str,
+    /// The TOML file.
+    pub text: &'static str,
+}
+
+/// All presets, in order of their names. `build.rs` finds them.
+pub fn presets() -> &'static [DevicePreset] {
+    include!(concat!(env!("OUT_DIR"), "/presets.rs"))
+}
+
+/// Settings that never affect the contents, as patterns of [`fits`].
+const WITHOUT_INFLUENCE: &[&str] = &[
+    // They name the device.
+    "name",
+    "about",
+    "fitted_to",
+    // They affect only commands that wait for each other, and flags that plain writes do not have.
+    "host.",
+    "features.",
+    "controller.queue_depth",
+    "controller.reliable_write_us",
+    "interface.fua_us",
+    // They affect only the duration of host reads and flushes: the next command arrives when the previous one is complete.
+    "cache.read_kb",
+    "controller.read_overhead_us",
+    "cache.flush_us",
+    // Energy is computed from counters.
+    "_uj",
+    "_uj_per_kb",
+    "_mw",
+];
+/// Settings that affect the contents only if the device had pauses.
+const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us", "power."];
+
+/// Whether a setting affects what a device holds after commands that were executed one by one, with or without pauses.
+pub fn decides_contents(key: &str, pauses: bool) -> bool {
+    let among = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, key));
+    !among(WITHOUT_INFLUENCE) && (pauses || !among(INFLUENCE_IN_PAUSES))
+}
+
+impl DeviceConfig {
+    /// The settings, as lines `key = value`, that determine what a device holds after commands without flags that were executed one by one.
+    /// `pauses` is whether there were pauses between them. A UFS always has one, because it hibernates at the end. Devices with the same
+    /// text can share an image.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Config`] if settings cannot be written as TOML.
+    pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
+        let pauses = pauses || self.settings().interface.is_ufs();
+        let all = Value::try_from(self.settings())
+            .map_err(|error| Error::new(ErrorClass::Config, format!("settings cannot be written: {error}")))?;
+        let deciding = leaves(&all).into_iter().filter(|(key, _)| decides_contents(key, pauses));
+        let lines: Vec<_> = deciding.map(|(key, value)| format!("{key} = {value}")).collect();
+        Ok(lines.join("\n"))
+    }
 }

@@ -1,19 +1,23 @@
-//! Finds all unknown keys and wrong types at once; serde stops at the first.
+//! The schema of the settings: finds all unknown keys and wrong types at once (serde stops at the first), explains each setting, and
+//! knows the settings that name a policy, with the options of each policy.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use emmclab_base::closest;
-use serde_json::{Map, Value as Json};
+use emmclab_settings::{BlockGroup, DeviceSettings, PolicyDescription, PolicyOptions};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
-use super::faults::{most, range, whole_numbers};
-use super::registries;
-use emmclab_settings::DeviceSettings;
+use super::validate::{SettingFaults, most, range, whole_numbers};
+use crate::ftl::{ALLOCATION_POLICIES, gc, scheme_kinds};
 
 /// The schema, made once: it takes two milliseconds, and `DeviceConfig::explain` needs it each time.
 static SCHEMA: LazyLock<Json> = LazyLock::new(|| {
     let mut schema = DeviceSettings::json_schema();
-    registries::describe(&mut schema);
+    describe(&mut schema);
     schema
 });
 
@@ -31,7 +35,7 @@ pub(super) fn faults(given: &mut Table) -> Vec<String> {
 }
 
 /// The definition that a `$ref` points to; a node without `$ref` itself.
-pub(super) fn resolve<'a>(node: &'a Json, root: &'a Json) -> &'a Json {
+fn resolve<'a>(node: &'a Json, root: &'a Json) -> &'a Json {
     let target = node.get("$ref").and_then(Json::as_str).and_then(|path| path.strip_prefix("#/"));
     let found = target.and_then(|path| path.split('/').try_fold(root, |node, part| node.get(part)));
     found.unwrap_or(node)
@@ -60,7 +64,7 @@ fn table(path: &str, given: &mut Table, node: &Json, root: &Json, faults: &mut V
 }
 
 /// Values that the setting with this dotted `key` allows: words, or a range; empty if every value of its type is allowed.
-pub(super) fn allowed(key: &str, root: &Json) -> String {
+fn allowed(key: &str, root: &Json) -> String {
     let node = key.split('.').fold(root, |node, part| {
         let next = match part.parse::<usize>() {
             Ok(_) => node.get("items"),
@@ -136,6 +140,269 @@ fn check(path: &str, value: &mut Value, node: &Json, root: &Json, faults: &mut V
                 other => other,
             };
             faults.push(format!("`{path}` is {value} ({}); it must be {wanted}", value.type_str()));
+        }
+    }
+}
+
+/// One setting with its explanation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SettingExplanation {
+    /// Its path, as `set` accepts it.
+    pub key: String,
+    /// Its value as TOML.
+    pub value: String,
+    /// Its unit; empty for words and counts.
+    pub unit: &'static str,
+    /// The origin of its value: a preset, a file, `--set`, or `default`.
+    pub origin: String,
+    /// Its default as TOML; `None` if it has no default, such as an entry of a list.
+    pub default: Option<String>,
+    /// Its meaning.
+    pub doc: String,
+    /// Its possible words, or its range; empty if neither is declared.
+    pub allowed: String,
+}
+
+/// Whether a pattern fits the dotted path of a setting: it is the whole path, or its start if it ends with a dot (`host.`), or its end
+/// if it starts with an underscore (`_uj`).
+pub(crate) fn fits(pattern: &str, key: &str) -> bool {
+    key == pattern
+        || (pattern.ends_with('.') && key.starts_with(pattern))
+        || (pattern.starts_with('_') && key.ends_with(pattern))
+}
+
+/// All values with their dotted paths, in the order of the file.
+pub(super) fn leaves(value: &Value) -> Vec<(String, Value)> {
+    let inner: Vec<(String, &Value)> = match value {
+        Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().map(|(i, value)| (i.to_string(), value)).collect()
+        }
+        leaf => return vec![(String::new(), leaf.clone())],
+    };
+    let mut out = Vec::new();
+    for (key, value) in inner {
+        for (rest, leaf) in leaves(value) {
+            out.push((if rest.is_empty() { key.clone() } else { format!("{key}.{rest}") }, leaf));
+        }
+    }
+    out
+}
+
+fn unit(key: &str) -> &'static str {
+    const UNITS: [(&str, &str); 8] = [
+        ("_uj_per_kb", "uJ/KB"),
+        ("_us_per_kb", "us/KB"),
+        ("_ns_per_byte", "ns/byte"),
+        ("_us", "us"),
+        ("_ns", "ns"),
+        ("_kb", "KB"),
+        ("_pct", "%"),
+        ("_uj", "uJ"),
+    ];
+    if key.ends_with("_mw") {
+        return "mW";
+    }
+    UNITS.iter().find(|(ending, _)| key.ends_with(ending)).map_or("", |(_, unit)| unit)
+}
+
+fn doc(key: &str, schema: &Json) -> String {
+    let mut node = schema;
+    let mut text = "";
+    for part in key.split('.') {
+        node = match part.parse::<usize>() {
+            Ok(_) => node.get("items").unwrap_or(&Json::Null),
+            Err(_) => node.get("properties").and_then(|all| all.get(part)).unwrap_or(&Json::Null),
+        };
+        // An item of a list has the description of the list, unless it has its own.
+        let own = node.get("description").and_then(Json::as_str);
+        text = own.unwrap_or(if part.parse::<usize>().is_ok() { text } else { "" });
+        node = resolve(node, schema);
+    }
+    text.replace('\n', " ")
+}
+
+/// The default values by path, for a device with this number of block groups.
+fn defaults(block_groups: usize) -> BTreeMap<String, String> {
+    let mut settings = DeviceSettings::default();
+    settings.geometry.block_groups = vec![BlockGroup::default(); block_groups];
+    let values = Value::try_from(&settings).map(|value| leaves(&value)).unwrap_or_default();
+    values.into_iter().map(|(key, value)| (key, value.to_string())).collect()
+}
+
+/// The rows in alphabetical order of their keys.
+pub(super) fn rows(settings: &DeviceSettings, origins: &BTreeMap<String, String>) -> Vec<SettingExplanation> {
+    let schema = json_schema();
+    let Ok(value) = Value::try_from(settings) else { return Vec::new() };
+    let defaults = defaults(settings.geometry.block_groups.len());
+    leaves(&value)
+        .into_iter()
+        .map(|(key, value)| SettingExplanation {
+            unit: unit(&key),
+            origin: origins.get(&key).cloned().unwrap_or_else(|| "default".to_owned()),
+            default: defaults.get(&key).cloned(),
+            doc: doc(&key, schema),
+            allowed: allowed(&key, schema),
+            value: value.to_string(),
+            key,
+        })
+        .collect()
+}
+
+/// A setting that names one of several policies, and the options of the chosen policy.
+struct PolicyRegistry<'a> {
+    /// Section of the settings, and its name in the schema.
+    section: &'static str,
+    schema: &'static str,
+    key: &'static str,
+    chosen: &'a str,
+    options: &'a PolicyOptions,
+    kinds: Vec<PolicyDescription>,
+}
+
+const NO_COLLECTION: PolicyDescription = PolicyDescription { name: gc::NONE, about: "No collection.", settings: &[] };
+
+fn registries(settings: &DeviceSettings) -> [PolicyRegistry<'_>; 3] {
+    let DeviceSettings { gc: collection, allocation, mapping, .. } = settings;
+    [
+        PolicyRegistry {
+            section: "gc",
+            schema: "GcSettings",
+            key: "policy",
+            chosen: &collection.policy,
+            options: &collection.options,
+            kinds: std::iter::once(NO_COLLECTION).chain(gc::POLICIES.iter().map(|policy| policy.kind)).collect(),
+        },
+        PolicyRegistry {
+            section: "allocation",
+            schema: "AllocationSettings",
+            key: "policy",
+            chosen: &allocation.policy,
+            options: &allocation.options,
+            kinds: ALLOCATION_POLICIES.to_vec(),
+        },
+        PolicyRegistry {
+            section: "mapping",
+            schema: "MappingSettings",
+            key: "scheme",
+            chosen: &mapping.scheme,
+            options: &mapping.options,
+            kinds: scheme_kinds().collect(),
+        },
+    ]
+}
+
+/// Finds unknown names, options that belong only to policies that are not chosen, and values out of range.
+pub(super) fn policy_faults(settings: &DeviceSettings, faults: &mut SettingFaults) {
+    for registry in registries(settings) {
+        let PolicyRegistry { section, key, chosen, options, ref kinds, .. } = registry;
+        let Some(kind) = kinds.iter().find(|kind| kind.name == chosen) else {
+            let names: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
+            faults.add(format!("`{section}.{key}` is \"{chosen}\"; it must be one of: {}", names.join(", ")));
+            continue;
+        };
+        for (option, value) in options {
+            if let Some(setting) = kind.settings.iter().find(|setting| setting.key == option) {
+                let (least, most) = setting.range;
+                if !(least..=most).contains(value) {
+                    faults.add(format!("`{section}.{option}` is {value}; it must be {}", range(least, most)));
+                }
+                continue;
+            }
+            let owns = |kind: &&PolicyDescription| kind.settings.iter().any(|setting| setting.key == option);
+            let owners: Vec<_> = kinds.iter().filter(owns).map(|kind| kind.name).collect();
+            // A key that no policy has is found by the check of the schema.
+            if !owners.is_empty() {
+                faults.add(format!(
+                    "`{section}.{option}` is a setting of {section}.{key} = {}; \"{chosen}\" has no such setting",
+                    owners.join(", ")
+                ));
+            }
+        }
+    }
+}
+
+/// If `given` names another policy than `before`, removes the settings of the previous policy, unless the new policy has them too
+/// or their keys are among `said`, the given ones. Returns the removed keys.
+pub(super) fn remove_stale_options(given: &mut Table, before: &DeviceSettings, said: &[String]) -> Vec<String> {
+    let mut left = Vec::new();
+    for registry in registries(before) {
+        let Some(Value::Table(section)) = given.get_mut(registry.section) else { continue };
+        let named = section.get(registry.key).and_then(Value::as_str).filter(|name| *name != registry.chosen);
+        let kind_of = |name: &str| registry.kinds.iter().find(|kind| kind.name == name);
+        let Some((kind, former)) = named.and_then(kind_of).zip(kind_of(registry.chosen)) else { continue };
+        let has = |kind: &PolicyDescription, key: &str| kind.settings.iter().any(|setting| setting.key == key);
+        section.retain(|key, _| {
+            let path = format!("{}.{key}", registry.section);
+            let stays = !has(former, key) || has(kind, key) || said.contains(&path);
+            if !stays {
+                left.push(path);
+            }
+            stays
+        });
+    }
+    left
+}
+
+/// Whether there are options that no policy has.
+pub(super) fn has_unknown_options(settings: &DeviceSettings) -> bool {
+    registries(settings).iter().any(|registry| {
+        let known =
+            |option: &String| registry.kinds.iter().flat_map(|kind| kind.settings).any(|setting| setting.key == option);
+        !registry.options.keys().all(known)
+    })
+}
+
+/// Sets missing options of the chosen policies to their defaults.
+pub(super) fn fill(settings: &mut DeviceSettings) {
+    let defaults = registries(settings).map(|registry| {
+        let kind = registry.kinds.iter().find(|kind| kind.name == registry.chosen);
+        kind.map_or(&[][..], |kind| kind.settings)
+    });
+    let all = [&mut settings.gc.options, &mut settings.allocation.options, &mut settings.mapping.options];
+    for (options, settings) in all.into_iter().zip(defaults) {
+        for setting in settings {
+            options.entry(setting.key.to_owned()).or_insert(setting.default);
+        }
+    }
+}
+
+/// Adds the names of policies and their settings to the schema, in which the plain types are only a string and a map.
+fn describe(schema: &mut Json) {
+    for registry in registries(&DeviceSettings::default()) {
+        let Some(section) = schema.get_mut("$defs").and_then(|defs| defs.get_mut(registry.schema)) else {
+            continue;
+        };
+        if let Some(section) = section.as_object_mut() {
+            section.insert("additionalProperties".into(), false.into());
+        }
+        let Some(properties) = section.get_mut("properties").and_then(Json::as_object_mut) else { continue };
+        let word = |kind: &PolicyDescription| json!({"type": "string", "const": kind.name, "description": kind.about});
+        if let Some(choice) = properties.get_mut(registry.key).and_then(Json::as_object_mut) {
+            choice.remove("type");
+            choice.insert("oneOf".into(), registry.kinds.iter().map(word).collect());
+        }
+        for kind in &registry.kinds {
+            describe_options(kind, properties);
+        }
+    }
+}
+
+fn describe_options(kind: &PolicyDescription, properties: &mut Map<String, Json>) {
+    for setting in kind.settings {
+        let (least, most) = setting.range;
+        let format = if most > u64::from(u32::MAX) { "uint64" } else { "uint32" };
+        let entry = properties.entry(setting.key).or_insert_with(|| {
+            json!({"type": "integer", "format": format, "default": setting.default,
+                "minimum": least, "maximum": most, "description": ""})
+        });
+        // The description of a setting that several policies share names all of them.
+        let before = entry["description"].as_str().unwrap_or("").to_owned();
+        let names = before.strip_suffix(&format!(": {}", setting.about));
+        let names = names.map_or_else(|| format!("`{}`", kind.name), |names| format!("{names}, `{}`", kind.name));
+        entry["description"] = format!("{names}: {}", setting.about).into();
+        if entry["minimum"].as_u64().is_some_and(|other| least < other) {
+            entry["minimum"] = least.into();
         }
     }
 }

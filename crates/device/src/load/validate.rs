@@ -1,9 +1,14 @@
 //! Checks of settings that have the right types; all errors are found at once.
 
-use super::faults::{MOST_PAGES, PAGE_SIZES_KB, SettingFaults};
-use super::{registries, validate_emmc, validate_mapping, validate_ufs, validate_zones};
-use crate::ftl::{gc, maps_on_demand};
-use emmclab_settings::{DeviceSettings, GcMode, PageScheduling, ParallelUnit, WearLevelling, WriteComplete};
+use emmclab_settings::{
+    CacheLie, CachePolicy, DeviceSettings, GcMode, GcSettings, PageScheduling, ParallelUnit, PlaneClustering, SlcMode,
+    WearLevelling, WriteComplete, ZoneSettings,
+};
+
+use super::schema::policy_faults;
+use super::validate_interface::{both_interfaces, one_interface, preserved_space};
+use crate::ftl::{gc, logs, maps_blocks, maps_on_demand, rows};
+use crate::geometry::{Geometry, MAX_UNITS};
 
 /// Maximum number of physical units: an address must fit into 32 bits with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
@@ -12,20 +17,20 @@ const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 pub(super) fn faults(settings: &DeviceSettings) -> Vec<String> {
     let mut faults = SettingFaults::default();
     let collects = settings.gc.policy != gc::NONE;
-    registries::faults(settings, &mut faults);
+    policy_faults(settings, &mut faults);
     geometry(settings, collects, &mut faults);
     timing(settings, &mut faults);
     policies(settings, collects, &mut faults);
-    validate_emmc::faults(settings, collects, &mut faults);
-    validate_ufs::faults(settings, &mut faults);
-    validate_zones::faults(settings, &mut faults);
-    if faults.is_empty() {
+    both_interfaces(settings, collects, &mut faults);
+    one_interface(settings, &mut faults);
+    zones(settings, &mut faults);
+    if faults.0.is_empty() {
         // These checks compute the geometry, which requires that the settings are possible so far.
-        validate_mapping::faults(settings, &mut faults);
-        validate_ufs::preserved_space(settings, &mut faults);
-        validate_zones::sizes(settings, &mut faults);
+        mapping(settings, &mut faults);
+        preserved_space(settings, &mut faults);
+        zone_sizes(settings, &mut faults);
     }
-    faults.into_list()
+    faults.0
 }
 
 fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
@@ -184,5 +189,246 @@ fn policies(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
     }
     if settings.wear.levelling == WearLevelling::Static {
         faults.at_least_one("wear.threshold", settings.wear.threshold);
+    }
+}
+
+fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
+    let ZoneSettings { blocks, max_open, max_active, conventional, write_buffers } = settings.zones;
+    if !settings.zones.is_zoned() {
+        for (key, value) in [
+            ("max_open", max_open),
+            ("max_active", max_active),
+            ("conventional", conventional),
+            ("write_buffers", write_buffers),
+        ] {
+            if value > 0 {
+                faults.add(format!("`zones.{key}` is {value}, but the device has no zones: set zones.blocks"));
+            }
+        }
+        return;
+    }
+    if !settings.interface.is_ufs() {
+        faults.add(format!(
+            "`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or leave it out"
+        ));
+    }
+    if max_active > 0 && (max_open == 0 || max_open > max_active) {
+        faults.add(format!("`zones.max_open` is {max_open}, but open zones count as active, and `zones.max_active` is {max_active}: set it to 1 to {max_active}"));
+    }
+    if write_buffers > 0 && settings.cache.size_kb == 0 {
+        faults.add(format!("`zones.write_buffers` is {write_buffers}, but the device has no RAM for written data: set cache.size_kb, or leave it out"));
+    }
+    if write_buffers > 0 && settings.cache.policy == CachePolicy::BlockLru {
+        faults.add("`cache.policy` = \"block_lru\" mixes the data of zones, but each of the `zones.write_buffers` is for one zone: set it to \"lru\"");
+    }
+    let scheme = settings.mapping.scheme.as_str();
+    if scheme != "page" {
+        faults.add(format!("`mapping.scheme` is \"{scheme}\", but zones have their own map: set it to \"page\", which the conventional zones use"));
+    }
+    if settings.slc.mode != SlcMode::Region {
+        faults.add("`slc.mode` must be \"region\" with zones: blocks in SLC mode hold the conventional zones, and data that a flush writes before it fills a page");
+    }
+    if settings.geometry.block_groups.len() > 1 {
+        faults.add("`geometry.block_groups` has several groups, but zones need one kind of block");
+    }
+    if settings.controller.scheduling == PageScheduling::ReadFirst {
+        faults.add("`controller.scheduling` = \"read_first\" changes the order of writes, which zones must keep: set it to \"fifo\"");
+    }
+    if settings.cache.lies == CacheLie::LateTrim {
+        faults.add("`cache.lies` = \"late_trim\" repeats discards, but zones are reset instead: take another lie");
+    }
+    if settings.wear.levelling == WearLevelling::Static {
+        faults.add("`wear.levelling` = \"static\" moves data, but the data of zones stays where the host wrote it: set it to \"dynamic\"");
+    }
+}
+
+/// Checks that the blocks can hold the zones. The other settings must be possible.
+fn zone_sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
+    let geometry = Geometry::new(settings);
+    let (Some(zones), [group, slc]) = (geometry.zones, geometry.groups.as_slice()) else { return };
+    let blocks = settings.zones.blocks;
+    if zones.count == 0 {
+        faults.add(format!(
+            "`zones.blocks` is {blocks}, but {} blocks of a plane are left for zones: take fewer",
+            group.blocks - group.spare_blocks
+        ));
+        return;
+    }
+    let open = if settings.zones.max_open == 0 { zones.count } else { settings.zones.max_open.min(zones.count) };
+    let conventional = u64::from(settings.zones.conventional)
+        * u64::from(blocks)
+        * u64::from(group.units_per_block())
+        * u64::from(geometry.planes);
+    let needed = conventional + u64::from(open) * u64::from(group.units_per_page() - 1);
+    let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
+    let units = u64::from(slc.blocks) * u64::from(slc.units_per_block()) * u64::from(geometry.planes);
+    let usable = (units as f64 / share).floor() as u64;
+    if needed > usable {
+        let kb = |units: u64| units * u64::from(geometry.unit_bytes / 1024);
+        faults.add(format!(
+            "`slc.blocks` is {}: they hold {} KB, but the conventional zones and the last pages of open ones need {}: take more, or fewer of `zones.conventional`",
+            settings.slc.blocks, kb(usable), kb(needed)
+        ));
+    }
+}
+
+/// Possible sizes of a page and of a map unit.
+const PAGE_SIZES_KB: [u32; 3] = [4, 8, 16];
+/// Maximum number of pages in a block.
+const MOST_PAGES: u32 = 1 << 16;
+
+/// The maximum of a setting that may have a fraction, by its key: 100 s for times, and the same number for powers and energies. A larger
+/// value is probably in a wrong unit.
+pub(super) fn most(key: &str) -> u32 {
+    match key.rsplit('.').next().unwrap_or(key) {
+        "up_to_pct" => 100,
+        "over_provisioning_pct" => 1_000,
+        leaf if leaf.contains("per_") => 100_000,
+        _ => 100_000_000,
+    }
+}
+
+/// The range of a whole number, by its key; empty if every non-negative number is possible.
+pub(super) fn whole_numbers(key: &str) -> String {
+    match key.rsplit('.').next().unwrap_or(key) {
+        "page_kb" | "unit_kb" => PAGE_SIZES_KB.map(|kb| kb.to_string()).join(", "),
+        "pages_per_block" => range(1, u64::from(MOST_PAGES)),
+        "channels" | "chips_per_channel" | "dies_per_chip" | "planes_per_die" => "1 or more".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A range as text: `0 to 4,294,967,295`.
+pub(super) fn range(least: u64, most: u64) -> String {
+    format!("{} to {}", grouped(least), grouped(most))
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Problems found so far.
+#[derive(Default)]
+pub(super) struct SettingFaults(Vec<String>);
+
+impl SettingFaults {
+    pub(super) fn add(&mut self, problem: impl Into<String>) {
+        self.0.push(problem.into());
+    }
+
+    pub(super) fn at_least_one(&mut self, key: &str, value: u32) {
+        if value == 0 {
+            self.add(format!("`{key}` is 0; there must be at least one"));
+        }
+    }
+
+    pub(super) fn amount(&mut self, key: &str, value: f64) {
+        let most = most(key);
+        if !value.is_finite() || value < 0.0 || value > f64::from(most) {
+            self.add(format!("`{key}` is {value}; it must be {}", range(0, u64::from(most))));
+        }
+    }
+}
+
+/// Blocks of a plane that a merge needs in addition to data and log blocks.
+const MERGE_BLOCKS: u64 = 1;
+
+/// Checks the mapping scheme, for settings that are otherwise possible.
+fn mapping(settings: &DeviceSettings, faults: &mut SettingFaults) {
+    clustering(settings, faults);
+    let scheme = settings.mapping.scheme.as_str();
+    if scheme != "page" && settings.controller.scheduling == PageScheduling::ReadFirst {
+        faults.add("`controller.scheduling` = \"read_first\" works with mapping.scheme = \"page\" only");
+    }
+    if maps_blocks(scheme) {
+        block_map_policies(settings, faults);
+        block_map_sizes(settings, faults);
+    }
+}
+
+fn clustering(settings: &DeviceSettings, faults: &mut SettingFaults) {
+    let (level, geometry) = (settings.mapping.clustering, &settings.geometry);
+    let parallelism = settings.timing.parallelism;
+    let planes = matches!(parallelism, ParallelUnit::MultiPlane | ParallelUnit::Both);
+    let dies = matches!(parallelism, ParallelUnit::Interleave | ParallelUnit::Both);
+    if level >= PlaneClustering::Planes && geometry.planes_per_die > 1 && !planes {
+        faults.add(
+            "`mapping.clustering` lets planes of a die work as one, which needs multi-plane commands: set timing.parallelism to multi_plane or both",
+        );
+    }
+    if level >= PlaneClustering::Dies && geometry.dies_per_chip > 1 && !dies {
+        faults.add(
+            "`mapping.clustering` lets dies of a chip work as one, which needs interleaving: set timing.parallelism to interleave or both",
+        );
+    }
+    for (i, group) in geometry.block_groups.iter().enumerate() {
+        let cluster = [
+            (PlaneClustering::Planes, geometry.planes_per_die),
+            (PlaneClustering::Dies, geometry.dies_per_chip),
+            (PlaneClustering::Chips, geometry.chips_per_channel),
+            (PlaneClustering::Channels, geometry.channels),
+        ]
+        .iter()
+        .filter(|(from, _)| level >= *from)
+        .map(|(_, count)| u64::from(*count))
+        .product::<u64>();
+        let units = cluster * u64::from(group.page_kb / settings.mapping.unit_kb);
+        if !cluster.is_power_of_two() || units > MAX_UNITS as u64 {
+            faults.add(format!(
+                "`mapping.clustering` makes {cluster} pages of group {i} one clustered page of {units} map units; planes must be a power of two and units at most {MAX_UNITS}: cluster less or take a larger mapping.unit_kb"
+            ));
+        }
+    }
+}
+
+/// Finds settings of the page map that have no effect if logical blocks are merged.
+fn block_map_policies(settings: &DeviceSettings, faults: &mut SettingFaults) {
+    let word = "if mapping.scheme maps blocks, which are merged and not collected";
+    let (gc, usual) = (&settings.gc, GcSettings::default());
+    if gc.policy != usual.policy || gc.mode != GcMode::Blocking || gc.idle_after_us > 0.0 {
+        faults.add(format!("`gc.policy`, `gc.mode` and `gc.idle_after_us` must be left as they are {word}"));
+    }
+    if settings.allocation.policy != "dynamic" || settings.allocation.hot_max_kb > 0 {
+        faults.add(format!("`allocation.policy` and `allocation.hot_max_kb` must be left as they are {word}"));
+    }
+    if settings.wear.levelling == WearLevelling::Static {
+        faults.add(format!("`wear.levelling` = \"static\" has no block to move {word}"));
+    }
+    if settings.geometry.block_groups.len() > 1 {
+        faults.add("`geometry.block_groups` has several groups, but a scheme that maps blocks needs one kind of block");
+    }
+}
+
+fn block_map_sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
+    let geometry = Geometry::new(settings);
+    let [group] = geometry.groups.as_slice() else { return };
+    let data = u64::from(rows(&geometry));
+    let needed = data + u64::from(logs(settings)) + MERGE_BLOCKS;
+    let usable = u64::from(group.blocks - group.spare_blocks);
+    if needed > usable {
+        faults.add(format!(
+            "a plane has {usable} blocks but needs {needed}: {data} for data, {} for logs (`mapping.log_blocks`) and {MERGE_BLOCKS} to merge; take a larger capacity.over_provisioning_pct or fewer log blocks",
+            logs(settings)
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_written_for_people() {
+        assert_eq!(range(0, u64::from(u32::MAX)), "0 to 4,294,967,295");
+        assert_eq!(range(2, 100), "2 to 100");
     }
 }

@@ -3,9 +3,8 @@
 
 use emmclab_base::Nanos;
 
-use super::block::{BlockState, EraseBlock};
 use super::channel::REMEMBERED;
-use super::plane::{FlashCommand, PlaneResources};
+use super::plane::{BlockState, EraseBlock, FlashCommand, PlaneResources};
 use super::timelines::FlashTimelines;
 use crate::geometry::GroupGeometry;
 use crate::ids::PlaneId;

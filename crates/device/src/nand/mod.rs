@@ -2,23 +2,22 @@
 //!
 //! It knows no logical pages, keeps no statistics except busy times, and decides nothing: the FTL decides which page to program.
 
-mod block;
 mod channel;
 mod copies;
 mod plane;
 mod timelines;
 
 use emmclab_base::Nanos;
+use emmclab_settings::DeviceSettings;
 
 use crate::geometry::{Geometry, GroupGeometry};
 use crate::ids::{BlockId, PlaneId, WayId};
-use block::EraseBlock;
-use emmclab_settings::DeviceSettings;
+use plane::EraseBlock;
 use timelines::FlashTimelines;
 
-pub use block::BlockState;
 pub(crate) use channel::BusTimeline;
 pub(crate) use copies::PageCopies;
+pub use plane::BlockState;
 pub(crate) use timelines::PageOperationTimes;
 
 /// Busy time of channels, dies and planes, ns.

@@ -4,39 +4,31 @@
 //! Two features are not in the paper: log records from which the state is restored after a power cut (`recovery`), and a hot-data
 //! policy that keeps only data that was overwritten in the log (`hot = "rewritten"`).
 
-mod checkpoint;
-mod counters;
-mod filler;
 mod heat;
-mod journal;
 mod mover;
-mod record;
+mod records;
 mod recovery;
-mod router;
-mod section;
 mod settings;
 
+use std::borrow::Cow;
 use std::io;
 
 use emmclab_base::{BlockNote, Op, Result};
 use toml::Table;
 
-use crate::in_flight::InFlightRequests;
-use crate::interval_map::IntervalMap;
-use crate::layer::{BackgroundDecision, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea};
-use crate::layer_kind::{LayerKind, read_settings};
-use crate::layer_setting::settings_of;
-use crate::plan::CommandPlan;
-use crate::request::HostRequest;
-
-use checkpoint::AdvilCheckpointState;
-use counters::LayerCounters;
+use crate::interval_map::{IntervalMap, LoggedExtent};
+use crate::layer::{
+    BackgroundDecision, DeferReason, DisksBelow, HostRequest, InFlightRequests, Layer, RecoveryReader, RequestDecision,
+    ReservedArea,
+};
+use crate::plan::{CommandPlan, PlanMemory};
+use crate::registry::{LayerKind, counters, read_settings, settings_of};
 use heat::PageHeat;
-use journal::AdvilJournal;
-
 use mover::MoverState;
-use section::ReservedSection;
+use records::{AdvilJournal, AdvilRecord, AdvilRecordBody};
+use recovery::AdvilCheckpointState;
 use settings::AdvilParameters;
+
 pub use settings::{AdvilSettings, HotPolicy, InvalidationMeasure, MoverSchedule};
 
 pub(crate) const KIND: LayerKind = LayerKind {
@@ -173,9 +165,278 @@ impl Layer for Advil {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut all = self.counters.since(&self.cleared);
         all.push(("map_entries", self.map.len()));
-        all.push(("map_entries_most", self.map.most_runs()));
+        all.push(("map_entries_most", self.map.most_runs));
         all.push(("memory_bytes", self.memory_bytes()));
         all.push(("hot_region_pct", u64::from(self.heat.hot_pct)));
         all
+    }
+}
+
+counters! {
+    /// Reads with at least a part of their data in the reserved area.
+    read_hits,
+    /// Bytes that these reads got from the reserved area.
+    read_hit_bytes,
+    /// Small random writes that were logged.
+    logged_writes,
+    /// Their bytes.
+    logged_bytes,
+    /// Bytes that were logged in place of older logged data, which therefore need not be moved.
+    rewritten_bytes,
+    /// Writes that went to the original area.
+    passed_writes,
+    /// Their bytes.
+    passed_bytes,
+    /// Bytes of logged data that these writes replaced.
+    voided_bytes,
+    /// Times that a section became full.
+    switches,
+    /// Clustered blocks, or parts of them, written back.
+    moved_blocks,
+    /// Bytes of logged data written back.
+    moved_bytes,
+    /// Write requests that wrote back logged data.
+    move_writes,
+    /// Of these, writes of whole clustered blocks.
+    move_block_writes,
+    /// Their bytes.
+    move_block_bytes,
+    /// Of these, writes of whole clustered pages that start at a clustered page.
+    move_page_writes,
+    /// Their bytes.
+    move_page_bytes,
+    /// All other writes of logged data.
+    move_other_writes,
+    /// Their bytes.
+    move_other_bytes,
+    /// Bytes of holes that were read and written to pad clustered pages and blocks.
+    padded_bytes,
+    /// Bytes between holes that were read with the holes and not used.
+    read_through_bytes,
+    /// Clustered blocks of which all holes were filled.
+    filled_blocks,
+    /// Clustered pages kept in a hot region.
+    hot_pages,
+    /// Bytes copied to keep them there.
+    hot_bytes,
+    /// Records without data: section heads, tombstones, releases and start records.
+    bare_records,
+    /// Checkpoints written.
+    checkpoints,
+    /// Their bytes, heads included.
+    checkpoint_bytes,
+}
+
+impl Advil {
+    fn route_read(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        self.previous_end = request.end();
+        let area = self.shape.reserved;
+        let mut at = request.sector;
+        // The sector of the reserved area at which the last command ends, so that an adjacent run can extend it.
+        let mut next = u64::MAX;
+        let mut hits = 0;
+        for run in self.map.between(request.sector, request.end()) {
+            if at < run.sector {
+                plan.payload(0, Op::Read, at, (at - request.sector) as u32, (run.sector - at) as u32);
+                next = u64::MAX;
+            }
+            let from = area.sector + u64::from(run.place);
+            if next != from {
+                plan.begin(area.disk, Op::Read, from);
+            }
+            plan.piece(PlanMemory::Payload, (run.sector - request.sector) as u32, run.sectors);
+            next = from + u64::from(run.sectors);
+            hits += u64::from(run.sectors);
+            at = run.end();
+        }
+        if at < request.end() {
+            plan.payload(0, Op::Read, at, (at - request.sector) as u32, (request.end() - at) as u32);
+        }
+        self.counters.read_hits += u64::from(hits > 0);
+        self.counters.read_hit_bytes += hits * 512;
+        RequestDecision::Run
+    }
+
+    #[inline]
+    fn route_write(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        if request.sectors >= self.shape.small || request.sector == self.previous_end {
+            return self.write_through(request, plan);
+        }
+        let header = self.shape.header;
+        if !self.make_room(header + request.sectors, request, plan) {
+            return RequestDecision::Defer(DeferReason::Full);
+        }
+        self.previous_end = request.end();
+        let area = self.shape.reserved;
+        let section = &mut self.sections[self.current];
+        let place = section.log_next;
+        section.log_next += header + request.sectors;
+        plan.begin(area.disk, Op::Write, area.sector + u64::from(place));
+        if header > 0 {
+            let run = [(request.sector, request.sectors)];
+            let record = AdvilRecord {
+                epoch: self.journal.epoch,
+                generation: section.generation,
+                place,
+                sectors: request.sectors,
+                body: AdvilRecordBody::Data(Cow::Borrowed(&run)),
+            };
+            plan.record(&record.bytes(), request.sectors);
+        }
+        plan.piece(PlanMemory::Payload, 0, request.sectors);
+        let logged = LoggedExtent { sector: request.sector, sectors: request.sectors, place: place + header };
+        let rewritten = self.map.insert(logged);
+        self.heat.count_write(request.sector, request.end(), rewritten);
+        self.counters.logged_writes += 1;
+        self.counters.logged_bytes += u64::from(request.sectors) * 512;
+        self.counters.rewritten_bytes += u64::from(rewritten) * 512;
+        RequestDecision::Run
+    }
+
+    /// Plans a write to the original area.
+    fn write_through(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        if let Some(reason) = self.forget(request, plan) {
+            return RequestDecision::Defer(reason);
+        }
+        self.previous_end = request.end();
+        self.counters.passed_writes += 1;
+        self.counters.passed_bytes += u64::from(request.sectors) * 512;
+        plan.payload(0, Op::Write, request.sector, 0, request.sectors);
+        self.spill(request, plan);
+        RequestDecision::Run
+    }
+
+    fn route_discard(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        if self.moving.writes(request.sector, request.end()) {
+            return RequestDecision::Defer(DeferReason::Overlap);
+        }
+        if request.op == Op::SecureErase {
+            let area = self.shape.reserved;
+            for run in self.map.between(request.sector, request.end()) {
+                plan.bare(area.disk, request.op, area.sector + u64::from(run.place), run.sectors);
+            }
+        }
+        if let Some(reason) = self.forget(request, plan) {
+            plan.clear();
+            return RequestDecision::Defer(reason);
+        }
+        plan.bare(0, request.op, request.sector, request.sectors);
+        self.spill(request, plan);
+        RequestDecision::Run
+    }
+
+    /// Unmaps the logged data that a request to the original area replaces; returns the reason if the request must wait instead.
+    fn forget(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> Option<DeferReason> {
+        if self.moving.writes(request.sector, request.end()) {
+            return Some(DeferReason::Overlap);
+        }
+        if self.needs_tombstone(request.sector, request.end()) {
+            // If too many tombstones wait for a flush, this request writes them.
+            if self.tombstones_full() && !self.make_room(self.tombstone_sectors(), request, plan) {
+                return Some(DeferReason::Full);
+            }
+            self.add_tombstone(request);
+        }
+        let gone = self.map.remove(request.sector, request.end(), |_| true);
+        self.counters.voided_bytes += u64::from(gone) * 512;
+        None
+    }
+
+    /// Writes the tombstones if too many wait, after the data that replaces their ranges is durable.
+    fn spill(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
+        if self.tombstones_spill() {
+            plan.wait();
+            plan.bare(0, Op::Flush, 0, 0);
+            self.write_tombstones(request.id, plan);
+        }
+    }
+
+    fn route_flush(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        let tombstones = self.journal.has_tombstones();
+        if tombstones && !self.make_room(self.tombstone_sectors(), request, plan) {
+            return RequestDecision::Defer(DeferReason::Full);
+        }
+        if self.journal.opener.is_some_and(|opener| opener != request.id) {
+            // Recovery ignores the records of a section without its head.
+            self.write_section(plan);
+            plan.wait();
+        }
+        plan.bare(0, Op::Flush, 0, 0);
+        if self.shape.reserved.disk != 0 {
+            plan.bare(self.shape.reserved.disk, Op::Flush, 0, 0);
+        }
+        if tombstones {
+            self.write_tombstones(request.id, plan);
+        }
+        RequestDecision::Run
+    }
+
+    /// Makes room for this many sectors of log; switches to the other section if necessary. False if there is no room yet.
+    #[inline]
+    fn make_room(&mut self, sectors: u32, request: &HostRequest, plan: &mut CommandPlan) -> bool {
+        let section = &self.sections[self.current];
+        if section.log_room(self.release_reserve()) >= sectors {
+            return true;
+        }
+        // If the log may not yet use the whole section, it waits for a checkpoint.
+        if self.moving.is_over() && section.log_end == section.end() {
+            self.switch(request.id, plan);
+            return self.sections[self.current].log_room(self.release_reserve()) >= sectors;
+        }
+        self.pressed = true;
+        false
+    }
+}
+
+/// One half of the reserved area. Places are sectors from the start of that area.
+#[derive(Clone, Debug, Default)]
+struct ReservedSection {
+    /// First place of the section.
+    pub first: u32,
+    pub sectors: u32,
+    /// Number of the round in which the section was last opened; 0 if never.
+    pub generation: u64,
+    /// The place of the next hot data.
+    pub hot_next: u32,
+    /// End of the hot region, where the log region starts.
+    pub hot_end: u32,
+    /// The place of the next record.
+    pub log_next: u32,
+    /// Current limit for records: the end of the range that recovery would read, or the end of the section.
+    pub log_end: u32,
+    /// Sectors of log that recovery reads after a checkpoint.
+    reach: u32,
+}
+
+impl ReservedSection {
+    pub fn new(first: u32, sectors: u32, reach: u32) -> Self {
+        Self { first, sectors, reach, ..Self::default() }
+    }
+
+    pub fn end(&self) -> u32 {
+        self.first + self.sectors
+    }
+
+    pub fn holds(&self, place: u32) -> bool {
+        (self.first..self.end()).contains(&place)
+    }
+
+    /// Opens the section again, with a header of `header` sectors and a hot region of `hot` sectors.
+    pub fn open(&mut self, generation: u64, header: u32, hot: u32) {
+        self.generation = generation;
+        self.hot_next = self.first + header;
+        self.hot_end = self.hot_next + hot;
+        self.log_next = self.hot_end;
+        self.log_end = self.seen_from(self.hot_end);
+    }
+
+    /// The end of the range that recovery reads from a place in the log on.
+    pub fn seen_from(&self, place: u32) -> u32 {
+        place.saturating_add(self.reach).min(self.end())
+    }
+
+    /// Sectors left for records, without the `kept` sectors at the end, which requests must not use.
+    pub fn log_room(&self, kept: u32) -> u32 {
+        self.log_end.saturating_sub(self.log_next).saturating_sub(kept)
     }
 }

@@ -1,10 +1,11 @@
 //! The settings of Advil, and the checks that they are valid.
 
-use emmclab_base::{ByteSize, Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::layer::{DisksBelow, ReservedArea};
+use crate::registry::SettingFaults;
 
 /// Settings of Advil (Kim & Kim); the defaults are the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -162,14 +163,9 @@ const ALIGN: u64 = 4096;
 
 impl AdvilSettings {
     /// Checks all settings against the disks below.
-    pub(super) fn shape(&self, layer: &str, below: &DisksBelow) -> Result<AdvilParameters> {
-        let mut faults = Vec::new();
-        let mut need = |good: bool, fault: String| {
-            if !good {
-                faults.push(fault);
-            }
-            good
-        };
+    pub(super) fn shape(&self, layer: &'static str, below: &DisksBelow) -> Result<AdvilParameters> {
+        let mut faults = SettingFaults::of(layer);
+        let mut need = |good: bool, fault: String| faults.need(good, fault);
         let Self { reserved, clustered_page: page, clustered_block: block, small, .. } = *self;
         let aligned = |size: ByteSize| size.0.is_multiple_of(ALIGN);
         need(page.0 > 0 && aligned(page), format!("`clustered_page` is {page}; it must be a multiple of 4KB"));
@@ -272,16 +268,7 @@ impl AdvilSettings {
         );
         let clusters = original.0.checked_div(page.0).unwrap_or(0);
         need(clusters < 1 << 28, format!("there are {clusters} clustered pages, more than can be counted"));
-        if !faults.is_empty() {
-            let problem = match faults.as_slice() {
-                [one] => format!("layer `{layer}`: {one}"),
-                many => {
-                    format!("layer `{layer}`: there are {} faults:\n  - {}", many.len(), many.join("\n  - "))
-                }
-            };
-            return Err(Error::new(ErrorClass::Config, problem)
-                .hint(format!("give a setting of this layer as --set {layer}.NAME=VALUE")));
-        }
+        faults.check("give a setting of this layer as")?;
         let before = ByteSize(before).sectors();
         Ok(AdvilParameters {
             capacity,

@@ -3,13 +3,23 @@
 //! The log is divided into segments. Records are appended to a segment, and the whole segment is reused after the journal has
 //! released all of its transactions. The first copy of a block in a segment is complete, later copies hold only the sectors that
 //! changed. A segment can therefore be read without the others.
+//!
+//! A record is a head that describes the sectors after it. Little-endian, by byte: 0 magic, 8 checksum of the first sector, 16
+//! checksum of all sectors after it (CRC-32C both), 24 generation of the segment (8), 32 place in the segment (4), 36 sectors after
+//! the first one (4), 40 transaction (4), 44 blocks (4), 48 first sector of the journal's superblock (8), 56 sectors of a block (4),
+//! 64 one entry of 32 bytes for each block, continued in the next sectors. An entry: 0 first sector of the block in the journal (8),
+//! 8 first sector of its home (8, all ones for none), 16 the sectors of it that follow (16, one bit each). After the head come these
+//! sectors, block by block, and zeros up to the end of the record.
 
 use std::collections::BTreeMap;
+use std::io;
 
-use emmclab_base::SectorSet;
+use emmclab_base::{CommandFlags, Op, SectorSet};
 
-use super::commit_buffer::BufferedBlock;
-use super::record::{JournalLogRecord, JournalRecordEntry, head_sectors};
+use super::writes::BufferedBlock;
+use crate::layer::RecoveryReader;
+use crate::plan::{CommandPlan, PlanMemory};
+use crate::records::{SECTOR, has_valid_data_checksum, has_valid_header_checksum, u32_at, u64_at};
 
 /// A location that means that the sector is all zeros and is not stored.
 pub(super) const ZEROS: u64 = u64::MAX;
@@ -59,18 +69,18 @@ impl LogArea {
 /// The state of the log.
 #[derive(Debug)]
 pub(super) struct JournalLog {
-    area: LogArea,
+    pub area: LogArea,
     /// The newest transaction of each segment that the journal has not released yet.
     newest: [Option<u32>; SEGMENTS as usize],
     current: u32,
     /// The place of the next record in the current segment.
     next: u32,
     generation: u64,
-    blocks: BTreeMap<u64, JournalBlockLocation>,
+    pub blocks: BTreeMap<u64, JournalBlockLocation>,
     /// The last copy of each home in the current segment.
     copies: BTreeMap<u64, HomeCopy>,
-    /// First sector of the journal's superblock, once it is known.
-    superblock: Option<u64>,
+    /// First sector of the journal's superblock, once it is known; recovery needs it.
+    pub superblock: Option<u64>,
 }
 
 /// A record with the place where it is to be written.
@@ -99,21 +109,6 @@ impl JournalLog {
             copies: BTreeMap::new(),
             superblock: None,
         }
-    }
-
-    /// Location and division of the log.
-    pub fn area(&self) -> LogArea {
-        self.area
-    }
-
-    /// Sets the first sector of the journal's superblock.
-    pub fn set_superblock(&mut self, sector: u64) {
-        self.superblock = Some(sector);
-    }
-
-    /// Whether the location of the journal's superblock is known; recovery needs it.
-    pub fn is_ready(&self) -> bool {
-        self.superblock.is_some()
     }
 
     /// Whether no record is valid.
@@ -256,19 +251,224 @@ impl JournalLog {
         let blocks = self.blocks.range(from..end.max(from)).map(|(block, stored)| (*block, stored));
         blocks.filter(move |(block, stored)| block + stored.sectors.len() as u64 > sector)
     }
-
-    /// All blocks in the log.
-    pub fn blocks(&self) -> impl Iterator<Item = (u64, &JournalBlockLocation)> {
-        self.blocks.iter().map(|(block, stored)| (*block, stored))
-    }
-
-    /// Called before recovery reads the next segment: copies in other segments do not count for its records.
-    pub fn begin_segment(&mut self) {
-        self.copies.clear();
-    }
 }
 
 fn record_sectors(entries: &[JournalRecordEntry]) -> u32 {
     let held: u32 = entries.iter().map(|entry| entry.sectors.len()).sum();
     (head_sectors(entries.len()) + held).next_multiple_of(ALIGN)
+}
+
+const MAGIC: &[u8; 8] = b"jrnldlt1";
+const ENTRIES: usize = 64;
+const ENTRY: usize = 32;
+const NO_HOME: u64 = u64::MAX;
+
+/// A block in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct JournalRecordEntry {
+    /// Its first sector in the journal.
+    pub block: u64,
+    /// First sector of the home of a logged block.
+    pub home: Option<u64>,
+    /// The sectors of it that the record holds; the others equal the last copy of the same home, or are zeros if there is none.
+    pub sectors: SectorSet,
+}
+
+/// The head of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct JournalLogRecord {
+    /// Generation of the segment; the highest is the newest.
+    pub generation: u64,
+    /// Its place in the segment, in sectors.
+    pub place: u32,
+    /// Sectors after the first one.
+    pub length: u32,
+    /// The transaction of the journal.
+    pub transaction: u32,
+    /// First sector of the journal's superblock; 0 in a record without blocks, which voids all earlier records.
+    pub superblock: u64,
+    /// Sectors of a block.
+    pub block_sectors: u32,
+    /// Its blocks.
+    pub entries: Vec<JournalRecordEntry>,
+}
+
+/// Sectors that the head of a record of this many blocks needs.
+pub(super) const fn head_sectors(blocks: usize) -> u32 {
+    (ENTRIES + blocks * ENTRY).div_ceil(SECTOR) as u32
+}
+
+impl JournalLogRecord {
+    /// The head in whole sectors, without checksums.
+    pub fn head(&self) -> Vec<u8> {
+        let mut out = vec![0; head_sectors(self.entries.len()) as usize * SECTOR];
+        out[..8].copy_from_slice(MAGIC);
+        let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        put(24, &self.generation.to_le_bytes());
+        put(32, &self.place.to_le_bytes());
+        put(36, &self.length.to_le_bytes());
+        put(40, &self.transaction.to_le_bytes());
+        put(44, &(self.entries.len() as u32).to_le_bytes());
+        put(48, &self.superblock.to_le_bytes());
+        put(56, &self.block_sectors.to_le_bytes());
+        for (i, entry) in self.entries.iter().enumerate() {
+            let at = ENTRIES + i * ENTRY;
+            put(at, &entry.block.to_le_bytes());
+            put(at + 8, &entry.home.unwrap_or(NO_HOME).to_le_bytes());
+            put(at + 16, &entry.sectors.0.to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads the first sector of a head and returns the number of sectors after it; `None` if it is not a head or is damaged.
+    pub fn length(first: &[u8]) -> Option<u32> {
+        let first = first.get(..SECTOR)?;
+        (first.starts_with(MAGIC) && has_valid_header_checksum(first)).then_some(())?;
+        u32_at(first, 36)
+    }
+
+    /// Parses a whole record; `None` if there is none or it is damaged.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let length = Self::length(bytes)?;
+        let behind = bytes.get(SECTOR..SECTOR * (1 + length as usize))?;
+        has_valid_data_checksum(bytes, behind).then_some(())?;
+        let blocks = u32_at(bytes, 44)? as usize;
+        (head_sectors(blocks) <= 1 + length).then_some(())?;
+        let entry = |i: usize| {
+            let at = ENTRIES + i * ENTRY;
+            let home = u64_at(bytes, at + 8)?;
+            let sectors = bytes.get(at + 16..at + 32)?.try_into().ok()?;
+            Some(JournalRecordEntry {
+                block: u64_at(bytes, at)?,
+                home: (home != NO_HOME).then_some(home),
+                sectors: SectorSet(u128::from_le_bytes(sectors)),
+            })
+        };
+        let entries: Vec<JournalRecordEntry> = (0..blocks).map(entry).collect::<Option<_>>()?;
+        let block_sectors = u32_at(bytes, 56)?;
+        let held: u64 = entries.iter().map(|entry| u64::from(entry.sectors.len())).sum();
+        let fits = u64::from(head_sectors(blocks)) + held <= 1 + u64::from(length);
+        (fits && block_sectors <= u128::BITS).then_some(())?;
+        Some(Self {
+            generation: u64_at(bytes, 24)?,
+            place: u32_at(bytes, 32)?,
+            length,
+            transaction: u32_at(bytes, 40)?,
+            superblock: u64_at(bytes, 48)?,
+            block_sectors,
+            entries,
+        })
+    }
+}
+
+/// Magic number of JBD2, and the types of its superblocks.
+const JOURNAL_MAGIC: u32 = 0xC03B_3998;
+const SUPERBLOCKS: [u32; 2] = [3, 4];
+
+/// Restores the log from its area: the blocks of the transactions that the journal's superblock still holds.
+pub(super) fn recover(area: LogArea, disks: &mut dyn RecoveryReader) -> io::Result<JournalLog> {
+    let mut segments = Vec::new();
+    for segment in 0..SEGMENTS {
+        let records = records(area, segment, disks)?;
+        if let Some((first, _)) = records.first() {
+            segments.push((first.generation, records));
+        }
+    }
+    segments.sort_by_key(|(generation, _)| *generation);
+    let newest = segments.last().map_or(0, |(generation, _)| *generation);
+    let mut log = JournalLog::new(area, newest);
+    let mut superblock = None;
+    for (_, records) in segments {
+        // Copies in other segments do not count for the records of this one.
+        log.copies.clear();
+        for (record, sector) in records {
+            if record.entries.is_empty() {
+                log.forget(None);
+            } else {
+                superblock = Some(record.superblock);
+                log.add(&record, sector);
+            }
+        }
+    }
+    let Some(superblock) = superblock else { return Ok(log) };
+    log.forget(tail(superblock, disks)?);
+    log.superblock = Some(superblock);
+    Ok(log)
+}
+
+/// Returns the records of a segment, with their first sectors.
+fn records(area: LogArea, segment: u32, disks: &mut dyn RecoveryReader) -> io::Result<Vec<(JournalLogRecord, u64)>> {
+    let mut records: Vec<(JournalLogRecord, u64)> = Vec::new();
+    let mut place = 0;
+    let mut bytes = vec![0; SECTOR];
+    while place + ALIGN <= area.segment {
+        let sector = area.start(segment) + u64::from(place);
+        bytes.resize(SECTOR, 0);
+        disks.read_at(0, sector, &mut bytes)?;
+        let Some(length) = JournalLogRecord::length(&bytes).filter(|length| place + 1 + length <= area.segment) else {
+            break;
+        };
+        bytes.resize((1 + length as usize) * SECTOR, 0);
+        disks.read_at(0, sector, &mut bytes)?;
+        let follows = |record: &JournalLogRecord| {
+            record.place == place && records.first().is_none_or(|(first, _)| first.generation == record.generation)
+        };
+        let Some(record) = JournalLogRecord::parse(&bytes).filter(follows) else { break };
+        place += 1 + record.length;
+        records.push((record, sector));
+    }
+    Ok(records)
+}
+
+/// Returns the first transaction that the file system has to replay; `None` if the journal is empty or there is none.
+fn tail(superblock: u64, disks: &mut dyn RecoveryReader) -> io::Result<Option<u32>> {
+    let mut bytes = vec![0; SECTOR];
+    disks.read_at(0, superblock, &mut bytes)?;
+    let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let journal = word(0) == JOURNAL_MAGIC && SUPERBLOCKS.contains(&word(4));
+    let (sequence, start) = (word(0x18), word(0x1C));
+    Ok((journal && start != 0).then_some(sequence))
+}
+
+/// Plans the writes that durably put every block in the log at its place in the journal.
+pub(super) fn rebuild(log: &JournalLog, plan: &mut CommandPlan) {
+    let mut placed = Vec::new();
+    for (block, stored) in &log.blocks {
+        let length = stored.sectors.len() as u32;
+        let scratch = plan.scratch(length);
+        read_sectors(&stored.sectors, (PlanMemory::Scratch, scratch), plan);
+        placed.push((*block, scratch, length));
+    }
+    if placed.is_empty() {
+        return;
+    }
+    plan.wait();
+    for (block, scratch, length) in placed {
+        plan.begin(0, Op::Write, block);
+        plan.piece(PlanMemory::Scratch, scratch, length);
+    }
+    plan.wait();
+    plan.flag(CommandFlags::empty());
+    plan.bare(0, Op::Flush, 0, 0);
+    plan.wait();
+}
+
+/// Plans to read the sectors of a block from their places in the log into memory.
+pub(super) fn read_sectors(places: &[u64], (memory, first): (PlanMemory, u32), plan: &mut CommandPlan) {
+    let mut done = 0;
+    while let Some(&place) = places.get(done) {
+        let rest = &places[done..];
+        let to = (memory, first + done as u32);
+        let run = if place == ZEROS {
+            let run = rest.iter().take_while(|place| **place == ZEROS).count();
+            plan.zeros(to, run as u32);
+            run
+        } else {
+            let run = rest.iter().zip(place..).take_while(|(place, expected)| **place == *expected).count();
+            plan.begin(0, Op::Read, place);
+            plan.piece(memory, to.1, run as u32);
+            run
+        };
+        done += run;
+    }
 }

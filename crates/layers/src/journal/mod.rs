@@ -16,39 +16,26 @@
 //!
 //! If the log has no room, a transaction is written to its place in the journal.
 
-mod commit;
-mod commit_buffer;
-mod counters;
-mod forced_writes;
-mod in_place;
+mod flushes;
 mod log;
-mod mode;
-mod record;
-mod recovery;
-mod settings;
-mod unflushed;
+mod writes;
 
 use std::io;
 
-use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, Result};
+use emmclab_base::{BlockNote, BlockRole, ByteSize, CommandFlags, Error, ErrorClass, Op, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::in_flight::InFlightRequests;
-use crate::layer::{BackgroundDecision, DeferReason, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea};
-use crate::layer_kind::{LayerKind, read_settings};
-use crate::layer_setting::settings_of;
+use crate::layer::{
+    BackgroundDecision, DeferReason, DisksBelow, HostRequest, InFlightRequests, Layer, RecoveryReader, RequestDecision,
+    ReservedArea,
+};
 use crate::plan::{CommandPlan, PlanMemory};
-use crate::request::HostRequest;
-
-use commit_buffer::CommitBuffer;
-use counters::JournalLayerCounters;
-use forced_writes::ForcedWritePolicy;
-use log::{JournalLog, SEGMENTS};
-use mode::JournalModeFeatures;
-use unflushed::UnflushedWrites;
-
-pub use mode::JournalLayerMode;
-pub use settings::JournalLayerSettings;
+use crate::registry::{LayerKind, counters, read_settings, settings_of};
+use flushes::{ForcedWritePolicy, UnflushedWrites};
+use log::{ALIGN, JournalLog, LogArea, SEGMENTS};
+use writes::CommitBuffer;
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "journal",
@@ -85,7 +72,7 @@ pub struct JournalLayer {
     commits: Vec<(u64, u32)>,
     /// Superblocks of the journal in flight: number of the request, and tail; `None` for an empty journal.
     tails: Vec<(u64, Option<u32>)>,
-    counters: JournalLayerCounters,
+    counters: LayerCounters,
 }
 
 fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
@@ -115,7 +102,7 @@ impl JournalLayer {
             durable: None,
             commits: Vec::new(),
             tails: Vec::new(),
-            counters: JournalLayerCounters::default(),
+            counters: LayerCounters::default(),
         })
     }
 
@@ -162,7 +149,7 @@ impl JournalLayer {
                         self.tail = Some(transaction);
                     }
                     if let Some(log) = &mut self.log {
-                        log.set_superblock(sector);
+                        log.superblock = Some(sector);
                     }
                 }
                 BlockRole::Commit => {
@@ -208,7 +195,7 @@ impl JournalLayer {
                 None => {
                     for (block, stored) in log.meeting(from, to) {
                         let sectors = &stored.sectors[(from - block) as usize..(to - block) as usize];
-                        recovery::read_sectors(sectors, (PlanMemory::Payload, place), plan);
+                        log::read_sectors(sectors, (PlanMemory::Payload, place), plan);
                     }
                 }
             }
@@ -227,13 +214,13 @@ impl Layer for JournalLayer {
     }
 
     fn areas(&self) -> Vec<ReservedArea> {
-        let of = |log: &JournalLog| ReservedArea { disk: 0, sector: log.area().first, sectors: log.area().sectors() };
+        let of = |log: &JournalLog| ReservedArea { disk: 0, sector: log.area.first, sectors: log.area.sectors() };
         self.log.iter().map(of).collect()
     }
 
     fn recover(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         if let Some(log) = &mut self.log {
-            *log = recovery::recover(log.area(), disks)?;
+            *log = log::recover(log.area, disks)?;
             self.recovered = true;
         }
         Ok(())
@@ -243,14 +230,14 @@ impl Layer for JournalLayer {
         let Some(log) = &mut self.log else { return };
         let mut records = 1;
         if self.recovered {
-            self.counters.blocks_rebuilt += log.blocks().count() as u64;
-            recovery::rebuild(log, plan);
+            self.counters.blocks_rebuilt += log.blocks.len() as u64;
+            log::rebuild(log, plan);
         } else {
             // Records from an earlier use of these disks must not be valid.
             records = SEGMENTS;
         }
         for _ in 0..records {
-            commit::write_void(log, plan);
+            writes::write_void(log, plan);
         }
     }
 
@@ -317,8 +304,8 @@ impl Layer for JournalLayer {
         if !in_flight.is_empty() {
             return BackgroundDecision::Later;
         }
-        recovery::rebuild(log, plan);
-        commit::write_void(log, plan);
+        log::rebuild(log, plan);
+        writes::write_void(log, plan);
         self.draining = DrainState::Running;
         BackgroundDecision::Run
     }
@@ -336,10 +323,146 @@ impl Layer for JournalLayer {
     }
 
     fn clear_counters(&mut self) {
-        self.counters = JournalLayerCounters::default();
+        self.counters = LayerCounters::default();
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.counters.by_name()
+        self.counters.since(&LayerCounters::default())
     }
+}
+
+/// The treatment of a file system's journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JournalLayerMode {
+    /// As the file system asks: a flush before each commit, and a durable commit block.
+    Legacy,
+    /// Nothing is made durable: flushes and flags are dropped. Unsafe; for comparison only.
+    NoBarrier,
+    /// Blocks of the journal are not written. Unsafe; the ideal that the others are compared with.
+    NoJournal,
+    /// The blocks that a commit needs are written durably (forced programming), and the commit block as a reliable write.
+    /// The cache is flushed only if other data must be durable, too.
+    OrderedFua,
+    /// Only the changed sectors of a logged block are written, into the layer's own log.
+    Delta,
+    /// A transaction and its commit block go into the layer's own log with one write.
+    Packed,
+    /// `ordered_fua`, `delta` and `packed` together.
+    #[default]
+    Aware,
+}
+
+/// The features of a mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a feature by itself")]
+struct JournalModeFeatures {
+    /// Flushes and durable writes have an effect.
+    pub barriers: bool,
+    /// Blocks of the journal are written.
+    pub journal: bool,
+    /// Durable writes replace flushes.
+    pub durable_writes: bool,
+    /// Only sectors that changed are logged.
+    pub delta: bool,
+    /// A transaction is one write.
+    pub one_write: bool,
+}
+
+impl JournalLayerMode {
+    /// The features of the mode.
+    const fn features(self) -> JournalModeFeatures {
+        let legacy = JournalModeFeatures {
+            barriers: true,
+            journal: true,
+            durable_writes: false,
+            delta: false,
+            one_write: false,
+        };
+        match self {
+            Self::Legacy => legacy,
+            Self::NoBarrier => JournalModeFeatures { barriers: false, ..legacy },
+            Self::NoJournal => JournalModeFeatures { journal: false, ..legacy },
+            Self::OrderedFua => JournalModeFeatures { durable_writes: true, ..legacy },
+            Self::Delta => JournalModeFeatures { delta: true, ..legacy },
+            Self::Packed => JournalModeFeatures { one_write: true, ..legacy },
+            Self::Aware => JournalModeFeatures { durable_writes: true, delta: true, one_write: true, ..legacy },
+        }
+    }
+}
+
+impl JournalModeFeatures {
+    /// Whether transactions go into the layer's own log.
+    pub const fn own_log(self) -> bool {
+        self.delta || self.one_write
+    }
+}
+
+/// Settings of the layer below a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JournalLayerSettings {
+    /// The treatment of the journal's commits.
+    pub mode: JournalLayerMode,
+    /// Size of the layer's own log, at the end of the device, in the modes that have one.
+    pub log: ByteSize,
+}
+
+impl Default for JournalLayerSettings {
+    fn default() -> Self {
+        Self { mode: JournalLayerMode::default(), log: ByteSize::mb(16) }
+    }
+}
+
+impl JournalLayerSettings {
+    /// Returns the location of the log; `None` for a mode without one.
+    ///
+    /// # Errors
+    /// If the log is too small, or as large as the device.
+    fn area(&self, below: &DisksBelow) -> Result<Option<LogArea>> {
+        if !self.mode.features().own_log() {
+            return Ok(None);
+        }
+        let segment = self.log.sectors() / u64::from(SEGMENTS * ALIGN) * u64::from(ALIGN);
+        let fault = |problem: String, hint: &str| Err(Error::new(ErrorClass::Config, problem).hint(hint));
+        let Some(segment) = u32::try_from(segment).ok().filter(|segment| *segment >= 4 * ALIGN) else {
+            return fault(
+                format!("layer `journal`: a log of {} is too small or too large", self.log),
+                "use at least 128 KB, for example --set journal.log=16MB",
+            );
+        };
+        let area = LogArea { first: 0, segment };
+        let Some(first) = below.main.checked_sub(area.sectors()).filter(|first| *first > 0) else {
+            return fault(
+                format!("layer `journal`: its log of {} uses all of the device", self.log),
+                "use a smaller log, for example --set journal.log=16MB",
+            );
+        };
+        let first = first / u64::from(ALIGN) * u64::from(ALIGN);
+        Ok(Some(LogArea { first, ..area }))
+    }
+}
+
+counters! {
+    /// Commits of the journal.
+    commits,
+    /// Flushes from the host, preflushes included, and those of them that were not sent to the device.
+    flushes,
+    flushes_saved,
+    /// Writes that were made durable although the request did not ask for it.
+    forced_writes,
+    /// Home writes that the next flush need not make durable.
+    home_blocks_left,
+    /// Writes without block notes.
+    unknown_writes,
+    /// Records in the layer's own log, their sectors, and the sectors of the journal that they replace.
+    log_records,
+    log_sectors,
+    journal_sectors_logged,
+    /// Transactions that were written to their place in the journal, for lack of room in the log.
+    commits_in_place,
+    /// Blocks that were written to their place in the journal after a power cut.
+    blocks_rebuilt,
+    /// Blocks of the journal that were not written to the device.
+    blocks_dropped,
 }

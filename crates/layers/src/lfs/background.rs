@@ -4,8 +4,7 @@ use emmclab_base::{CommandFlags, Op};
 
 use super::LfsLayer;
 use super::settings::{BLOCK, FOR_CLEANING};
-use crate::in_flight::InFlightRequests;
-use crate::layer::BackgroundDecision;
+use crate::layer::{BackgroundDecision, InFlightRequests};
 use crate::plan::{CommandPlan, PlanMemory};
 
 /// Maximum number of segments that are reset in one step.
@@ -38,18 +37,13 @@ pub(super) struct LfsBackgroundState {
     /// Number of the write that the moves belong to.
     write: u64,
     /// Number of clean segments that a request waits for.
-    requested_segments: u32,
+    pub requested_segments: u32,
 }
 
 impl LfsBackgroundState {
     /// Notes that a request waits for this many segments.
     pub fn request_segments(&mut self, segments: u32) {
         self.requested_segments = self.requested_segments.max(segments);
-    }
-
-    /// Number of segments that requests wait for.
-    pub fn requested_segments(&self) -> u32 {
-        self.requested_segments
     }
 }
 

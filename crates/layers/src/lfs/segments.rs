@@ -48,7 +48,7 @@ impl OpenSegment {
 #[derive(Clone, Debug)]
 pub(super) struct SegmentTable {
     /// Number of blocks in a segment.
-    blocks: u32,
+    pub blocks: u32,
     all: Vec<LfsSegment>,
     /// By place: the block that was last written there.
     owners: Vec<u32>,
@@ -82,11 +82,6 @@ impl SegmentTable {
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         (self.owners.len() * 4 + self.all.len() * (size_of::<LfsSegment>() + 12)) as u64
-    }
-
-    /// Blocks of a segment.
-    pub fn blocks(&self) -> u32 {
-        self.blocks
     }
 
     /// Number of places in the log.

@@ -1,11 +1,12 @@
 //! Settings of the log, and the division of the disk below.
 
-use emmclab_base::{ByteSize, CleaningPolicy, Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, CleaningPolicy, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::record::PackLayout;
+use super::records::PackLayout;
 use crate::layer::{DiskZones, DisksBelow};
+use crate::registry::SettingFaults;
 
 /// Sectors of a block in the log.
 pub(super) const BLOCK: u64 = 8;
@@ -99,13 +100,9 @@ impl LfsParameters {
 
 impl LfsSettings {
     /// Checks all settings against the disk below.
-    pub(super) fn shape(&self, layer: &str, below: &DisksBelow) -> Result<LfsParameters> {
-        let mut faults = Vec::new();
-        let mut need = |good: bool, fault: String| {
-            if !good {
-                faults.push(fault);
-            }
-        };
+    pub(super) fn shape(&self, layer: &'static str, below: &DisksBelow) -> Result<LfsParameters> {
+        let mut faults = SettingFaults::of(layer);
+        let mut need = |good: bool, fault: String| faults.need(good, fault);
         let Self { logs, spare_pct, low_pct, idle_pct, step, checkpoint, .. } = *self;
         need((2..=5).contains(&logs), format!("`logs` is {logs}; it must be 2 to 5"));
         need((1..=50).contains(&spare_pct), format!("`spare_pct` is {spare_pct}; it must be 1 to 50"));
@@ -133,18 +130,9 @@ impl LfsSettings {
             );
             need(self.segment.is_none(), "a segment is a zone on a zoned device: leave `segment` out".to_owned());
         }
-        let place = self.place(below, &mut need);
-        let place = place.filter(|_| faults.is_empty());
-        let Some(DiskLayout { segments, segment, log_sector, align, pack, spare }) = place else {
-            let problem = match faults.as_slice() {
-                [one] => format!("layer `{layer}`: {one}"),
-                all => {
-                    format!("layer `{layer}`: there are {} faults:\n  - {}", all.len(), all.join("\n  - "))
-                }
-            };
-            return Err(Error::new(ErrorClass::Config, problem)
-                .hint(format!("a setting of this layer is given as --set {layer}.NAME=VALUE")));
-        };
+        let disk = self.place(below, &mut need);
+        faults.check("a setting of this layer is given as")?;
+        let DiskLayout { segments, segment, log_sector, align, pack, spare } = disk;
         let kept = FOR_CLEANING + 1;
         let share = |pct: u32| kept + (spare - kept.min(spare)) * pct / 100;
         Ok(LfsParameters {
@@ -176,8 +164,8 @@ impl LfsSettings {
         size
     }
 
-    /// Divides the disk into checkpoints, map and log; `None` if that is impossible.
-    fn place(&self, below: &DisksBelow, need: &mut dyn FnMut(bool, String)) -> Option<DiskLayout> {
+    /// Divides the disk into checkpoints, map and log.
+    fn place(&self, below: &DisksBelow, need: &mut dyn FnMut(bool, String)) -> DiskLayout {
         let (segment, align, room, count) = if let Some(zones) = below.zones {
             let (size, align) = (zones.sectors / BLOCK, u64::from(zones.write_sectors).div_ceil(BLOCK).max(1));
             need(
@@ -206,7 +194,7 @@ impl LfsSettings {
         };
         if segment == 0 || segment >= 1 << 30 {
             need(false, "segments must hold one block of 4KB or more".to_owned());
-            return None;
+            return DiskLayout::default();
         }
         // The map has space for all blocks of the log, so that its size does not depend on the share of spare segments.
         let pack = PackLayout::new(count * segment);
@@ -240,18 +228,19 @@ impl LfsSettings {
             count * segment <= MOST_BLOCKS,
             format!("the log would have {}; the maximum is 4TB", ByteSize(count * segment * 4096)),
         );
-        Some(DiskLayout {
+        DiskLayout {
             segments: count as u32,
             segment: segment as u32,
             log_sector,
             align: align as u32,
             pack,
             spare: spare as u32,
-        })
+        }
     }
 }
 
 /// The division of the disk.
+#[derive(Default)]
 struct DiskLayout {
     segments: u32,
     segment: u32,

@@ -8,33 +8,26 @@
 //!
 //! Secure erases remove their sectors from every record that still counts; bytes of released records stay until their room is used again.
 
-mod record;
-mod recovery;
-mod requests;
 mod ring;
-mod settings;
 mod write_back;
 
 use std::collections::VecDeque;
 use std::io;
 
-use emmclab_base::{BlockNote, CommandFlags, Op, Result};
+use emmclab_base::{BlockNote, ByteSize, CommandFlags, Op, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::counters::counters;
-use crate::in_flight::InFlightRequests;
-use crate::interval_map::IntervalMap;
-use crate::layer::{BackgroundDecision, DisksBelow, Layer, RecoveryReader, RequestDecision, ReservedArea};
-use crate::layer_kind::{LayerKind, read_settings};
-use crate::layer_setting::settings_of;
-use crate::plan::CommandPlan;
-use crate::request::HostRequest;
-
-use record::SECTOR;
-use requests::BypassedWrites;
-use ring::RecordRing;
-use settings::NvmBufferParameters;
-pub use settings::NvmBufferSettings;
+use crate::interval_map::{IntervalMap, LoggedExtent};
+use crate::layer::{
+    BackgroundDecision, DeferReason, DisksBelow, HostRequest, InFlightRequests, Layer, RecoveryReader, RequestDecision,
+    ReservedArea,
+};
+use crate::plan::{CommandPlan, PlanMemory};
+use crate::records::SECTOR;
+use crate::registry::{LayerKind, SettingFaults, counters, read_settings, settings_of};
+use ring::{FIRST, NvmRecord, NvmRecordBody, RecordRing, RingEntry};
 use write_back::WriteBackState;
 
 pub(crate) const KIND: LayerKind = LayerKind {
@@ -74,7 +67,7 @@ counters! {
 
 fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let settings: NvmBufferSettings = read_settings(KIND.name, table)?;
-    Ok(Box::new(NvmBuffer::new(settings.shape(KIND.name, below)?)))
+    Ok(Box::new(NvmBuffer::new(settings.shape(below)?)))
 }
 
 /// The NVM buffer as a layer.
@@ -143,7 +136,7 @@ impl Layer for NvmBuffer {
         } else {
             for number in 0..2 {
                 self.head_number = number;
-                self.plan_head(self.ring.next_sequence(), plan);
+                self.plan_head(self.ring.next, plan);
             }
         }
         if !plan.is_empty() {
@@ -193,5 +186,268 @@ impl Layer for NvmBuffer {
         all.push(("map_entries", self.logged.len()));
         all.push(("memory_bytes", self.logged.most_bytes() + self.dirty.most_bytes() + self.ring.bytes()));
         all
+    }
+}
+
+/// Settings of the NVM buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NvmBufferSettings {
+    /// Size of the buffer, a multiple of 4 KB; by default the whole second device, or 16 MB of the device itself.
+    pub size: Option<ByteSize>,
+    /// Whether the buffer is on the second device; else it is at the end of the device itself.
+    pub second_device: bool,
+    /// Longest write that goes to the buffer; longer ones bypass it.
+    pub longest: ByteSize,
+    /// Share of the buffer above which data is written back while requests are served.
+    pub high_pct: u32,
+    /// Share of the buffer at which write-back ends. It begins above `high_pct`, and above halfway between both while no request is in
+    /// flight.
+    pub low_pct: u32,
+    /// Longest run of consecutive sectors that is written back with one command.
+    pub run: ByteSize,
+    /// Runs that are written back concurrently.
+    #[schemars(extend("unit" = "runs"))]
+    pub depth: u32,
+}
+
+impl Default for NvmBufferSettings {
+    fn default() -> Self {
+        Self {
+            size: None,
+            second_device: true,
+            longest: ByteSize::kb(64),
+            high_pct: 75,
+            low_pct: 25,
+            run: ByteSize::kb(512),
+            depth: 1,
+        }
+    }
+}
+
+/// The settings in sectors, after the checks.
+#[derive(Clone, Debug)]
+struct NvmBufferParameters {
+    /// Number of sectors that the layer offers.
+    pub capacity: u64,
+    pub area: ReservedArea,
+    pub longest: u32,
+    /// Sectors in use above which data is written back, and down to which it is written back.
+    pub high: u32,
+    pub low: u32,
+    /// Like `high`, while no request is in flight. It is well above `low` so that one step releases many records, because each
+    /// release needs flushes.
+    pub idle: u32,
+    pub run: u64,
+    pub depth: usize,
+}
+
+const ALIGN: u64 = 4096;
+
+impl NvmBufferSettings {
+    /// Checks all settings against the disks below.
+    fn shape(&self, below: &DisksBelow) -> Result<NvmBufferParameters> {
+        let mut faults = SettingFaults::of(KIND.name);
+        let mut need = |good: bool, fault: String| faults.need(good, fault);
+        let Self { second_device, longest, high_pct, low_pct, run, depth, .. } = *self;
+        need(
+            !second_device || below.second.is_some(),
+            "there is no second device; name one (--device2 pcm-16mb), or set `second_device` to false".to_owned(),
+        );
+        let disk = if second_device { below.second.unwrap_or(u64::MAX) } else { below.main };
+        let whole = ByteSize(disk.saturating_mul(512) / ALIGN * ALIGN);
+        let size = self.size.unwrap_or(if second_device { whole } else { ByteSize::mb(16) });
+        // If the second device is missing, the size of the whole device is unknown and cannot be checked.
+        let is_known = self.size.is_some() || !second_device || below.second.is_some();
+        need(
+            !is_known || size.0.is_multiple_of(ALIGN) && size.0 < 1 << 40,
+            format!("`size` is {size}; it must be a multiple of 4KB, and less than 1024GB"),
+        );
+        need(size <= whole, format!("`size` is {size}; its disk has {whole}"));
+        need(
+            longest.0 > 0 && longest.0.is_multiple_of(512),
+            format!("`longest` is {longest}; it must be a multiple of 512 bytes"),
+        );
+        // Room for two of the longest records, whatever is lost at the end of the ring, and for the headers.
+        let least = ByteSize(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
+        need(size >= least, format!("`size` is {size}; with writes of {longest} it must be {} B or more", least.0));
+        need(
+            run >= longest && run.0.is_multiple_of(512) && run <= ByteSize::mb(64),
+            format!("`run` is {run}; it must be a multiple of 512 bytes from `longest`, {longest}, to 64MB"),
+        );
+        need(
+            low_pct < high_pct && high_pct <= 100,
+            format!(
+                "`low_pct` is {low_pct} and `high_pct` {high_pct}; the first must be less than the second, the second at most 100"
+            ),
+        );
+        need((1..=1024).contains(&depth), format!("`depth` is {depth}; it must be 1 to 1024"));
+        let capacity = if second_device { below.main } else { below.main.saturating_sub(size.sectors()) };
+        need(capacity > 0, "the buffer leaves no space on the device".to_owned());
+        faults.check("give a setting of this layer as")?;
+        let ring = size.sectors() - u64::from(FIRST);
+        let share = |pct: u32| (ring * u64::from(pct) / 100) as u32;
+        Ok(NvmBufferParameters {
+            capacity,
+            area: ReservedArea {
+                disk: u8::from(second_device),
+                sector: if second_device { 0 } else { capacity },
+                sectors: size.sectors(),
+            },
+            longest: longest.sectors() as u32,
+            high: share(high_pct),
+            low: share(low_pct),
+            idle: share(low_pct.midpoint(high_pct)),
+            run: run.sectors(),
+            depth: depth as usize,
+        })
+    }
+}
+
+/// Writes and discards that bypassed the buffer since the device was last flushed.
+#[derive(Clone, Debug, Default)]
+struct BypassedWrites {
+    in_flight: Vec<u64>,
+    unflushed: bool,
+    /// The flush after whose completion no such writes are left.
+    flushed_by: Option<u64>,
+}
+
+impl BypassedWrites {
+    fn add(&mut self, id: u64) {
+        self.in_flight.push(id);
+        self.unflushed = true;
+        self.flushed_by = None;
+    }
+
+    /// Called for a flush; returns whether the device must be flushed.
+    fn flush(&mut self, id: u64) -> bool {
+        // Writes that are in flight now may complete before the flush without being covered by it.
+        self.flushed_by = (self.unflushed && self.in_flight.is_empty()).then_some(id);
+        self.unflushed
+    }
+
+    pub fn completed(&mut self, id: u64) {
+        self.in_flight.retain(|other| *other != id);
+        if self.flushed_by == Some(id) {
+            *self = Self::default();
+        }
+    }
+}
+
+impl NvmBuffer {
+    fn read(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        let (area, first) = (self.shape.area, request.sector);
+        let (mut at, mut hits) = (first, 0);
+        for run in self.logged.between(first, request.end()) {
+            if at < run.sector {
+                plan.payload(0, Op::Read, at, (at - first) as u32, (run.sector - at) as u32);
+            }
+            let from = area.sector + u64::from(run.place);
+            plan.payload(area.disk, Op::Read, from, (run.sector - first) as u32, run.sectors);
+            hits += u64::from(run.sectors);
+            at = run.end();
+        }
+        if at < request.end() {
+            plan.payload(0, Op::Read, at, (at - first) as u32, (request.end() - at) as u32);
+        }
+        self.counters.read_hits += u64::from(hits > 0);
+        self.counters.read_hit_bytes += hits * 512;
+        RequestDecision::Run
+    }
+
+    fn write(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        if request.sectors > self.shape.longest {
+            return self.bypass(request, plan);
+        }
+        let Some(entry) = self.ring.add(1 + request.sectors) else { return self.wait_for_room() };
+        let body = NvmRecordBody::Data { sector: request.sector };
+        self.write_record(entry, request.sectors, body, plan);
+        plan.piece(PlanMemory::Payload, 0, request.sectors);
+        let (sector, sectors) = (request.sector, request.sectors);
+        let extent = LoggedExtent { sector, sectors, place: entry.place + 1 };
+        self.logged.insert(extent);
+        let absorbed = self.dirty.insert(extent);
+        self.counters.buffered_writes += 1;
+        self.counters.buffered_bytes += u64::from(sectors) * 512;
+        self.counters.absorbed_bytes += u64::from(absorbed) * 512;
+        self.counters.most_used_bytes = self.counters.most_used_bytes.max(u64::from(self.ring.used()) * 512);
+        RequestDecision::Run
+    }
+
+    /// Plans a write that bypasses the buffer.
+    fn bypass(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        let (first, end) = (request.sector, request.end());
+        if self.write_back.writes(first, end) {
+            return RequestDecision::Defer(DeferReason::Overlap);
+        }
+        let mut entry = None;
+        if !self.logged.is_free(first, end) {
+            entry = self.ring.add(1);
+            if entry.is_none() {
+                return self.wait_for_room();
+            }
+        }
+        plan.forward(request);
+        if let Some(entry) = entry {
+            // The records that this data replaces stay valid until it is durable.
+            plan.wait();
+            if !request.modifiers.durable() {
+                plan.bare(0, Op::Flush, 0, 0);
+                plan.wait();
+            }
+            let body = NvmRecordBody::Past { sector: first, sectors: u64::from(request.sectors) };
+            self.write_record(entry, 0, body, plan);
+            // A later write may be made durable on the device only; the older records must not replace it in a recovery.
+            plan.wait();
+            plan.bare(self.shape.area.disk, Op::Flush, 0, 0);
+            self.logged.remove(first, end, |_| true);
+            self.dirty.remove(first, end, |_| true);
+        }
+        self.bypassed.add(request.id);
+        self.counters.past_writes += 1;
+        self.counters.past_bytes += u64::from(request.sectors) * 512;
+        RequestDecision::Run
+    }
+
+    fn discard(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        let (first, end) = (request.sector, request.end());
+        if self.write_back.writes(first, end) {
+            return RequestDecision::Defer(DeferReason::Overlap);
+        }
+        if request.op == Op::SecureErase && !self.logged.is_free(first, end) {
+            // No record of these sectors may be recovered: all records are released first.
+            self.write_back.empty_before(self.ring.next);
+            return RequestDecision::Defer(DeferReason::Overlap);
+        }
+        // A record that is kept may bring back the old data; a discard allows that.
+        self.dirty.remove(first, end, |_| true);
+        self.bypassed.add(request.id);
+        plan.forward(request);
+        RequestDecision::Run
+    }
+
+    fn flush(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
+        let past = self.bypassed.flush(request.id);
+        plan.bare(self.shape.area.disk, Op::Flush, 0, 0);
+        if past && self.shape.area.disk != 0 {
+            plan.bare(0, Op::Flush, 0, 0);
+        }
+        self.counters.flushes += 1;
+        self.counters.device_flushes += u64::from(past);
+        RequestDecision::Run
+    }
+
+    /// Begins the write of a record; its data is added next.
+    fn write_record(&self, entry: RingEntry, sectors: u32, body: NvmRecordBody, plan: &mut CommandPlan) {
+        let RingEntry { sequence, place, .. } = entry;
+        plan.begin(self.shape.area.disk, Op::Write, self.shape.area.sector + u64::from(place));
+        plan.record(&NvmRecord { sequence, place, sectors, body }.bytes(), sectors);
+    }
+
+    /// Called when there is no room: data is written back regardless of the marks.
+    fn wait_for_room(&mut self) -> RequestDecision {
+        self.write_back.request_room();
+        RequestDecision::Defer(DeferReason::Full)
     }
 }

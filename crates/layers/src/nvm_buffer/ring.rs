@@ -1,6 +1,21 @@
-//! The ring of records: the place of the next one, and which ones are kept.
+//! The ring of records: the place of the next one, which ones are kept, their form on disk, and their recovery.
+//!
+//! Each record has a header sector. Little-endian, by byte: 0 magic, 8 checksum of the header sector, 16 checksum of the data after
+//! it (CRC-32C both), 24 sequence number (8), 32 place (4), 36 sectors of data that follow (4), 40 kind (4), 48 two numbers, which
+//! depend on the kind (8 each). Sequence numbers are in the order in which the requests arrived.
+//!
+//! Recovery restores the contents of the buffer from its intact records that are not released, in the order of their sequence
+//! numbers. Records that never became durable may be missing between others. If the data of a record is incomplete, its header is
+//! overwritten before any other write, because later writes could complete the data by chance.
 
 use std::collections::VecDeque;
+use std::io;
+
+use super::NvmBuffer;
+use super::write_back::place_of_head;
+use crate::interval_map::LoggedExtent;
+use crate::layer::RecoveryReader;
+use crate::records::{AreaReader, SECTOR, has_valid_data_checksum, has_valid_header_checksum, u32_at, u64_at};
 
 /// First sector of the ring; before it are two headers of the buffer, each in its own 4 KB.
 pub(super) const FIRST: u32 = 16;
@@ -21,7 +36,7 @@ pub(super) struct RecordRing {
     /// Place of the next record, if it fits before the end of the ring.
     head: u32,
     end: u32,
-    next: u64,
+    pub next: u64,
 }
 
 /// A range of the oldest records, as places.
@@ -47,11 +62,6 @@ impl RecordRing {
     pub fn new(end: u32, entries: VecDeque<RingEntry>, next: u64) -> Self {
         let head = entries.back().map_or(FIRST, |entry| entry.end);
         Self { entries, head, end, next }
-    }
-
-    /// Sequence number of the next record.
-    pub fn next_sequence(&self) -> u64 {
-        self.next
     }
 
     /// Sequence number of the oldest record, or of the next one if none is kept.
@@ -117,6 +127,148 @@ impl RecordRing {
     }
 }
 
+const MAGIC: &[u8; 8] = b"nvmbuff1";
+
+/// The contents of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NvmRecordBody {
+    /// The data that follows belongs to this address.
+    Data { sector: u64 },
+    /// The device holds newer data of these sectors than any earlier record.
+    Past { sector: u64, sectors: u64 },
+    /// The header of the buffer: all records before this sequence number have been written back, and the layer offers this many
+    /// sectors. Headers have sequence numbers of their own.
+    Head { oldest: u64, capacity: u64 },
+}
+
+/// The header sector of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NvmRecord {
+    pub sequence: u64,
+    pub place: u32,
+    /// Sectors of data after it; in a header of the buffer, sectors of the buffer.
+    pub sectors: u32,
+    pub body: NvmRecordBody,
+}
+
+impl NvmRecord {
+    /// The sector, without checksums.
+    pub fn bytes(&self) -> [u8; SECTOR] {
+        let mut out = [0; SECTOR];
+        let (kind, first, second) = match self.body {
+            NvmRecordBody::Data { sector } => (1_u32, sector, 0),
+            NvmRecordBody::Past { sector, sectors } => (2, sector, sectors),
+            NvmRecordBody::Head { oldest, capacity } => (3, oldest, capacity),
+        };
+        out[..8].copy_from_slice(MAGIC);
+        out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
+        out[32..36].copy_from_slice(&self.place.to_le_bytes());
+        out[36..40].copy_from_slice(&self.sectors.to_le_bytes());
+        out[40..44].copy_from_slice(&kind.to_le_bytes());
+        out[48..56].copy_from_slice(&first.to_le_bytes());
+        out[56..64].copy_from_slice(&second.to_le_bytes());
+        out
+    }
+
+    /// Parses a record; `None` if the sector has none. [`crate::records::has_valid_header_checksum`] checks whether it is intact.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.get(..8)? != MAGIC {
+            return None;
+        }
+        let (first, second) = (u64_at(bytes, 48)?, u64_at(bytes, 56)?);
+        let body = match u32_at(bytes, 40)? {
+            1 => NvmRecordBody::Data { sector: first },
+            2 => NvmRecordBody::Past { sector: first, sectors: second },
+            3 => NvmRecordBody::Head { oldest: first, capacity: second },
+            _ => return None,
+        };
+        Some(Self { sequence: u64_at(bytes, 24)?, place: u32_at(bytes, 32)?, sectors: u32_at(bytes, 36)?, body })
+    }
+}
+
+impl NvmBuffer {
+    /// Rebuilds the ring and its contents. Without a header, no data was ever promised to be durable.
+    pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
+        let area = self.shape.area;
+        let mut window = AreaReader::new(disks, area);
+        let mut newest: Option<NvmRecord> = None;
+        for number in 0..2 {
+            let place = place_of_head(number);
+            let head = sealed_record(window.at(place, 1, FIRST)?, place);
+            let newer = head.filter(|head| newest.is_none_or(|known| head.sequence > known.sequence));
+            newest = newer.filter(|head| matches!(head.body, NvmRecordBody::Head { .. })).or(newest);
+        }
+        let Some(NvmRecord { sequence: number, sectors, body: NvmRecordBody::Head { oldest, capacity }, .. }) = newest
+        else {
+            return Ok(());
+        };
+        if (capacity, u64::from(sectors)) != (self.shape.capacity, area.sectors) {
+            return Err(io::Error::other("the buffer was set up with another size or for another device"));
+        }
+        self.head_number = number;
+        self.is_recovered = true;
+        let end = area.sectors as u32;
+        let (mut found, mut next, mut place) = (Vec::new(), oldest, FIRST);
+        while place < end {
+            let mut head = [0; SECTOR];
+            head.copy_from_slice(window.at(place, 1, end)?);
+            let record =
+                sealed_record(&head, place).filter(|record| record.sequence >= oldest && self.is_sane(record, end));
+            let Some(record) = record else {
+                place += 1;
+                continue;
+            };
+            next = next.max(record.sequence + 1);
+            let data = if record.sectors > 0 { window.at(place + 1, record.sectors, end)? } else { &[] };
+            if has_valid_data_checksum(&head, data) {
+                found.push(record);
+                place += 1 + record.sectors;
+            } else {
+                self.torn.push(place);
+                place += 1;
+            }
+        }
+        found.sort_unstable_by_key(|record| record.sequence);
+        let mut entries = VecDeque::with_capacity(found.len());
+        for NvmRecord { sequence, place, sectors, body } in found {
+            entries.push_back(RingEntry { sequence, place, end: place + 1 + sectors });
+            match body {
+                NvmRecordBody::Data { sector } => {
+                    let extent = LoggedExtent { sector, sectors, place: place + 1 };
+                    self.logged.insert(extent);
+                    self.dirty.insert(extent);
+                }
+                NvmRecordBody::Past { sector, sectors } => {
+                    self.logged.remove(sector, sector + sectors, |_| true);
+                    self.dirty.remove(sector, sector + sectors, |_| true);
+                }
+                NvmRecordBody::Head { .. } => {}
+            }
+        }
+        self.ring = RecordRing::new(end, entries, next);
+        Ok(())
+    }
+
+    /// Whether lengths and addresses are inside the disks.
+    fn is_sane(&self, record: &NvmRecord, end: u32) -> bool {
+        let inside = |sector: u64, sectors: u64| {
+            sectors > 0 && sector.checked_add(sectors).is_some_and(|end| end <= self.shape.capacity)
+        };
+        record.sequence < u64::MAX
+            && record.sectors < end - record.place
+            && match record.body {
+                NvmRecordBody::Data { sector } => inside(sector, u64::from(record.sectors)),
+                NvmRecordBody::Past { sector, sectors } => record.sectors == 0 && inside(sector, sectors),
+                NvmRecordBody::Head { .. } => false,
+            }
+    }
+}
+
+/// Returns the record at a place; `None` if there is none, or it is damaged or belongs to another place.
+fn sealed_record(sector: &[u8], place: u32) -> Option<NvmRecord> {
+    NvmRecord::parse(sector).filter(|record| record.place == place && has_valid_header_checksum(sector))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -164,5 +316,19 @@ mod tests {
             ring.release(u64::MAX);
             prop_assert!(ring.add(size / 2).is_some());
         }
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        for body in [
+            NvmRecordBody::Data { sector: 1 << 40 },
+            NvmRecordBody::Past { sector: 7, sectors: 1 << 33 },
+            NvmRecordBody::Head { oldest: 1 << 50, capacity: 9 },
+        ] {
+            let record = NvmRecord { sequence: 1 << 60, place: 99, sectors: 8, body };
+            assert_eq!(NvmRecord::parse(&record.bytes()), Some(record));
+        }
+        assert_eq!(NvmRecord::parse(&[0; SECTOR]), None);
+        assert_eq!(NvmRecord::parse(&MAGIC[..]), None);
     }
 }

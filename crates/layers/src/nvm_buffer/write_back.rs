@@ -9,10 +9,9 @@
 use emmclab_base::Op;
 
 use super::NvmBuffer;
-use super::record::{NvmRecord, NvmRecordBody};
-use crate::in_flight::InFlightRequests;
+use super::ring::{NvmRecord, NvmRecordBody};
 use crate::interval_map::LoggedExtent;
-use crate::layer::BackgroundDecision;
+use crate::layer::{BackgroundDecision, InFlightRequests};
 use crate::plan::{CommandPlan, PlanMemory};
 
 /// Progress of the release of all records before a sequence number.
@@ -85,11 +84,11 @@ impl NvmBuffer {
         write_back.draining &= !ring.is_empty();
         let used = ring.used();
         if write_back.draining {
-            WriteBackWork::Before(ring.next_sequence())
+            WriteBackWork::Before(ring.next)
         } else if write_back.empty_before > ring.oldest_sequence() {
             WriteBackWork::Before(write_back.empty_before)
         } else if write_back.pressed && used <= shape.low {
-            WriteBackWork::Before(ring.next_sequence())
+            WriteBackWork::Before(ring.next)
         } else if write_back.pressed || used > shape.high {
             WriteBackWork::Before(ring.down_to(shape.low))
         } else if used > shape.idle {

@@ -1,22 +1,15 @@
-//! Allocation policies choose the plane of new data. A policy is one file here and one entry in the list below.
+//! Allocation policies choose the plane of new data. A policy is an entry in the list below.
 #![expect(clippy::inline_always, reason = "once for each page; arguments stay in registers")]
 
-mod address_striped;
-mod chunked;
-mod first_free;
 #[cfg(test)]
 mod tests;
 
 use emmclab_base::Nanos;
+use emmclab_settings::{DeviceSettings, PolicyDescription, PolicySetting};
 
 use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};
 use crate::nand::Nand;
-use emmclab_settings::{DeviceSettings, PolicyDescription};
-
-use address_striped::AddressStriped;
-use chunked::ChunkStriped;
-use first_free::FirstFree;
 
 /// The read-only view of an allocation policy.
 #[derive(Clone, Copy)]
@@ -66,7 +59,7 @@ pub(crate) trait AllocationPolicy {
     fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection;
 }
 
-/// The registry: each policy is a file here and an entry below.
+/// The registry: each policy is an entry below.
 macro_rules! policies {
     ($($name:ident),+ $(,)?) => {
         /// Every policy.
@@ -162,5 +155,97 @@ impl PageAllocator {
             *own = given % planes_per_way;
         }
         ((cursor as usize) < self.last_planes.len()).then_some(())
+    }
+}
+
+/// First free (`dynamic`): the way that can begin first. If several can, they take turns, and so do the planes of a way (the dynamic
+/// allocation of SSDsim; Hu et al., ICS 2011).
+#[derive(Clone, Copy, Debug)]
+struct FirstFree;
+
+impl FirstFree {
+    pub const KIND: PolicyDescription =
+        PolicyDescription { name: "dynamic", about: "The way that is free first.", settings: &[] };
+
+    pub fn new(_: &DeviceSettings) -> Self {
+        Self
+    }
+}
+
+impl AllocationPolicy for FirstFree {
+    #[inline(always)]
+    fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection {
+        let position = view.nand.first_way(view.cursor as usize, page.ready);
+        let (way, planes) = (view.nand.ways()[position], view.nand.planes_per_way());
+        let mut plane = way.0;
+        if planes > 1 {
+            let next = view.last_planes[way.index()] + 1;
+            plane = way.0 * planes + if next >= planes { 0 } else { next };
+        }
+        PlaneSelection { plane: PlaneId(plane), next: CursorMove::Behind(position as u32) }
+    }
+}
+
+/// Striped by address (`static`): the logical address determines the plane, so that consecutive pages use the planes in turn.
+#[derive(Clone, Copy, Debug)]
+struct AddressStriped;
+
+impl AddressStriped {
+    pub const KIND: PolicyDescription =
+        PolicyDescription { name: "static", about: "By the logical address.", settings: &[] };
+
+    pub fn new(_: &DeviceSettings) -> Self {
+        Self
+    }
+}
+
+impl AllocationPolicy for AddressStriped {
+    #[inline]
+    fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection {
+        PlaneSelection { plane: view.geometry.home_plane(page.first, page.group), next: CursorMove::Anywhere }
+    }
+}
+
+const CHUNK: PolicySetting = PolicySetting {
+    key: "chunk_kb",
+    about: "Data in KB that is written to one plane before the next plane is used.",
+    default: 128,
+    range: (1, 1 << 20),
+};
+
+/// Chunk by chunk (`chunked`): data is written to one plane until a chunk is full, then to the next plane. So only requests longer than a
+/// chunk use several planes at once.
+#[derive(Clone, Copy, Debug)]
+struct ChunkStriped {
+    chunk_kb: u32,
+}
+
+impl ChunkStriped {
+    pub const KIND: PolicyDescription = PolicyDescription {
+        name: "chunked",
+        about: "One plane after the other; each receives `allocation.chunk_kb` of the written data.",
+        settings: &[CHUNK],
+    };
+
+    pub fn new(settings: &DeviceSettings) -> Self {
+        Self { chunk_kb: CHUNK.count(&settings.allocation.options) }
+    }
+}
+
+impl AllocationPolicy for ChunkStriped {
+    #[inline]
+    fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection {
+        let position = view.cursor as usize;
+        let (way, planes) = (view.nand.ways()[position], view.nand.planes_per_way());
+        let last = view.last_planes[way.index()];
+        // A way switches to its next plane at the beginning of a chunk.
+        let plane = match (view.chunk_kb, last + 1) {
+            (0, next) if next < planes => next,
+            (0, _) => 0,
+            _ => last,
+        };
+        let filled = view.chunk_kb + view.geometry.groups[usize::from(page.group)].page_bytes / 1024;
+        let next = if filled < self.chunk_kb { CursorMove::Stay { filled } } else { CursorMove::Behind(view.cursor) };
+        PlaneSelection { plane: PlaneId(way.0 * planes + plane), next }
     }
 }

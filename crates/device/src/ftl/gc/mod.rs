@@ -1,19 +1,16 @@
-//! Victim policies of garbage collection. A policy is one file here and one entry in [`POLICIES`]; its settings are declared in its file.
+//! Victim policies of garbage collection. A policy is an entry in [`POLICIES`], its settings, and its decision.
 
-mod cat;
-mod cost_benefit;
-mod d_choices;
-mod fifo;
-mod greedy;
 #[cfg(test)]
 mod tests;
-mod windowed_greedy;
+
+use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::Rng;
 
 use super::pool::BlockPool;
 use super::tables::FtlTables;
 use crate::ids::{BlockId, PoolId};
 use crate::nand::{BlockState, Nand};
-use emmclab_settings::{PolicyDescription, PolicyOptions};
 
 pub use super::pool::FullBlockOrder;
 
@@ -131,10 +128,195 @@ pub struct VictimPolicyEntry {
 }
 
 /// All policies.
-pub static POLICIES: &[VictimPolicyEntry] =
-    &[greedy::POLICY, cost_benefit::POLICY, cat::POLICY, fifo::POLICY, d_choices::POLICY, windowed_greedy::POLICY];
+pub static POLICIES: &[VictimPolicyEntry] = &[GREEDY, COST_BENEFIT, CAT, FIFO, D_CHOICES, WINDOWED_GREEDY];
 
 /// The policy of this name; `None` if there is none.
 pub fn find(name: &str) -> Option<&'static VictimPolicyEntry> {
     POLICIES.iter().find(|policy| policy.kind.name == name)
+}
+
+const GREEDY: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription { name: "greedy", about: "the block with the fewest valid units", settings: &[] },
+    make: |_| Box::new(GreedyGc),
+};
+
+/// Greedy: the block with the fewest valid units. Optimal for uniform traffic, but moves cold data repeatedly.
+struct GreedyGc;
+
+impl VictimPolicy for GreedyGc {
+    fn choose(&self, view: &VictimView) -> VictimChoice {
+        view.least_valid().map_or(VictimChoice::Nothing, VictimChoice::Collect)
+    }
+}
+
+const FIFO: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription { name: "fifo", about: "the block that has been full for longest", settings: &[] },
+    make: |_| Box::new(FifoGc),
+};
+
+/// FIFO (LRU cleaning): the block that has been full for the longest time, whatever it holds. Cheap and with even wear, but moves fully
+/// valid blocks.
+struct FifoGc;
+
+impl VictimPolicy for FifoGc {
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Age
+    }
+
+    fn choose(&self, view: &VictimView) -> VictimChoice {
+        view.by_age().next().map_or(VictimChoice::Nothing, VictimChoice::Collect)
+    }
+}
+
+const WINDOW: PolicySetting = PolicySetting {
+    key: "window",
+    about: "Oldest blocks looked at for each decision.",
+    default: 64,
+    range: (1, u32::MAX as u64),
+};
+
+const WINDOWED_GREEDY: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription {
+        name: "windowed_greedy",
+        about: "the fewest valid units among the `gc.window` oldest blocks",
+        settings: &[WINDOW],
+    },
+    make: |options| Box::new(WindowedGreedyGc { window: WINDOW.count(options) as usize }),
+};
+
+/// Windowed greedy: the block with the fewest valid units among the oldest blocks (Hu et al., SYSTOR 2009). Window 1 is FIFO.
+struct WindowedGreedyGc {
+    window: usize,
+}
+
+impl VictimPolicy for WindowedGreedyGc {
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Age
+    }
+
+    fn choose(&self, view: &VictimView) -> VictimChoice {
+        let best = view.by_age().take(self.window).min_by_key(|block| view.valid(*block));
+        best.map_or(VictimChoice::Nothing, VictimChoice::Collect)
+    }
+}
+
+const COST_BENEFIT: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription {
+        name: "cost_benefit",
+        about: "the greatest age x invalid units / valid units",
+        settings: &[],
+    },
+    make: |_| Box::new(CostBenefitGc),
+};
+
+/// Cost-benefit: the largest (freed space x age) / cost = age * (1 - u) / 2u (Kawaguchi et al., USENIX 1995). Hot blocks lose more units
+/// before they are collected. Examines every full block of the plane.
+struct CostBenefitGc;
+
+impl VictimPolicy for CostBenefitGc {
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Age
+    }
+
+    fn choose(&self, view: &VictimView) -> VictimChoice {
+        let mut best: Option<(BlockId, (u128, u128))> = None;
+        for block in view.full_blocks() {
+            let valid = u128::from(view.valid(block));
+            let invalid = u128::from(view.units_per_block()) - valid;
+            // Two numbers, so that blocks are compared in integers.
+            let (benefit, cost) = (u128::from(view.age(block) + 1) * invalid, 2 * valid);
+            // A block without valid units has no cost and is the best; of equal blocks the one with the lowest number is chosen.
+            let better = best.is_none_or(|(_, (best_benefit, best_cost))| {
+                benefit * best_cost > best_benefit * cost || (cost == 0 && best_cost > 0)
+            });
+            if better {
+                best = Some((block, (benefit, cost)));
+            }
+        }
+        best.map_or(VictimChoice::Nothing, |(block, _)| VictimChoice::Collect(block))
+    }
+}
+
+const CAT: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription {
+        name: "cat",
+        about: "the least valid units x erases / (invalid units x age): spares worn blocks",
+        settings: &[],
+    },
+    make: |_| Box::new(CatGc),
+};
+
+/// CAT (cost, age, times): the smallest valid units / invalid units / age, multiplied by the erases of the block, so that worn blocks are
+/// spared (Chiang and Chang, "Cleaning policies in mobile computers using flash memory", J. Systems and Software 1999). Examines every full
+/// block of the plane.
+struct CatGc;
+
+impl VictimPolicy for CatGc {
+    fn order(&self) -> FullBlockOrder {
+        FullBlockOrder::Age
+    }
+
+    fn choose(&self, view: &VictimView) -> VictimChoice {
+        let mut best: Option<(BlockId, (u128, u128))> = None;
+        for block in view.full_blocks() {
+            let valid = u128::from(view.valid(block));
+            let invalid = u128::from(view.units_per_block()) - valid;
+            // Two numbers, so that blocks are compared in integers. Products fit: counts of units have 20 bits, erases 32, ages 64.
+            let cost = valid * u128::from(view.erases(block) + 1);
+            let benefit = invalid * u128::from(view.age(block) + 1);
+            // A fully valid block has no benefit; of equal blocks the one with the lowest number is chosen.
+            let better = best.is_none_or(|(_, (least, most))| cost * most < least * benefit);
+            if benefit > 0 && better {
+                best = Some((block, (cost, benefit)));
+            }
+        }
+        best.map_or(VictimChoice::Nothing, |(block, _)| VictimChoice::Collect(block))
+    }
+}
+
+const CHOICES: PolicySetting =
+    PolicySetting { key: "choices", about: "Blocks drawn for each decision.", default: 10, range: (1, 4096) };
+const SEED: PolicySetting =
+    PolicySetting { key: "seed", about: "Seed of the draws.", default: 1, range: (0, i64::MAX as u64) };
+
+const D_CHOICES: VictimPolicyEntry = VictimPolicyEntry {
+    kind: PolicyDescription {
+        name: "d_choices",
+        about: "the fewest valid units among `gc.choices` blocks drawn at random",
+        settings: &[CHOICES, SEED],
+    },
+    make: |options| Box::new(DChoicesGc { choices: CHOICES.count(options), seed: SEED.of(options) }),
+};
+
+/// An odd number that spreads consecutive decisions over the whole state.
+const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+
+/// d-choices: the block with the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). Close to greedy with ten
+/// or more, without keeping any order.
+struct DChoicesGc {
+    choices: u32,
+    seed: u64,
+}
+
+impl VictimPolicy for DChoicesGc {
+    fn choose(&self, view: &VictimView) -> VictimChoice {
+        if view.count() == 0 {
+            return VictimChoice::Nothing;
+        }
+        // One generator per decision: the result of a decision does not depend on earlier ones.
+        let mut random =
+            Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.decision()).wrapping_mul(SPREAD)));
+        let mut best: Option<BlockId> = None;
+        let mut drawn = 0;
+        while drawn < self.choices {
+            let index = (u64::from(random.next_u32()) * u64::from(view.span())) >> 32;
+            // Blocks that are not full are drawn again: most are full whenever space is short.
+            let Some(block) = view.at(index as u32) else { continue };
+            drawn += 1;
+            if best.is_none_or(|best| view.valid(block) < view.valid(best)) {
+                best = Some(block);
+            }
+        }
+        best.map_or(VictimChoice::Nothing, VictimChoice::Collect)
+    }
 }

@@ -6,16 +6,15 @@ pub(crate) mod demand;
 mod zones;
 
 use emmclab_base::Nanos;
+use emmclab_settings::{DeviceSettings, PolicyDescription};
 
 use super::core::FtlCore;
-use super::request_sectors::RequestSectors;
 use super::request_state::RequestState;
+use super::write::RequestSectors;
 use crate::events::Observer;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::nand::Nand;
-use emmclab_settings::{DeviceSettings, PolicyDescription};
-
 use blocks::BlockMapping;
 use demand::{DemandMapping, MapCacheSummary};
 use zones::ZonedMapping;

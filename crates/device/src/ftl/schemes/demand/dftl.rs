@@ -2,15 +2,15 @@
 //! demand-based selective caching of page-level address mappings", ASPLOS 2009). The cached mapping table (CMT) has the entries in the
 //! order of their last use, and which of them are dirty.
 
+use emmclab_settings::{PolicyDescription, PolicySetting};
+
 use super::cache::{
     HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
     StaleMapPages,
 };
-use crate::bit_set::BitSet;
 use crate::ftl::core::FtlCore;
 use crate::ids::Lpn;
-use crate::lru::LruSet;
-use emmclab_settings::{PolicyDescription, PolicySetting};
+use crate::lru::{BitSet, LruSet};
 
 pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
     kind: PolicyDescription {

@@ -6,17 +6,18 @@
 //! the least recently used runs are evicted. The paper finds a run by small neural nets, which are trained again after changes. Here it is
 //! found in sorted lists, because only the memory of the index decides what fits into the cache; `index_pct` states it.
 
+use std::ops::Range;
+
+use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
+
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
-    StaleMapPages,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, LocationNumbering, MapCache, MapCachePolicyEntry, MapCacheSummary,
+    MapMiss, MapPageLayout, NOWHERE, StaleMapPages,
 };
-use super::location_numbering::{LocationNumbering, NOWHERE};
 use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
-use crate::linked_lists::{LinkedLists, ListEnds};
-use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
-use std::ops::Range;
+use crate::lru::{LinkedLists, ListEnds};
 
 pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
     kind: PolicyDescription {

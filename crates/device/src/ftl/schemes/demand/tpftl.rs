@@ -7,17 +7,17 @@
 //! there are cached entries of the units right before it, because sequential reads use few pages. Entries that are loaded along evict
 //! entries of one page only. The paper sorts pages by the mean of the last uses of their entries; here the latest use counts.
 
+use std::ops::Range;
+
+use emmclab_settings::PolicyDescription;
+
 use super::cache::{
     CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
     StaleMapPages,
 };
-use crate::bit_set::BitSet;
 use crate::ftl::core::FtlCore;
 use crate::ids::Lpn;
-use crate::linked_lists::{LinkedLists, ListEnds, NONE};
-use crate::lru::LruSet;
-use emmclab_settings::PolicyDescription;
-use std::ops::Range;
+use crate::lru::{BitSet, LinkedLists, ListEnds, LruSet, NO_NODE};
 
 pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
     kind: PolicyDescription {
@@ -40,7 +40,7 @@ const THRESHOLD: i32 = 3;
 #[derive(Clone, Copy)]
 struct TranslationPageNode {
     entries: ListEnds,
-    /// Every older entry than this one is dirty; [`NONE`]: all entries are.
+    /// Every older entry than this one is dirty; [`NO_NODE`]: all entries are.
     unchanged: u32,
     count: u32,
     changed: u32,
@@ -83,7 +83,10 @@ impl TpftlCache {
             entries: LinkedLists::new((budget / ENTRY_BYTES).min(u64::from(layout.units)) as usize),
             places: vec![0; layout.units as usize],
             changed: BitSet::new(layout.units),
-            nodes: vec![TranslationPageNode { entries: ListEnds::EMPTY, unchanged: NONE, count: 0, changed: 0 }; pages],
+            nodes: vec![
+                TranslationPageNode { entries: ListEnds::EMPTY, unchanged: NO_NODE, count: 0, changed: 0 };
+                pages
+            ],
             pages: LruSet::new(pages, 0),
             plan: None,
             balance: 0,
@@ -132,7 +135,7 @@ impl TpftlCache {
         let node = &mut self.nodes[page as usize];
         node.count += 1;
         let place = self.entries.add(&mut node.entries, unit);
-        if node.unchanged == NONE {
+        if node.unchanged == NO_NODE {
             node.unchanged = place;
         }
         self.places[unit as usize] = place + 1;
@@ -153,11 +156,11 @@ impl TpftlCache {
         let places = &self.places[units.start as usize..units.end as usize];
         // The entries before the oldest clean one stay before it when the used ones are moved after it.
         let mut unchanged = node.unchanged;
-        while unchanged != NONE && units.contains(&self.entries.get(unchanged)) {
+        while unchanged != NO_NODE && units.contains(&self.entries.get(unchanged)) {
             unchanged = self.entries.newer(unchanged);
         }
-        if node.unchanged != NONE {
-            node.unchanged = if unchanged == NONE { places[0] - 1 } else { unchanged };
+        if node.unchanged != NO_NODE {
+            node.unchanged = if unchanged == NO_NODE { places[0] - 1 } else { unchanged };
         }
         self.entries.renew_all(&mut node.entries, places.iter().map(|place| place - 1));
         if changes {
@@ -280,10 +283,10 @@ impl MapCache for TpftlCache {
         }
         let place = self.entries.add(&mut list, unit);
         self.places[unit as usize] = place + 1;
-        if node.unchanged == NONE {
+        if node.unchanged == NO_NODE {
             // Entries that were loaded along are older than the wanted one.
             node.unchanged =
-                if node.entries.newest == NONE { list.oldest } else { self.entries.newer(node.entries.newest) };
+                if node.entries.newest == NO_NODE { list.oldest } else { self.entries.newer(node.entries.newest) };
         }
         node.entries = list;
         node.count += loaded + 1;

@@ -9,18 +9,17 @@
 
 mod group;
 mod segment;
-mod segments;
+
+use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
 use super::cache::{
-    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, MapCache, MapCachePolicyEntry, MapCacheSummary, MapMiss, MapPageLayout,
-    MispredictedPage, StaleMapPages,
+    CACHE_KB, HPB_PAGES, LOOKUP_NJ, LOOKUP_NS, LocationNumbering, MapCache, MapCachePolicyEntry, MapCacheSummary,
+    MapMiss, MapPageLayout, MispredictedPage, NOWHERE, StaleMapPages,
 };
-use super::location_numbering::{LocationNumbering, NOWHERE};
 use crate::ftl::core::FtlCore;
 use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::lru::LruSet;
-use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 use group::{CompactionScratch, SegmentGroup, SegmentLookup};
 use segment::{GROUP, LearnedSegment, Point};
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::super::location_numbering::NOWHERE;
+use crate::ftl::schemes::demand::cache::NOWHERE;
 
 /// Units of a group.
 pub const GROUP: u32 = 256;

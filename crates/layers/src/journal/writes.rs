@@ -1,17 +1,15 @@
 //! Writes in the modes with an own log: blocks of the journal wait in memory for their commit, which writes them as records.
 
-use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, SECTOR_BYTES};
+use std::collections::BTreeMap;
 
+use emmclab_base::{BlockNote, BlockRole, CommandFlags, Op, SectorSet};
+
+use super::flushes::PlainWriteKind;
+use super::log::{JournalLog, RecordPlacement, read_sectors};
+use super::{JournalLayer, JournalModeFeatures, log};
+use crate::layer::HostRequest;
 use crate::plan::{CommandPlan, PlanMemory};
-use crate::request::HostRequest;
-
-use super::JournalLayer;
-use super::commit_buffer::BufferedBlock;
-use super::log::{JournalLog, RecordPlacement};
-use super::recovery::read_sectors;
-use super::unflushed::PlainWriteKind;
-
-const SECTOR: usize = SECTOR_BYTES as usize;
+use crate::records::SECTOR;
 
 /// A block of a transaction, and its first sector in the journal.
 type Block = (u64, BufferedBlock);
@@ -19,7 +17,7 @@ type Block = (u64, BufferedBlock);
 impl JournalLayer {
     /// Plans a write in a mode with an own log. Each run of other blocks goes to its own address with one command.
     pub(super) fn write_logged(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
-        let ready = self.log.as_ref().is_some_and(JournalLog::is_ready);
+        let ready = self.log.as_ref().is_some_and(|log| log.superblock.is_some());
         let logged = |note: &BlockNote| {
             matches!(note.role, BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit)
         };
@@ -48,7 +46,7 @@ impl JournalLayer {
                 continue;
             }
             let block = request.sector + u64::from(at);
-            self.counters.journal_sectors += u64::from(note.sectors);
+            self.counters.journal_sectors_logged += u64::from(note.sectors);
             let mut follows_copy = false;
             if let Some(log) = &mut self.log {
                 follows_copy = note.home.is_some_and(|home| log.is_home_logged(home));
@@ -72,7 +70,12 @@ impl JournalLayer {
         if notes.iter().any(|note| note.role == BlockRole::JournalSuperblock) {
             request.modifiers.insert(CommandFlags::RELIABLE);
         }
-        self.log_past(notes);
+        if let Some(log) = &mut self.log {
+            // The copies of these homes in the log are no longer the last ones: later changes are not relative to them.
+            for home in notes.iter().filter(|note| note.role == BlockRole::Logged).filter_map(|note| note.home) {
+                log.is_home_logged(home);
+            }
+        }
         self.write_in_place(&request, offset, notes, plan);
     }
 
@@ -85,15 +88,6 @@ impl JournalLayer {
         if let Some(log) = self.log.as_mut().filter(|log| !log.is_empty() && notes.iter().any(empties)) {
             plan.wait();
             write_void(log, plan);
-        }
-    }
-
-    /// Notes that copies of homes were written outside the log, so that later changes to them are not relative to the copies in the
-    /// log.
-    fn log_past(&mut self, notes: &[BlockNote]) {
-        let Some(log) = &mut self.log else { return };
-        for home in notes.iter().filter(|note| note.role == BlockRole::Logged).filter_map(|note| note.home) {
-            log.is_home_logged(home);
         }
     }
 
@@ -175,8 +169,8 @@ impl JournalLayer {
             }
             plan.flag(self.flags_of_journal(request, i == last));
             write_record(&placed, &blocks[part], plan);
-            self.counters.records += 1;
-            self.counters.record_sectors += u64::from(placed.record.length) + 1;
+            self.counters.log_records += 1;
+            self.counters.log_sectors += u64::from(placed.record.length) + 1;
             if i != last {
                 plan.wait();
             }
@@ -250,4 +244,177 @@ pub(super) fn write_void(log: &mut JournalLog, plan: &mut CommandPlan) {
     plan.flag(CommandFlags::RELIABLE);
     write_record(&placed, &[], plan);
     plan.flag(CommandFlags::empty());
+}
+
+/// A block of the journal in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BufferedBlock {
+    /// The memory with its bytes, and its first sector there.
+    pub memory: PlanMemory,
+    pub slot: u32,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// Its transaction, if known.
+    pub transaction: Option<u32>,
+    /// First sector of its home.
+    pub home: Option<u64>,
+    /// The sectors of it that changed, if known.
+    pub changed: Option<SectorSet>,
+    /// Whether `changed` is relative to the copy of the same home in the log.
+    pub follows_copy: bool,
+}
+
+/// The blocks in memory, by their first sector in the journal.
+#[derive(Debug, Default)]
+pub(super) struct CommitBuffer {
+    blocks: BTreeMap<u64, BufferedBlock>,
+    /// Free memory slots, by length in sectors; and slots that become free when a request is complete (request, sectors, slot).
+    free: BTreeMap<u32, Vec<u32>>,
+    freed_on_completion: Vec<(u64, u32, u32)>,
+    /// Sectors of memory allocated so far, free slots included.
+    sectors: u32,
+}
+
+impl CommitBuffer {
+    /// Stores a block whose first sector is `block` and which is not stored yet; returns its first sector in memory.
+    pub fn insert(&mut self, block: u64, note: &BlockNote, follows_copy: bool) -> u32 {
+        let free = self.free.entry(note.sectors).or_default();
+        let slot = free.pop().unwrap_or_else(|| {
+            self.sectors += note.sectors;
+            self.sectors - note.sectors
+        });
+        let &BlockNote { sectors, home, transaction, changed, .. } = note;
+        let memory = PlanMemory::Held;
+        self.blocks.insert(block, BufferedBlock { memory, slot, sectors, transaction, home, changed, follows_copy });
+        slot
+    }
+
+    /// Removes and returns all blocks; their memory becomes free when request `id` is complete.
+    pub fn take(&mut self, id: u64) -> BTreeMap<u64, BufferedBlock> {
+        let blocks = std::mem::take(&mut self.blocks);
+        self.freed_on_completion.extend(blocks.values().map(|held| (id, held.sectors, held.slot)));
+        blocks
+    }
+
+    /// Called when request `id` is complete: frees the memory that was waiting for it.
+    pub fn completed(&mut self, id: u64) {
+        let Self { free, freed_on_completion: leaving, .. } = self;
+        leaving.retain(|(request, sectors, slot)| {
+            if *request == id {
+                free.entry(*sectors).or_default().push(*slot);
+            }
+            *request != id
+        });
+    }
+
+    /// Returns the blocks that overlap a range of sectors.
+    pub fn overlapping(&self, sector: u64, end: u64) -> impl Iterator<Item = (u64, &BufferedBlock)> {
+        // No block is longer than 128 sectors.
+        let from = sector.saturating_sub(u64::from(u128::BITS) - 1);
+        let blocks = self.blocks.range(from..end.max(from)).map(|(block, held)| (*block, held));
+        blocks.filter(move |(block, held)| block + u64::from(held.sectors) > sector)
+    }
+
+    /// Drops the blocks that overlap a range, which was overwritten; their memory becomes free when request `id` is complete.
+    pub fn drop_range(&mut self, id: u64, sector: u64, end: u64) {
+        let gone: Vec<u64> = self.overlapping(sector, end).map(|(block, _)| block).collect();
+        for block in gone {
+            if let Some(held) = self.blocks.remove(&block) {
+                self.freed_on_completion.push((id, held.sectors, held.slot));
+            }
+        }
+    }
+}
+
+impl JournalLayer {
+    /// Whether the preflush of a request must be sent to the device.
+    pub(super) fn needs_preflush(&mut self, request: &HostRequest) -> bool {
+        if !request.modifiers.contains(CommandFlags::PREFLUSH) {
+            return false;
+        }
+        self.counters.flushes += 1;
+        self.forcing.flush_asked();
+        let needed = self.features.barriers && (!self.features.durable_writes || !self.unflushed.is_clean());
+        self.counters.flushes_saved += u64::from(!needed);
+        needed
+    }
+
+    /// Whether the journal holds the same bytes as a block at home, durably, and keeps them until the layer sees a new superblock
+    /// of the journal.
+    fn is_logged(&self, note: &BlockNote) -> bool {
+        let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable) else {
+            return false;
+        };
+        let same = note.changed.is_some_and(SectorSet::is_empty);
+        note.role.at_home()
+            && same
+            && self.unflushed.is_journal_durable()
+            && !log::before(transaction, tail)
+            && !log::before(durable, transaction)
+    }
+
+    /// Plans a write to its own address, with the flags that this mode needs; its data starts `offset` sectors into the payload.
+    pub(super) fn write_in_place(
+        &mut self,
+        request: &HostRequest,
+        offset: u32,
+        notes: &[BlockNote],
+        plan: &mut CommandPlan,
+    ) {
+        let has = |role: BlockRole| notes.iter().any(|note| note.role == role);
+        let JournalModeFeatures { barriers, durable_writes, .. } = self.features;
+        let mut flush = self.needs_preflush(request);
+        let mut flags = request.modifiers.difference(CommandFlags::PREFLUSH);
+        if !barriers {
+            flags = flags.difference(CommandFlags::DURABLE);
+        } else if durable_writes {
+            if has(BlockRole::Commit) && !flags.durable() {
+                flags.insert(CommandFlags::RELIABLE);
+            }
+            // Data whose journal copy is about to be released must be durable at home.
+            flush |= has(BlockRole::JournalSuperblock) && !self.unflushed.is_durable();
+            if !flags.durable() {
+                if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
+                    self.unflushed.write(request.id, PlainWriteKind::Left);
+                    self.forcing.leave(request.sectors);
+                    self.counters.home_blocks_left += 1;
+                } else if self.forcing.prefers_force(request.sectors) && self.unflushed.is_clean() {
+                    flags.insert(CommandFlags::FORCED);
+                } else if notes.iter().any(|note| note.role.in_journal()) {
+                    self.unflushed.write(request.id, PlainWriteKind::Journal);
+                } else {
+                    self.unflushed.write(request.id, PlainWriteKind::Asked);
+                }
+            }
+            self.counters.forced_writes += u64::from(flags.contains(CommandFlags::FORCED));
+        }
+        if flush {
+            flags.insert(CommandFlags::PREFLUSH);
+            self.flushes(request.id);
+        }
+        plan.flag(flags);
+        plan.payload(0, Op::Write, request.sector, offset, request.sectors);
+    }
+
+    /// Plans a write in the mode without a journal: blocks of the journal are dropped, except its superblock, which a mount reads.
+    pub(super) fn write_without_journal(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
+        let dropped = |note: &BlockNote| note.role.in_journal() && note.role != BlockRole::JournalSuperblock;
+        if !notes.iter().any(dropped) {
+            return self.write_in_place(request, 0, notes, plan);
+        }
+        if self.needs_preflush(request) {
+            plan.bare(0, Op::Flush, 0, 0);
+            plan.wait();
+        }
+        plan.flag(request.modifiers.difference(CommandFlags::PREFLUSH));
+        let mut offset = 0;
+        for note in notes {
+            if dropped(note) {
+                self.counters.blocks_dropped += 1;
+            } else {
+                plan.payload(0, Op::Write, request.sector + u64::from(offset), offset, note.sectors);
+            }
+            offset += note.sectors;
+        }
+    }
 }
